@@ -31,7 +31,7 @@ pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
 
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     let (model, corpus) = (printable(&report.model.id), printable(&report.corpus.name));
-    writeln!(out, "{} of {model}, over {corpus}\n", printable(&head.name))?;
+    writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
     if head.labels.is_empty() {
         writeln!(out, "No label.{}", if head.nearest.is_empty() { "" } else { " The nearest:" })?;
         for near in &head.nearest {
@@ -49,7 +49,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         let labels = if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
         writeln!(out, "Kept in the control {kind}, with every seed: {labels}.")?;
     }
-    let place = HeadPlace { layer: head.layer, head: head.head };
+    let place = head.place;
     for (study, section) in &report.sections.0 {
         for line in section.of_head(place, &report.settings.policy).lines {
             writeln!(out, "\n{}: {}", study.card().name, printable(&line))?;
@@ -67,7 +67,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
 const LABELS_MAY_GO: [usize; 2] = [4, 5];
 
 /// A row for each label, each of a head if that is named.
-fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<&'a str>)>) -> Table {
+fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<HeadPlace>)>) -> Table {
     let mut table = plain_table();
     let mut named = false;
     for (label, head) in labels {
@@ -88,7 +88,7 @@ fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<&'a str>)>) -> Tab
             sure.to_owned(),
         ];
         named |= head.is_some();
-        table.add_row(head.map(printable).into_iter().chain(row));
+        table.add_row(head.map(|head| head.to_string()).into_iter().chain(row));
     }
     let header = ["label", "direction", "score", "beside", "threshold", "q", ""];
     table.set_header(named.then_some("head").into_iter().chain(header));
@@ -163,7 +163,7 @@ fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
 /// All that the report has on a head: its own object, and what each study says of it.
 /// Fails if it cannot be expressed in JSON.
 pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
-    let place = HeadPlace { layer: head.layer, head: head.head };
+    let place = head.place;
     let mut studies = Map::new();
     for (study, section) in &report.sections.0 {
         let lines = section.of_head(place, &report.settings.policy).lines;
@@ -191,11 +191,11 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     .expect("writing to a string does not fail");
     let mut table = plain_table();
     table.set_header(["head", "direction", "accuracy", "over offset", "q", "where the offset is wrong"]);
-    for Tracker { head, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, q } in
+    for Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, q } in
         heads.iter().take(top)
     {
         table.add_row([
-            head.to_string(),
+            place.to_string(),
             direction.name().to_owned(),
             percent(Some(*accuracy)) + &plus_minus(*ci95),
             format!("{:+.1}{}", 100.0 * over_offset, plus_minus(*over_offset_ci95)),
@@ -211,14 +211,20 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
 /// The heads that have a label, or one of a family.
 pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
     let mut out = Summary::default();
-    let rows = found.iter().map(|(head, label)| (*label, Some(head.name.as_str())));
+    let rows = found.iter().map(|(head, label)| (*label, Some(head.place)));
     out.table_without(labels(rows), &[5, 6]);
     out
 }
 
 /// The same as data.
-pub fn label_data(found: &[(&HeadReport, &Label)]) -> Vec<Value> {
-    found.iter().map(|(head, label)| json!({ "head": head.name, "label": label })).collect()
+/// Fails if it cannot be expressed in JSON.
+pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
+    let entry = |(head, label): &(&HeadReport, &Label)| {
+        let mut entry = serde_json::to_value(head.place)?;
+        entry["label"] = serde_json::to_value(label)?;
+        Ok(entry)
+    };
+    found.iter().map(entry).collect()
 }
 
 /// A number with half of its interval.

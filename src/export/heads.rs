@@ -50,7 +50,7 @@ impl HeadCell {
         let (borderline, tied) = (is_borderline(head), head.labels.iter().any(|label| label.tied));
         let more = head.labels.len().saturating_sub(1);
         let mut marks = [(borderline, BORDERLINE), (tied, TIED)].map(|(is, mark)| if is { mark } else { "" }).concat();
-        let mut words = format!("{}: {}", head.name, head.primary);
+        let mut words = format!("{}: {}", head.place, head.primary);
         if borderline {
             words.push_str(", borderline");
         }
@@ -113,7 +113,7 @@ pub fn families(report: &Report) -> Vec<LabelFamily> {
             entry.code = (!has_parameter && code != family).then_some(code);
             entry.first += usize::from(label == head.primary);
             if !seen.contains(&family) {
-                entry.by_layer[head.layer] += 1;
+                entry.by_layer[head.place.layer] += 1;
                 seen.push(family);
             }
         }

@@ -49,7 +49,7 @@ fn check_whole(report: &mut Report) {
     let grid = report.model.grid();
     assert_eq!(report.heads.len(), grid.layers * grid.heads);
     for (place, head) in report.heads.iter().enumerate() {
-        assert_eq!((head.layer, head.head), grid.at(place));
+        assert_eq!(head.place, grid.place(place));
     }
     assert_eq!(report.complete(), None);
 }

@@ -36,10 +36,7 @@ fn labels_are_tested_once_they_are_known() {
     assert!(!tests.is_empty());
     assert_eq!(tests.len(), labels_found.len(), "every syntactic label has its test");
     for (name, label, test) in &labels_found {
-        let listed = tests.iter().find(|listed| {
-            let head = format!("L{}H{}", listed["layer"], listed["head"]);
-            (name.as_str().unwrap(), label) == (head.as_str(), &listed["label"])
-        });
+        let listed = tests.iter().find(|listed| (name, label) == (&listed["name"], &listed["label"]));
         assert_eq!(test["use"], listed.unwrap()["use"], "{name} {label}");
     }
     assert!(tests.iter().any(|test| test["used"].is_boolean()), "some have enough arcs");

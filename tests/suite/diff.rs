@@ -110,7 +110,7 @@ fn a_number_differs_by_its_interval_among_all_that_are_compared() {
     );
     assert_eq!(found["metrics"].as_array().unwrap().len(), 1);
     let change = &found["metrics"][0];
-    assert_eq!((&change["head"], &change["number"]), (&json!("L0H2"), &json!("uuas")));
+    assert_eq!((&change["name"], &change["number"]), (&json!("L0H2"), &json!("uuas")));
     let number = |key: &str| change[key].as_f64().unwrap();
     // 0.03 and 0.04 face each other: 0.05 of 1.96 standard errors, by 63/64 of the variance.
     assert!((number("difference") - 0.2).abs() < 1e-12);
@@ -199,7 +199,7 @@ fn a_label_changes_from_firm_to_out_of_reach() {
     assert_eq!(lost["labels"].as_array().unwrap().len(), 1);
     let change = &lost["labels"][0];
     assert_eq!(
-        (&change["head"], &change["label"], &change["number"]),
+        (&change["name"], &change["label"], &change["number"]),
         (&json!("L0H0"), &json!("separator"), &json!("separator_mass"))
     );
     assert_eq!((&change["a"]["firm"], &change["b"]["firm"]), (&json!(true), &json!(false)));
@@ -310,7 +310,7 @@ fn partials_of_the_same_sentences_are_compared_pairwise() {
     let changes: Vec<&Value> =
         ["relations", "metrics"].iter().flat_map(|part| found[part].as_array().unwrap()).collect();
     assert!(!changes.is_empty());
-    assert!(changes.iter().all(|change| change["head"].as_str().unwrap().starts_with("L2")), "{text}");
+    assert!(changes.iter().all(|change| change["layer"] == 2), "{text}");
     assert!(
         found["metrics"].as_array().unwrap().is_sorted_by_key(|change| -change["difference"].as_f64().unwrap().abs())
     );
@@ -331,7 +331,7 @@ fn the_outcome_is_as_its_schema_says() {
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator.iter_errors(&found).map(|error| error.to_string()).collect();
     assert_eq!(errors, [""; 0]);
-    assert_eq!(found["schema_version"], 1);
+    assert_eq!(found["schema_version"], 2);
     let mut wrong = found.clone();
     wrong["labels"][0]["a"]["firm"] = json!("banana");
     assert!(!validator.is_valid(&wrong));
@@ -352,7 +352,7 @@ fn trouble_is_not_a_change() {
         refused("bad.headscope", b"{}").contains("bad.headscope`: it is not what `headscope analyze --shard` writes")
     );
     let newer = context.changed("newer.json", |report| report["schema_version"] = json!(99));
-    assert!(context.diff(&newer, &[]).1.contains("newer.json: its schema_version is 99 and this program reads 1: "));
+    assert!(context.diff(&newer, &[]).1.contains("newer.json: its schema_version is 99 and this program reads 2: "));
     assert_eq!(context.diff(&context.path("missing.json"), &[]).0, 3);
     for wrong in
         [["--tolerance", "-1"], ["--rate", "0"], ["--rate", "1"], ["--only", "banana"], ["--preset", "clark2019"]]

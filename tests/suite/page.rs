@@ -178,9 +178,11 @@ fn tables_have_the_names_of_the_report() {
     assert_eq!(read("relations").1.len(), relations.len());
     let (columns, rows) = read("by_head");
     assert_eq!(rows.len(), relations.len() * heads.len());
-    assert_eq!(columns[..5], ["relation", "layer", "head", "dep->head", "head->dep"]);
-    let edges = json["dependence"]["edges"].as_u64().unwrap();
-    assert_eq!(read("edges").1.len() as u64, edges);
+    assert_eq!(columns[..6], ["relation", "layer", "head", "name", "dep->head", "head->dep"]);
+    let (columns, rows) = read("edges");
+    assert_eq!(rows.len() as u64, json["dependence"]["edges"].as_u64().unwrap());
+    let ends = ["source.layer", "source.head", "source.name", "target.layer", "target.head", "target.name"];
+    assert_eq!(columns[..6], ends);
     let (columns, rows) = read("metrics");
     assert_eq!(
         columns,

@@ -56,7 +56,7 @@ fn probes_are_those_of_the_reference() {
         let heads = expected["heads"].as_array().unwrap();
         assert_eq!(task["heads"].as_array().unwrap().len(), heads.len());
         for (head, expected) in task["heads"].as_array().unwrap().iter().zip(heads) {
-            let at = format!("{} {}", task["task"], head["head"]);
+            let at = format!("{} {}", task["task"], head["name"]);
             for key in ["accuracy", "together", "control"] {
                 right(&format!("{at} {key}"), &head[key], words, &expected[key]);
             }
@@ -132,7 +132,7 @@ fn shards_of_both_stages_come_to_one_run() {
 fn an_untrained_model_stands_beside() {
     let found = report(&["--control", "random-init", "--control-seeds", "1"]);
     let upos = &found["probes"][0];
-    let best = upos["heads"].as_array().unwrap().iter().find(|head| head["head"] == "L1H3").unwrap();
+    let best = upos["heads"].as_array().unwrap().iter().find(|head| head["name"] == "L1H3").unwrap();
     assert!(number(&best["gain"]) > number(&best["untrained"]["gain"]) + 0.005, "{best}");
     assert!(number(&best["accuracy"]) > number(&best["untrained"]["accuracy"]), "{best}");
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
+use headscope::model::grid::HeadPlace;
+use headscope::studies::registry::STUDIES;
 use serde_json::{Value, json};
 
 fn gold() -> std::path::PathBuf {
@@ -23,6 +25,41 @@ fn numbers<'a>(at: &str, value: &'a Value, found: &mut Vec<(String, &'a Value)>)
         }
         _ => found.push((at.to_owned(), value)),
     }
+}
+
+/// A name of a head outside of an object that has its layer and its number as well, or an object that lacks one of these.
+fn head_written_otherwise(at: &str, value: &Value) -> Option<String> {
+    match value {
+        Value::Object(fields) => {
+            if let Some(head) = fields.get("head") {
+                let name = format!("L{}H{head}", fields.get("layer").unwrap_or(&Value::Null));
+                if fields.get("name") != Some(&json!(name)) {
+                    return Some(format!("{at} has not layer, head and name: {value}"));
+                }
+            }
+            let others = fields.iter().filter(|(key, _)| *key != "name" || !fields.contains_key("head"));
+            others.into_iter().find_map(|(key, value)| head_written_otherwise(&format!("{at}.{key}"), value))
+        }
+        Value::Array(items) => items.iter().find_map(|item| head_written_otherwise(&format!("{at}[]"), item)),
+        Value::String(text) => text.parse::<HeadPlace>().is_ok().then(|| format!("{at} is {text} alone")),
+        _ => None,
+    }
+}
+
+#[test]
+fn heads_are_written_one_way() {
+    let studies: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
+    let asked = ["--with", &studies.join(","), "--limit", "60", "--sample", "20", "--remove", "L0H0", "-o", "-"];
+    let mut report: Value =
+        serde_json::from_str(&run(&[&["analyze", "box:small"], &asked[..]].concat()).unwrap()).unwrap();
+    assert_eq!(report["settings"]["studies"], json!(studies));
+    let validator = jsonschema::validator_for(&schema()).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    // What was asked for, as it was given.
+    assert_eq!(report["settings"].as_object_mut().unwrap().remove("removed"), Some(json!(["L0H0"])));
+    assert_eq!(head_written_otherwise("", &report), None);
+    assert!(report["dependence"]["strongest"][0]["source"]["name"].is_string());
 }
 
 #[test]
@@ -276,7 +313,7 @@ fn an_existing_report_is_replaced() {
     let (model, corpus) = (tiny_bert(), gold());
     run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "3", "-q", "-o", path(&output)]).unwrap();
     let report: Value = serde_json::from_slice(&fs::read(&output).unwrap()).unwrap();
-    assert_eq!(report["schema_version"], 1);
+    assert_eq!(report["schema_version"], 2);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing but the report is left");
 }
 

@@ -97,7 +97,7 @@ fn heads_of_a_relation_and_of_a_label() {
     let relations = whole["relations"].as_array().unwrap();
     let case = relations.iter().find(|relation| relation["relation"] == "case").unwrap();
     assert_eq!(data["heads"].as_array().unwrap().len(), 3);
-    assert_eq!(data["heads"][0]["head"], "L2H3");
+    assert_eq!(data["heads"][0]["name"], "L2H3");
     assert_eq!(data["heads"][0]["accuracy"], case["accuracy"]);
     assert_eq!(data["offset_accuracy"], case["baseline"]["accuracy"]);
 
@@ -105,7 +105,7 @@ fn heads_of_a_relation_and_of_a_label() {
         let shown = run(&["show", &report, "--label", label]).unwrap();
         let data: Value = serde_json::from_str(&run(&["show", &report, "--label", label, "--json"]).unwrap()).unwrap();
         for row in data.as_array().unwrap() {
-            assert!(shown.contains(row["head"].as_str().unwrap()), "{shown}");
+            assert!(shown.contains(row["name"].as_str().unwrap()), "{shown}");
         }
     }
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::schema;
-use crate::model::grid::{HeadGrid, head_name};
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::Control;
 use crate::studies::registry;
 use crate::study::AnyStudy;
@@ -33,12 +33,9 @@ pub struct ControlReport {
 /// The labels of one head in a control.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ControlHead {
-    /// Layer, counted from 0.
-    pub layer: usize,
-    /// Head within the layer, counted from 0.
-    pub head: usize,
-    /// The name of the head, `L7H9`.
-    pub name: String,
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// All its labels in the control, in the order in which an analysis lists them.
     #[schemars(schema_with = "schema::names")]
     pub labels: Vec<String>,
@@ -62,10 +59,10 @@ impl ControlReport {
     pub(super) fn new(Controlled { control, studies, verdicts }: Controlled, here: &[Verdict], grid: HeadGrid) -> Self {
         let names = |verdict: &Verdict| verdict.labels.iter().map(|label| label.label.clone()).collect::<Vec<_>>();
         let head = |(place, (there, here)): (usize, (&Verdict, &Verdict))| {
-            let ((layer, head), labels) = (grid.at(place), names(there));
+            let labels = names(there);
             let known = BTreeSet::from_iter(names(here));
             let kept = labels.iter().filter(|label| known.contains(*label)).cloned().collect();
-            ControlHead { layer, head, name: head_name(layer, head), labels, kept }
+            ControlHead { place: grid.place(place), labels, kept }
         };
         let mut heads: Vec<ControlHead> = verdicts.iter().zip(here).enumerate().map(head).collect();
         heads.retain(|head| !head.labels.is_empty());
@@ -75,9 +72,9 @@ impl ControlReport {
         Self { control, label_counts: count(|head| &head.labels), kept_counts: count(|head| &head.kept), heads }
     }
 
-    /// Whether the head of this name has this label there and in the analysis itself.
-    pub fn keeps(&self, head: &str, label: &str) -> bool {
-        let there = self.heads.iter().find(|there| there.name == head);
+    /// Whether the head has this label there and in the analysis itself.
+    pub fn keeps(&self, head: HeadPlace, label: &str) -> bool {
+        let there = self.heads.iter().find(|there| there.place == head);
         there.is_some_and(|there| there.kept.iter().any(|kept| kept == label))
     }
 }

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::evaluation::plan;
 use crate::evaluation::results::Results;
-use crate::model::grid::{HeadPlace, head_name};
+use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
 use crate::passes::observation::identity::{ModelInfo, Protocol, RunInfo, Tool};
 use crate::stats::bootstrap::Bootstrap;
@@ -35,7 +35,7 @@ pub use corpus::{CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// A report on what each head of a model does, with the evidence.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -133,12 +133,9 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error
 /// One head: its verdict and the evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadReport {
-    /// Layer, counted from 0.
-    pub layer: usize,
-    /// Head within the layer, counted from 0.
-    pub head: usize,
-    /// The name of the head, `L7H9`.
-    pub name: String,
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`.
     #[schemars(schema_with = "schema::primary")]
     pub primary: String,
@@ -207,9 +204,8 @@ impl Report {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, chance_ci95, denominators, .. } = estimates;
         let measured = heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance);
         let head = |(place, ((((metrics, ci95), standard_errors), chance), verdict))| {
-            let (layer, head) = grid.at(place);
-            let (name, Verdict { primary, labels, nearest }) = (head_name(layer, head), verdict);
-            HeadReport { layer, head, name, primary, labels, nearest, metrics, ci95, standard_errors, chance }
+            let (place, Verdict { primary, labels, nearest }) = (grid.place(place), verdict);
+            HeadReport { place, primary, labels, nearest, metrics, ci95, standard_errors, chance }
         };
         Self {
             schema_version: SCHEMA_VERSION,
@@ -278,8 +274,7 @@ impl Report {
     pub fn defect(&self) -> Option<String> {
         let grid = self.model.grid();
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
-        let listed = self.heads.iter().map(|head| (head.layer, head.head));
-        if count.is_none() || !listed.eq((0..grid.count()).map(|place| grid.at(place))) {
+        if count.is_none() || !grid.is(self.heads.iter().map(|head| head.place)) {
             return Some(format!("`heads` does not list {} layers of {} heads", grid.layers, grid.heads));
         }
         let names = |head: &HeadReport| {
@@ -306,7 +301,7 @@ impl Report {
             let (Some(metrics), Some(ci95)) = ordered else { return Some(lacking(head)) };
             (head.metrics, head.ci95) = (metrics, ci95);
             let Some(chance) = take(&mut head.chance).those_in_order(&expected) else {
-                return Some(format!("the head `{}` has a chance level of what is no metric", head.name));
+                return Some(format!("the head `{}` has a chance level of what is no metric", head.place));
             };
             head.chance = chance;
         }
@@ -320,19 +315,14 @@ impl Report {
 }
 
 fn lacking(head: &HeadReport) -> String {
-    format!("the head `{}` does not have every metric", head.name)
+    format!("the head `{}` does not have every metric", head.place)
 }
 
 impl HeadReport {
-    /// The head.
-    pub fn place(&self) -> HeadPlace {
-        HeadPlace { layer: self.layer, head: self.head }
-    }
-
     /// The labels that the head keeps in all of these runs of a control.
     pub fn kept_always<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());
-        labels.filter(|label| runs.iter().all(|run| run.keeps(&self.name, label)))
+        labels.filter(|label| runs.iter().all(|run| run.keeps(self.place, label)))
     }
 }
 

@@ -27,7 +27,8 @@ pub struct Tracked {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tracker {
     /// The head.
-    pub head: HeadPlace,
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// The end of the ranking.
     pub direction: Direction,
     /// Its accuracy.

@@ -78,5 +78,5 @@ fn change(before: &HeadReport, after: &HeadReport) -> Option<String> {
     let moved = before.primary != after.primary;
     let primary = moved.then(|| format!("primary {} -> {}", printable(&before.primary), printable(&after.primary)));
     let changes: Vec<String> = primary.into_iter().chain((!labels.is_empty()).then(|| labels.join(" "))).collect();
-    (!changes.is_empty()).then(|| format!("  {:7} {}", printable(&after.name), changes.join("  ")))
+    (!changes.is_empty()).then(|| format!("  {:7} {}", after.place.to_string(), changes.join("  ")))
 }

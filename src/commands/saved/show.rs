@@ -70,7 +70,7 @@ pub fn show(options: &ShowOptions) -> Result<()> {
         }
         ShownPart::Label(label) => {
             let found = having(&report, label)?;
-            if options.json { json::indented(&card::label_data(&found))? } else { card::of_label(&found).fit(width) }
+            if options.json { json::indented(&card::label_data(&found)?)? } else { card::of_label(&found).fit(width) }
         }
     };
     print(&text)
@@ -81,7 +81,7 @@ const NO_PRESETS: [&Preset; 0] = [];
 
 fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
     let (layers, heads) = (report.model.layers, report.model.heads);
-    let found = report.heads.iter().find(|head| (head.layer, head.head) == (place.layer, place.head));
+    let found = report.heads.iter().find(|head| head.place == place);
     found
         .with_context(|| {
             format!("there is no head {place}: the model has {layers} layers of {heads} heads, both counted from 0")

@@ -72,6 +72,11 @@ struct Header<'a> {
     removed: &'a [HeadPlace],
 }
 
+/// The names of heads as JSON.
+fn names(heads: &[HeadPlace]) -> String {
+    json!(heads.iter().map(ToString::to_string).collect::<Vec<_>>()).to_string()
+}
+
 impl Header<'_> {
     /// The shape of the tensor of a sentence.
     fn shape(&self, sentence: &Sequence) -> Vec<usize> {
@@ -96,12 +101,12 @@ impl Header<'_> {
             ("model".to_owned(), serde_json::to_string(self.info)?),
         ]);
         if !self.removed.is_empty() {
-            metadata.insert("removed".to_owned(), serde_json::to_string(self.removed)?);
+            metadata.insert("removed".to_owned(), names(self.removed));
         }
         match self.choice {
             HeadChoice::All => {}
             HeadChoice::Layers(layers) => drop(metadata.insert("layers".to_owned(), json!(layers).to_string())),
-            HeadChoice::Heads(heads) => drop(metadata.insert("heads".to_owned(), json!(heads).to_string())),
+            HeadChoice::Heads(heads) => drop(metadata.insert("heads".to_owned(), names(heads))),
         }
         let mut entries = BTreeMap::new();
         let mut start = 0;

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::system::terminal::printable;
 
 /// How many layers, and heads in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,16 +44,20 @@ impl HeadGrid {
         (0..self.count()).map(move |index| self.place(index))
     }
 
-    /// The name of the head at a place in that list.
-    pub fn name(self, index: usize) -> String {
-        let (layer, head) = self.at(index);
-        head_name(layer, head)
+    /// Whether these are all heads, each once, in the order of that list.
+    pub fn is(self, heads: impl IntoIterator<Item = HeadPlace>) -> bool {
+        heads.into_iter().eq(self.places())
+    }
+
+    /// The first of these heads that the model has not.
+    pub fn stray(self, heads: impl IntoIterator<Item = HeadPlace>) -> Option<HeadPlace> {
+        heads.into_iter().find(|place| place.layer >= self.layers || place.head >= self.heads)
     }
 }
 
-/// The place of one head in a model, as it is named: `L7H9`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// The place of one head in a model; JSON has it with its name, `L7H9`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "NamedHead", into = "NamedHead")]
 pub struct HeadPlace {
     /// Layer, counted from 0.
     pub layer: usize,
@@ -60,7 +67,7 @@ pub struct HeadPlace {
 
 impl fmt::Display for HeadPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&head_name(self.layer, self.head))
+        write!(f, "L{}H{}", self.layer, self.head)
     }
 }
 
@@ -76,23 +83,53 @@ impl FromStr for HeadPlace {
     }
 }
 
-impl TryFrom<String> for HeadPlace {
+/// One head with its name.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct NamedHead {
+    /// Layer, counted from 0.
+    layer: usize,
+    /// Head within the layer, counted from 0.
+    head: usize,
+    /// The name of the head, `L7H9`.
+    name: String,
+}
+
+impl TryFrom<NamedHead> for HeadPlace {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+    fn try_from(NamedHead { layer, head, name }: NamedHead) -> Result<Self, String> {
+        let place = Self { layer, head };
+        (name == place.to_string())
+            .then_some(place)
+            .ok_or_else(|| format!("head {head} of layer {layer} is `{place}`, not `{}`", printable(&name)))
     }
 }
 
-impl From<HeadPlace> for String {
+impl From<HeadPlace> for NamedHead {
     fn from(place: HeadPlace) -> Self {
-        place.to_string()
+        Self { layer: place.layer, head: place.head, name: place.to_string() }
     }
 }
 
-/// `L7H9`: layer 7, head 9, both counted from 0.
-pub fn head_name(layer: usize, head: usize) -> String {
-    format!("L{layer}H{head}")
+/// Heads by their names alone, as they are chosen on the command line.
+pub mod names {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::HeadPlace;
+
+    /// Writes the names.
+    /// Fails if the writer does.
+    pub fn serialize<S: Serializer>(heads: &[HeadPlace], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(heads.iter().map(ToString::to_string))
+    }
+
+    /// Reads what [`serialize`] wrote.
+    /// Fails if it is no list of names of heads.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HeadPlace>, D::Error> {
+        let names = Vec::<String>::deserialize(deserializer)?;
+        names.iter().map(|name| name.parse().map_err(D::Error::custom)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -108,5 +145,14 @@ mod tests {
         {
             assert!(name.parse::<HeadPlace>().is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn json_has_a_head_with_its_name() {
+        let (place, json) = (HeadPlace { layer: 7, head: 9 }, r#"{"layer":7,"head":9,"name":"L7H9"}"#);
+        assert_eq!(serde_json::to_string(&place).unwrap(), json);
+        assert_eq!(serde_json::from_str::<HeadPlace>(json).unwrap(), place);
+        let error = serde_json::from_str::<HeadPlace>(&json.replace("L7H9", "L7H8")).unwrap_err().to_string();
+        assert!(error.contains("head 9 of layer 7 is `L7H9`, not `L7H8`"), "{error}");
     }
 }

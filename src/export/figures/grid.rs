@@ -24,7 +24,7 @@ pub fn draw(report: &Report, medium: Medium) -> String {
     }
     for head in &report.heads {
         let cell = HeadCell::of(head);
-        let at = [MARGIN + head.head as f64 * WIDTH, 24.0 + head.layer as f64 * HEIGHT];
+        let at = [MARGIN + head.place.head as f64 * WIDTH, 24.0 + head.place.layer as f64 * HEIGHT];
         svg.group(&cell.words, |svg| cell_at(svg, at, &cell));
     }
     let width = (MARGIN + heads as f64 * WIDTH).max(420.0) + 4.0;

@@ -42,10 +42,10 @@ pub fn draw(report: &Report, metric: &str, medium: Medium) -> Result<String> {
         svg.text([MARGIN - 8.0, y], Anchor::End, SMALL, Ink::Muted, &format!("L{layer}"));
     }
     for (head, value) in report.heads.iter().zip(&values) {
-        let [x, y] = [MARGIN + head.head as f64 * WIDTH, 42.0 + head.layer as f64 * HEIGHT];
+        let [x, y] = [MARGIN + head.place.head as f64 * WIDTH, 42.0 + head.place.layer as f64 * HEIGHT];
         let ink = value.map_or(Ink::Label(Hue::Grey), |value| Ink::Step(step(value, ends)));
         let text = value.map_or_else(|| "–".to_owned(), |value| short(value, digits));
-        svg.group(&format!("{}: {text}", head.name), |svg| {
+        svg.group(&format!("{}: {text}", head.place), |svg| {
             svg.rect([x, y], [WIDTH - 1.0, HEIGHT - 1.0], ink);
             svg.text([x + WIDTH / 2.0, y + 18.0], Anchor::Middle, SMALL, ink.text_on(), &text);
         });

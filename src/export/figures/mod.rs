@@ -65,7 +65,7 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
                 let of_heads: BTreeSet<&str> = report
                     .heads
                     .iter()
-                    .flat_map(|head| of_head(report, head.place()))
+                    .flat_map(|head| of_head(report, head.place))
                     .map(|figure| figure.name)
                     .collect();
                 let of_heads = of_heads.into_iter().map(|name| format!("{name}:HEAD"));

@@ -29,14 +29,14 @@ pub fn draw(report: &Report, figure: &Figure, map: &Points, medium: Medium) -> S
         points.iter().for_each(|&point| svg.line(middle, point, Ink::Muted, 1.5));
     }
     let places: Vec<[f64; 2]> = map.points.iter().map(|&point| place(point)).collect();
-    let names: Vec<&str> = report.heads.iter().map(|head| head.name.as_str()).collect();
+    let names: Vec<String> = report.heads.iter().map(|head| head.place.to_string()).collect();
     let beside = beside(&places, &names);
     for ((head, &point), name) in report.heads.iter().zip(&places).zip(beside) {
         let cell = HeadCell::of(head);
         svg.group(&cell.words, |svg| {
             svg.circle(point, RADIUS, Ink::Label(cell.hue), Ink::Muted);
             if let Some((at, anchor)) = name {
-                svg.text(at, anchor, SMALL, Ink::Text, &head.name);
+                svg.text(at, anchor, SMALL, Ink::Text, &head.place.to_string());
             }
         });
     }
@@ -47,10 +47,10 @@ pub fn draw(report: &Report, figure: &Figure, map: &Points, medium: Medium) -> S
 
 /// The place of each point's name: right of it, left, above or below, the first place without overlap with a point or a
 /// name; `None` if there is no such place.
-fn beside(points: &[[f64; 2]], names: &[&str]) -> Vec<Option<([f64; 2], Anchor)>> {
+fn beside(points: &[[f64; 2]], names: &[String]) -> Vec<Option<([f64; 2], Anchor)>> {
     // The occupied boxes, by their left, top, right and bottom.
     let mut taken: Vec<[f64; 4]> = points.iter().map(|[x, y]| around([*x, *y], [2.0 * RADIUS, 2.0 * RADIUS])).collect();
-    let place = |(&[x, y], name): (&[f64; 2], &&str)| {
+    let place = |(&[x, y], name): (&[f64; 2], &String)| {
         let width = width_of(name, SMALL);
         let (side, above) = (RADIUS + 2.0 + width / 2.0, RADIUS + 2.0 + SMALL / 2.0);
         let middles = [[x + side, y], [x - side, y], [x, y - above], [x, y + above]];
@@ -98,10 +98,10 @@ mod tests {
     #[test]
     fn names_stand_where_there_is_room() {
         // Two points side by side: the name of the first goes to the left; in the middle of a crowd there is no room.
-        let found = beside(&[[0.0, 0.0], [14.0, 0.0]], &["L0H0", "L0H1"]);
+        let found = beside(&[[0.0, 0.0], [14.0, 0.0]], &["L0H0", "L0H1"].map(str::to_owned));
         let at = |place: usize| found[place].unwrap().0[0];
         assert!(at(0) < -6.0 && at(1) > 20.0, "{found:?}");
         let crowd: Vec<[f64; 2]> = (0..9_u8).map(|at| [f64::from(at % 3) * 12.0, f64::from(at / 3) * 12.0]).collect();
-        assert!(beside(&crowd, &["L0H0"; 9])[4].is_none());
+        assert!(beside(&crowd, &["L0H0"; 9].map(str::to_owned))[4].is_none());
     }
 }

@@ -39,7 +39,7 @@ pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>
             let columns = ["head", "label", "group", "across", "upward"].map(str::to_owned).to_vec();
             let group = |place: usize| points.groups.iter().position(|group| group.contains(&place));
             let row = |(place, [x, y]): (usize, &[f64; 2])| {
-                let head = report.heads.get(place).map(|head| [head.name.clone(), head.primary.clone()]);
+                let head = report.heads.get(place).map(|head| [head.place.to_string(), head.primary.clone()]);
                 let group = group(place).map_or_else(|| "–".to_owned(), |group| (group + 1).to_string());
                 head.into_iter().flatten().chain([group, format!("{x:.3}"), format!("{y:.3}")]).collect()
             };
@@ -49,7 +49,7 @@ pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>
             let columns = ["join", "of", "and", "height"].map(str::to_owned).to_vec();
             let heads = report.heads.len();
             let name = |place: usize| {
-                let head = report.heads.get(place).map(|head| head.name.clone());
+                let head = report.heads.get(place).map(|head| head.place.to_string());
                 head.unwrap_or_else(|| format!("join {}", place.saturating_sub(heads) + 1))
             };
             let row = |(place, Join { of: [a, b], height }): (usize, &Join)| {

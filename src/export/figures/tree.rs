@@ -33,7 +33,7 @@ pub fn draw(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> St
         let (head, cell) = (&report.heads[place], HeadCell::of(&report.heads[place]));
         svg.group(&cell.words, |svg| {
             svg.rect([LEFT - 84.0, y - ROW / 2.0 + 1.0], [80.0, ROW - 2.0], Ink::Label(cell.hue));
-            svg.text([LEFT - 90.0, y + 4.0], Anchor::End, SMALL, Ink::Text, &head.name);
+            svg.text([LEFT - 90.0, y + 4.0], Anchor::End, SMALL, Ink::Text, &head.place.to_string());
             let code = clipped(&cell.code, 12);
             svg.text([LEFT - 80.0, y + 4.0], Anchor::Start, SMALL, Ink::Text, &code);
         });

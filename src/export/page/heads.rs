@@ -89,7 +89,7 @@ pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
         } else {
             head.labels.iter().map(|label| shown(&label.label).family).collect()
         };
-        GridCell { name: head.name.clone(), code, marks, hue: hue(of), words, families: families.join(" ") }
+        GridCell { name: head.place.to_string(), code, marks, hue: hue(of), words, families: families.join(" ") }
     };
     report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect()).collect()
 }
@@ -132,7 +132,7 @@ pub fn cards(report: &Report) -> Vec<Card> {
             format!("Labels kept in the control {kind}, with every seed: {kept}.")
         });
         Card {
-            name: head.name.clone(),
+            name: head.place.to_string(),
             primary: head.primary.clone(),
             labels: head.labels.iter().map(row).collect(),
             nearest: head.nearest.iter().map(near).collect(),
@@ -148,7 +148,7 @@ pub fn cards(report: &Report) -> Vec<Card> {
 /// that draw the head are on its card with their drawing.
 fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
     let policy = &report.settings.policy;
-    let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place(), policy)));
+    let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place, policy)));
     let said = on_head.filter(|(_, on_head)| on_head.figures.is_empty()).flat_map(|(study, on_head)| {
         on_head.lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
     });
@@ -161,7 +161,7 @@ fn figures(report: &Report, head: &HeadReport) -> Vec<CardFigure> {
         let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));
         CardFigure { title: figure.title, reading: figure.reading, svg }
     };
-    figures::of_head(report, head.place()).into_iter().map(drawn).collect()
+    figures::of_head(report, head.place).into_iter().map(drawn).collect()
 }
 
 fn row(label: &Label) -> LabelRow {

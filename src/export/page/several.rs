@@ -119,7 +119,7 @@ fn heads(reports: &[(String, Report)]) -> Vec<Head> {
     let mut places: BTreeMap<[usize; 2], Vec<Option<&HeadReport>>> = BTreeMap::new();
     for (place, (_, report)) in reports.iter().enumerate() {
         for head in &report.heads {
-            let at = [head.layer, head.head];
+            let at = [head.place.layer, head.place.head];
             places.entry(at).or_insert_with(|| vec![None; reports.len()])[place] = Some(head);
         }
     }

@@ -64,7 +64,7 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
             detector.shown.in_controls.then(|| printable(&detector.code(label)))
         });
         let labels: Vec<String> = labels.collect();
-        (!labels.is_empty()).then(|| format!("{} {}", printable(&head.name), labels.join(", ")))
+        (!labels.is_empty()).then(|| format!("{} {}", head.place, labels.join(", ")))
     };
     let heads: Vec<String> = report.heads.iter().filter_map(kept).collect();
     if heads.is_empty() {

@@ -197,7 +197,7 @@ fn grid(report: &Report, shown: Range<usize>) -> Table {
     let names = shown.clone().map(|head| format!("H{head}"));
     table.set_header(iter::once(String::new()).chain(names));
     for layer in report.heads.chunks(report.model.heads) {
-        let mut row = vec![format!("L{}", layer[0].layer)];
+        let mut row = vec![format!("L{}", layer[0].place.layer)];
         row.extend(layer[shown.clone()].iter().map(|head| {
             let Code { text, style, .. } = code(&head.primary);
             let borderline = head.labels.first().is_some_and(|primary| primary.borderline);

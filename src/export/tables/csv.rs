@@ -38,9 +38,9 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
             labels.collect::<Vec<_>>().join(" ")
         };
         let mut row = vec![
-            head.layer.to_string(),
-            head.head.to_string(),
-            head.name.clone(),
+            head.place.layer.to_string(),
+            head.place.head.to_string(),
+            head.place.to_string(),
             head.primary.clone(),
             labels(|_| true),
             labels(|label| label.borderline),

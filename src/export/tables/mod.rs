@@ -7,6 +7,7 @@ pub mod parquet;
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 
+use crate::model::grid::HeadPlace;
 use crate::passes::control::Control;
 use crate::report::{HeadReport, Report};
 use crate::stats::bootstrap::Interval;
@@ -35,19 +36,18 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
 fn heads(report: &Report) -> Table {
     #[derive(Serialize)]
     struct HeadRow<'a> {
-        layer: usize,
-        head: usize,
-        name: &'a str,
+        #[serde(flatten)]
+        place: HeadPlace,
         primary: &'a str,
         labels: Vec<&'a str>,
         borderline: Vec<&'a str>,
         metrics: &'a Values,
     }
     let row = |head| {
-        let HeadReport { layer, head, name, primary, labels, metrics, .. }: &HeadReport = head;
+        let HeadReport { place, primary, labels, metrics, .. }: &HeadReport = head;
         let borderline = labels.iter().filter(|label| label.borderline).map(|label| label.label.as_str()).collect();
         let labels = labels.iter().map(|label| label.label.as_str()).collect();
-        HeadRow { layer: *layer, head: *head, name, primary, labels, borderline, metrics }
+        HeadRow { place: *place, primary, labels, borderline, metrics }
     };
     Table::of("heads", report.heads.iter().map(row))
 }
@@ -56,15 +56,15 @@ fn heads(report: &Report) -> Table {
 fn labels(report: &Report) -> Table {
     #[derive(Serialize)]
     struct LabelRow<'a> {
-        layer: usize,
-        head: usize,
-        name: &'a str,
+        #[serde(flatten)]
+        place: HeadPlace,
         #[serde(flatten)]
         label: &'a Label,
     }
-    let rows = report.heads.iter().flat_map(|HeadReport { layer, head, name, labels, .. }| {
-        labels.iter().map(|label| LabelRow { layer: *layer, head: *head, name, label })
-    });
+    let rows = report
+        .heads
+        .iter()
+        .flat_map(|HeadReport { place, labels, .. }| labels.iter().map(|label| LabelRow { place: *place, label }));
     Table::of("labels", rows)
 }
 
@@ -79,11 +79,11 @@ fn metrics(report: &Report) -> Table {
             let error = errors.get(&metric).copied().copied().flatten();
             let own = own.get(&metric).copied().copied().flatten();
             let chance = own.or_else(|| chance.get(&metric).copied().copied().flatten());
-            let place = |place: usize| Cell::Integer(i64::try_from(place).unwrap_or(i64::MAX));
+            let number = |number: usize| Cell::Integer(i64::try_from(number).unwrap_or(i64::MAX));
             [
-                ("layer", place(head.layer)),
-                ("head", place(head.head)),
-                ("name", Cell::Text(head.name.clone())),
+                ("layer", number(head.place.layer)),
+                ("head", number(head.place.head)),
+                ("name", Cell::Text(head.place.to_string())),
                 ("metric", Cell::Text(metric)),
                 ("value", Cell::from(*value)),
                 ("ci95_low", Cell::from(ci95.map(Interval::low))),
@@ -105,9 +105,8 @@ fn controls(report: &Report) -> Table {
     struct ControlRow<'a> {
         #[serde(flatten)]
         control: &'a Control,
-        layer: usize,
-        head: usize,
-        name: &'a str,
+        #[serde(flatten)]
+        place: HeadPlace,
         label: &'a str,
         kept: bool,
     }
@@ -115,9 +114,7 @@ fn controls(report: &Report) -> Table {
         run.heads.iter().flat_map(|head| {
             head.labels.iter().map(|label| ControlRow {
                 control: &run.control,
-                layer: head.layer,
-                head: head.head,
-                name: &head.name,
+                place: head.place,
                 label,
                 kept: head.kept.contains(label),
             })

@@ -1,5 +1,6 @@
 use super::*;
 use crate::evaluation::presets;
+use crate::model::grid::HeadPlace;
 use crate::stats::bootstrap::Interval;
 use crate::stats::significance::mcnemar;
 use crate::studies::patterns::dependency::section::{Relations, Tests};
@@ -93,8 +94,7 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
         count,
         sentences: Some(count),
         blocks: 64,
-        layer: 0,
-        head: 0,
+        place: HeadPlace { layer: 0, head: 0 },
         direction: Direction::DependentToHead,
         accuracy: share(hits[0]),
         heldout_accuracy: None,
@@ -105,8 +105,7 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
         versus_tags: None,
         by_distance: Vec::new(),
         by_head: vec![HeadAccuracy {
-            layer: 0,
-            head: 0,
+            place: HeadPlace { layer: 0, head: 0 },
             accuracy,
             ci95: ByDirection::default(),
             where_offset_wrong: ByDirection::default(),

@@ -82,14 +82,14 @@ fn side(Described { file, shard, model, corpus, sentences }: &Described) -> Stri
 const DIGITS: usize = 4;
 
 fn label(change: &LabelChange) -> Vec<String> {
-    let LabelChange { head, label, a, b, number, q } = change;
+    let LabelChange { place, label, a, b, number, q } = change;
     let [a, b] = [a, b].map(|side| side.in_words(change.has_two_numbers(), DIGITS));
-    vec![head.clone(), label.clone(), change.fate().to_owned(), a, b, number.clone(), significance(*q)]
+    vec![place.to_string(), label.clone(), change.fate().to_owned(), a, b, number.clone(), significance(*q)]
 }
 
-fn change(Change { head, number, a, b, difference, q, .. }: &Change) -> Vec<String> {
+fn change(Change { place, number, a, b, difference, q, .. }: &Change) -> Vec<String> {
     let [a, b] = [a, b].map(|side| side.in_words(DIGITS));
-    vec![number.clone(), head.clone(), a, b, format!("{difference:+.4}"), significance(*q)]
+    vec![number.clone(), place.to_string(), a, b, format!("{difference:+.4}"), significance(*q)]
 }
 
 fn aside(LeftAside { why, count, of }: &LeftAside) -> Vec<String> {

@@ -75,7 +75,7 @@ impl Labels {
                 let standing = |side| standing(side, pair_of(side));
                 match pair_of([in_a, in_b][firm]) {
                     Some(pair) if pair.q <= rate => found.changes.push(LabelChange {
-                        head: grid.name(place),
+                        place: grid.place(place),
                         label: label.to_owned(),
                         a: standing(in_a),
                         b: standing(in_b),

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::model::grid::HeadPlace;
 use crate::stats::bootstrap::Interval;
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::decimal;
@@ -11,7 +12,7 @@ use crate::system::counted::{counted, plural};
 use crate::system::terminal::one_line;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// What changed between two analyses, beyond chance.
 #[derive(Serialize, JsonSchema)]
@@ -89,7 +90,8 @@ pub struct Compared {
 #[derive(Serialize, JsonSchema)]
 pub struct LabelChange {
     /// The head.
-    pub head: String,
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// The label.
     pub label: String,
     /// In the first analysis.
@@ -121,7 +123,8 @@ pub struct Standing {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Change {
     /// The head.
-    pub head: String,
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// The number: a metric, or the accuracy on a relation.
     pub number: String,
     /// In the first analysis.

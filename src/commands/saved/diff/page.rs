@@ -80,14 +80,14 @@ impl DiffText<'_> {
         writeln!(out, "\nLabels: {} changed\n", changes.len())?;
         let mut table = plain_table();
         for change in changes.iter().take(self.most(LABELS)) {
-            let LabelChange { head, label, a, b, number, q } = change;
+            let LabelChange { place, label, a, b, number, q } = change;
             let (label, mut q) = (one_line(label), format!("q {}", significance(*q)));
             let named = change.has_two_numbers();
             if named {
                 write!(q, " of {}", one_line(number))?;
             }
             let [a, b] = [a, b].map(|side| side.in_words(named, DIGITS));
-            table.add_row([head.clone(), label, change.fate().to_owned(), a, "->".to_owned(), b, q]);
+            table.add_row([place.to_string(), label, change.fate().to_owned(), a, "->".to_owned(), b, q]);
         }
         self.table(out, &table, changes.len(), LABELS)
     }
@@ -112,10 +112,10 @@ impl DiffText<'_> {
         writeln!(out, "\n{title}: {} of {compared} changed\n", changes.len())?;
         let mut table = plain_table();
         for change in largest.iter().take(self.most(ROWS)) {
-            let Change { head, number, a, b, q, .. } = change;
+            let Change { place, number, a, b, q, .. } = change;
             let heads = match counts[number.as_str()] {
-                count if count > 1 && !self.full => format!("{count} heads, most {head}"),
-                _ => head.clone(),
+                count if count > 1 && !self.full => format!("{count} heads, most {place}"),
+                _ => place.to_string(),
             };
             let q = format!("q {}", significance(*q));
             let [a, b] = [a, b].map(|side| side.in_words(DIGITS));

@@ -128,7 +128,7 @@ impl<'a> NumberPairs<'a> {
     fn change(&self, Pair { a, b, test, q }: &Pair<'_>) -> Change {
         let valued = |number: &Number<'_>| Valued { value: number.value.unwrap_or_default(), ci95: number.ci95 };
         Change {
-            head: self.grid.name(a.head),
+            place: self.grid.place(a.head),
             number: a.name.clone(),
             a: valued(a),
             b: valued(b),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::PROGRAM;
 use crate::corpus::CorpusIdentity;
 use crate::model::families::Architecture;
-use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::grid::{self, HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::model::{Hashes, Model};
 use crate::passes::ablation::Ablation;
@@ -48,7 +48,7 @@ pub struct Protocol {
     /// The controls that were run beside the analysis itself.
     pub controls: Vec<Control>,
     /// The heads that were removed from the model, what they write being zeros; absent if there are none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "grid::names")]
     #[schemars(with = "Vec<String>")]
     pub removed: Vec<HeadPlace>,
     /// How heads were removed in turn; absent if no study asked for that.

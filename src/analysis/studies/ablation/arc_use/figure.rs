@@ -1,12 +1,11 @@
 //! The figure of the use of arcs: each tested label with its interval.
 
 use super::section::LabelUse;
-use crate::model::grid::head_name;
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 
 pub(super) fn figures(labels: &[LabelUse]) -> Vec<Figure> {
-    let row = |LabelUse { layer, head, label, direction, test }: &LabelUse| ForestRow {
-        name: format!("{} {label}", head_name(*layer, *head)),
+    let row = |LabelUse { place, label, direction, test }: &LabelUse| ForestRow {
+        name: format!("{place} {label}"),
         note: format!("{} {}", direction.name(), if test.used == Some(true) { "used" } else { "not shown" }),
         marks: vec![Mark::of(test.loss, test.ci95)],
     };

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sums::{Cuts, UseSums};
-use crate::model::grid::{HeadGrid, HeadPlace, head_name};
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::{LeftOut, p_above};
 use crate::stats::bootstrap::PerBlock;
 use crate::stats::significance::benjamini_hochberg;
@@ -31,10 +31,9 @@ pub struct UseSection {
 /// A syntactic label put to the test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabelUse {
-    /// Layer of the head, counted from 0.
-    pub layer: usize,
-    /// Head within the layer, counted from 0.
-    pub head: usize,
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// The label that it had when it was tested.
     pub label: String,
     /// The direction of the label.
@@ -49,7 +48,7 @@ impl UseSection {
     pub fn new(sums: &UseSums, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let of_claim = |(number, claim): (usize, &ArcClaim)| {
-            let (layer, head) = context.grid.at(claim.place);
+            let place = context.grid.place(claim.place);
             let of_blocks =
                 |part: fn(&Cuts) -> f64| -> PerBlock { std::array::from_fn(|block| part(&sums.blocks[block][number])) };
             let more = of_blocks(|cuts| cuts.without_partner.value() - cuts.without_other.value());
@@ -65,7 +64,7 @@ impl UseSection {
                 standard_error: left_out.standard_error(),
                 ..UseTest::default()
             };
-            LabelUse { layer, head, label: claim.label.clone(), direction: claim.direction, test }
+            LabelUse { place, label: claim.label.clone(), direction: claim.direction, test }
         };
         Self { use_of_arcs: sums.claims.iter().enumerate().map(of_claim).collect() }
     }
@@ -112,11 +111,11 @@ const MAY_GO: &[usize] = &[3, 5];
 fn table(labels: &[LabelUse]) -> comfy_table::Table {
     let mut table = plain_table();
     table.set_header(["head", "label", "direction", "arcs", "use", "q", "used"]);
-    for LabelUse { layer, head, label, direction, test } in labels {
+    for LabelUse { place, label, direction, test } in labels {
         let UseTest { arcs, loss, ci95, q, used, .. } = test;
         let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
         table.add_row([
-            head_name(*layer, *head),
+            place.to_string(),
             label.clone(),
             direction.name().to_owned(),
             arcs.to_string(),
@@ -152,8 +151,8 @@ impl Section for UseSection {
     }
 
     fn exports(&self) -> Exports {
-        let exported = |LabelUse { layer, head, label, direction, test, .. }: &LabelUse| TestOfUse {
-            head: HeadPlace { layer: *layer, head: *head },
+        let exported = |LabelUse { place, label, direction, test }: &LabelUse| TestOfUse {
+            head: *place,
             label: label.clone(),
             direction: *direction,
             test: *test,
@@ -162,9 +161,8 @@ impl Section for UseSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let beyond = |label: &&LabelUse| label.layer >= grid.layers || label.head >= grid.heads;
-        let stray = self.use_of_arcs.iter().find(beyond)?;
-        Some(format!("`use_of_arcs` has {}, which the model has not", head_name(stray.layer, stray.head)))
+        let stray = grid.stray(self.use_of_arcs.iter().map(|label| label.place))?;
+        Some(format!("`use_of_arcs` has {stray}, which the model has not"))
     }
 
     fn figures(&self, _: &Policy) -> Vec<Figure> {

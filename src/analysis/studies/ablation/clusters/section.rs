@@ -113,7 +113,6 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Removed {
     /// The heads, layer by layer.
-    #[schemars(with = "Vec<String>")]
     pub heads: Vec<HeadPlace>,
     /// Without all of them.
     pub together: Change,
@@ -255,8 +254,7 @@ fn drifts(Drifts { sentences, tokens, clusters }: &Drifts, out: &mut Summary) ->
 fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid: HeadGrid) -> Option<String> {
     let strange = |removed: &&Removed| {
         let Removed { heads, alone, all_but, .. } = removed;
-        let outside = |head: &HeadPlace| head.layer >= grid.layers || head.head >= grid.heads;
-        heads.iter().any(outside) || [alone.len(), all_but.len()] != [heads.len(); 2]
+        grid.stray(heads.iter().copied()).is_some() || [alone.len(), all_but.len()] != [heads.len(); 2]
     };
     clusters
         .find(strange)

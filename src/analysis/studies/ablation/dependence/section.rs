@@ -68,7 +68,6 @@ pub struct Dependence {
     pub heads: Vec<HeadEdges>,
     /// Paths of edges that are above, each of them the strongest downstream edge of its source and the strongest upstream
     /// edge of its target; the longest first, then by their first heads.
-    #[schemars(with = "Vec<Vec<String>>")]
     pub chains: Vec<Vec<HeadPlace>>,
 }
 
@@ -115,10 +114,9 @@ impl Dependence {
         }
         ranked.sort_by(|a: &Edge, b| b.surely().total_cmp(&a.surely()));
         let of_head = |place: usize| {
-            let (layer, head) = context.grid.at(place);
-            let head = HeadPlace { layer, head };
-            let strongest = |end: fn(&Edge) -> HeadPlace| ranked.iter().find(|edge| end(edge) == head).copied();
-            HeadEdges { head, upstream: strongest(|edge| edge.target), downstream: strongest(|edge| edge.source) }
+            let place = context.grid.place(place);
+            let strongest = |end: fn(&Edge) -> HeadPlace| ranked.iter().find(|edge| end(edge) == place).copied();
+            HeadEdges { place, upstream: strongest(|edge| edge.target), downstream: strongest(|edge| edge.source) }
         };
         Self {
             removal: sums.conditions.removal,
@@ -266,7 +264,7 @@ impl Section for DependenceSection {
         match known {
             Completion::Policy(policy) => self.dependence.judge(policy),
             Completion::Labels(labels) => {
-                let heads = self.dependence.heads.iter().map(|edges| edges.head);
+                let heads = self.dependence.heads.iter().map(|edges| edges.place);
                 self.labels = heads.zip(labels.iter().cloned()).collect();
             }
             Completion::Estimates(..) | Completion::Control(..) => {}
@@ -279,7 +277,7 @@ impl Section for DependenceSection {
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {
         let Some(HeadEdges { upstream, downstream, .. }) =
-            self.dependence.heads.iter().find(|edges| edges.head == place)
+            self.dependence.heads.iter().find(|edges| edges.place == place)
         else {
             return OnHead::default();
         };
@@ -303,8 +301,7 @@ impl Section for DependenceSection {
         if !whole || !layers.iter().all(|pair| pair.has(grid.heads)) {
             return Some("`dependence.layers` does not have each pair of layers once, with all their heads".to_owned());
         }
-        let places = (0..grid.count()).map(|place| grid.at(place));
-        if heads.iter().map(|HeadEdges { head, .. }| (head.layer, head.head)).ne(places) {
+        if !grid.is(heads.iter().map(|edges| edges.place)) {
             return Some("`dependence.heads` does not have each head of the model once, layer by layer".to_owned());
         }
         None

@@ -13,10 +13,8 @@ use crate::stats::bootstrap::Interval;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Edge {
     /// The head that is removed.
-    #[schemars(with = "String")]
     pub source: HeadPlace,
     /// The head whose attention shifts.
-    #[schemars(with = "String")]
     pub target: HeadPlace,
     /// The shift.
     #[schemars(range(min = 0, max = 1))]
@@ -41,8 +39,8 @@ pub struct Edge {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadEdges {
     /// The head.
-    #[schemars(with = "String")]
-    pub head: HeadPlace,
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// The strongest edge to it; null in the first layer, and where nothing shifts it.
     pub upstream: Option<Edge>,
     /// The strongest edge from it; null in the last layer, and where it shifts nothing.
@@ -67,7 +65,7 @@ impl Edge {
 /// upstream edge of its target: no head is in two chains. The longest first, then by their first heads.
 pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
     let upstream: BTreeMap<HeadPlace, HeadPlace> =
-        heads.iter().filter_map(|head| Some((head.head, head.upstream?.source))).collect();
+        heads.iter().filter_map(|head| Some((head.place, head.upstream?.source))).collect();
     let downstream = heads.iter().filter_map(|head| head.downstream.filter(|edge| edge.above));
     let mutual = downstream.filter(|edge| upstream.get(&edge.target) == Some(&edge.source));
     let next: BTreeMap<HeadPlace, HeadPlace> = mutual.map(|edge| (edge.source, edge.target)).collect();

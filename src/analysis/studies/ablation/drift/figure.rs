@@ -1,17 +1,16 @@
 //! The figure of drift: the heads without which the output moves most and least.
 
 use super::section::{DriftReport, HeadDrift, MovedBy};
-use crate::model::grid::head_name;
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::system::counted::counted;
 
 pub(super) fn figures(drift: &DriftReport) -> Vec<Figure> {
     let DriftReport { tokens, sentences, without_heads, most, least, .. } = drift;
     let Some(all) = without_heads.output_drift else { return Vec::new() };
-    let row = |HeadDrift { layer, head, moved }: &HeadDrift| {
+    let row = |HeadDrift { place, moved }: &HeadDrift| {
         let MovedBy { output_drift, output_ci95, pooled_drift, pooled_ci95 } = *moved;
         let marks = vec![Mark::of(output_drift, output_ci95), Mark::of(pooled_drift, pooled_ci95)];
-        ForestRow { name: head_name(*layer, *head), note: String::new(), marks }
+        ForestRow { name: place.to_string(), note: String::new(), marks }
     };
     let chart = Chart::Forest(Forest {
         scale: "1 - cosine of the output with and without the head".to_owned(),

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::{DriftSums, output, pooled};
-use crate::model::grid::{HeadGrid, head_name};
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::studies::ablation::drifts::{Drifts, Moved};
@@ -63,10 +63,9 @@ pub struct MovedBy {
 /// The drift without one head; its values and intervals are the head's metrics `output_drift` and `pooled_drift`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadDrift {
-    /// Layer, counted from 0.
-    pub layer: usize,
-    /// Head within the layer, counted from 0.
-    pub head: usize,
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// How far it moves the output.
     #[serde(flatten)]
     pub moved: MovedBy,
@@ -77,7 +76,6 @@ impl DriftReport {
     pub fn new(sums: &DriftSums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
-            let (layer, head) = context.grid.at(place);
             let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
             let ci95 = |metric: &str| estimates.ci95[place].get(metric, None).copied().flatten();
             let moved = MovedBy {
@@ -86,7 +84,7 @@ impl DriftReport {
                 pooled_drift: value("pooled_drift"),
                 pooled_ci95: ci95("pooled_drift"),
             };
-            HeadDrift { layer, head, moved }
+            HeadDrift { place: context.grid.place(place), moved }
         };
         let mut heads: Vec<HeadDrift> =
             (0..context.grid.count()).map(head).filter(|head| head.moved.output_drift.is_some()).collect();
@@ -145,8 +143,8 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadDrift>, without: &MovedBy) -> c
     let row = |name: String, moved: &MovedBy| {
         [name, cell(moved.output_drift, moved.output_ci95), cell(moved.pooled_drift, moved.pooled_ci95)]
     };
-    for HeadDrift { layer, head, moved } in heads {
-        table.add_row(row(head_name(*layer, *head), moved));
+    for HeadDrift { place, moved } in heads {
+        table.add_row(row(place.to_string(), moved));
     }
     table.add_row(row("all heads".to_owned(), without));
     for column in table.column_iter_mut().skip(1) {
@@ -164,9 +162,8 @@ impl Section for DriftSection {
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let DriftReport { most, least, .. } = &self.drift;
-        let strange = |head: &&HeadDrift| head.layer >= grid.layers || head.head >= grid.heads;
-        let head = most.iter().chain(least).find(strange)?;
-        Some(format!("`drift` has {}, which the model has not", head_name(head.layer, head.head)))
+        let stray = grid.stray(most.iter().chain(least).map(|head| head.place))?;
+        Some(format!("`drift` has {stray}, which the model has not"))
     }
 
     fn figures(&self, _: &Policy) -> Vec<Figure> {

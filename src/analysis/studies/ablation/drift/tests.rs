@@ -88,7 +88,7 @@ fn vectors_without_a_direction_leave_both_sums() {
     let (estimates, found) = measured(sums, GRID);
     assert_eq!(estimates.heads[0].get("output_drift", None), Some(&None));
     assert_eq!(found.without_heads.pooled_drift, None);
-    assert_eq!(found.most.iter().map(|head| head.head).collect::<Vec<_>>(), [1]);
+    assert_eq!(found.most.iter().map(|head| head.place.head).collect::<Vec<_>>(), [1]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn heads_that_move_most_and_least_are_told() {
         show(&mut sums, index, &variants);
     }
     let (estimates, found) = measured(sums, grid);
-    let heads = |list: &[section::HeadDrift]| list.iter().map(|head| head.head).collect::<Vec<_>>();
+    let heads = |list: &[section::HeadDrift]| list.iter().map(|head| head.place.head).collect::<Vec<_>>();
     assert_eq!((heads(&found.most), heads(&found.least)), (vec![11, 10, 9, 8, 7], vec![0, 1, 2, 3, 4]));
     let moved = found.most[0].moved;
     assert_eq!(Some(&moved.output_drift), estimates.heads[11].get("output_drift", None));

@@ -1,7 +1,6 @@
 //! The figure of the effects: the heads that the loss rises most without, and least.
 
 use super::section::{Effects, HeadEffect};
-use crate::model::grid::head_name;
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::system::counted::{counted, plural};
 
@@ -19,7 +18,7 @@ pub(super) fn figures(effects: &Effects) -> Vec<Figure> {
     let (count, last) = (order.len(), order.len().saturating_sub(SHOWN).max(SHOWN));
     let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last);
     let row = |head: &HeadEffect| ForestRow {
-        name: head_name(head.layer, head.head),
+        name: head.place.to_string(),
         note: head.verdict.map_or_else(String::new, |verdict| verdict.name().to_owned()),
         marks: vec![Mark::of(head.effect, head.ci95)],
     };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metrics::effect;
 use super::sums::{ByGroup, EffectSums, TokenGroup};
-use crate::model::grid::{HeadGrid, HeadPlace, head_name};
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::stats::block_test::p_value;
@@ -95,10 +95,9 @@ pub struct Verdicts {
 /// The effect of one head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadEffect {
-    /// Layer, counted from 0.
-    pub layer: usize,
-    /// Head within the layer, counted from 0.
-    pub head: usize,
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// The loss without the head less that with it, per masked token, in nats.
     pub effect: Option<f64>,
     /// Its 95 % interval.
@@ -142,13 +141,13 @@ impl Effects {
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.without_any())));
         let known = estimates.denominators.get("loss_effect", None).copied().unwrap_or_default();
         let head = |place: usize| {
-            let (layer, head) = context.grid.at(place);
             let effect = estimates.heads[place].get("loss_effect", None).copied().flatten();
             let ci95 = estimates.ci95[place].get("loss_effect", None).copied().flatten();
             let error = estimates.standard_errors[place].get("loss_effect", None).copied().flatten();
             let blocks = usize::try_from(known.blocks).unwrap_or(0);
             let p = effect.zip(error).and_then(|(effect, error)| p_value(effect, error, blocks));
-            HeadEffect { layer, head, effect, ci95, p, q: None, verdict: effect.map(|_| Verdict::Undecided) }
+            let verdict = effect.map(|_| Verdict::Undecided);
+            HeadEffect { place: context.grid.place(place), effect, ci95, p, q: None, verdict }
         };
         let mut heads: Vec<HeadEffect> = (0..context.grid.count()).map(head).collect();
         let (tested, p): (Vec<usize>, Vec<f64>) =
@@ -252,8 +251,8 @@ impl Effects {
 pub struct RelationEffect<'a> {
     relation: &'a str,
     masked_tokens: u64,
-    layer: usize,
-    head: usize,
+    #[serde(flatten)]
+    place: HeadPlace,
     effect: Option<f64>,
     ci95: Option<Interval>,
 }
@@ -264,7 +263,7 @@ impl RelationEffects {
         let effects = heads.iter().zip(&self.effects).zip(&self.ci95);
         effects.map(|((head, &effect), &ci95)| {
             let (relation, masked_tokens) = (self.relation.as_str(), self.masked_tokens);
-            RelationEffect { relation, masked_tokens, layer: head.layer, head: head.head, effect, ci95 }
+            RelationEffect { relation, masked_tokens, place: head.place, effect, ci95 }
         })
     }
 }
@@ -322,11 +321,11 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
 fn table<'a>(heads: impl Iterator<Item = &'a HeadEffect>) -> comfy_table::Table {
     let mut table = plain_table();
     table.set_header(["head", "effect", "q", "verdict"]);
-    for HeadEffect { layer, head, effect, ci95, q, verdict, .. } in heads {
+    for HeadEffect { place, effect, ci95, q, verdict, .. } in heads {
         let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
         let effect = effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.4}{spread}"));
         let q = q.map_or_else(|| "-".to_owned(), significance);
-        table.add_row([head_name(*layer, *head), effect, q, verdict.map_or("-", Verdict::name).to_owned()]);
+        table.add_row([place.to_string(), effect, q, verdict.map_or("-", Verdict::name).to_owned()]);
     }
     for (column, alignment) in table.column_iter_mut().zip([
         CellAlignment::Left,
@@ -353,7 +352,7 @@ impl Section for EffectSection {
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {
-        let is_it = |head: &&HeadEffect| (head.layer, head.head) == (place.layer, place.head);
+        let is_it = |head: &&HeadEffect| head.place == place;
         let Some(HeadEffect { effect: Some(effect), ci95, q, verdict, .. }) = self.effect.heads.iter().find(is_it)
         else {
             return OnHead::default();
@@ -369,8 +368,7 @@ impl Section for EffectSection {
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let Effects { heads, relations, .. } = &self.effect;
-        let places: Vec<(usize, usize)> = (0..grid.count()).map(|place| grid.at(place)).collect();
-        if heads.iter().map(|head| (head.layer, head.head)).ne(places) {
+        if !grid.is(heads.iter().map(|head| head.place)) {
             return Some("`effect.heads` does not have each head of the model once, layer by layer".to_owned());
         }
         let beside =

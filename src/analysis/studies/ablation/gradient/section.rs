@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metrics::METRICS;
 use super::sums::GradientSums;
-use crate::model::grid::{HeadGrid, head_name};
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::stats::bootstrap::Interval;
@@ -57,10 +57,9 @@ pub struct Gradients {
 /// Both measures of one head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadGradient {
-    /// Layer, counted from 0.
-    pub layer: usize,
-    /// Head within the layer, counted from 0.
-    pub head: usize,
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// `gradient_importance`, in nats.
     pub importance: Option<f64>,
     /// `first_order_effect`, in nats.
@@ -91,11 +90,9 @@ impl Gradients {
     ) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
-            let (layer, head) = context.grid.at(place);
             let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
             HeadGradient {
-                layer,
-                head,
+                place: context.grid.place(place),
                 importance: value("gradient_importance"),
                 first_order_effect: value("first_order_effect"),
                 first_order_ci95: estimates.ci95[place].get("first_order_effect", None).copied().flatten(),
@@ -158,11 +155,11 @@ impl Gradients {
 fn table<'a>(heads: impl Iterator<Item = &'a HeadGradient>) -> comfy_table::Table {
     let mut table = plain_table();
     table.set_header(["head", "importance", "first order"]);
-    for HeadGradient { layer, head, importance, first_order_effect, first_order_ci95 } in heads {
+    for HeadGradient { place, importance, first_order_effect, first_order_ci95 } in heads {
         let spread = first_order_ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
         let first = first_order_effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.4}{spread}"));
         let importance = importance.map_or_else(|| "-".to_owned(), |importance| format!("{importance:.4}"));
-        table.add_row([head_name(*layer, *head), importance, first]);
+        table.add_row([place.to_string(), importance, first]);
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
@@ -182,9 +179,8 @@ impl Section for GradientSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let places: Vec<(usize, usize)> = (0..grid.count()).map(|place| grid.at(place)).collect();
-        let other = self.gradient.heads.iter().map(|head| (head.layer, head.head)).ne(places);
-        other.then(|| "`gradient.heads` does not have each head of the model once, layer by layer".to_owned())
+        let whole = grid.is(self.gradient.heads.iter().map(|head| head.place));
+        (!whole).then(|| "`gradient.heads` does not have each head of the model once, layer by layer".to_owned())
     }
 }
 

@@ -74,7 +74,7 @@ fn sizes_are_of_sentences_and_signs_of_tokens() {
     assert_eq!((found.masked_tokens, found.sentences, found.sentences_left_out), (3, 2, 3));
     assert_eq!((found.loss, found.removal), (Some(1.5), Some(Replacement::Zero)));
     let second = &found.heads[1];
-    assert_eq!((second.layer, second.head, second.importance), (0, 1, Some(0.5)));
+    assert_eq!((second.place.to_string().as_str(), second.importance), ("L0H1", Some(0.5)));
     assert!(second.first_order_ci95.is_some());
     let rests = |metric| estimates.denominators.get(metric, None).unwrap();
     let [sentences, tokens] = ["gradient_importance", "first_order_effect"].map(rests);

@@ -1,5 +1,6 @@
 //! The section `pruning` of the report: the loss without more and more heads, and what negligible heads are worth together.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use comfy_table::CellAlignment;
@@ -7,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sums::PruningSums;
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::stats::bootstrap::Interval;
 use crate::studies::ablation::losses::Losses;
@@ -53,7 +54,7 @@ pub struct Curve {
     /// What the order is by: `effect`, `gradient`, or `random:` with the seed.
     pub by: String,
     /// The heads in the order in which they go.
-    pub heads: Vec<String>,
+    pub heads: Vec<HeadPlace>,
     /// The mean loss without the first head, without the first two, and so on, in nats.
     pub loss: Vec<f64>,
     /// The 95 % intervals of the rise above the loss with all heads.
@@ -76,7 +77,7 @@ pub struct CanGo {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interaction {
     /// The heads that are called negligible, layer by layer.
-    pub heads: Vec<String>,
+    pub heads: Vec<HeadPlace>,
     /// The effect of removing all of them, in nats a masked token.
     pub together: f64,
     /// The sum of their effects, each of one head removed alone.
@@ -152,7 +153,7 @@ impl Curve {
             let stays = loss.iter().take_while(|&&loss| loss <= whole * (1.0 + rise)).count();
             CanGo { rise, share: stays as f64 / loss.len() as f64 }
         });
-        let heads = order.places.iter().map(|&place| context.grid.name(place)).collect();
+        let heads = order.places.iter().map(|&place| context.grid.place(place)).collect();
         Self { by: order.by.clone(), heads, loss, rise_ci95, can_go: can_go.to_vec() }
     }
 }
@@ -163,7 +164,8 @@ pub struct Step<'a> {
     by: &'a str,
     /// How many have gone, with this one.
     removed: usize,
-    head: &'a str,
+    #[serde(flatten)]
+    place: HeadPlace,
     loss: f64,
     rise_ci95: Option<Interval>,
 }
@@ -172,10 +174,10 @@ impl Curve {
     /// The heads as they go, with the loss without them.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
-        points.map(|(place, ((head, &loss), &rise_ci95))| Step {
+        points.map(|(gone, ((&place, &loss), &rise_ci95))| Step {
             by: &self.by,
-            removed: place + 1,
-            head,
+            removed: gone + 1,
+            place,
             loss,
             rise_ci95,
         })
@@ -195,7 +197,7 @@ impl Interaction {
         let resampled = |part: &dyn Fn(&Losses) -> f64| context.resamples.sums(&sums.per_block(part));
         let more = resampled(&|losses| losses.change(all) - of_each(losses));
         let ci95 = more.over(&resampled(&|losses| losses.tokens as f64));
-        let heads = places.iter().map(|&place| context.grid.name(place)).collect();
+        let heads = places.iter().map(|&place| context.grid.place(place)).collect();
         Self { heads, together, sum, difference: together - sum, ci95 }
     }
 }
@@ -220,8 +222,12 @@ impl Section for PruningSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let whole = |curve: &&Curve| [curve.heads.len(), curve.loss.len(), curve.rise_ci95.len()] != [grid.count(); 3];
-        let broken = self.pruning.orders.iter().find(whole)?;
+        let broken = |Curve { heads, loss, rise_ci95, .. }: &&Curve| {
+            // The heads go in any order, so they are compared as a set.
+            let all = BTreeSet::from_iter(heads).into_iter().copied();
+            !grid.is(all) || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
+        };
+        let broken = self.pruning.orders.iter().find(broken)?;
         Some(format!("the curve by `{}` of `pruning` has not a point for each head", broken.by))
     }
 

@@ -65,7 +65,7 @@ fn a_curve_by_hand() {
     assert_eq!((found.masked_tokens, found.sentences), (64, 64));
     let rounded = |loss: &[f64]| loss.iter().map(|loss| (loss * 1e4).round() / 1e4).collect::<Vec<_>>();
     let [effect, random] = &found.orders[..] else { panic!("two orders") };
-    assert_eq!(effect.heads, ["L0H0", "L1H0", "L0H1", "L1H1"]);
+    assert_eq!(effect.heads, [0, 2, 1, 3].map(|place| GRID.place(place)));
     assert_eq!(rounded(&effect.loss), [2.0, 2.14, 2.39, 3.39]);
     assert_eq!(rounded(&random.loss), [3.0, 3.04, 3.29, 3.39]);
     // A loss of 2 may rise to 2.02, to 2.1 and to 2.2.
@@ -73,7 +73,7 @@ fn a_curve_by_hand() {
     assert_eq!((shares(effect), shares(random)), (vec![0.25, 0.25, 0.5], vec![0.0; 3]));
     assert!(effect.rise_ci95.iter().all(Option::is_some));
     let interaction = found.interaction.clone().unwrap();
-    assert_eq!(interaction.heads, ["L0H0", "L1H0"]);
+    assert_eq!(interaction.heads, [0, 2].map(|place| GRID.place(place)));
     assert_eq!(rounded(&[interaction.together, interaction.sum, interaction.difference]), [0.14, 0.04, 0.1]);
     let section = PruningSection { pruning: found };
     let summary = section.summary(&default_policy()).to_string();

@@ -2,7 +2,6 @@
 
 use super::report::{Example, HeadExamples};
 use super::sums::Rank;
-use crate::model::grid::head_name;
 use crate::study::labels::evidence::Direction;
 use crate::study::show::figure::{Arc, ArcSentence, Arcs, Chart, Figure, Stand};
 use crate::system::counted::counted;
@@ -26,11 +25,11 @@ pub fn about(of: &HeadExamples, example: &Example) -> String {
 
 /// The figure; none where no sentence shows the label.
 pub fn figure(of: &HeadExamples) -> Option<Figure> {
-    let HeadExamples { layer, head, label, direction, mean, scored, examples } = of;
+    let HeadExamples { place, label, direction, mean, scored, examples } = of;
     if examples.is_empty() {
         return None;
     }
-    let name = head_name(*layer, *head);
+    let name = place.to_string();
     let sentence = |example: &Example| {
         let drawn = &example.drawn;
         let stand = |unit: usize| match (drawn.right.contains(&unit), drawn.wrong.contains(&unit)) {

@@ -26,10 +26,9 @@ pub struct Examples {
 /// The sentences of one head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadExamples {
-    /// Layer of the head, counted from 0.
-    pub layer: usize,
-    /// Head within the layer, counted from 0.
-    pub head: usize,
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// The label that is shown: the first of the head's that says where it looks, when the corpus ran.
     pub label: String,
     /// The direction of a label of arcs; null of others.
@@ -62,14 +61,20 @@ impl Examples {
     /// The section of the examples that were kept.
     pub fn new(sums: &ExampleSums, grid: HeadGrid) -> Self {
         let of_head = |(Aimed { place, label, aim, mean }, kept): (&Aimed, &Kept)| {
-            let (layer, head) = grid.at(*place);
             let direction = if let Aim::Partner { direction, .. } = aim { Some(*direction) } else { None };
             let example = |(rank, candidate): (Rank, &Candidate)| {
                 let Candidate { sentence, score, queries, drawn } = candidate.clone();
                 Example { rank, sentence, score, queries, drawn }
             };
             let examples = kept.chosen().into_iter().map(example).collect();
-            HeadExamples { layer, head, label: label.clone(), direction, mean: *mean, scored: kept.scored, examples }
+            HeadExamples {
+                place: grid.place(*place),
+                label: label.clone(),
+                direction,
+                mean: *mean,
+                scored: kept.scored,
+                examples,
+            }
         };
         Self {
             least_words: LEAST_WORDS,
@@ -81,6 +86,6 @@ impl Examples {
 
     /// The examples of a head.
     pub fn of(&self, place: HeadPlace) -> Option<&HeadExamples> {
-        self.heads.iter().find(|head| (head.layer, head.head) == (place.layer, place.head))
+        self.heads.iter().find(|head| head.place == place)
     }
 }

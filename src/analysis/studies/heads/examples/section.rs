@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::figure;
 use super::report::{Example, Examples, HeadExamples};
-use crate::model::grid::{HeadGrid, HeadPlace, head_name};
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{OnHead, Section, stored};
 use crate::study::show::summary::Summary;
@@ -44,12 +44,11 @@ impl Section for ExamplesSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let stray = |head: &&HeadExamples| head.layer >= grid.layers || head.head >= grid.heads;
-        if let Some(HeadExamples { layer, head, .. }) = self.examples.heads.iter().find(stray) {
-            return Some(format!("`examples` has {}, which the model has not", head_name(*layer, *head)));
+        if let Some(stray) = grid.stray(self.examples.heads.iter().map(|head| head.place)) {
+            return Some(format!("`examples` has {stray}, which the model has not"));
         }
         let broken = |head: &&HeadExamples| head.examples.iter().any(|example| !example.drawn.is_whole());
-        let HeadExamples { layer, head, .. } = self.examples.heads.iter().find(broken)?;
-        Some(format!("`examples` has a sentence of {} whose lists do not fit", head_name(*layer, *head)))
+        let HeadExamples { place, .. } = self.examples.heads.iter().find(broken)?;
+        Some(format!("`examples` has a sentence of {place} whose lists do not fit"))
     }
 }

@@ -70,7 +70,6 @@ fn shares(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClosePair {
     /// The two heads.
-    #[schemars(with = "[String; 2]")]
     pub heads: [HeadPlace; 2],
     /// The Hellinger distance of their attention.
     #[schemars(range(min = 0, max = 1))]
@@ -87,7 +86,6 @@ pub struct ClosePair {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cluster {
     /// The heads, layer by layer.
-    #[schemars(with = "Vec<String>")]
     pub heads: Vec<HeadPlace>,
     /// The first label of each.
     pub labels: Vec<String>,

@@ -57,7 +57,7 @@ impl Section for LikenessSection {
         }
         let named =
             clusters.iter().flat_map(|cluster| &cluster.heads).chain(closest.iter().flat_map(|pair| &pair.heads));
-        if let Some(head) = named.into_iter().find(|head| head.layer >= grid.layers || head.head >= grid.heads) {
+        if let Some(head) = grid.stray(named.copied()) {
             return Some(format!("`likeness` has {head}, which the model has not"));
         }
         let layers = disagreement.iter().map(|layer| layer.layer);

@@ -62,10 +62,8 @@ pub struct Scores {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Composed {
     /// The head that writes.
-    #[schemars(with = "String")]
     pub source: HeadPlace,
     /// The head of a later layer that reads.
-    #[schemars(with = "String")]
     pub target: HeadPlace,
     /// The score less the random level.
     pub above_random: f64,
@@ -88,9 +86,7 @@ impl Weighed {
         let named = [queries, keys, values].into_iter().flat_map(|scores| &scores.strongest);
         self.spectra.len() == grid.layers
             && self.spectra.iter().enumerate().all(|(layer, own)| own.layer == layer && own.heads.len() == grid.heads)
-            && named
-                .flat_map(|edge| [edge.source, edge.target])
-                .all(|at| at.layer < grid.layers && at.head < grid.heads)
+            && grid.stray(named.flat_map(|edge| [edge.source, edge.target])).is_none()
     }
 }
 

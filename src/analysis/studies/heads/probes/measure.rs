@@ -5,7 +5,6 @@ use super::moments::Widths;
 use super::scores::{Hits, ProbeScores};
 use super::section::{HeadProbe, LayerProbe, Share, TaskProbes};
 use super::sums::ProbeSums;
-use crate::model::grid::{HeadPlace, head_name};
 use crate::stats::block_test::{LeftOut, p_above};
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled};
 use crate::study::metrics::estimates::EstimationContext;
@@ -105,14 +104,13 @@ impl<'a> Measuring<'a> {
             input: self.share(on_inputs, |hits| hits.inputs[layer] as f64),
             mean_gain: known.then(|| gains.iter().sum::<f64>() / gains.len() as f64),
             mean_gain_ci95: if known { self.interval(&self.per_block(mean)) } else { None },
-            best: best.map(|(head, _)| head_name(head.place.layer, head.place.head)),
+            best: best.map(|(head, _)| head.place),
             best_gain: best.map(|(_, gain)| gain),
         }
     }
 
     fn head(&self, place: usize) -> HeadProbe {
         let [_, _, on_contexts, on_both] = self.trained;
-        let (layer, head) = self.context.grid.at(place);
         let both = self.share(on_both, |hits| hits.heads[place].together as f64);
         let gain = |hits: &Hits| hits.heads[place].together as f64 - hits.embedding as f64;
         let gained = self.share(on_both, gain);
@@ -124,7 +122,7 @@ impl<'a> Measuring<'a> {
         let selectivity =
             self.share(on_contexts, |hits| hits.heads[place].alone as f64 - hits.heads[place].control as f64);
         HeadProbe {
-            place: HeadPlace { layer, head },
+            place: self.context.grid.place(place),
             gain: gained.accuracy,
             gain_ci95: gained.ci95,
             standard_error,

@@ -73,7 +73,7 @@ pub struct LayerProbe {
     /// Its 95 % interval.
     pub mean_gain_ci95: Option<Interval>,
     /// The head with the largest gain.
-    pub best: Option<String>,
+    pub best: Option<HeadPlace>,
     /// That gain.
     pub best_gain: Option<f64>,
 }
@@ -82,8 +82,7 @@ pub struct LayerProbe {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadProbe {
     /// The head.
-    #[schemars(with = "String")]
-    #[serde(rename = "head")]
+    #[serde(flatten)]
     pub place: HeadPlace,
     /// The accuracy on embedding and context together less that on the embedding alone: what the head adds to the word itself.
     #[schemars(range(min = -1, max = 1))]
@@ -253,9 +252,8 @@ impl Section for ProbesSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let places = || grid.places();
         let strange = |task: &&TaskProbes| {
-            task.heads.iter().map(|head| head.place).ne(places())
+            !grid.is(task.heads.iter().map(|head| head.place))
                 || task.layers.iter().map(|layer| layer.layer).ne(0..grid.layers)
         };
         let task = self.probes.iter().find(strange)?;

@@ -255,7 +255,7 @@ fn a_head_that_carries_the_tag_has_the_gain() {
     assert!(gain(&without).abs() < 0.03, "{without:?}");
     assert!(with.gain_ci95.is_some_and(|ci95| ci95.low() < gain(&with) && gain(&with) < ci95.high()));
     let layer = &found.layers[0];
-    assert_eq!((layer.best.as_deref(), layer.best_gain), (Some("L0H1"), with.gain));
+    assert_eq!((layer.best, layer.best_gain), (Some(GRID.place(1)), with.gain));
     assert!((layer.mean_gain.unwrap() - f64::midpoint(gain(&with), gain(&without))).abs() < 1e-12);
 }
 

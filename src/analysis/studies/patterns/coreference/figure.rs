@@ -1,7 +1,6 @@
 //! The figure of coreference: the best head beside rules without a head, for each kind of anaphors.
 
 use super::section::{Coreference, KindMetrics};
-use crate::model::grid::head_name;
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 
 pub(super) fn figures(coreference: &Coreference) -> Vec<Figure> {
@@ -13,7 +12,7 @@ pub(super) fn figures(coreference: &Coreference) -> Vec<Figure> {
         let rules = kind.baselines;
         ForestRow {
             name: format!("{} ({})", kind.kind, kind.count),
-            note: head_name(kind.layer, kind.head),
+            note: kind.place.to_string(),
             marks: vec![
                 Mark::of(kind.heldout_accuracy, kind.ci95.heldout_accuracy),
                 alone(rules.nearest),

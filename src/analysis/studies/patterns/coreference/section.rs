@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::anaphors::{BASELINES, KINDS};
 use super::metrics::best_baselines;
 use super::sums::{CoreferenceSums, KindSums, Met, WAYS};
-use crate::model::grid::{HeadGrid, head_name};
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::study::labels::evidence::MIN_QUERIES;
 use crate::study::labels::policy::Policy;
@@ -56,10 +56,9 @@ pub struct KindMetrics {
     pub count: u64,
     /// Windows with one.
     pub windows: u64,
-    /// Layer of the best head on all data.
-    pub layer: usize,
     /// The best head on all data.
-    pub head: usize,
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// The direction in which it is best: `anaphor->antecedent` or `antecedent->anaphor`.
     pub direction: String,
     /// Its accuracy on all data: biased upwards, since it was chosen on the same data. That of each head is in its metrics.
@@ -187,7 +186,6 @@ impl KindMetrics {
         context: &EstimationContext,
     ) -> Self {
         let (place, way) = best_head(total);
-        let (layer, head) = context.grid.at(place);
         let share = |right: u64| right as f64 / total.anaphors as f64;
         let per_block = |count: &dyn Fn(usize, &KindSums) -> u64| {
             let counts: PerBlock = std::array::from_fn(|block| count(block, blocks[block]) as f64);
@@ -206,8 +204,7 @@ impl KindMetrics {
             kind: KINDS[kind].to_owned(),
             count: total.anaphors,
             windows: total.windows,
-            layer,
-            head,
+            place: context.grid.place(place),
             direction: WAYS[way].to_owned(),
             accuracy: share(total.heads[place][way]),
             heldout_accuracy: has_halves.then(|| share(held_out(0, even) + held_out(1, odd))),
@@ -234,7 +231,7 @@ type KindColumn = (&'static str, bool, fn(&KindMetrics) -> String);
 const COLUMNS: [KindColumn; 11] = [
     ("anaphors", true, |kind| printable(&kind.kind)),
     ("number", false, |kind| kind.count.to_string()),
-    ("head", true, |kind| head_name(kind.layer, kind.head)),
+    ("head", true, |kind| kind.place.to_string()),
     ("direction", true, |kind| printable(&kind.direction)),
     ("accuracy", false, |kind| percent(Some(kind.accuracy)) + &plus_minus(kind.ci95.accuracy)),
     ("held-out", false, |kind| percent(kind.heldout_accuracy) + &plus_minus(kind.ci95.heldout_accuracy)),
@@ -270,8 +267,7 @@ impl Section for CoreferenceSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let is_beside = |kind: &&KindMetrics| kind.layer >= grid.layers || kind.head >= grid.heads;
-        let broken = self.coreference.kinds.iter().find(is_beside);
+        let broken = self.coreference.kinds.iter().find(|kind| grid.stray([kind.place]).is_some());
         broken.map(|kind| format!("the best head for anaphors of the kind `{}` is none of the model's", kind.kind))
     }
 

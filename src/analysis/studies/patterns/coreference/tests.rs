@@ -216,7 +216,7 @@ fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
     assert_eq!((*windows, kinds.len()), (40, 3));
     let all = &kinds[0];
     assert_eq!(
-        (all.accuracy, all.heldout_accuracy, all.head, &*all.direction),
+        (all.accuracy, all.heldout_accuracy, all.place.head, &*all.direction),
         (1.0, Some(1.0), 0, "anaphor->antecedent")
     );
     // The heads that were planted by the rules are right as often as those.

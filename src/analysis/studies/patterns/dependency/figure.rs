@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use super::relation::RelationMetrics;
 use super::section::Relations;
 use super::thresholds::MIN_COUNT;
-use crate::model::grid::head_name;
 use crate::study::labels::policy::Policy;
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::system::counted::counted;
@@ -42,11 +41,11 @@ pub(super) fn figures(relations: &Relations, policy: &Policy) -> Vec<Figure> {
 }
 
 fn row(relation: &RelationMetrics) -> ForestRow {
-    let RelationMetrics { relation: name, count, layer, head, direction, ci95, baseline, tag_baseline, .. } = relation;
+    let RelationMetrics { relation: name, count, place, direction, ci95, baseline, tag_baseline, .. } = relation;
     let tags = tag_baseline.as_ref().zip(ci95.tag_baseline.as_ref());
     ForestRow {
         name: format!("{name} ({count})"),
-        note: format!("{} {}", head_name(*layer, *head), direction.name()),
+        note: format!("{place} {}", direction.name()),
         marks: vec![
             Mark::of(relation.heldout_accuracy, ci95.heldout_accuracy),
             Mark::of(baseline.heldout_accuracy, ci95.baseline.heldout_accuracy),

@@ -26,10 +26,9 @@ pub struct RelationMetrics {
     /// Blocks of sentences with such a word.
     #[serde(default)]
     pub blocks: usize,
-    /// Layer of the best head on all data.
-    pub layer: usize,
     /// The best head on all data.
-    pub head: usize,
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// The direction in which it is best.
     pub direction: Direction,
     /// Its accuracy on all data: biased upwards, since it was chosen on the same data.
@@ -57,12 +56,11 @@ pub struct RelationMetrics {
 }
 
 impl RelationMetrics {
-    /// A line on the relation's best head, which is at `place`.
-    pub fn of_best_head(&self, place: HeadPlace) -> String {
-        let Self { relation, count, direction, accuracy, baseline, tag_baseline, by_distance, by_head, .. } = self;
+    /// A line on the relation's best head.
+    pub fn of_best_head(&self) -> String {
+        let Self { relation, count, direction, accuracy, baseline, tag_baseline, by_distance, .. } = self;
         let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
-        let own = by_head.iter().find(|head| (head.layer, head.head) == (place.layer, place.head));
-        let wrong = percent(own.and_then(|own| *own.where_offset_wrong.get(*direction)));
+        let wrong = percent(*self.best().where_offset_wrong.get(*direction));
         let by_distance: Vec<String> = by_distance
             .iter()
             .filter(|at| at.count > 0)
@@ -86,7 +84,7 @@ impl RelationMetrics {
         let tracker = |head: &HeadAccuracy, direction: Direction| {
             let versus = head.versus_offset.get(direction);
             Tracker {
-                head: HeadPlace { layer: head.layer, head: head.head },
+                place: head.place,
                 direction,
                 accuracy: *head.accuracy.get(direction),
                 ci95: *head.ci95.get(direction),
@@ -189,10 +187,9 @@ pub struct AtDistance {
 /// One head's accuracy on one relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadAccuracy {
-    /// Layer.
-    pub layer: usize,
-    /// Head within the layer.
-    pub head: usize,
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// Accuracy by direction.
     #[serde(flatten)]
     pub accuracy: ByDirection<f64>,
@@ -258,8 +255,7 @@ impl RelationMetrics {
 
     /// The entry of the best head.
     fn best(&self) -> &HeadAccuracy {
-        let is_best = |entry: &&HeadAccuracy| (entry.layer, entry.head) == (self.layer, self.head);
-        self.by_head.iter().find(is_best).expect("the best head is one of the heads")
+        self.by_head.iter().find(|entry| entry.place == self.place).expect("the best head is one of the heads")
     }
 
     /// Takes the comparisons of the best head from those of all heads.

@@ -3,7 +3,6 @@
 use comfy_table::{CellAlignment, Table};
 
 use super::relation::RelationMetrics;
-use crate::model::grid::head_name;
 use crate::stats::bootstrap::Interval;
 use crate::study::show::wording::{percent, plain_table, plus_minus, significance};
 use crate::system::terminal::printable;
@@ -17,7 +16,7 @@ const NUMBER: bool = false;
 const COLUMNS: [RelationColumn; 11] = [
     ("relation", TEXT, |relation| printable(&relation.relation)),
     ("words", NUMBER, |relation| relation.count.to_string()),
-    ("head", TEXT, |relation| head_name(relation.layer, relation.head)),
+    ("head", TEXT, |relation| relation.place.to_string()),
     ("direction", TEXT, |relation| relation.direction.name().to_owned()),
     ("accuracy", NUMBER, |relation| percent(Some(relation.accuracy)) + &plus_minus(relation.ci95.accuracy)),
     ("held-out", NUMBER, |relation| percent(relation.heldout_accuracy) + &plus_minus(relation.ci95.heldout_accuracy)),

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::relation::{ALL, PUNCT};
-use crate::model::grid::{HeadGrid, head_name};
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::stats::exact::ExactSum;
@@ -88,8 +88,7 @@ impl Section for Clark2019Section {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let listed = self.clark2019.heads.iter().map(|head| (head.layer, head.head));
-        let whole = listed.eq((0..grid.count()).map(|place| grid.at(place)));
+        let whole = grid.is(self.clark2019.heads.iter().map(|head| head.place));
         (!whole).then(|| "`clark2019` does not list every head".to_owned())
     }
 }
@@ -129,12 +128,9 @@ pub struct Findings {
 /// One head by the formulas of the released notebook; null without sequences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClarkHead {
-    /// Layer, counted from 0.
-    pub layer: usize,
-    /// Head within the layer, counted from 0.
-    pub head: usize,
-    /// The name of the head, `L7H9`.
-    pub name: String,
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// The label: of those that fit the last of next, previous, broad, cls, sep, punct; null if none does.
     pub label: Option<ClarkLabel>,
     /// The means over sequences.
@@ -180,10 +176,9 @@ pub struct ClarkRelation {
     pub relation: String,
     /// Words.
     pub count: u64,
-    /// Layer of the best head.
-    pub layer: usize,
     /// The best head; among equals the last, by layer, head and direction.
-    pub head: usize,
+    #[serde(flatten)]
+    pub place: HeadPlace,
     /// Its direction.
     pub direction: Direction,
     /// Its accuracy, on the words that it was chosen on.
@@ -200,9 +195,8 @@ impl Findings {
         let TokenMeans { sequences, tokens, uniform_entropy, heads, .. } = tokens;
         let mean = |sum: f64| (*sequences > 0).then_some(sum / *sequences as f64);
         let head = |(place, sums): (usize, &Means<ExactSum>)| {
-            let (layer, head) = grid.at(place);
             let means = sums.map(|sum| mean(sum.value()));
-            ClarkHead { layer, head, name: head_name(layer, head), label: label(&means), means }
+            ClarkHead { place: grid.place(place), label: label(&means), means }
         };
         Self {
             sequences: *sequences,
@@ -241,13 +235,11 @@ fn relations(grid: HeadGrid, syntax: &SyntaxHits) -> Vec<ClarkRelation> {
             sums.hits.iter().enumerate().flat_map(|(place, hits)| (0..2).map(move |way| (hits[way], place, way)));
         let (hits, place, way) = by_head.max().unwrap_or_default();
         let (offset_hits, offset) = sums.offset_hits.into_iter().zip(OFFSETS).max().unwrap_or_default();
-        let (layer, head) = grid.at(place);
         let share = |hits: u64| hits as f64 / sums.count as f64;
         ClarkRelation {
             relation: name.clone(),
             count: sums.count,
-            layer,
-            head,
+            place: grid.place(place),
             direction: Direction::BOTH[way],
             accuracy: share(hits),
             offset,
@@ -285,7 +277,7 @@ mod tests {
         let found = relations(grid, &syntax);
         assert_eq!(found.iter().map(|found| found.relation.as_str()).collect::<Vec<_>>(), ["all", "nsubj", "obj"]);
         let obj = &found[2];
-        assert_eq!((obj.head, obj.direction, obj.accuracy), (1, Direction::DependentToHead, 0.6));
+        assert_eq!((obj.place.head, obj.direction, obj.accuracy), (1, Direction::DependentToHead, 0.6));
         assert_eq!((obj.offset, obj.offset_accuracy), (0, 0.09));
     }
 }

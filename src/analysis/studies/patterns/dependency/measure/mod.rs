@@ -61,10 +61,8 @@ impl RelationMetrics {
                 }
             });
             let missed = total.count - by_offset.right;
-            let (layer, head) = grid.at(place);
             HeadAccuracy {
-                layer,
-                head,
+                place: grid.place(place),
                 accuracy: ByDirection::new(|direction| compared[direction].accuracy),
                 ci95: ByDirection::new(|direction| compared[direction].ci95),
                 where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].alone, missed)),
@@ -74,7 +72,6 @@ impl RelationMetrics {
             }
         };
         let by_head: Vec<HeadAccuracy> = (0..grid.count()).map(of_head).collect();
-        let (layer, head) = grid.at(best.0);
         let direction = Direction::BOTH[best.1];
         let (tag_baseline, tag_intervals) = tags.map(|tags| (tags.baseline, tags.ci95)).unzip();
         Self {
@@ -82,8 +79,7 @@ impl RelationMetrics {
             count: total.count,
             sentences: Some(total.sentences),
             blocks: blocks.iter().flatten().filter(|sums| sums.count > 0).count(),
-            layer,
-            head,
+            place: grid.place(best.0),
             direction,
             accuracy: scored.share(total.hits_of(best)),
             heldout_accuracy,

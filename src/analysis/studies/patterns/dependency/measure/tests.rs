@@ -64,7 +64,7 @@ fn what_is_chosen_on_one_fold_is_scored_on_the_other() {
     let odd = relation(10, [[3, 0], [1, 6]], &[(-1, 1), (1, 6)]);
     let measured = measure(&[Some(&even), Some(&odd)], &no_agreement());
     // On all: head 0 has 11 of 20, head 1 8 of 20.
-    assert_eq!((measured.head, measured.direction), (0, Direction::DependentToHead));
+    assert_eq!((measured.place.head, measured.direction), (0, Direction::DependentToHead));
     assert_eq!(measured.accuracy, 11.0 / 20.0);
     // Held out: head 0 scores 3 on odd, head 1 scores 2 on even.
     assert_eq!(measured.heldout_accuracy, Some(5.0 / 20.0));

@@ -256,11 +256,10 @@ impl Section for Relations {
 
     fn of_head(&self, place: HeadPlace, policy: &Policy) -> OnHead {
         let least = policy.count(&MIN_COUNT);
-        let is_best = |relation: &&RelationMetrics| (relation.layer, relation.head) == (place.layer, place.head);
-        let mut best: Vec<&RelationMetrics> =
-            self.relations.iter().filter(is_best).filter(|relation| relation.count >= least).collect();
+        let of_it = |relation: &&RelationMetrics| relation.place == place && relation.count >= least;
+        let mut best: Vec<&RelationMetrics> = self.relations.iter().filter(of_it).collect();
         best.sort_by_key(|relation| Reverse(relation.count));
-        best.into_iter().map(|relation| relation.of_best_head(place)).collect()
+        best.into_iter().map(RelationMetrics::of_best_head).collect()
     }
 
     fn exports(&self) -> Exports {
@@ -269,9 +268,8 @@ impl Section for Relations {
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let broken = self.relations.iter().find(|relation| {
-            let listed = relation.by_head.iter().map(|entry| (entry.layer, entry.head));
-            let best_is_listed = relation.layer < grid.layers && relation.head < grid.heads;
-            !best_is_listed || !listed.eq((0..grid.count()).map(|place| grid.at(place)))
+            let whole = grid.is(relation.by_head.iter().map(|entry| entry.place));
+            !whole || grid.stray([relation.place]).is_some()
         });
         broken.map(|relation| format!("the relation `{}` does not list every head", relation.relation))
     }
