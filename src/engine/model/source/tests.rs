@@ -70,8 +70,8 @@ fn everything_else_is_meant_as_a_folder() {
 
 #[test]
 fn what_exists_is_meant_as_it_is() {
-    // Tests run in the package's root, where both of these would do as Hub ids.
-    assert_eq!(ModelRef::parse("src"), ModelRef::Folder("src".into()));
+    // Tests run in the crate's folder, where both of these would do as Hub ids.
+    assert_eq!(ModelRef::parse("model"), ModelRef::Folder("model".into()));
     assert_eq!(ModelRef::parse("Cargo.toml"), ModelRef::Folder("Cargo.toml".into()));
 }
 
