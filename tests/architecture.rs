@@ -99,6 +99,18 @@ fn statements(text: &str) -> Vec<&str> {
     found
 }
 
+/// The rest of each path in a text that begins with `start`, from the first `::` on.
+fn after<'a>(text: &'a str, start: &str) -> impl Iterator<Item = &'a str> {
+    let part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let starts = text.match_indices(&format!("{start}::")).map(|(at, _)| at).collect::<Vec<_>>();
+    let starts = starts.into_iter().filter(move |at| !text[..*at].ends_with(part));
+    let length = start.len();
+    starts.map(move |at| {
+        let rest = &text[at + length..];
+        &rest[..rest.find(|c| !part(c)).unwrap_or(rest.len())]
+    })
+}
+
 /// The modules that each module imports from, or names by a path from `crate`.
 fn imports() -> BTreeMap<String, BTreeSet<String>> {
     let code = code();
@@ -119,22 +131,24 @@ fn imports() -> BTreeMap<String, BTreeSet<String>> {
         for statement in statements(text) {
             paths("", statement, &mut named);
         }
-        let absolute = named.iter().filter_map(|path| {
+        let full = named.iter().filter_map(|path| {
             let up = path.strip_prefix("super::").map(|rest| format!("{parent}::{rest}"));
             let child = path.split("::").next().map(|first| format!("{own}::{first}"));
             let child = child.filter(|child| modules.contains(child)).map(|_| format!("{own}::{path}"));
-            path.strip_prefix("crate::").map(str::to_owned).or(up).or(child).and_then(|path| resolve(&path))
+            path.strip_prefix("crate::").map(str::to_owned).or(up).or(child)
         });
+        let full: Vec<String> = full.collect();
+        let absolute = full.iter().filter_map(|path| resolve(path));
         // What only some folder may see names that folder, and imports nothing from it.
         let text = text.replace("(in crate::", "(in ");
         let text = statements(&text).into_iter().fold(text.clone(), |text, statement| text.replace(statement, ""));
-        let in_line: Vec<String> = text
-            .split("crate::")
-            .skip(1)
-            .filter_map(|rest| {
-                let end = rest.find(|c: char| !c.is_alphanumeric() && !"_:".contains(c)).unwrap_or(rest.len());
-                resolve(&rest[..end])
-            })
+        // Paths from `crate`, and from a module that is imported.
+        let folders = full.iter().filter_map(|path| Some((path.rsplit_once("::")?.1, path.as_str())));
+        let in_line: Vec<String> = [("crate", "")]
+            .into_iter()
+            .chain(folders)
+            .flat_map(|(start, module)| after(&text, start).map(move |path| format!("{module}{path}")))
+            .filter_map(|path| resolve(path.trim_start_matches("::")))
             .collect();
         let found: BTreeSet<String> = absolute.chain(in_line).filter(|other| *other != own).collect();
         (own, found)
@@ -189,14 +203,15 @@ fn folders_import_from_below() {
 
 #[test]
 fn no_imports_go_in_a_circle() {
-    // Taking away, again and again, what imports nothing that is left: what stays is in a circle, or leads to one.
+    // Taking away, again and again, what imports nothing that is left, and what nothing imports: what stays is in circles.
     let mut left = imports();
     assert!(left.len() > 50 && left.values().any(|imported| imported.len() > 3), "imports are found");
     loop {
         let names: BTreeSet<String> = left.keys().cloned().collect();
         left.values_mut().for_each(|imported| imported.retain(|name| names.contains(name)));
+        let wanted: BTreeSet<String> = left.values().flatten().cloned().collect();
         let before = left.len();
-        left.retain(|_, imported| !imported.is_empty());
+        left.retain(|name, imported| !imported.is_empty() && wanted.contains(name));
         if left.len() == before {
             break;
         }

@@ -42,11 +42,13 @@ pub fn list() -> String {
 }
 
 /// When a study runs.
-fn runs(study: &dyn AnyStudy) -> &'static str {
-    match (study.card().by_default, study.card().runs_first()) {
-        (true, _) => "by default",
-        (false, true) => "where no corpus is named, on others with `--with`",
-        (false, false) => "with `--with`",
+fn runs(study: &dyn AnyStudy) -> String {
+    let card = study.card();
+    match (card.by_default, card.runs_first(), card.joins) {
+        (true, ..) => "by default".to_owned(),
+        (_, true, _) => "where no corpus is named, on others with `--with`".to_owned(),
+        (.., true) => format!("where `{}` run", card.builds_on.join("` and `")),
+        _ => "with `--with`".to_owned(),
     }
 }
 
@@ -143,4 +145,19 @@ pub fn markdown() -> String {
         write!(page, "\n### `{name}`\n\n{question}\n\n- Needs: {needs}\n- Runs: {runs}\n").expect("as above");
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_lists_every_study() {
+        let line = |study: &&dyn AnyStudy| {
+            format!("| `{}` | {} | {} |\n", study.card().name, study.card().question, runs(*study))
+        };
+        let table: String = STUDIES.iter().map(line).collect();
+        let readme = include_str!("../../README.md");
+        assert!(readme.contains(&format!("|---|---|---|\n{table}\n")), "the README's table is to be\n{table}");
+    }
 }

@@ -60,6 +60,9 @@ with tempfile.TemporaryDirectory() as scratch:
         run(*analyze, "--shard", "1/1", "-o", partial)
         whole = json.loads(report.read_text())
         save("report", name, json.dumps(whole, separators=(",", ":")).encode())
+        if name == "two":
+            whole["heads"][0]["ci95"]["separator_mass"] = [1.25, 0.25]
+            save("report", "bad-interval", json.dumps(whole, separators=(",", ":")).encode())
         save("partial", name, unpacked(partial.read_bytes()))
     save("report", "bad-no-heads", json.dumps(whole | dict(heads=[]), separators=(",", ":")).encode())
     save("partial", "bad-cut", partial.read_bytes()[:-1])

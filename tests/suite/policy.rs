@@ -237,7 +237,7 @@ fn relabelling_by_a_preset_is_analysing_with_it() {
     assert_ne!(both["label_counts"]["broad"], 0);
     let caveats = relabelled["caveats"].as_array().unwrap();
     assert!(caveats.iter().any(|caveat| caveat["id"] == "significance-not-asked"), "{caveats:?}");
-    assert_eq!(both["settings"]["clark2019"], true);
+    assert!(both["settings"]["studies"].as_array().unwrap().contains(&json!("clark2019")));
     // And back.
     let default = context.file("default.toml", "");
     let (_, text) = context.relabel(&context.path("preset.json"), &default, &["-o", "-"]);

@@ -1,11 +1,14 @@
 //! The whole program as a user runs it: reports, maps, explanations.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use crate::support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
 use headscope::model::grid::HeadPlace;
 use headscope::studies::registry::STUDIES;
+use headscope::study::Card;
 use serde_json::{Value, json};
 
 fn gold() -> std::path::PathBuf {
@@ -46,12 +49,39 @@ fn head_written_otherwise(at: &str, value: &Value) -> Option<String> {
     }
 }
 
-#[test]
-fn heads_are_written_one_way() {
+/// A report with every study.
+static EVERYTHING: LazyLock<String> = LazyLock::new(|| {
     let studies: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
     let asked = ["--with", &studies.join(","), "--limit", "60", "--sample", "20", "--remove", "L0H0", "-o", "-"];
-    let mut report: Value =
-        serde_json::from_str(&run(&[&["analyze", "box:small"], &asked[..]].concat()).unwrap()).unwrap();
+    run(&[&["analyze", "box:small"], &asked[..]].concat()).unwrap()
+});
+
+#[test]
+fn figures_and_tables_are_those_of_the_cards() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    fs::write(&report, &*EVERYTHING).unwrap();
+    // An unknown name is told of with all that the report has.
+    let has = |option: &str, output: &str| -> BTreeSet<String> {
+        let arguments = ["export", path(&report), option, "none", "-o", path(&folder.path().join(output))];
+        let error = run(&arguments).unwrap_err().to_string();
+        let names = error.split_once(": it has ").expect("a list").1;
+        names.trim_end().split(", ").map(str::to_owned).collect()
+    };
+    let of_cards = |names: fn(&Card) -> &'static [&'static str]| {
+        STUDIES.iter().flat_map(move |study| names(study.card())).map(|name| (*name).to_owned())
+    };
+    let every = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let figures = every(&["grid", "layers", "heatmap:METRIC"]);
+    assert_eq!(has("--figure", "none.svg"), figures.into_iter().chain(of_cards(|card| card.figures)).collect());
+    let tables = every(&["heads", "labels", "metrics", "controls", "files"]);
+    assert_eq!(has("--table", "none.csv"), tables.into_iter().chain(of_cards(|card| card.tables)).collect());
+}
+
+#[test]
+fn heads_are_written_one_way() {
+    let mut report: Value = serde_json::from_str(&EVERYTHING).unwrap();
+    let studies: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
     assert_eq!(report["settings"]["studies"], json!(studies));
     let validator = jsonschema::validator_for(&schema()).unwrap();
     let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();

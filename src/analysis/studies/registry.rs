@@ -2,27 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ablation::arc_use::ArcUse;
-use super::ablation::clusters::{ClusterDrift, ClusterEffect};
-use super::ablation::dependence::LaterHeads;
-use super::ablation::drift::OutputDrift;
-use super::ablation::effect::Effect;
-use super::ablation::gradient::Gradient;
-use super::ablation::pruning::Pruning;
-use super::heads::examples::ExampleSentences;
-use super::heads::likeness::HeadLikeness;
-use super::heads::probes::LinearProbes;
-use super::patterns::attention::Attention;
-use super::patterns::coreference::Antecedents;
-use super::patterns::dependency::Dependency;
-use super::patterns::explained::Explained;
-use super::patterns::frequency::Frequency;
-use super::patterns::norms::Norms;
-use super::patterns::repeats::RepeatedTokens;
-use super::patterns::segments::Segments;
-use super::patterns::trees::Trees;
-use super::patterns::words::Words;
-use super::replication::clark2019::Clark2019;
+use super::{ablation, heads, patterns, replication};
 use crate::study::AnyStudy;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
@@ -32,28 +12,28 @@ use crate::study::show::terms::{TERMS, Term};
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
 pub const STUDIES: &[&dyn AnyStudy] = &[
-    &Attention,
-    &Norms,
-    &Trees,
-    &Dependency,
-    &Words,
-    &Frequency,
-    &Explained,
-    &RepeatedTokens,
-    &Antecedents,
-    &Segments,
-    &Effect,
-    &Gradient,
-    &ArcUse,
-    &Pruning,
-    &OutputDrift,
-    &LaterHeads,
-    &HeadLikeness,
-    &ClusterEffect,
-    &ClusterDrift,
-    &LinearProbes,
-    &ExampleSentences,
-    &Clark2019,
+    &patterns::attention::Attention,
+    &patterns::norms::Norms,
+    &patterns::trees::Trees,
+    &patterns::dependency::Dependency,
+    &patterns::words::Words,
+    &patterns::frequency::Frequency,
+    &patterns::explained::Explained,
+    &patterns::repeats::RepeatedTokens,
+    &patterns::coreference::Antecedents,
+    &patterns::segments::Segments,
+    &ablation::effect::Effect,
+    &ablation::gradient::Gradient,
+    &ablation::arc_use::ArcUse,
+    &ablation::pruning::Pruning,
+    &ablation::drift::OutputDrift,
+    &ablation::dependence::LaterHeads,
+    &heads::likeness::HeadLikeness,
+    &ablation::clusters::ClusterEffect,
+    &ablation::clusters::ClusterDrift,
+    &heads::probes::LinearProbes,
+    &heads::examples::ExampleSentences,
+    &replication::clark2019::Clark2019,
 ];
 
 /// The study of this name.

@@ -3,7 +3,6 @@ use crate::studies::patterns::dependency::{HeadAccuracy, OffsetBaseline, Relatio
 use crate::study::labels::Verdict;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction};
 use crate::study::labels::policy::Value;
-use crate::study::section::Nothing;
 
 #[test]
 fn q_values_go_to_the_tests_they_are_of() {
@@ -77,9 +76,9 @@ fn q_values_go_to_the_tests_they_are_of() {
     });
     let labels = vec![serde_json::from_value(label).unwrap()];
     let verdicts = [Verdict { primary: String::new(), labels, nearest: Vec::new() }];
-    let caveats = |_found: &Relations, verdicts: &[Verdict]| -> Vec<&str> {
+    let caveats = |found: &Relations, verdicts: &[Verdict]| -> Vec<&str> {
         let policy = policy(10, Value::Off);
-        let judged = Judged { verdicts, policy: &policy, section: &Nothing };
+        let judged = Judged { verdicts, policy: &policy, section: found };
         CAVEATS.iter().filter(|caveat| (caveat.applies)(&judged)).map(|caveat| caveat.id).collect()
     };
     assert_eq!(caveats(&found, &verdicts), ["words-of-a-sentence", "significance-not-asked", "selection"]);

@@ -1,5 +1,7 @@
 //! The heads of a model, and their names.
 
+pub mod names;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -108,27 +110,6 @@ impl TryFrom<NamedHead> for HeadPlace {
 impl From<HeadPlace> for NamedHead {
     fn from(place: HeadPlace) -> Self {
         Self { layer: place.layer, head: place.head, name: place.to_string() }
-    }
-}
-
-/// Heads by their names alone, as they are chosen on the command line.
-pub mod names {
-    use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use super::HeadPlace;
-
-    /// Writes the names.
-    /// Fails if the writer does.
-    pub fn serialize<S: Serializer>(heads: &[HeadPlace], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(heads.iter().map(ToString::to_string))
-    }
-
-    /// Reads what [`serialize`] wrote.
-    /// Fails if it is no list of names of heads.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HeadPlace>, D::Error> {
-        let names = Vec::<String>::deserialize(deserializer)?;
-        names.iter().map(|name| name.parse().map_err(D::Error::custom)).collect()
     }
 }
 
