@@ -52,30 +52,37 @@ fn head_written_otherwise(at: &str, value: &Value) -> Option<String> {
 /// A report with every study.
 static EVERYTHING: LazyLock<String> = LazyLock::new(|| {
     let studies: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
-    let asked = ["--with", &studies.join(","), "--limit", "60", "--sample", "20", "--remove", "L0H0", "-o", "-"];
+    let asked = ["--with", &studies.join(","), "--limit", "200", "--sample", "40", "--min-count", "20"];
+    let asked = [&asked[..], &["--remove", "L0H0", "-o", "-"]].concat();
     run(&[&["analyze", "box:small"], &asked[..]].concat()).unwrap()
 });
 
 #[test]
 fn figures_and_tables_are_those_of_the_cards() {
     let folder = tempfile::tempdir().unwrap();
-    let report = folder.path().join("report.json");
-    fs::write(&report, &*EVERYTHING).unwrap();
+    let [everything, arcs] = ["everything.json", "arcs.json"].map(|name| folder.path().join(name));
+    fs::write(&everything, &*EVERYTHING).unwrap();
+    // Cuts of arcs are tested where there are enough of them.
+    let enough = ["--limit", "300", "--sample", "300", "--with", "use"];
+    run(&[&["analyze", "box:small", "-q", "-o", path(&arcs)], &enough[..]].concat()).unwrap();
     // An unknown name is told of with all that the report has.
-    let has = |option: &str, output: &str| -> BTreeSet<String> {
-        let arguments = ["export", path(&report), option, "none", "-o", path(&folder.path().join(output))];
-        let error = run(&arguments).unwrap_err().to_string();
-        let names = error.split_once(": it has ").expect("a list").1;
-        names.trim_end().split(", ").map(str::to_owned).collect()
+    let drawn = |option: &str, output: &str| -> BTreeSet<String> {
+        let output = folder.path().join(output);
+        let names = [&everything, &arcs].map(|report| {
+            let (_, error) = run(&["export", path(report), option, "none", "-o", path(&output)]).unwrap_err();
+            let names = error.split_once(": it has ").expect("a list").1;
+            names.trim_end().split(", ").map(str::to_owned).collect::<Vec<_>>()
+        });
+        names.into_iter().flatten().collect()
     };
-    let of_cards = |names: fn(&Card) -> &'static [&'static str]| {
-        STUDIES.iter().flat_map(move |study| names(study.card())).map(|name| (*name).to_owned())
+    let on_cards = |always: &[&'static str], of_card: fn(&Card) -> &'static [&'static str]| -> BTreeSet<String> {
+        let studies = STUDIES.iter().flat_map(move |study| of_card(study.card()));
+        always.iter().chain(studies).map(|name| (*name).to_owned()).collect()
     };
-    let every = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let figures = every(&["grid", "layers", "heatmap:METRIC"]);
-    assert_eq!(has("--figure", "none.svg"), figures.into_iter().chain(of_cards(|card| card.figures)).collect());
-    let tables = every(&["heads", "labels", "metrics", "controls", "files"]);
-    assert_eq!(has("--table", "none.csv"), tables.into_iter().chain(of_cards(|card| card.tables)).collect());
+    let figures = on_cards(&["grid", "layers", "heatmap:METRIC"], |card| card.figures);
+    assert_eq!(drawn("--figure", "none.svg"), figures);
+    let tables = on_cards(&["heads", "labels", "metrics", "controls", "files"], |card| card.tables);
+    assert_eq!(drawn("--table", "none.csv"), tables);
 }
 
 #[test]
