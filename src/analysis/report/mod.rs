@@ -30,7 +30,7 @@ use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErr
 use crate::study::section::{Completion, Section};
 use crate::study::{AnyStudy, columns};
 
-pub use control::{ControlHead, ControlReport, Controlled};
+pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;
 
@@ -172,7 +172,7 @@ pub struct Caveat {
 }
 
 /// All that a report is made of beside what was found.
-pub struct Circumstances {
+pub struct ReportContext {
     /// The program that wrote the report.
     pub tool: Tool,
     /// The model that was analysed.
@@ -182,15 +182,15 @@ pub struct Circumstances {
     /// Every option that the numbers depend on, and the label policy.
     pub settings: Settings,
     /// The verdicts in each control.
-    pub controls: Vec<Controlled>,
+    pub controls: Vec<ControlVerdicts>,
     /// Facts about the run.
     pub run: Option<RunInfo>,
 }
 
 impl Report {
     /// Puts a report together: labels the heads, counts the labels, and says what they do not show.
-    pub fn new(circumstances: Circumstances, findings: Results) -> Self {
-        let Circumstances { tool, model, corpus, settings, controls, run } = circumstances;
+    pub fn new(circumstances: ReportContext, findings: Results) -> Self {
+        let ReportContext { tool, model, corpus, settings, controls, run } = circumstances;
         let (grid, policy) = (model.grid(), &settings.policy);
         let verdicts = findings.tested(findings.verdicts(policy), grid);
         let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
@@ -232,11 +232,11 @@ impl Report {
         let (circumstances, mut findings) = self.apart();
         findings.correct(&policy);
         let settings = Settings { policy, ..circumstances.settings };
-        Self::new(Circumstances { settings, ..circumstances }, findings)
+        Self::new(ReportContext { settings, ..circumstances }, findings)
     }
 
     /// The inputs of the report, without its controls, of which it has only the outcome.
-    pub fn apart(self) -> (Circumstances, Results) {
+    pub fn apart(self) -> (ReportContext, Results) {
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
         let mut estimates = Estimates { chance, chance_ci95, denominators, ..Estimates::default() };
         for head in heads {
@@ -246,7 +246,7 @@ impl Report {
             estimates.own_chance.push(head.chance);
         }
         let findings = Results { estimates, sections: self.sections.0 };
-        (Circumstances { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
+        (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 
     /// The controls that were run, those of one kind with all its seeds together.

@@ -76,7 +76,7 @@ impl Card {
     };
 
     /// The caveats that apply to a run.
-    pub fn caveats_of(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {
+    pub fn caveats_of(&self, judged: &CaveatEvidence<'_>) -> Vec<&'static Caveat> {
         self.caveats.iter().filter(|caveat| (caveat.applies)(judged)).collect()
     }
 
@@ -107,14 +107,14 @@ pub struct Caveat {
     /// The caveat.
     pub text: &'static str,
     /// Its subject: caveats are listed in this order.
-    pub about: About,
+    pub about: CaveatSubject,
     /// Whether it applies to a run.
-    pub applies: fn(&Judged<'_>) -> bool,
+    pub applies: fn(&CaveatEvidence<'_>) -> bool,
 }
 
 /// The subject of a caveat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum About {
+pub enum CaveatSubject {
     /// The meaning of a label.
     Meaning,
     /// How sure it is.
@@ -122,7 +122,7 @@ pub enum About {
 }
 
 /// The findings that decide which caveats apply.
-pub struct Judged<'a> {
+pub struct CaveatEvidence<'a> {
     /// The verdict on each head.
     pub verdicts: &'a [Verdict],
     /// The thresholds.
@@ -131,7 +131,7 @@ pub struct Judged<'a> {
     pub section: &'a dyn Section,
 }
 
-impl Judged<'_> {
+impl CaveatEvidence<'_> {
     /// Whether some head has a label of which `wanted` is true.
     pub fn has_label(&self, wanted: impl Fn(&str) -> bool) -> bool {
         self.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| wanted(&label.label))

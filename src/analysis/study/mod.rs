@@ -18,14 +18,14 @@ use metrics::metric::Column;
 use section::{Entry, Section, Stored};
 use upstream::UpstreamResults;
 
-pub use card::{About, Card, Caveat, Counts, Judged};
+pub use card::{Card, Caveat, CaveatEvidence, CaveatSubject, Counts};
 pub use pass_spec::{Observed, ObservedPass, PassSpec, Subject};
 
 /// One question asked of every head: what it looks at, and what it makes of that.
 ///
 /// A study is a folder of [`crate::studies`] and a line of [`crate::studies::registry::STUDIES`]; nothing else names it.
 pub trait Study: Sync {
-    /// Its section of the report; [`section::Nothing`] if it has none.
+    /// Its section of the report; [`section::NoSection`] if it has none.
     type Section: Stored;
 
     /// Its name, its question, its needs, and all else that is data.
@@ -38,7 +38,12 @@ pub trait Study: Sync {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
 
     /// Its results for the studies that follow.
-    fn found(&self, _observed: &Observed<'_>, _section: &Self::Section, _judged: &Judged<'_>) -> UpstreamResults {
+    fn found(
+        &self,
+        _observed: &Observed<'_>,
+        _section: &Self::Section,
+        _judged: &CaveatEvidence<'_>,
+    ) -> UpstreamResults {
         UpstreamResults::default()
     }
 }
@@ -55,7 +60,7 @@ pub trait AnyStudy: Sync {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
     /// [`Study::found`]
-    fn found(&self, observed: &Observed<'_>, judged: &Judged<'_>) -> UpstreamResults;
+    fn found(&self, observed: &Observed<'_>, judged: &CaveatEvidence<'_>) -> UpstreamResults;
 
     /// The keys of its section in the report with their values.
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>>;
@@ -82,7 +87,7 @@ impl<S: Study> AnyStudy for S {
         (estimates, Box::new(section))
     }
 
-    fn found(&self, observed: &Observed<'_>, judged: &Judged<'_>) -> UpstreamResults {
+    fn found(&self, observed: &Observed<'_>, judged: &CaveatEvidence<'_>) -> UpstreamResults {
         Study::found(self, observed, section::section(judged.section), judged)
     }
 

@@ -16,12 +16,12 @@ pub struct PassSpec {
     pub pass: Pass,
     /// Whether it begins when the passes that do not follow are over: its sums are made of their results.
     pub follows: bool,
-    make: Box<Make>,
+    make: Box<ObserverFactory>,
     restore: fn(&[u8]) -> Result<Box<dyn Observer>>,
 }
 
 /// A function that makes empty sums for a subject.
-type Make = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
+type ObserverFactory = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
 
 impl PassSpec {
     /// A pass with the empty sums that `make` gives for a subject.

@@ -17,7 +17,7 @@ pub struct UpstreamResults {
     /// Heads that look alike, by their places, ascending.
     pub clusters: Vec<Vec<usize>>,
     /// The aims of heads that have a label with an aim.
-    pub aims: Vec<Aimed>,
+    pub aims: Vec<HeadAim>,
 }
 
 /// Nothing yet.
@@ -76,7 +76,7 @@ pub struct ArcClaim {
 
 /// A head with what its label says that it looks at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Aimed {
+pub struct HeadAim {
     /// The head's place.
     pub place: usize,
     /// The label: the first of the head's that says so.

@@ -56,12 +56,12 @@ pub struct LedgerEntry {
     /// SHA-256 of each of its reports, by the name of the file.
     pub reports: BTreeMap<String, String>,
     /// The results, in short.
-    pub found: Found,
+    pub found: ReportSummary,
 }
 
 /// A report in one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct ReportSummary {
     /// The model's id.
     pub model: String,
     /// Layers.
@@ -84,7 +84,7 @@ pub struct Found {
     pub label_counts: BTreeMap<String, u64>,
 }
 
-impl Found {
+impl ReportSummary {
     /// A report in one line.
     pub fn of(report: &Report) -> Self {
         let (model, corpus) = (&report.model, &report.corpus);
@@ -112,7 +112,7 @@ impl Found {
 impl LedgerEntry {
     /// A run whose reports are written.
     /// Fails if a report is gone already.
-    pub fn new(inputs: Inputs, found: Found, reports: &[PathBuf]) -> Result<Self> {
+    pub fn new(inputs: Inputs, found: ReportSummary, reports: &[PathBuf]) -> Result<Self> {
         let digest = |path: &PathBuf| {
             let digest = output::earlier_sha256(path);
             let digest = digest.with_context(|| format!("`{}` was written, and is gone", path.display()));

@@ -16,7 +16,7 @@ use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
 
 /// One study's interest in a pass.
-struct Want {
+struct PassRequest {
     study: &'static dyn AnyStudy,
     /// The pass of the study, and its place among the study's passes.
     spec: PassSpec,
@@ -27,7 +27,7 @@ struct Want {
 
 /// The passes of a run, each with those who want it.
 pub struct Plan {
-    wanted: Vec<(Pass, Vec<Want>)>,
+    wanted: Vec<(Pass, Vec<PassRequest>)>,
     /// The passes from here on begin when the earlier ones are over: their studies follow others.
     followers: usize,
 }
@@ -59,7 +59,7 @@ impl Plan {
                     Some(control) => spec.pass.clone().under(control)?,
                     None => spec.pass.clone(),
                 };
-                Some((pass.without(removed), Some(Want { study, spec, place, control })))
+                Some((pass.without(removed), Some(PassRequest { study, spec, place, control })))
             };
             // A control that takes nothing away from some pass of a study says nothing of the study.
             study.passes().into_iter().enumerate().map(want).collect::<Option<Vec<_>>>().unwrap_or_default()
@@ -69,7 +69,7 @@ impl Plan {
             let controlled = studies.iter().filter(|study| study.card().controls.contains(&control.kind));
             controlled.flat_map(|study| wants(*study, Some(*control)))
         });
-        let follows = |(_, want): &(Pass, Option<Want>)| want.as_ref().is_some_and(|want| want.spec.follows);
+        let follows = |(_, want): &(Pass, Option<PassRequest>)| want.as_ref().is_some_and(|want| want.spec.follows);
         let all = [(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls);
         let (later, first): (Vec<_>, Vec<_>) = all.partition(follows);
         let (first, later) = (shared(first), shared(later));
@@ -80,13 +80,13 @@ impl Plan {
 
     /// Empty sums for the passes that follow nothing.
     pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        let observer = |want: &Want| want.spec.observer(subject);
+        let observer = |want: &PassRequest| want.spec.observer(subject);
         Self::for_each(self.of_stage(&Stage::First), observer)
     }
 
     /// Empty sums for the passes that follow the others, if there are any; `passes` are those others, over the whole corpus.
     pub fn followers(&self, passes: &[PassSums], subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        let observer = |want: &Want| {
+        let observer = |want: &PassRequest| {
             let own = self.of_studies(passes, want.control).remove(want.study.card().name).unwrap_or_default();
             want.spec.observer(&Subject { own: Observed(&own), ..*subject })
         };
@@ -98,7 +98,7 @@ impl Plan {
         if self.followers < self.wanted.len() { Stage::First } else { Stage::Whole }
     }
 
-    fn of_stage(&self, stage: &Stage) -> &[(Pass, Vec<Want>)] {
+    fn of_stage(&self, stage: &Stage) -> &[(Pass, Vec<PassRequest>)] {
         match stage {
             Stage::Whole | Stage::Followed { .. } => &self.wanted,
             Stage::First => &self.wanted[..self.followers],
@@ -107,8 +107,8 @@ impl Plan {
     }
 
     fn for_each(
-        wanted: &[(Pass, Vec<Want>)],
-        observer: impl Fn(&Want) -> Box<dyn Observer>,
+        wanted: &[(Pass, Vec<PassRequest>)],
+        observer: impl Fn(&PassRequest) -> Box<dyn Observer>,
     ) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         wanted.iter().map(|(pass, wants)| (pass.clone(), wants.iter().map(&observer).collect())).collect()
     }
@@ -116,9 +116,9 @@ impl Plan {
     /// The sums of a stage of what was run by this plan: those of controls with all blocks in one, since nothing depends on
     /// theirs.
     pub fn pooled(&self, stage: &Stage, passes: Vec<PassSums>) -> Vec<PassSums> {
-        let pool = |((_, wants), pass): (&(Pass, Vec<Want>), PassSums)| {
+        let pool = |((_, wants), pass): (&(Pass, Vec<PassRequest>), PassSums)| {
             let sums = wants.iter().zip(pass.sums);
-            let pool = |(want, sums): (&Want, Box<dyn Observer>)| {
+            let pool = |(want, sums): (&PassRequest, Box<dyn Observer>)| {
                 if want.control.is_some() { sums.duplicate(true) } else { sums }
             };
             PassSums { sums: sums.map(pool).collect(), ..pass }
@@ -143,7 +143,7 @@ impl Plan {
         ensure!(wanted.len() == passes.len(), unfit);
         let restored = wanted.iter().zip(passes).map(|((pass, wants), PassBytes { left_out, sums })| {
             ensure!(wants.len() == sums.len(), unfit);
-            let restore = |(want, bytes): (&Want, Vec<u8>)| -> Result<Box<dyn Observer>> {
+            let restore = |(want, bytes): (&PassRequest, Vec<u8>)| -> Result<Box<dyn Observer>> {
                 let sums = want.spec.restore(&bytes)?;
                 ensure!(sums.fits(grid, from), unfit);
                 Ok(sums)

@@ -6,12 +6,12 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
 use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
 use crate::passes::pass::{Phases, Portion, Sequences, Weights};
+use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::Repeats;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -66,7 +66,7 @@ fn identity() -> Identity {
 fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[f32]) -> ObserverSet {
     let mut panel = ObserverSet::new(observers);
     let embeddings = WordEmbeddings::new(Arc::new(vec![0.5, -1.0]), 2);
-    panel.begin_pass(&Beforehand { embeddings: Some(embeddings), ..Beforehand::default() });
+    panel.begin_pass(&PassSetup { embeddings: Some(embeddings), ..PassSetup::default() });
     for sentence in sentences {
         let tokens = sentence.ids.len();
         panel.begin([sentence].into_iter());

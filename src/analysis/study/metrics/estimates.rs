@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use super::by_block::ByBlock;
 use super::metric::{Column, Denominator, Fraction, Intervals, Metrics, StandardErrors, Values, WithoutBlocks};
 use crate::model::grid::HeadGrid;
-use crate::stats::block_test::LeftOut;
+use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::system::parallel::in_parallel;
@@ -77,7 +77,7 @@ impl Estimates {
                 (of(None).iter().map(Fraction::value).collect(), by_block(of));
             let ci95 = divided.intervals(&values, &blocks);
             let without = left_out(&values, &blocks);
-            let errors = without.iter().map(|without| without.as_ref().and_then(LeftOut::standard_error));
+            let errors = without.iter().map(|without| without.as_ref().and_then(Jackknife::standard_error));
             let (errors, ci95) = (Metrics::new(columns, errors), Metrics::new(columns, ci95));
             (Metrics::new(columns, values), ci95, errors, Metrics::new(columns, without))
         };
@@ -147,10 +147,10 @@ fn columns_of(blocks: &[Vec<Fraction>], cell: usize) -> [PerBlock; 2] {
 }
 
 /// Each cell that has a value without each block; `blocks` are `[BLOCKS][cells]`.
-fn left_out(values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<LeftOut>> {
+fn left_out(values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<Jackknife>> {
     let cell = |(cell, value): (usize, &Option<f64>)| {
         let [above, below] = columns_of(blocks, cell);
-        value.map(|_| LeftOut::new(&above, &below))
+        value.map(|_| Jackknife::new(&above, &below))
     };
     values.iter().enumerate().map(cell).collect()
 }

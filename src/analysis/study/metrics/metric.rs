@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::explanation::Explanation;
 use crate::sequences::fold::roles::{OFFSETS, offset_at};
-use crate::stats::block_test::LeftOut;
+use crate::stats::block_test::Jackknife;
 use crate::stats::bootstrap::Interval;
 
 /// A metric: one line of a study's table.
@@ -158,7 +158,7 @@ pub type StandardErrors = Metrics<Option<f64>>;
 pub type Intervals = Metrics<Option<Interval>>;
 
 /// The metrics of one head without each block; none where there is no value.
-pub type WithoutBlocks = Metrics<Option<LeftOut>>;
+pub type WithoutBlocks = Metrics<Option<Jackknife>>;
 
 impl<T> Metrics<T> {
     /// The cells of `columns` in order.
@@ -275,8 +275,8 @@ impl<T: Serialize> Serialize for Named<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for InOrder<T> {
+        struct CellsVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for CellsVisitor<T> {
             type Value = Named<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -291,7 +291,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
                 Ok(Named(entries))
             }
         }
-        deserializer.deserialize_map(InOrder(PhantomData))
+        deserializer.deserialize_map(CellsVisitor(PhantomData))
     }
 }
 

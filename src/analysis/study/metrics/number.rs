@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::stats::block_test::LeftOut;
+use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Interval;
 
@@ -29,7 +29,7 @@ pub struct Number<'a> {
     /// Whether it has as much evidence as the policy requires.
     pub enough: bool,
     /// The same without each block, if that was computed.
-    pub left_out: Option<&'a LeftOut>,
+    pub left_out: Option<&'a Jackknife>,
 }
 
 /// A part of an analysis.

@@ -139,12 +139,12 @@ pub struct Tree {
     pub cut: Option<f64>,
     /// The joins by rising height: of all heads, layer by layer, and the joins before, two that become one. One less than there
     /// are heads.
-    pub joins: Vec<Join>,
+    pub joins: Vec<TreeJoin>,
 }
 
 /// Two that become one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Join {
+pub struct TreeJoin {
     /// Heads by their place, joins by the number of heads more than their place among the joins.
     pub of: [usize; 2],
     /// The height.
@@ -181,12 +181,12 @@ pub struct Arc {
     /// Its attention.
     pub weight: f64,
     /// How it stands to what is expected.
-    pub stand: Stand,
+    pub stand: ArcOutcome,
 }
 
 /// How an arc stands to what is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
+pub enum ArcOutcome {
     /// The expected relation.
     Right,
     /// Not so.

@@ -9,7 +9,16 @@ fn families_are_told_again() {
     let families = [family(5, true), family(6, true), family(2, false), family(1 << 60, true), family(8, true)];
     let mut segment = Segment::new(5);
     assert_eq!(segment.add(piece(5), &families, 5), 9);
-    assert_eq!(segment.kin, [Kin::Next, Kin::Next, Kin::Of(2), Kin::Begins(1 << 60), Kin::Next]);
+    assert_eq!(
+        segment.kin,
+        [
+            StoredFamily::Next,
+            StoredFamily::Next,
+            StoredFamily::Of(2),
+            StoredFamily::Begins(1 << 60),
+            StoredFamily::Next
+        ]
+    );
     assert_eq!(segment.families(), families);
 }
 

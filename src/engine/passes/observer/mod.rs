@@ -16,8 +16,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::beforehand::Beforehand;
 use super::run::variants::HeadSet;
+use super::setup::PassSetup;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::sequences::fold::words::FromToken;
@@ -45,7 +45,7 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     }
 
     /// Receives the facts that are known before the pass begins.
-    fn begin_pass(&mut self, _known: &Beforehand<'_>) {}
+    fn begin_pass(&mut self, _known: &PassSetup<'_>) {}
 
     /// Counts a sequence and everything in it that does not depend on a head.
     fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState;
@@ -102,7 +102,7 @@ pub trait Observer: Send + Sync {
     fn further_runs(&self) -> FurtherRuns;
 
     /// [`Sums::begin_pass`]
-    fn begin_pass(&mut self, known: &Beforehand<'_>);
+    fn begin_pass(&mut self, known: &PassSetup<'_>);
 
     /// [`Sums::begin`], for the next sequence of the pack.
     fn begin(&mut self, sequence: &Sequence);
@@ -182,7 +182,7 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
         self.sums.further_runs()
     }
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.sums.begin_pass(known);
     }
 
@@ -244,18 +244,18 @@ mod tests {
 
     /// Keeps what it is shown, and needs it or not.
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-    struct Shown {
+    struct RecordedEvents {
         needy: bool,
         states: Vec<(u64, usize, usize)>,
         logits: Vec<(u64, usize, usize)>,
         ended: Vec<u64>,
     }
 
-    impl Merge for Shown {
+    impl Merge for RecordedEvents {
         fn merge(&mut self, _: &Self) {}
     }
 
-    impl Sums for Shown {
+    impl Sums for RecordedEvents {
         type SequenceState = u64;
 
         fn needs(&self) -> Needs {
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn hidden_states_and_logits_are_shown_to_those_who_need_them() {
-        let shown = |needy| observer_of(Shown { needy, ..Shown::default() });
+        let shown = |needy| observer_of(RecordedEvents { needy, ..RecordedEvents::default() });
         let mut observers = ObserverSet::new(vec![shown(true), shown(false)]);
         assert_eq!(observers.needs(), Needs { hidden_states: true, logits: true, ..Needs::default() });
         let sequences = [7, 9].map(|index| Sequence { index, ..Sequence::default() });
@@ -296,7 +296,13 @@ mod tests {
         observers.end_pack();
         let observers = observers.into_observers();
         let (states, logits) = (vec![(9, 4, 3)], vec![(7, 3, 5)]);
-        assert_eq!(*sums::<Shown>(&*observers[0]), Shown { needy: true, states, logits, ended: vec![7, 9] });
-        assert_eq!(*sums::<Shown>(&*observers[1]), Shown { ended: vec![7, 9], ..Shown::default() });
+        assert_eq!(
+            *sums::<RecordedEvents>(&*observers[0]),
+            RecordedEvents { needy: true, states, logits, ended: vec![7, 9] }
+        );
+        assert_eq!(
+            *sums::<RecordedEvents>(&*observers[1]),
+            RecordedEvents { ended: vec![7, 9], ..RecordedEvents::default() }
+        );
     }
 }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::corpus::SentenceFamily;
 use crate::sequences::counts::Unigrams;
-use crate::sequences::sequence::{PredictedToken, Sequence, Shown};
+use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 
 /// One of this many words is corrupted, about the share of tokens that BERT was trained on (Devlin et al. 2019, section
 /// 3.1: 15 %).
@@ -49,20 +49,20 @@ impl Corruption {
                 let own = sentence.ids[position];
                 let is_known = Some(own) != self.unknown;
                 let (id, shown, truth) = match &self.noise {
-                    Noise::Mask(mask) if is_chosen(word) => (*mask, Shown::Mask, Some(own)),
+                    Noise::Mask(mask) if is_chosen(word) => (*mask, InputToken::Mask, Some(own)),
                     Noise::Mask(_) => continue,
                     Noise::Replace(unigrams) if is_chosen(word) => match drawn(unigrams, sentence.index, position) {
                         // A draw of the true token counts as not replaced (Clark et al. 2020, section 2).
-                        id if id == own => (own, Shown::Itself, Some(ORIGINAL)),
-                        id => (id, Shown::Replacement, Some(REPLACED)),
+                        id if id == own => (own, InputToken::Itself, Some(ORIGINAL)),
+                        id => (id, InputToken::Replacement, Some(REPLACED)),
                     },
-                    Noise::Replace(_) => (own, Shown::Itself, Some(ORIGINAL)),
+                    Noise::Replace(_) => (own, InputToken::Itself, Some(ORIGINAL)),
                 };
                 variant.ids[position] = id;
                 variant.predictions.push(PredictedToken { position, word, shown, truth: truth.filter(|_| is_known) });
             }
         }
-        let is_scored = |token: &PredictedToken| token.shown != Shown::Itself && token.truth.is_some();
+        let is_scored = |token: &PredictedToken| token.shown != InputToken::Itself && token.truth.is_some();
         variant.predictions.iter().any(is_scored).then_some(variant)
     }
 
@@ -183,17 +183,17 @@ mod tests {
         assert_eq!(
             made[0].predictions[..4],
             [
-                token(1, 0, Shown::Itself, Some(0)),
-                token(2, 1, Shown::Replacement, Some(1)),
-                token(3, 1, Shown::Replacement, None),
-                token(4, 2, Shown::Itself, Some(0)),
+                token(1, 0, InputToken::Itself, Some(0)),
+                token(2, 1, InputToken::Replacement, Some(1)),
+                token(3, 1, InputToken::Replacement, None),
+                token(4, 2, InputToken::Itself, Some(0)),
             ]
         );
         assert_eq!(made[0].targets().collect::<Vec<_>>(), [0, 1, 0, 0, 0, 0, 0, 0, 1]);
         // The token that was there is no replacement; word 8 is still one.
         let (made, _) = corrupted(&[words(6, 9)], 1, always(2));
-        assert_eq!(made[0].predictions[1], token(2, 1, Shown::Itself, Some(0)));
-        assert_eq!(made[0].predictions[9], token(10, 8, Shown::Replacement, Some(1)));
+        assert_eq!(made[0].predictions[1], token(2, 1, InputToken::Itself, Some(0)));
+        assert_eq!(made[0].predictions[9], token(10, 8, InputToken::Replacement, Some(1)));
     }
 
     #[test]

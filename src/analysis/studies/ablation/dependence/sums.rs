@@ -7,9 +7,9 @@ use super::edges::Edges;
 use crate::linalg::lanes::{LANES, across};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Conditions;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
 use crate::passes::run::variants::each_head;
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -96,7 +96,7 @@ merge_fields!(DependenceSums[grid] { conditions, blocks });
 impl Sums for DependenceSums {
     type SequenceState = DependenceState;
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.conditions = known.conditions;
     }
 

@@ -12,7 +12,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 use crate::study::aim::{Goals, Score};
-use crate::study::upstream::Aimed;
+use crate::study::upstream::HeadAim;
 
 /// Fewest words of a sentence that is drawn: in shorter ones even attention has more than a seventh on each token.
 pub const LEAST_WORDS: usize = 5;
@@ -74,14 +74,14 @@ fn by_key(a: &Key, b: &Key) -> Ordering {
 
 /// The sentences that are kept of one head.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct HeadCandidates {
     /// Sentences that were scored.
     pub scored: u64,
     /// The kept sentences by [`Rank::ALL`], each in the order of its rank.
     ranks: [Vec<Candidate>; 3],
 }
 
-impl Kept {
+impl HeadCandidates {
     /// A sentence of each rank, the first that is of none of those before; typical ones first.
     pub fn chosen(&self) -> Vec<(Rank, &Candidate)> {
         let mut chosen: Vec<(Rank, &Candidate)> = Vec::new();
@@ -146,24 +146,24 @@ impl Candidate {
 pub struct ExampleSums {
     grid: HeadGrid,
     from: FromToken,
-    aims: Vec<Aimed>,
+    aims: Vec<HeadAim>,
     /// How the first special token and separators are written.
     special: [String; 2],
     /// Sentences short enough to draw, the first of each family alone.
     pub sentences: u64,
     /// `[aims]`
-    kept: Vec<Kept>,
+    kept: Vec<HeadCandidates>,
 }
 
 impl ExampleSums {
     /// Nothing yet, of heads of a model with `grid` that have these aims; words attend by `from`.
-    pub fn new(grid: HeadGrid, from: FromToken, aims: Vec<Aimed>, special: [String; 2]) -> Self {
-        let kept = vec![Kept::default(); aims.len()];
+    pub fn new(grid: HeadGrid, from: FromToken, aims: Vec<HeadAim>, special: [String; 2]) -> Self {
+        let kept = vec![HeadCandidates::default(); aims.len()];
         Self { grid, from, aims, special, sentences: 0, kept }
     }
 
     /// The heads with what they look at, and the sentences that are kept of each.
-    pub fn heads(&self) -> impl Iterator<Item = (&Aimed, &Kept)> {
+    pub fn heads(&self) -> impl Iterator<Item = (&HeadAim, &HeadCandidates)> {
         self.aims.iter().zip(&self.kept)
     }
 }
@@ -218,6 +218,6 @@ impl Sums for ExampleSums {
         (self.grid, self.from) == (grid, from)
             && self.kept.len() == self.aims.len()
             && self.aims.iter().all(|aimed| aimed.place < grid.count() && aimed.mean.is_finite())
-            && self.kept.iter().all(Kept::fits)
+            && self.kept.iter().all(HeadCandidates::fits)
     }
 }

@@ -6,7 +6,7 @@ use kodama::{Method, Step, linkage};
 
 use super::pairs::HeadPairs;
 use crate::stats::bootstrap::{PerBlock, Resamples};
-use crate::study::show::figure::Join;
+use crate::study::show::figure::TreeJoin;
 use crate::system::parallel::in_parallel;
 
 /// Clusters are cut at this share of the median distance.
@@ -34,12 +34,12 @@ pub fn median(distances: &[f64]) -> Option<f64> {
 }
 
 /// All heads joined by average linkage, the closest first.
-pub fn joins(distances: &[f64], heads: usize) -> Vec<Join> {
+pub fn joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     // The crate has the pairs row by row.
     let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| HeadPairs::index(row, column)));
     let mut condensed: Vec<f64> = rows.map(|place| distances[place]).collect();
     let joined = linkage(&mut condensed, heads, Method::Average);
-    let join = |step: &Step<f64>| Join { of: [step.cluster1, step.cluster2], height: step.dissimilarity };
+    let join = |step: &Step<f64>| TreeJoin { of: [step.cluster1, step.cluster2], height: step.dissimilarity };
     joined.steps().iter().map(join).collect()
 }
 
@@ -50,7 +50,7 @@ pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
     // A join gets the next number after the heads.
     let mut clusters: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
     let mut of_head: Vec<usize> = (0..heads).collect();
-    for Join { of: [first, second], height } in joins(distances, heads) {
+    for TreeJoin { of: [first, second], height } in joins(distances, heads) {
         let mut both = std::mem::take(&mut clusters[first]);
         both.append(&mut clusters[second]);
         if height <= CUT * median {

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::copying;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::Copies;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -121,7 +121,7 @@ impl RepeatSums {
 
 /// A query with the key that is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sought {
+pub struct QueryKeyPair {
     /// The kind of key.
     pub kind: usize,
     /// The query.
@@ -135,21 +135,21 @@ pub struct Sought {
 pub struct RepeatState {
     block: usize,
     text: std::ops::Range<usize>,
-    sought: Vec<Sought>,
+    sought: Vec<QueryKeyPair>,
     /// Queries with the token at an offset, by the place of the offset.
     at_offset: Vec<(usize, usize, usize)>,
 }
 
 /// The queries of a sequence with their keys: of the masked token alone where there is one.
-fn sought(copies: &Copies) -> Vec<Sought> {
+fn sought(copies: &Copies) -> Vec<QueryKeyPair> {
     if let Some(query) = copies.masked {
-        return vec![Sought { kind: MASKED, query, key: query - copies.shift }];
+        return vec![QueryKeyPair { kind: MASKED, query, key: query - copies.shift }];
     }
     let of_twins = copies.twins().flat_map(|(query, twin)| {
         let next = (twin + 1 < copies.text.end).then_some((NEXT, twin + 1));
         let previous = (twin > copies.text.start).then(|| (PREVIOUS, twin - 1));
         let keys = [Some((SAME, twin)), next, previous].into_iter().flatten();
-        keys.filter(move |&(_, key)| key != query).map(move |(kind, key)| Sought { kind, query, key })
+        keys.filter(move |&(_, key)| key != query).map(move |(kind, key)| QueryKeyPair { kind, query, key })
     });
     of_twins.collect()
 }
@@ -167,7 +167,7 @@ impl Merge for RepeatSums {
 impl Sums for RepeatSums {
     type SequenceState = RepeatState;
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         if let Some(encoder) = known.encoder.filter(|_| self.weighs) {
             self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
         }
@@ -191,7 +191,7 @@ impl Sums for RepeatSums {
         };
         let (exposure, uniform) = (&mut self.blocks[block].exposure, 1.0 / sequence.ids.len() as f64);
         exposure.sequences[usize::from(copies.masked.is_some())] += 1;
-        for Sought { kind, .. } in &sought {
+        for QueryKeyPair { kind, .. } in &sought {
             exposure.queries[*kind] += 1;
             exposure.uniform[*kind] += uniform;
         }
@@ -207,7 +207,7 @@ impl Sums for RepeatSums {
         let view = input.attention();
         let sums = &mut self.blocks[state.block].heads[self.grid.index(view.layer, view.head)];
         let (mut mass, mut null) = ([0.0; KEYS], [0.0; KEYS]);
-        for &Sought { kind, query, key } in &state.sought {
+        for &QueryKeyPair { kind, query, key } in &state.sought {
             let row = view.row(query);
             mass[kind] += f64::from(row[key]);
             null[kind] += mean_of_null(row, state.text.clone(), query, key);

@@ -3,7 +3,7 @@ use crate::studies::patterns::dependency::{HeadAccuracy, OffsetBaseline, Relatio
 use crate::study::labels::Verdict;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction};
 use crate::study::labels::policy::Value;
-use crate::study::section::Nothing;
+use crate::study::section::NoSection;
 
 #[test]
 fn q_values_go_to_the_tests_they_are_of() {
@@ -79,7 +79,7 @@ fn q_values_go_to_the_tests_they_are_of() {
     let verdicts = [Verdict { primary: String::new(), labels, nearest: Vec::new() }];
     let caveats = |_found: &Relations, verdicts: &[Verdict]| -> Vec<&str> {
         let policy = policy(10, Value::Off);
-        let judged = Judged { verdicts, policy: &policy, section: &Nothing };
+        let judged = CaveatEvidence { verdicts, policy: &policy, section: &NoSection };
         CAVEATS.iter().filter(|caveat| (caveat.applies)(&judged)).map(|caveat| caveat.id).collect()
     };
     assert_eq!(caveats(&found, &verdicts), ["words-of-a-sentence", "significance-not-asked", "selection"]);

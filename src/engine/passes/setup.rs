@@ -8,7 +8,7 @@ use crate::sequences::counts::TokenCounts;
 
 /// The facts that are known before a pass begins.
 #[derive(Clone, Default)]
-pub struct Beforehand<'a> {
+pub struct PassSetup<'a> {
     /// The encoder of the pass, for studies of its weights.
     pub encoder: Option<&'a dyn Encoder>,
     /// The word embeddings of the weights; `None` if the encoder gives no access to them.
