@@ -56,11 +56,8 @@ pub struct ControlVerdicts {
 
 impl ControlReport {
     /// Holds the verdicts in a control against those of the analysis itself, `here`.
-    pub(super) fn new(
-        ControlVerdicts { control, studies, verdicts }: ControlVerdicts,
-        here: &[Verdict],
-        grid: HeadGrid,
-    ) -> Self {
+    pub(super) fn new(controlled: ControlVerdicts, here: &[Verdict], grid: HeadGrid) -> Self {
+        let ControlVerdicts { control, studies, verdicts } = controlled;
         let names = |verdict: &Verdict| verdict.labels.iter().map(|label| label.label.clone()).collect::<Vec<_>>();
         let head = |(place, (there, here)): (usize, (&Verdict, &Verdict))| {
             let labels = names(there);

@@ -76,7 +76,7 @@ impl Card {
     };
 
     /// The caveats that apply to a run.
-    pub fn caveats_of(&self, judged: &CaveatEvidence<'_>) -> Vec<&'static Caveat> {
+    pub fn caveats_of(&self, judged: &Labelling<'_>) -> Vec<&'static Caveat> {
         self.caveats.iter().filter(|caveat| (caveat.applies)(judged)).collect()
     }
 
@@ -109,7 +109,7 @@ pub struct Caveat {
     /// Its subject: caveats are listed in this order.
     pub about: CaveatSubject,
     /// Whether it applies to a run.
-    pub applies: fn(&CaveatEvidence<'_>) -> bool,
+    pub applies: fn(&Labelling<'_>) -> bool,
 }
 
 /// The subject of a caveat.
@@ -122,7 +122,7 @@ pub enum CaveatSubject {
 }
 
 /// The findings that decide which caveats apply.
-pub struct CaveatEvidence<'a> {
+pub struct Labelling<'a> {
     /// The verdict on each head.
     pub verdicts: &'a [Verdict],
     /// The thresholds.
@@ -131,7 +131,7 @@ pub struct CaveatEvidence<'a> {
     pub section: &'a dyn Section,
 }
 
-impl CaveatEvidence<'_> {
+impl Labelling<'_> {
     /// Whether some head has a label of which `wanted` is true.
     pub fn has_label(&self, wanted: impl Fn(&str) -> bool) -> bool {
         self.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| wanted(&label.label))

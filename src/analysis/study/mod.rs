@@ -18,7 +18,7 @@ use metrics::metric::Column;
 use section::{Entry, Section, Stored};
 use upstream::UpstreamResults;
 
-pub use card::{Card, Caveat, CaveatEvidence, CaveatSubject, Counts};
+pub use card::{Card, Caveat, CaveatSubject, Counts, Labelling};
 pub use pass_spec::{Observed, ObservedPass, PassSpec, Subject};
 
 /// One question asked of every head: what it looks at, and what it makes of that.
@@ -38,12 +38,7 @@ pub trait Study: Sync {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
 
     /// Its results for the studies that follow.
-    fn found(
-        &self,
-        _observed: &Observed<'_>,
-        _section: &Self::Section,
-        _judged: &CaveatEvidence<'_>,
-    ) -> UpstreamResults {
+    fn found(&self, _observed: &Observed<'_>, _section: &Self::Section, _judged: &Labelling<'_>) -> UpstreamResults {
         UpstreamResults::default()
     }
 }
@@ -60,7 +55,7 @@ pub trait AnyStudy: Sync {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
     /// [`Study::found`]
-    fn found(&self, observed: &Observed<'_>, judged: &CaveatEvidence<'_>) -> UpstreamResults;
+    fn found(&self, observed: &Observed<'_>, judged: &Labelling<'_>) -> UpstreamResults;
 
     /// The keys of its section in the report with their values.
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>>;
@@ -87,7 +82,7 @@ impl<S: Study> AnyStudy for S {
         (estimates, Box::new(section))
     }
 
-    fn found(&self, observed: &Observed<'_>, judged: &CaveatEvidence<'_>) -> UpstreamResults {
+    fn found(&self, observed: &Observed<'_>, judged: &Labelling<'_>) -> UpstreamResults {
         Study::found(self, observed, section::section(judged.section), judged)
     }
 

@@ -36,8 +36,8 @@ pub trait Section: Any + Send + Sync {
     }
 
     /// Its part of the card of a head, beside metrics and labels.
-    fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> HeadCardPart {
-        HeadCardPart::default()
+    fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> HeadCard {
+        HeadCard::default()
     }
 
     /// The results that other parts of the program need.
@@ -70,14 +70,14 @@ pub enum Completion<'a> {
 
 /// The part of a section on the card of one head.
 #[derive(Default)]
-pub struct HeadCardPart {
+pub struct HeadCard {
     /// Lines, one after the other.
     pub lines: Vec<String>,
     /// Figures.
     pub figures: Vec<Figure>,
 }
 
-impl FromIterator<String> for HeadCardPart {
+impl FromIterator<String> for HeadCard {
     fn from_iter<I: IntoIterator<Item = String>>(lines: I) -> Self {
         Self { lines: lines.into_iter().collect(), figures: Vec::new() }
     }

@@ -13,7 +13,7 @@ const HEADING: f64 = 16.0;
 
 /// How arcs are drawn, in this order: the ink and the dashes of each [`ArcOutcome`].
 const STYLES: [(ArcOutcome, Ink, &str); 3] = [
-    (ArcOutcome::Beside, Ink::Muted, ""),
+    (ArcOutcome::Neutral, Ink::Muted, ""),
     (ArcOutcome::Wrong, Ink::Second, "4 3"),
     (ArcOutcome::Right, Ink::Accent, ""),
 ];
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn arcs_are_drawn_by_stand_and_weight() {
-        let arcs = [(0, 2, 0.9, ArcOutcome::Right), (1, 0, 0.3, ArcOutcome::Wrong), (3, 3, 0.1, ArcOutcome::Beside)];
+        let arcs = [(0, 2, 0.9, ArcOutcome::Right), (1, 0, 0.3, ArcOutcome::Wrong), (3, 3, 0.1, ArcOutcome::Neutral)];
         let arcs = Arcs { sentences: vec![sentence(&arcs)] };
         let svg = draw(["title", "reading"], &arcs, Medium::Alone);
         for (ink, line) in [(Ink::Accent, "2.6"), (Ink::Second, "1.6"), (Ink::Muted, "0.8")] {

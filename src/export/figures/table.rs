@@ -68,7 +68,7 @@ pub fn of_sentences(arcs: &Arcs) -> (Vec<String>, Vec<Vec<String>>) {
             let stand = match stand {
                 ArcOutcome::Right => "yes",
                 ArcOutcome::Wrong => "no",
-                ArcOutcome::Beside => "–",
+                ArcOutcome::Neutral => "–",
             };
             vec![about.clone(), units[*from].clone(), units[*to].clone(), format!("{weight:.3}"), stand.to_owned()]
         };

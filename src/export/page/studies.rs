@@ -10,7 +10,7 @@ use crate::studies::registry::STUDIES;
 use crate::study::labels::Verdict;
 use crate::study::section::Section;
 use crate::study::show::figure::Figure;
-use crate::study::{AnyStudy, CaveatEvidence};
+use crate::study::{AnyStudy, Labelling};
 
 /// The results of a study.
 #[derive(Serialize)]
@@ -60,7 +60,7 @@ pub fn of(report: &Report) -> Vec<StudySection> {
         })
         .collect();
     let section = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
-        let judged = CaveatEvidence { verdicts: &verdicts, policy, section: &**section };
+        let judged = Labelling { verdicts: &verdicts, policy, section: &**section };
         let ids: Vec<&str> = study.card().caveats_of(&judged).iter().map(|caveat| caveat.id).collect();
         let caveats = report.caveats.iter().filter(|caveat| ids.contains(&caveat.id.as_str())).cloned().collect();
         let drawn = |figure: Figure| {

@@ -12,7 +12,7 @@ use crate::study::metrics::metric::{Denominator, Metrics};
 use crate::study::metrics::number::{Number, Part, most_blocks};
 use crate::study::section::{Completion, HeadUseTest, Section};
 use crate::study::upstream::{HeadAim, UpstreamResults};
-use crate::study::{AnyStudy, Caveat, CaveatEvidence, Observed, ObservedPass};
+use crate::study::{AnyStudy, Caveat, Labelling, Observed, ObservedPass};
 
 /// Ratios, and whatever else studies find.
 pub struct Results {
@@ -74,9 +74,8 @@ impl Results {
         let verdicts = self.verdicts(policy);
         let mut found = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
-            found = found.and(
-                study.found(&Observed(observed), &CaveatEvidence { verdicts: &verdicts, policy, section: &**section }),
-            );
+            found = found
+                .and(study.found(&Observed(observed), &Labelling { verdicts: &verdicts, policy, section: &**section }));
         }
         found
     }
@@ -165,7 +164,7 @@ impl Results {
     /// The caveats that apply, as each study says it.
     pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
         let of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
-            study.card().caveats_of(&CaveatEvidence { verdicts, policy, section: &**section })
+            study.card().caveats_of(&Labelling { verdicts, policy, section: &**section })
         };
         self.sections.iter().flat_map(of).collect()
     }

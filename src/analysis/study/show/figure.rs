@@ -192,5 +192,5 @@ pub enum ArcOutcome {
     /// Not so.
     Wrong,
     /// Nothing is expected.
-    Beside,
+    Neutral,
 }

@@ -11,13 +11,7 @@ fn families_are_told_again() {
     assert_eq!(segment.add(piece(5), &families, 5), 9);
     assert_eq!(
         segment.kin,
-        [
-            StoredFamily::Next,
-            StoredFamily::Next,
-            StoredFamily::Of(2),
-            StoredFamily::Begins(1 << 60),
-            StoredFamily::Next
-        ]
+        [FamilyId::Next, FamilyId::Next, FamilyId::Of(2), FamilyId::Begins(1 << 60), FamilyId::Next]
     );
     assert_eq!(segment.families(), families);
 }

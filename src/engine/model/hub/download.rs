@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
+use super::backoff::Backoff;
 use super::cache::{Cache, cannot_write, create_parent};
 use super::client::{Client, Remote};
 use super::commit::Commit;
 use super::digest::{ExpectedFile, Hasher};
 use super::failure::{Failure, unavailable};
-use super::retry::RetryPolicy;
 use crate::model::files::ModelFile;
 use crate::system::errors::Class;
 use crate::system::errors::Facts;
@@ -34,8 +34,8 @@ impl Download<'_> {
     ///
     /// The bytes so far stay when the download breaks off, in this run or for good, and the next try requests the rest.
     /// The file becomes a blob only if its size and its digest are right.
-    pub(super) fn run(&self, retry: RetryPolicy) -> Result<()> {
-        let mut attempts = retry.begin();
+    pub(super) fn run(&self, backoff: Backoff) -> Result<()> {
+        let mut attempts = backoff.begin();
         // The most that was there so far: connections may break off again and again as long as this grows.
         let mut most = 0;
         loop {
@@ -66,9 +66,9 @@ impl Download<'_> {
             let path = self.cache.partial(&remote.etag, lock.as_ref());
             create_parent(&path).map_err(Failure::Refused)?;
             let mut partial = Partial::open(&path, &remote.expected).map_err(|error| cannot_keep(&path, error))?;
-            let mut pace = TransferRate::new(self.client.piece_timeout());
-            let received = self.receive(&mut remote, &mut partial, &path, &mut pace);
-            if !pace.was_slow {
+            let mut rate = Rate::new(self.client.piece_timeout());
+            let received = self.receive(&mut remote, &mut partial, &path, &mut rate);
+            if !rate.was_slow {
                 *most = partial.bytes.max(*most);
             }
             if received.is_err() && partial.bytes == 0 {
@@ -83,13 +83,7 @@ impl Download<'_> {
     }
 
     /// Writes the bytes to `partial` until it is whole, and checks its size and its digest.
-    fn receive(
-        &self,
-        remote: &mut Remote,
-        partial: &mut Partial,
-        path: &Path,
-        pace: &mut TransferRate,
-    ) -> Result<(), Failure> {
+    fn receive(&self, remote: &mut Remote, partial: &mut Partial, path: &Path, rate: &mut Rate) -> Result<(), Failure> {
         let mut resumed = partial.bytes > 0;
         let expected = remote.expected.bytes;
         if partial.bytes != expected {
@@ -100,7 +94,7 @@ impl Download<'_> {
             }
             self.progress.start(self.file, expected);
             self.progress.advance(partial.bytes);
-            let copied = self.copy(&mut incoming.body, expected, partial, path, pace);
+            let copied = self.copy(&mut incoming.body, expected, partial, path, rate);
             self.progress.finish();
             copied?;
         }
@@ -119,7 +113,7 @@ impl Download<'_> {
         expected: u64,
         partial: &mut Partial,
         path: &Path,
-        pace: &mut TransferRate,
+        rate: &mut Rate,
     ) -> Result<(), Failure> {
         let broke_off = |bytes: u64| format!("the connection broke off after {bytes} of {expected} bytes");
         let mut chunk = vec![0; 1 << 16];
@@ -129,7 +123,7 @@ impl Download<'_> {
                 Ok(read) => {
                     partial.append(&chunk[..read]).map_err(|error| cannot_keep(path, error))?;
                     self.progress.advance(read as u64);
-                    pace.ensure(read).map_err(unavailable)?;
+                    rate.ensure(read).map_err(unavailable)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(unavailable(anyhow!(error).context(broke_off(partial.bytes)))),
@@ -156,7 +150,7 @@ impl Download<'_> {
 }
 
 /// How fast a file comes: a server that sends a byte a second is no better than one that has stopped.
-struct TransferRate {
+struct Rate {
     window: Duration,
     began: Instant,
     bytes: usize,
@@ -169,7 +163,7 @@ const SLOWEST: f64 = 1024.0;
 /// Over how many of the times that one piece may take the pace is measured.
 const PIECES: u32 = 3;
 
-impl TransferRate {
+impl Rate {
     fn new(piece_timeout: Duration) -> Self {
         Self { window: piece_timeout * PIECES, began: Instant::now(), bytes: 0, was_slow: false }
     }

@@ -244,18 +244,18 @@ mod tests {
 
     /// Keeps what it is shown, and needs it or not.
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-    struct RecordedEvents {
+    struct Recorder {
         needy: bool,
         states: Vec<(u64, usize, usize)>,
         logits: Vec<(u64, usize, usize)>,
         ended: Vec<u64>,
     }
 
-    impl Merge for RecordedEvents {
+    impl Merge for Recorder {
         fn merge(&mut self, _: &Self) {}
     }
 
-    impl Sums for RecordedEvents {
+    impl Sums for Recorder {
         type SequenceState = u64;
 
         fn needs(&self) -> Needs {
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn hidden_states_and_logits_are_shown_to_those_who_need_them() {
-        let shown = |needy| observer_of(RecordedEvents { needy, ..RecordedEvents::default() });
+        let shown = |needy| observer_of(Recorder { needy, ..Recorder::default() });
         let mut observers = ObserverSet::new(vec![shown(true), shown(false)]);
         assert_eq!(observers.needs(), Needs { hidden_states: true, logits: true, ..Needs::default() });
         let sequences = [7, 9].map(|index| Sequence { index, ..Sequence::default() });
@@ -296,13 +296,7 @@ mod tests {
         observers.end_pack();
         let observers = observers.into_observers();
         let (states, logits) = (vec![(9, 4, 3)], vec![(7, 3, 5)]);
-        assert_eq!(
-            *sums::<RecordedEvents>(&*observers[0]),
-            RecordedEvents { needy: true, states, logits, ended: vec![7, 9] }
-        );
-        assert_eq!(
-            *sums::<RecordedEvents>(&*observers[1]),
-            RecordedEvents { ended: vec![7, 9], ..RecordedEvents::default() }
-        );
+        assert_eq!(*sums::<Recorder>(&*observers[0]), Recorder { needy: true, states, logits, ended: vec![7, 9] });
+        assert_eq!(*sums::<Recorder>(&*observers[1]), Recorder { ended: vec![7, 9], ..Recorder::default() });
     }
 }

@@ -9,7 +9,7 @@ use crate::stats::bootstrap::{Interval, PerBlock, Resamples};
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
-use crate::study::metrics::pseudo_values::{JackknifeReplicate, fractions};
+use crate::study::metrics::pseudo_values::{Replicate, fractions};
 use crate::system::parallel::in_parallel;
 
 /// One edge.
@@ -63,7 +63,7 @@ fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resa
         let shifted: PerBlock = std::array::from_fn(|block| sums.blocks[block].sum(first + place));
         let left_out = without.iter().map(|without| {
             let (excesses, rest) = without.as_ref()?;
-            Some(JackknifeReplicate { value: excesses[place]?, rest: *rest })
+            Some(Replicate { value: excesses[place]?, rest: *rest })
         });
         let (excess_ci95, p) =
             excess.map_or((None, None), |excess| tested(excess, &left_out.collect::<Vec<_>>(), resamples));
@@ -74,11 +74,7 @@ fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resa
 }
 
 /// The 95 % interval of an excess, and the one-sided p-value of its being above 0.
-fn tested(
-    excess: f64,
-    without: &[Option<JackknifeReplicate>],
-    resamples: &Resamples,
-) -> (Option<Interval>, Option<f64>) {
+fn tested(excess: f64, without: &[Option<Replicate>], resamples: &Resamples) -> (Option<Interval>, Option<f64>) {
     let fractions = fractions(Some(excess), without);
     let blocks = |part: fn(&Fraction) -> f64| -> PerBlock { std::array::from_fn(|block| part(&fractions[block])) };
     let (above, below) = (blocks(Fraction::numerator), blocks(Fraction::denominator));

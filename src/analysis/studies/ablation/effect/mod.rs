@@ -14,7 +14,7 @@ use crate::study::metrics::metric;
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
-use crate::study::{Card, Caveat, CaveatEvidence, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
 use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
 use sums::{EffectSums, TokenGroup};
@@ -68,7 +68,7 @@ impl Study for Effect {
         (estimates, EffectSection { effect })
     }
 
-    fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &CaveatEvidence<'_>) -> UpstreamResults {
+    fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &Labelling<'_>) -> UpstreamResults {
         let sums: &EffectSums = observed.sums();
         let even = &sums.blocks.folds()[0];
         let of_head = |head| effect(even, Some(head), &TokenGroup::All).value();

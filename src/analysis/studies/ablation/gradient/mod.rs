@@ -11,7 +11,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
-use crate::study::{Card, Caveat, CaveatEvidence, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
 use metrics::{METRICS, values};
 use section::{GradientSection, Gradients};
 use sums::GradientSums;
@@ -63,7 +63,7 @@ impl Study for Gradient {
         (estimates, GradientSection { gradient })
     }
 
-    fn found(&self, observed: &Observed<'_>, _: &Self::Section, _: &CaveatEvidence<'_>) -> UpstreamResults {
+    fn found(&self, observed: &Observed<'_>, _: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
         let sums: &GradientSums = observed.sums();
         let even = &sums.blocks.folds()[0];
         let of_head = |head| (METRICS[0].value)(even, Some(head)).value();

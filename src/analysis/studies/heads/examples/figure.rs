@@ -35,13 +35,13 @@ pub fn figure(of: &HeadExamples) -> Option<Figure> {
         let stand = |unit: usize| match (drawn.right.contains(&unit), drawn.wrong.contains(&unit)) {
             (true, _) => ArcOutcome::Right,
             (_, true) => ArcOutcome::Wrong,
-            _ => ArcOutcome::Beside,
+            _ => ArcOutcome::Neutral,
         };
         // All words are drawn if the label says nothing of any word.
         let speaks = !(drawn.right.is_empty() && drawn.wrong.is_empty());
         let arc = |unit: usize| {
             let (stand, to, weight) = (stand(unit), drawn.to[unit], drawn.weights[unit]);
-            let shown = weight > 0.0 && !(speaks && stand == ArcOutcome::Beside);
+            let shown = weight > 0.0 && !(speaks && stand == ArcOutcome::Neutral);
             let (from, to) = if *direction == Some(Direction::HeadToDependent) { (to, unit) } else { (unit, to) };
             shown.then_some(Arc { from, to, weight, stand })
         };

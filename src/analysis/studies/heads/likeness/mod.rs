@@ -16,7 +16,7 @@ use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::upstream::UpstreamResults;
-use crate::study::{Card, Caveat, CaveatEvidence, CaveatSubject, Observed, PassSpec, Study};
+use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study};
 use report::Likeness;
 use section::LikenessSection;
 use show::terms::TERMS;
@@ -49,7 +49,7 @@ impl Study for HeadLikeness {
         (Estimates::none(context.grid.count()), LikenessSection { likeness })
     }
 
-    fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &CaveatEvidence<'_>) -> UpstreamResults {
+    fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &Labelling<'_>) -> UpstreamResults {
         let sums: &LikenessSums = observed.sums();
         let clusters = section.likeness.kept(sums.grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }

@@ -124,7 +124,12 @@ impl LayerProbes {
     }
 
     /// The result of [`LayerProbes::score_beside`] for the words of one head.
-    pub fn beside_of<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<EmbeddingScores<'a>> {
+    pub fn embedding_scores<'a>(
+        &self,
+        head: usize,
+        scores: &'a [f32],
+        kinds: &'a [usize],
+    ) -> Option<EmbeddingScores<'a>> {
         let columns = self.heads[head].together.columns();
         (columns > 0).then(|| EmbeddingScores {
             of_kinds: &scores[head * columns..],

@@ -24,7 +24,7 @@ use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 use crate::study::upstream::UpstreamResults;
-use crate::study::{Card, CaveatEvidence, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Labelling, Observed, PassSpec, Study, columns};
 use crate::system::parallel::in_parallel;
 use arcs::RelationSums;
 use section::{Relations, Tests};
@@ -117,7 +117,7 @@ impl Study for Dependency {
         (estimates, Relations { relations, tests: Tests::default() })
     }
 
-    fn found(&self, _: &Observed<'_>, section: &Self::Section, judged: &CaveatEvidence<'_>) -> UpstreamResults {
+    fn found(&self, _: &Observed<'_>, section: &Self::Section, judged: &Labelling<'_>) -> UpstreamResults {
         UpstreamResults { claims: section.claims(judged.verdicts), ..UpstreamResults::default() }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
-use super::observe::{Buffers, HeadViews, observe};
+use super::observe::{Buffers, HeadData, observe};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
@@ -144,7 +144,7 @@ impl Sums for AllNorms {
 
     fn observe(&mut self, state: &mut NormState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
-        let head = HeadViews::new(&input.view);
+        let head = HeadData::new(&input.view);
         let place = self.grid.index(input.view.layer, input.view.head);
         if self.grams[place].is_empty() {
             self.grams[place].extend(head.gram());

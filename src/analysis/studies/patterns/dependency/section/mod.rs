@@ -16,12 +16,12 @@ use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Label, Verdict};
 use crate::study::metrics::number::{Number, Part, most_blocks};
-use crate::study::section::{Completion, Exports, HeadCardPart, Section, section, stored};
+use crate::study::section::{Completion, Exports, HeadCard, Section, section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::upstream::ArcClaim;
-use crate::study::{Caveat, CaveatEvidence, CaveatSubject};
+use crate::study::{Caveat, CaveatSubject, Labelling};
 use crate::system::counted::{counted, plural};
 use crate::system::terminal::printable;
 
@@ -204,7 +204,7 @@ pub(super) const CAVEATS: &[Caveat] = &[
 ];
 
 /// Whether some word has a head.
-fn has_trees(judged: &CaveatEvidence<'_>) -> bool {
+fn has_trees(judged: &Labelling<'_>) -> bool {
     !section::<Relations>(judged.section).relations.is_empty()
 }
 
@@ -254,7 +254,7 @@ impl Section for Relations {
         self.relations.iter().flat_map(|relation| relation.numbers(policy.count(&MIN_COUNT))).collect()
     }
 
-    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCardPart {
+    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
         let least = policy.count(&MIN_COUNT);
         let of_it = |relation: &&RelationMetrics| relation.place == place && relation.count >= least;
         let mut best: Vec<&RelationMetrics> = self.relations.iter().filter(of_it).collect();

@@ -79,7 +79,7 @@ fn q_values_go_to_the_tests_they_are_of() {
     let verdicts = [Verdict { primary: String::new(), labels, nearest: Vec::new() }];
     let caveats = |_found: &Relations, verdicts: &[Verdict]| -> Vec<&str> {
         let policy = policy(10, Value::Off);
-        let judged = CaveatEvidence { verdicts, policy: &policy, section: &NoSection };
+        let judged = Labelling { verdicts, policy: &policy, section: &NoSection };
         CAVEATS.iter().filter(|caveat| (caveat.applies)(&judged)).map(|caveat| caveat.id).collect()
     };
     assert_eq!(caveats(&found, &verdicts), ["words-of-a-sentence", "significance-not-asked", "selection"]);

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::vectors::{add_rows, inner};
-use super::{HeadViews, NormSums, places, queries};
+use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across};
 use crate::sequences::fold::roles::TokenRoles;
 
@@ -14,7 +14,7 @@ use crate::sequences::fold::roles::TokenRoles;
 pub fn add(
     sums: &mut NormSums<f64>,
     roles: &TokenRoles,
-    head: &HeadViews<'_>,
+    head: &HeadData<'_>,
     vectors: &mut [f64],
     products: &mut [f64],
 ) {
@@ -30,7 +30,7 @@ pub fn add(
         if places.is_empty() {
             continue;
         }
-        let mut dots = DotProducts { square: [0.0; LANES], with_output: [0.0; LANES] };
+        let mut dots = Dots { square: [0.0; LANES], with_output: [0.0; LANES] };
         let part = SinkPart { head, text: &roles.text, places };
         let whole = width - width % LANES;
         for column in (0..whole).step_by(LANES) {
@@ -50,7 +50,7 @@ pub fn add(
 const TOGETHER: usize = 4;
 
 /// The terms of dot products, by lane.
-struct DotProducts {
+struct Dots {
     /// The terms of the sum of `|s_i|²`.
     square: [f64; LANES],
     /// The terms of the sum of `<s_i, o°_i>`.
@@ -59,7 +59,7 @@ struct DotProducts {
 
 /// The part that comes from the sinks of one kind.
 struct SinkPart<'a> {
-    head: &'a HeadViews<'a>,
+    head: &'a HeadData<'a>,
     text: &'a [Range<usize>],
     places: &'a [usize],
 }
@@ -67,13 +67,7 @@ struct SinkPart<'a> {
 impl SinkPart<'_> {
     /// Adds `C` columns of `s_i` to the dot products and to the sums of vectors, `[head_dim]`.
     #[inline(always)]
-    fn add_columns<const C: usize>(
-        &self,
-        column: usize,
-        dots: &mut DotProducts,
-        vector: &mut [f64],
-        product: &mut [f64],
-    ) {
+    fn add_columns<const C: usize>(&self, column: usize, dots: &mut Dots, vector: &mut [f64], product: &mut [f64]) {
         let (mut square, mut with_output, mut part, mut through) = ([0.0; C], [0.0; C], [0.0; C], [0.0; C]);
         for run in self.text {
             for first in run.clone().step_by(TOGETHER) {
@@ -113,7 +107,7 @@ impl SinkPart<'_> {
     /// output, of `s_i`, and of its product. A few queries are summed as f32, as the values are.
     #[inline(always)]
     fn of_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
-        let HeadViews { attention, values, norms, output } = self.head;
+        let HeadData { attention, values, norms, output } = self.head;
         let rows: [&[f32]; Q] = std::array::from_fn(|query| attention.row(first + query));
         let (mut parts, mut throughs) = ([[0.0; C]; Q], [[0.0; C]; Q]);
         for &place in self.places {

@@ -57,7 +57,7 @@ impl ReferenceHead {
 
     fn observe(&self, kinds: &[TokenKind], buffers: &mut Buffers) -> NormSums<f64> {
         let rows = |values| Rows::new(values, self.head_dim);
-        let head = HeadViews {
+        let head = HeadData {
             attention: AttentionView::new(0, 0, kinds.len(), &self.weights),
             values: Values { rows: rows(&self.values), bias: &self.bias },
             norms: ValueNorms {
