@@ -114,7 +114,7 @@ fn shown(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -
     if text.trim().is_empty() || (numbers && !is_gold) { text } else { format!("{style}{text}{style:#}") }
 }
 
-/// The attention as arcs from each word to where it attends most, above those of the tree.
+/// The attention as arcs from each word to where it attends most, above the arcs of the tree.
 struct ArcDrawing {
     title: String,
     reading: String,

@@ -1,4 +1,4 @@
-//! Caveats of a run: the general ones, and those of its studies. docs/LIMITS.md has the argument and the full
+//! Caveats of a run: the general caveats, and the caveats of its studies. docs/LIMITS.md has the argument and the full
 //! references.
 
 use super::{Caveat, CorpusInfo, ModelInfo, TextInfo};
@@ -135,7 +135,7 @@ pub fn is_about_certainty(id: &str) -> bool {
     GENERAL.iter().any(|(caveat, _)| caveat.id == id && caveat.about == CaveatSubject::Certainty)
 }
 
-/// The caveats that apply to a run: of each kind the general ones first, then those of the studies.
+/// The caveats that apply to a run. Within each kind the general caveats come before the caveats of studies.
 pub fn of_run(
     model: &ModelInfo,
     corpus: &CorpusInfo,

@@ -55,7 +55,7 @@ pub struct ControlVerdicts {
 }
 
 impl ControlReport {
-    /// Holds the verdicts in a control against those of the analysis itself, `here`.
+    /// Compares the verdicts in a control with the verdicts of the analysis itself, `here`.
     pub(super) fn new(controlled: ControlVerdicts, here: &[Verdict], grid: HeadGrid) -> Self {
         let ControlVerdicts { control, studies, verdicts } = controlled;
         let names = |verdict: &Verdict| verdict.labels.iter().map(|label| label.label.clone()).collect::<Vec<_>>();

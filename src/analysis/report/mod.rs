@@ -171,7 +171,7 @@ pub struct Caveat {
     pub text: String,
 }
 
-/// All that a report is made of beside what was found.
+/// The parts of a report beside its results: what was analysed, with which settings, and under which controls.
 pub struct ReportContext {
     /// The program that wrote the report.
     pub tool: Tool,
@@ -249,7 +249,7 @@ impl Report {
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 
-    /// The controls that were run, those of one kind with all its seeds together.
+    /// The controls that were run, with all seeds of one kind together.
     pub fn controls_by_kind(&self) -> Vec<(ControlKind, Vec<&ControlReport>)> {
         let runs = |kind| self.controls.iter().filter(|run| run.control.kind == kind).collect::<Vec<_>>();
         ControlKind::ALL.map(|kind| (kind, runs(kind))).into_iter().filter(|(_, runs)| !runs.is_empty()).collect()

@@ -26,9 +26,9 @@ pub struct Card {
     pub in_first_run: bool,
     /// The studies that run as well where it does, by their names: it asks about what they find.
     pub builds_on: &'static [&'static str],
-    /// Whether it runs by default wherever all of those run.
+    /// Whether it runs by default wherever all studies of `builds_on` run.
     pub joins: bool,
-    /// Its need to know how often each token is in the whole corpus before any pass over it begins.
+    /// Its need for the count of each token in the whole corpus before any pass begins.
     pub counts: Counts,
     /// The kinds of controls in which it is run as well: by default those that have labels of its to count.
     pub controls: &'static [ControlKind],
@@ -117,11 +117,11 @@ pub struct Caveat {
 pub enum CaveatSubject {
     /// The meaning of a label.
     Meaning,
-    /// How sure it is.
+    /// The certainty of a label.
     Certainty,
 }
 
-/// The findings that decide which caveats apply.
+/// The labelling of all heads, which decides which caveats apply.
 pub struct Labelling<'a> {
     /// The verdict on each head.
     pub verdicts: &'a [Verdict],

@@ -17,7 +17,7 @@ use crate::passes::control::ControlKind;
 
 /// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
-    /// Takes up what is known only after all studies have measured.
+    /// Completes the section with facts that are known only after all studies have measured.
     fn complete(&mut self, _known: &Completion<'_>) {}
 
     /// Its words for the summary, in whole lines; empty if it has none.

@@ -202,7 +202,7 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// The stage of the passes that follow `first`, or else of those that follow nothing.
+    /// The stage of the passes that follow `first`; without it, the stage of the passes that follow nothing.
     pub fn stage(&self, first: Option<&FirstStage>) -> Stage {
         first.map_or_else(|| self.plan.first_stage(), FirstStage::followed)
     }

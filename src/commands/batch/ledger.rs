@@ -36,7 +36,7 @@ pub struct Ledger {
 struct LedgerRuns {
     /// The runs that are done, by name.
     runs: BTreeMap<String, LedgerEntry>,
-    /// The messages of those that failed when they were last tried, by name.
+    /// The messages of the runs that failed when they were last tried, by name.
     #[serde(default)]
     failed: BTreeMap<String, String>,
 }
@@ -59,7 +59,7 @@ pub struct LedgerEntry {
     pub found: ReportSummary,
 }
 
-/// A report in one line.
+/// A report's summary in one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportSummary {
     /// The model's id.
@@ -72,9 +72,9 @@ pub struct ReportSummary {
     pub corpus: String,
     /// Sentences analysed.
     pub sentences: u64,
-    /// Words of those.
+    /// Words of the analysed sentences.
     pub words: u64,
-    /// Tokens of those.
+    /// Tokens of the analysed sentences.
     pub tokens: u64,
     /// Sentences left out.
     pub skipped: u64,
@@ -85,7 +85,7 @@ pub struct ReportSummary {
 }
 
 impl ReportSummary {
-    /// A report in one line.
+    /// A report's summary in one line.
     pub fn of(report: &Report) -> Self {
         let (model, corpus) = (&report.model, &report.corpus);
         Self {

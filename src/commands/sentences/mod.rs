@@ -48,7 +48,7 @@ pub enum SentenceChoice {
         indices: Vec<u64>,
         /// A word that each of them has, in capitals or not.
         find: Option<String>,
-        /// At most this many.
+        /// The largest number of sentences.
         limit: Option<u64>,
     },
 }

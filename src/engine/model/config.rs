@@ -89,7 +89,7 @@ pub struct Config {
     /// Width of the embeddings where a linear layer leads from them to `hidden_size`; `None`: they have that width.
     #[serde(skip)]
     pub embedding_size: Option<usize>,
-    /// Width of the embeddings by which the masked-LM head predicts, where they are not those of the input;
+    /// Width of the embeddings by which the masked-LM head predicts, where they differ from the input embeddings;
     /// `None`: as wide as those.
     #[serde(skip)]
     pub output_embedding_size: Option<usize>,

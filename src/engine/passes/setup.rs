@@ -6,7 +6,7 @@ use super::ablation::Conditions;
 use crate::model::forward::{Encoder, WordEmbeddings};
 use crate::sequences::counts::TokenCounts;
 
-/// The facts that are known before a pass begins.
+/// The facts that an observer receives before a pass begins.
 #[derive(Clone, Default)]
 pub struct PassSetup<'a> {
     /// The encoder of the pass, for studies of its weights.
@@ -17,6 +17,6 @@ pub struct PassSetup<'a> {
     pub counts: Option<Arc<TokenCounts>>,
     /// The replacement of ablated heads, and the kind of prediction.
     pub conditions: Conditions,
-    /// The places of the heads that are removed one by one, ascending, where not all are.
+    /// The places of the heads that are removed one by one, ascending; `None` if all heads are.
     pub chosen: Option<Vec<usize>>,
 }

@@ -1,4 +1,4 @@
-//! The figures of a report, each as SVG: those that every report has, and those of its studies.
+//! The figures of a report, each as SVG: the figures of every report, and the figures of its studies.
 
 mod arcs;
 mod curves;

@@ -47,7 +47,7 @@ pub fn draw(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> St
     svg.finish([LEFT + WIDTH + 20.0, bottom + 42.0], &figure.title, &figure.reading)
 }
 
-/// The heads in an order in which no lines cross: those of a join side by side.
+/// The heads in an order in which no lines cross: the heads of a join are side by side.
 fn order(tree: &Tree, heads: usize) -> Vec<usize> {
     let mut groups: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
     for TreeJoin { of: [a, b], .. } in &tree.joins {

@@ -1,4 +1,4 @@
-//! The flat tables of a report: those that every report has, and those of its studies.
+//! The flat tables of a report: the tables of every report, and the tables of its studies.
 
 pub mod csv;
 #[cfg(feature = "parquet")]

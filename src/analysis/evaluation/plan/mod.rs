@@ -15,7 +15,7 @@ use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
 
-/// One study's interest in a pass.
+/// A study's request for a pass.
 struct PassRequest {
     study: &'static dyn AnyStudy,
     /// The pass of the study, and its place among the study's passes.
@@ -25,10 +25,10 @@ struct PassRequest {
     control: Option<Control>,
 }
 
-/// The passes of a run, each with those who want it.
+/// The passes of a run, each with the requests for it.
 pub struct Plan {
     wanted: Vec<(Pass, Vec<PassRequest>)>,
-    /// The passes from here on begin when the earlier ones are over: their studies follow others.
+    /// The index of the first pass of the second stage, whose studies follow the results of others.
     followers: usize,
 }
 
@@ -127,7 +127,7 @@ impl Plan {
     }
 
     /// The sums of the passes of a run of this identity, from the bytes of a partial.
-    /// Fails if they are not those of such a run.
+    /// Fails if the bytes do not belong to such a run.
     pub fn restore(identity: &Identity, stage: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
         let (grid, from) = (identity.model.grid(), identity.protocol.from_token);
         let heads = grid.layers.checked_mul(grid.heads);
@@ -169,7 +169,7 @@ impl Plan {
         STUDIES.iter().filter_map(of_study).collect()
     }
 
-    /// The sums of each study over those of its passes that are over, by its name.
+    /// The sums of each study over its finished passes, by its name.
     fn of_studies<'a>(
         &self,
         passes: &'a [PassSums],

@@ -14,7 +14,7 @@ use crate::study::section::{Completion, HeadUseTest, Section};
 use crate::study::upstream::{HeadAim, UpstreamResults};
 use crate::study::{AnyStudy, Caveat, Labelling, Observed, ObservedPass};
 
-/// Ratios, and whatever else studies find.
+/// The results of a run: the metrics and sections of its studies.
 pub struct Results {
     /// The metrics of all studies.
     pub estimates: Estimates,
@@ -23,7 +23,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// The findings of the studies on what they saw, made right for `policy`.
+    /// The results of the studies on their observations, under `policy`.
     pub fn new(
         observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
         context: &EstimationContext,
@@ -41,7 +41,7 @@ impl Results {
         findings
     }
 
-    /// Makes what depends on the policy that of `policy`.
+    /// Recomputes everything that depends on the policy.
     pub fn correct(&mut self, policy: &Policy) {
         self.sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Policy(policy)));
     }
@@ -156,7 +156,7 @@ impl Results {
         assessed
     }
 
-    /// The studies that found all this.
+    /// The studies that these are the results of.
     pub fn studies(&self) -> Vec<&'static dyn AnyStudy> {
         self.sections.iter().map(|(study, _)| *study).collect()
     }
@@ -171,7 +171,7 @@ impl Results {
 }
 
 impl Results {
-    /// Every number of every head; `sentences` are those of the corpus.
+    /// Every number of every head; `sentences` is the number of sentences of the corpus.
     pub fn numbers(&self, sentences: u64, policy: &Policy) -> Vec<Number<'_>> {
         let Estimates { heads, ci95, denominators, without_blocks, .. } = &self.estimates;
         let denominators = denominators.by_name();

@@ -76,7 +76,7 @@ pub trait PerToken {
 /// A quantity of each block, without each of some sets of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemovalSums<R, Q> {
-    /// What is removed.
+    /// The removals: which head sets each variant removes.
     pub removals: R,
     grid: HeadGrid,
     variants: Vec<HeadSet>,

@@ -141,7 +141,7 @@ impl Goals {
         }
     }
 
-    /// How much a head does it, by its attention between tokens and between words.
+    /// A head's score for the aim, by its attention between tokens and between words.
     pub fn score(&self, attention: AttentionView<'_>, words: &WordAttention) -> Score {
         let (sum, queries) = match self {
             Self::Partners(direction, arcs) => {
@@ -168,7 +168,7 @@ impl Goals {
         Score { mean: sum / queries as f64, queries: queries as u64 }
     }
 
-    /// The units that each unit should look at, `[units]`; `None` of those that are not asked.
+    /// The units that each unit should look at, `[units]`; `None` for units that have no goal.
     pub fn of_units(&self, units: &Units) -> Vec<Option<Vec<usize>>> {
         let mut found = vec![None; units.spans.len()];
         let mut add = |unit: Option<usize>, goals: Vec<usize>| {

@@ -139,7 +139,7 @@ pub struct Evidence<'a> {
 
 impl Evidence<'_> {
     /// A metric of the head, at `key` if it has several.
-    /// Panics if there is no metric of that name: a detector knows those of its own study.
+    /// Panics if there is no metric of that name: a detector knows the metrics of its own study.
     pub fn metric(&self, id: &str, key: Option<&str>) -> Measured {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }
@@ -247,7 +247,7 @@ pub struct Verdict {
     pub primary: String,
     /// All labels: firm before borderline ones, and among these by falling margin.
     pub labels: Vec<Label>,
-    /// For a head without a label the two that are nearest, nearest first; fewer if fewer rules are on and can be met.
+    /// The two labels nearest to an unlabelled head, nearest first; fewer if fewer rules are on and can be met.
     pub nearest: Vec<Near>,
 }
 

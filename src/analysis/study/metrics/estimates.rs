@@ -37,7 +37,7 @@ pub struct Estimates {
     pub own_chance: Vec<Values>,
     /// The metrics of a head without any preference.
     pub chance: Values,
-    /// The 95 % intervals of those.
+    /// The 95 % intervals of the chance metrics.
     pub chance_ci95: Intervals,
     /// How much each metric rests on; the same for all heads.
     pub denominators: Metrics<Denominator>,
@@ -62,7 +62,7 @@ impl Estimates {
     /// Divides, and resamples the blocks.
     ///
     /// `of_head` gives the cells of `columns` of a head (by its place) in a block, or in all of them where that is
-    /// `None`; `of_chance` those of a head without any preference, which also say what all heads' cells rest on.
+    /// `None`. `of_chance` gives the cells of a head without any preference, and so the denominators of all heads.
     pub fn new(
         columns: &[Column],
         context: &EstimationContext,

@@ -7,7 +7,7 @@ use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Interval;
 
-/// A number of a head, with how sure it is.
+/// A number of a head, with its uncertainty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number<'a> {
     /// The part of an analysis that it belongs to.

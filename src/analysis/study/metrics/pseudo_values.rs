@@ -1,9 +1,9 @@
-//! Numbers that are no ratios of sums, as ratios: so that they have intervals and standard errors like all others.
+//! Numbers that are no ratios of sums, expressed as ratios, so that they get intervals like all others.
 
 use super::metric::Fraction;
 use crate::stats::blocks::BLOCKS;
 
-/// A number without a block, and the share of what the number rests on that is in the other blocks.
+/// A jackknife replicate: a number without one block, and the share of its denominator that is in the other blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replicate {
     /// The number of the corpus without the block.

@@ -142,7 +142,7 @@ pub struct Tree {
     pub joins: Vec<TreeJoin>,
 }
 
-/// Two that become one.
+/// Two heads or joins that become one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeJoin {
     /// Heads by their place, joins by the number of heads more than their place among the joins.
@@ -180,16 +180,16 @@ pub struct Arc {
     pub to: usize,
     /// Its attention.
     pub weight: f64,
-    /// How it stands to what is expected.
+    /// Whether it is the expected arc.
     pub stand: ArcOutcome,
 }
 
-/// How an arc stands to what is expected.
+/// Whether an arc is the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArcOutcome {
-    /// The expected relation.
+    /// It is the expected arc.
     Right,
-    /// Not so.
+    /// Another arc is expected.
     Wrong,
     /// Nothing is expected.
     Neutral,

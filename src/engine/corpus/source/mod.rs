@@ -65,7 +65,7 @@ pub struct CorpusIdentity {
     pub name: String,
     /// Its files in order.
     pub files: Vec<FileIdentity>,
-    /// How often its sentences occur again, of those read.
+    /// How often the sentences that were read occur again.
     pub repeats: Repeats,
 }
 

@@ -125,7 +125,7 @@ impl Place<'_> {
     }
 }
 
-/// What is there in place of a file, and what to do with it, `after` these characters.
+/// A file that exists in place of a missing one, and the way out, which follows the characters in `after`.
 struct Substitute {
     found: String,
     after: &'static str,
@@ -171,7 +171,7 @@ impl<'a> OtherWeights<'a> {
         Some(Self { name: path, form })
     }
 
-    /// What they are, and what to do with them, after these characters.
+    /// A description of the weights, the characters before the way out, and the way out.
     fn way_out(&self, place: &Place) -> (&'static str, &'static str, String) {
         let (what, load) = match self.form {
             WeightsFormat::Adapter => {

@@ -27,7 +27,7 @@ pub(super) struct Client<'a> {
     pub(super) id: &'a str,
     revision: &'a str,
     environment: &'a Environment,
-    /// For a model that is not found: one of the same sort that is known.
+    /// The cache: it suggests a similar known model where the requested one is not found.
     cache: &'a Cache,
     /// hf-hub's own connection to the model, with the token and TLS set up.
     repo: ApiRepo,

@@ -110,7 +110,7 @@ impl ModelRef {
         }
     }
 
-    /// Finds the model's files, and downloads those of a Hub model that are not in the cache yet.
+    /// Finds the model's files, and downloads the files of a Hub model that are not in the cache yet.
     ///
     /// The cache is the one of Python's `huggingface_hub`, in the same place and of the same form. If `HF_HUB_OFFLINE`
     /// is set, or the Hub does not answer, a model is taken from there.

@@ -53,7 +53,7 @@ impl<'a> Shards<'a> {
         Ok(())
     }
 
-    /// The file of the first that there is.
+    /// The file of the first existing shard.
     fn some(&self) -> &'a Path {
         self.given.values().next().expect("there is one")
     }
@@ -76,7 +76,7 @@ impl<'a> Shards<'a> {
     }
 }
 
-/// Makes sure that partials are of one run, whose first is remembered.
+/// Makes sure that all partials belong to the run of the first partial.
 fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
     let (there, of_first) = first.get_or_insert_with(|| (path, identity.clone()));
     match of_first.difference(identity) {

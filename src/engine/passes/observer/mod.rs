@@ -2,7 +2,7 @@
 //!
 //! A study's sums implement [`Sums`]; a pass holds them as [`Observer`]s of any type and shows them [`Event`]s.
 //! All sums are exact (integers, or [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of
-//! addition, and the sums of workers and shards add up to those of one run.
+//! addition, and the sums of workers and shards add up to the sums of one run.
 
 pub mod countable;
 pub mod event;
@@ -29,7 +29,7 @@ pub use input::{Folder, HeadInput};
 
 /// Exact sums over every head in the sequences of a pass.
 ///
-/// Merged with those of another worker or shard they are as if they had seen its sequences.
+/// Merging them with the sums of another worker or shard gives the sums over the sequences of both.
 pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// The facts of a sequence that the sums need, computed once for all its heads.
     type SequenceState: Send + Sync;

@@ -17,7 +17,7 @@ pub const PERIOD: u8 = 7;
 /// The corruption of the sentences of a corpus, from which a model predicts the true tokens.
 #[derive(Clone, Debug)]
 pub struct Corruption {
-    /// So many variants of each sentence: those of the phases from 0 on.
+    /// The number of variants of each sentence: the phases from 0 on.
     pub phases: u8,
     /// The noise that replaces the chosen words.
     pub noise: Noise,
@@ -66,7 +66,7 @@ impl Corruption {
         variant.predictions.iter().any(is_scored).then_some(variant)
     }
 
-    /// The variants of a sentence, by phase; of those the first alone begins the family, if the sentence does.
+    /// The variants of a sentence, by phase. If the sentence begins a family, only the first variant does.
     fn variants(&self, sentence: &Sequence) -> Vec<Sequence> {
         let mut variants: Vec<_> = (0..self.phases).filter_map(|phase| self.variant(sentence, phase)).collect();
         for variant in variants.iter_mut().skip(1) {
@@ -104,7 +104,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Corrupted<I> {
         Self { sentences, corruption, ready: Vec::new().into_iter(), left_out: 0 }
     }
 
-    /// Sentences without a token to score, of those read so far.
+    /// The sentences read so far that have no token to score.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }

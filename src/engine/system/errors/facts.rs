@@ -14,7 +14,7 @@ use super::class::Class;
 #[derive(Debug)]
 enum ErrorFact {
     Class(Class),
-    /// What it is about: a file, a line, or a line of a file.
+    /// The subject of the error: a file, a line, or a line of a file.
     Place {
         file: Option<String>,
         line: Option<u64>,

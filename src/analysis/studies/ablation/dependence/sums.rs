@@ -118,7 +118,7 @@ impl Sums for DependenceSums {
         !state.roots.rows.is_empty()
     }
 
-    /// Variants without each head, except those of the last layer, which no head follows.
+    /// Variants without each head, except the heads of the last layer, which no head follows.
     fn further_runs(&self) -> FurtherRuns {
         let HeadGrid { layers, heads } = self.grid;
         FurtherRuns::Without(each_head(self.grid).take(layers.saturating_sub(1) * heads).collect())

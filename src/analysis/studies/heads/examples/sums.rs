@@ -56,7 +56,7 @@ pub struct Candidate {
     pub drawn: Drawn,
 }
 
-/// How sentences are put in order: by score, of equal ones by more queries, of those the first of the corpus.
+/// The order of sentences: by score, then by more queries, then by their place in the corpus.
 type Key = (f64, Reverse<u64>, u64);
 
 fn key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u64) -> Key {
@@ -72,7 +72,7 @@ fn by_key(a: &Key, b: &Key) -> Ordering {
     a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
 }
 
-/// The sentences that are kept of one head.
+/// The candidate example sentences of one head.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeadCandidates {
     /// Sentences that were scored.
@@ -82,7 +82,7 @@ pub struct HeadCandidates {
 }
 
 impl HeadCandidates {
-    /// A sentence of each rank, the first that is of none of those before; typical ones first.
+    /// A sentence of each rank: the first that no rank before it has. Typical sentences come first.
     pub fn chosen(&self) -> Vec<(Rank, &Candidate)> {
         let mut chosen: Vec<(Rank, &Candidate)> = Vec::new();
         for (rank, candidates) in Rank::ALL.into_iter().zip(&self.ranks) {
@@ -128,7 +128,7 @@ impl HeadCandidates {
     }
 }
 
-/// Adds sentences to those of a rank, as far as they belong there.
+/// Adds sentences to a rank, as far as they belong there.
 fn admit(rank: Rank, kept: &mut Vec<Candidate>, more: &[Candidate], mean: f64) {
     kept.extend(more.iter().cloned());
     kept.sort_by(|a, b| by_key(&a.key(rank, mean), &b.key(rank, mean)));

@@ -46,8 +46,8 @@ pub struct Batches {
 /// HSIC1 divides by `n (n - 3)`, so a batch has at least this many tokens.
 const LEAST: usize = 4;
 
-/// Tokens dealt out to batches one after the other, sentence by sentence, to one more batch than the longest sentence has
-/// tokens.
+/// The assignment of tokens to batches, one after the other, sentence by sentence. There is one batch more than the
+/// longest sentence has tokens.
 ///
 /// So no batch has two tokens of a sentence, and sentences of equal length do not put the same position into the same batch.
 #[derive(Clone, Copy, Debug, Default)]

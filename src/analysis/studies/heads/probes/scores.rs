@@ -66,12 +66,12 @@ pub struct ProbeScores {
     at_work: ScoreBuffers,
 }
 
-/// The part that is of the pack at work, and the classifiers.
+/// The classifiers, and buffers for the pack that is scored.
 #[derive(Clone, Debug, Default)]
 struct ScoreBuffers {
     probes: Arc<Probes>,
     embeddings: Option<WordEmbeddings>,
-    /// The words of each fold, those of fold 0 under 0.
+    /// The words of each fold, by its number.
     pack: Pack<usize>,
     /// The facts of the words of each group.
     words: Vec<Vec<Word>>,
@@ -82,7 +82,7 @@ struct ScoreBuffers {
 #[derive(Clone, Debug)]
 struct Word {
     block: usize,
-    /// Its class in each task; none of those that it has no class of.
+    /// Its class in each task; `None` for tasks in which it has no class.
     classes: Vec<Option<usize>>,
     bucket: usize,
 }

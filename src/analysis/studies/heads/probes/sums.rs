@@ -108,7 +108,7 @@ pub struct ProbeSums {
     at_work: PackBuffers,
 }
 
-/// The part of the sums that is of the pack at work.
+/// Buffers for the pack that is added to the sums.
 #[derive(Clone, Debug, Default)]
 struct PackBuffers {
     embeddings: Option<WordEmbeddings>,

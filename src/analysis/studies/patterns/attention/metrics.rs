@@ -17,7 +17,7 @@ pub struct AttentionInputs<'a> {
 type AttentionMetric = Metric<for<'a> fn(&AttentionInputs<'a>, usize) -> Fraction>;
 
 impl<'a> AttentionInputs<'a> {
-    /// The sums of a head in a block with that block's denominators and those of the whole corpus.
+    /// The sums of a head in a block with the denominators of that block and of the whole corpus.
     pub fn new(exposure: &'a TokenExposure, corpus: &'a TokenExposure, sums: &'a TokenSums<ExactSum>) -> Self {
         Self { exposure, corpus, sums }
     }

@@ -68,7 +68,7 @@ merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored }
 pub struct CoreferenceSums {
     grid: HeadGrid,
     from: FromToken,
-    /// What was met.
+    /// The counts of anaphors and mentions.
     pub met: MentionCounts,
     /// The sums of each block.
     pub blocks: Blocks<Block>,

@@ -208,7 +208,7 @@ pub struct HeadAccuracy {
     pub left_out: ByDirection<Option<Jackknife>>,
 }
 
-/// The better of a relation's baselines, as a head stands to it.
+/// A head's margin over the better of its relation's baselines.
 pub(super) struct BaselineMargin {
     /// The head's accuracy less the baseline's.
     pub difference: f64,
@@ -258,7 +258,7 @@ impl RelationMetrics {
         self.by_head.iter().find(|entry| entry.place == self.place).expect("the best head is one of the heads")
     }
 
-    /// Takes the comparisons of the best head from those of all heads.
+    /// Takes the comparisons of the best head from the comparisons of all heads.
     pub(super) fn compare_best(&mut self) {
         let (versus_offset, versus_tags) = (&self.best().versus_offset, &self.best().versus_tags);
         (self.versus_offset, self.versus_tags) =

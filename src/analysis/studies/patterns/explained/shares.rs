@@ -21,7 +21,7 @@ pub struct Shares<T> {
     pub all: T,
     /// Each group alone.
     pub alone: [T; COUNT],
-    /// All cues less those of all other groups.
+    /// The share of all cues less the share of all other groups.
     pub unique: [T; COUNT],
 }
 

@@ -41,7 +41,7 @@ impl FrequencyInputs<'_> {
         Fraction::new(sum, *others as f64).resting_on(*others, *others_sentences)
     }
 
-    /// A mean over queries with any attention on other tokens of text; those of chance all have some.
+    /// A mean over queries with any attention on other tokens of text; in the chance baseline every query has some.
     fn of_queries(&self, sum: f64, queries: u64) -> Fraction {
         Fraction::new(sum, queries as f64).resting_on(self.exposure.queries, self.exposure.sentences)
     }

@@ -145,7 +145,7 @@ impl FrequencySums {
     }
 }
 
-/// A sentence of at least two tokens of text, each more or less common.
+/// The corpus frequencies of the tokens of a sentence with at least two tokens of text.
 #[derive(Debug)]
 pub struct SentenceFrequencies {
     /// The places of the tokens of text.

@@ -20,7 +20,7 @@ pub struct NormExposure {
     pub queries: u64,
     /// Sentences with any.
     pub sentences: u64,
-    /// The sentences of those that are the first of their family.
+    /// The sentences among them that are the first of their family.
     pub families: u64,
     /// The sum over sentences of the square of their text queries.
     pub squared: u64,

@@ -82,7 +82,7 @@ impl RepeatBlock {
 
 merge_fields!(RepeatBlock { exposure, heads });
 
-/// The sums of all blocks, of plain sequences or of those with a mask.
+/// The sums of all blocks, for plain sequences or for sequences with a mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepeatSums {
     grid: HeadGrid,
@@ -119,7 +119,7 @@ impl RepeatSums {
     }
 }
 
-/// A query with the key that is looked for.
+/// A query with the key that the metric asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryKeyPair {
     /// The kind of key.

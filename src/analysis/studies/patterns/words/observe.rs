@@ -65,7 +65,7 @@ pub struct SentenceMasses {
     pub profiles: [Profile; QUERIES],
 }
 
-/// Room for one row, and for sums over columns; reused from head to head.
+/// Buffers for one row, and for sums over columns; reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct RowScratch {
     row: Vec<f32>,

@@ -129,7 +129,7 @@ pub fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes sums of the bytes of all passes of a stage, and checks that they are those of a run by that protocol.
+/// Makes sums of the bytes of all passes of a stage, and checks that they belong to a run by that protocol.
 pub type Restore<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Result<Vec<PassSums>>;
 
 /// Reads the partial at `path`.

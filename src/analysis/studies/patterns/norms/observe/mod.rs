@@ -14,7 +14,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// One head at work, with all that is looked at.
+/// The attention, values, norms and output of one head over one sequence.
 #[derive(Clone, Copy)]
 pub struct HeadData<'a> {
     attention: AttentionView<'a>,
