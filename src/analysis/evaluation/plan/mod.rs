@@ -113,8 +113,7 @@ impl Plan {
         wanted.iter().map(|(pass, wants)| (pass.clone(), wants.iter().map(&observer).collect())).collect()
     }
 
-    /// The sums of a stage of what was run by this plan: those of controls with all blocks in one, since nothing depends on
-    /// theirs.
+    /// The sums of a stage of this plan. The sums of controls have all blocks in one, as nothing depends on their blocks.
     pub fn pooled(&self, stage: &Stage, passes: Vec<PassSums>) -> Vec<PassSums> {
         let pool = |((_, wants), pass): (&(Pass, Vec<PassRequest>), PassSums)| {
             let sums = wants.iter().zip(pass.sums);

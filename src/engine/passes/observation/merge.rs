@@ -161,8 +161,8 @@ impl<'a> MergedStage<'a> {
     }
 }
 
-/// Adds up partials, given in any order, that are together all shards of one corpus: of a run of two stages those of the
-/// first, or of both.
+/// Adds up partials, given in any order, that are together all shards of one corpus. In a run of two stages they are the
+/// partials of the first stage, or of both.
 /// Fails if a partial cannot be used, two are not of one run or are the same shard, or a shard is missing.
 pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
     let mut stages: [Option<MergedStage<'_>>; 2] = [None, None];

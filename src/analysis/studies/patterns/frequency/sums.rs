@@ -19,8 +19,8 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::position::{ByBin, Pair, PositionPairs, Profile, ProfileSums};
 
-/// The rank that the rarest tokens of a sentence must be beyond: those of Voita et al. 2019, section 5.3, are not among
-/// the 500 most frequent.
+/// The rarest tokens of a sentence must be beyond this rank, as in Voita et al. 2019, section 5.3: they are not among the
+/// 500 most frequent.
 pub const COMMONEST: u64 = 500;
 
 /// The sums of one head in a block.

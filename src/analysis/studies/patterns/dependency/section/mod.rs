@@ -285,7 +285,7 @@ impl Section for Relations {
 
 impl Relations {
     /// Corrects for the number of tests: sets the q-values of all relations with at least as many words as the policy
-    /// requires, and removes those of the others, which are not tested.
+    /// requires, and removes the q-values of the others, which are not tested.
     fn correct(&mut self, policy: &Policy) {
         let min_count = policy.count(&MIN_COUNT);
         let tested = self.relations.iter().filter(|relation| relation.count >= min_count);
