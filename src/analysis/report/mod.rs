@@ -229,14 +229,14 @@ impl Report {
     ///
     /// The labels of the controls are left out, because a report does not have the evidence for them.
     pub fn relabel(self, policy: Policy) -> Self {
-        let (circumstances, mut findings) = self.apart();
+        let (circumstances, mut findings) = self.into_parts();
         findings.correct(&policy);
         let settings = Settings { policy, ..circumstances.settings };
         Self::new(ReportContext { settings, ..circumstances }, findings)
     }
 
     /// The inputs of the report, without its controls, of which it has only the outcome.
-    pub fn apart(self) -> (ReportContext, Results) {
+    pub fn into_parts(self) -> (ReportContext, Results) {
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
         let mut estimates = Estimates { chance, chance_ci95, denominators, ..Estimates::default() };
         for head in heads {
@@ -320,7 +320,7 @@ fn lacking(head: &HeadReport) -> String {
 
 impl HeadReport {
     /// The labels that the head keeps in all of these runs of a control.
-    pub fn kept_always<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
+    pub fn labels_kept<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());
         labels.filter(|label| runs.iter().all(|run| run.keeps(self.place, label)))
     }

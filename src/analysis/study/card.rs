@@ -76,8 +76,8 @@ impl Card {
     };
 
     /// The caveats that apply to a run.
-    pub fn caveats_of(&self, judged: &Labelling<'_>) -> Vec<&'static Caveat> {
-        self.caveats.iter().filter(|caveat| (caveat.applies)(judged)).collect()
+    pub fn caveats_of(&self, labelling: &Labelling<'_>) -> Vec<&'static Caveat> {
+        self.caveats.iter().filter(|caveat| (caveat.applies)(labelling)).collect()
     }
 
     /// Whether the study runs on the corpus in the box, where no corpus is named, unless it is switched off.

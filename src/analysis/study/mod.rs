@@ -38,7 +38,7 @@ pub trait Study: Sync {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
 
     /// Its results for the studies that follow.
-    fn found(&self, _observed: &Observed<'_>, _section: &Self::Section, _judged: &Labelling<'_>) -> UpstreamResults {
+    fn upstream(&self, _observed: &Observed<'_>, _section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         UpstreamResults::default()
     }
 }
@@ -54,8 +54,8 @@ pub trait AnyStudy: Sync {
     /// [`Study::measure`]
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
-    /// [`Study::found`]
-    fn found(&self, observed: &Observed<'_>, judged: &Labelling<'_>) -> UpstreamResults;
+    /// [`Study::upstream`]
+    fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults;
 
     /// The keys of its section in the report with their values.
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>>;
@@ -82,8 +82,8 @@ impl<S: Study> AnyStudy for S {
         (estimates, Box::new(section))
     }
 
-    fn found(&self, observed: &Observed<'_>, judged: &Labelling<'_>) -> UpstreamResults {
-        Study::found(self, observed, section::section(judged.section), judged)
+    fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults {
+        Study::upstream(self, observed, section::section(labelling.section), labelling)
     }
 
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>> {

@@ -190,7 +190,7 @@ impl<'a> PreparedRun<'a> {
             whole = first.observation;
             whole.followed_by(after);
         }
-        parts.iter().for_each(Parts::say_taken);
+        parts.iter().for_each(Parts::report_taken);
         Ok(whole)
     }
 
@@ -243,7 +243,7 @@ impl<'a> PreparedRun<'a> {
             leaves_out: false,
         };
         let observed = self.plan.observed(&first.passes, None);
-        let found = Results::new(&observed, &context, policy).found(&observed, policy);
+        let found = Results::new(&observed, &context, policy).upstream(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
         let passes = self.runner(shard).run_again(&first.identity.corpus, observers)?;
         let passes = self.plan.pooled(&stage, passes);

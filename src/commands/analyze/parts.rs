@@ -144,7 +144,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Says how many parts were there already, if some were.
-    pub fn say_taken(&self) {
+    pub fn report_taken(&self) {
         let Self { folder, taken, made, .. } = self;
         if *taken > 0 {
             let (parts, were) = (counted(taken + made, "part"), plural(taken, "was", "were"));

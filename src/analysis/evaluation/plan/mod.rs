@@ -27,7 +27,7 @@ struct PassRequest {
 
 /// The passes of a run, each with the requests for it.
 pub struct Plan {
-    wanted: Vec<(Pass, Vec<PassRequest>)>,
+    passes: Vec<(Pass, Vec<PassRequest>)>,
     /// The index of the first pass of the second stage, whose studies follow the results of others.
     followers: usize,
 }
@@ -53,7 +53,7 @@ impl Plan {
     /// Fails if a study is not known.
     pub fn new(protocol: &Protocol) -> Result<Self> {
         let (studies, removed) = (studies(&protocol.studies)?, &protocol.removed);
-        let wants = |study: &'static dyn AnyStudy, control: Option<Control>| {
+        let requests = |study: &'static dyn AnyStudy, control: Option<Control>| {
             let want = |(place, spec): (usize, PassSpec)| {
                 let pass = match control {
                     Some(control) => spec.pass.clone().under(control)?,
@@ -64,10 +64,10 @@ impl Plan {
             // A control that takes nothing away from some pass of a study says nothing of the study.
             study.passes().into_iter().enumerate().map(want).collect::<Option<Vec<_>>>().unwrap_or_default()
         };
-        let analysis = studies.iter().flat_map(|study| wants(*study, None));
+        let analysis = studies.iter().flat_map(|study| requests(*study, None));
         let controls = protocol.controls.iter().flat_map(|control| {
             let controlled = studies.iter().filter(|study| study.card().controls.contains(&control.kind));
-            controlled.flat_map(|study| wants(*study, Some(*control)))
+            controlled.flat_map(|study| requests(*study, Some(*control)))
         });
         let follows = |(_, want): &(Pass, Option<PassRequest>)| want.as_ref().is_some_and(|want| want.spec.follows);
         let all = [(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls);
@@ -75,7 +75,10 @@ impl Plan {
         let (first, later) = (shared(first), shared(later));
         let followers = first.len();
         let all = first.into_iter().chain(later);
-        Ok(Self { wanted: all.map(|(pass, wants)| (pass, wants.into_iter().flatten().collect())).collect(), followers })
+        Ok(Self {
+            passes: all.map(|(pass, requests)| (pass, requests.into_iter().flatten().collect())).collect(),
+            followers,
+        })
     }
 
     /// Empty sums for the passes that follow nothing.
@@ -90,33 +93,33 @@ impl Plan {
             let own = self.of_studies(passes, want.control).remove(want.study.card().name).unwrap_or_default();
             want.spec.observer(&Subject { own: Observed(&own), ..*subject })
         };
-        Self::for_each(&self.wanted[self.followers..], observer)
+        Self::for_each(&self.passes[self.followers..], observer)
     }
 
     /// The stage of the passes that follow nothing: all there is to run, unless others follow.
     pub fn first_stage(&self) -> Stage {
-        if self.followers < self.wanted.len() { Stage::First } else { Stage::Whole }
+        if self.followers < self.passes.len() { Stage::First } else { Stage::Whole }
     }
 
     fn of_stage(&self, stage: &Stage) -> &[(Pass, Vec<PassRequest>)] {
         match stage {
-            Stage::Whole | Stage::Followed { .. } => &self.wanted,
-            Stage::First => &self.wanted[..self.followers],
-            Stage::After { .. } => &self.wanted[self.followers..],
+            Stage::Whole | Stage::Followed { .. } => &self.passes,
+            Stage::First => &self.passes[..self.followers],
+            Stage::After { .. } => &self.passes[self.followers..],
         }
     }
 
     fn for_each(
-        wanted: &[(Pass, Vec<PassRequest>)],
+        requested: &[(Pass, Vec<PassRequest>)],
         observer: impl Fn(&PassRequest) -> Box<dyn Observer>,
     ) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        wanted.iter().map(|(pass, wants)| (pass.clone(), wants.iter().map(&observer).collect())).collect()
+        requested.iter().map(|(pass, requests)| (pass.clone(), requests.iter().map(&observer).collect())).collect()
     }
 
     /// The sums of a stage of this plan. The sums of controls have all blocks in one, as nothing depends on their blocks.
     pub fn pooled(&self, stage: &Stage, passes: Vec<PassSums>) -> Vec<PassSums> {
-        let pool = |((_, wants), pass): (&(Pass, Vec<PassRequest>), PassSums)| {
-            let sums = wants.iter().zip(pass.sums);
+        let pool = |((_, requests), pass): (&(Pass, Vec<PassRequest>), PassSums)| {
+            let sums = requests.iter().zip(pass.sums);
             let pool = |(want, sums): (&PassRequest, Box<dyn Observer>)| {
                 if want.control.is_some() { sums.duplicate(true) } else { sums }
             };
@@ -138,16 +141,16 @@ impl Plan {
         );
         let plan = Self::new(&identity.protocol)?;
         let unfit = "its sums do not fit its header";
-        let wanted = plan.of_stage(stage);
-        ensure!(wanted.len() == passes.len(), unfit);
-        let restored = wanted.iter().zip(passes).map(|((pass, wants), PassBytes { left_out, sums })| {
-            ensure!(wants.len() == sums.len(), unfit);
+        let requested = plan.of_stage(stage);
+        ensure!(requested.len() == passes.len(), unfit);
+        let restored = requested.iter().zip(passes).map(|((pass, requests), PassBytes { left_out, sums })| {
+            ensure!(requests.len() == sums.len(), unfit);
             let restore = |(want, bytes): (&PassRequest, Vec<u8>)| -> Result<Box<dyn Observer>> {
                 let sums = want.spec.restore(&bytes)?;
                 ensure!(sums.fits(grid, from), unfit);
                 Ok(sums)
             };
-            let sums = wants.iter().zip(sums).map(restore).collect::<Result<_>>()?;
+            let sums = requests.iter().zip(sums).map(restore).collect::<Result<_>>()?;
             Ok(PassSums { pass: pass.clone(), left_out, sums })
         });
         restored.collect()
@@ -175,8 +178,8 @@ impl Plan {
         control: Option<Control>,
     ) -> BTreeMap<&'static str, Vec<ObservedPass<'a>>> {
         let mut found: BTreeMap<&'static str, BTreeMap<usize, ObservedPass<'a>>> = BTreeMap::new();
-        for ((_, wants), pass) in self.wanted.iter().zip(passes) {
-            for (want, sums) in wants.iter().zip(&pass.sums).filter(|(want, _)| want.control == control) {
+        for ((_, requests), pass) in self.passes.iter().zip(passes) {
+            for (want, sums) in requests.iter().zip(&pass.sums).filter(|(want, _)| want.control == control) {
                 let observed = ObservedPass { sums: &**sums, left_out: pass.left_out };
                 found.entry(want.study.card().name).or_default().insert(want.place, observed);
             }

@@ -193,7 +193,7 @@ fn a_changed_layout_of_sums_has_a_new_version() {
 #[test]
 fn a_pass_runs_once_for_all_who_want_it() {
     let passes = |protocol: &Protocol| -> Vec<(Pass, usize)> {
-        Plan::new(protocol).unwrap().wanted.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
+        Plan::new(protocol).unwrap().passes.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
     };
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
     let repeats = |masked, pass: &Pass| Pass { sequences: Sequences::Repeats(Repeats { masked }), ..pass.clone() };

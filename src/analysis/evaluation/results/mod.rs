@@ -66,7 +66,7 @@ impl Results {
     }
 
     /// The results of the studies, by `policy`, from their sums.
-    pub fn found(
+    pub fn upstream(
         &self,
         observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
         policy: &Policy,
@@ -74,8 +74,9 @@ impl Results {
         let verdicts = self.verdicts(policy);
         let mut found = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
-            found = found
-                .and(study.found(&Observed(observed), &Labelling { verdicts: &verdicts, policy, section: &**section }));
+            found = found.and(
+                study.upstream(&Observed(observed), &Labelling { verdicts: &verdicts, policy, section: &**section }),
+            );
         }
         found
     }

@@ -100,7 +100,7 @@ impl Estimates {
         let blocks = by_block(&of_chance);
         let denominator = |(cell, fraction): (usize, &Fraction)| {
             let present = blocks.iter().filter(|block| block[cell].denominator() != 0.0).count();
-            Denominator { blocks: present as u64, ..fraction.rests_on() }
+            Denominator { blocks: present as u64, ..fraction.basis() }
         };
         found.own_chance = vec![Values::default(); grid.count()];
         found.denominators = Metrics::new(columns, of_chance(None).iter().enumerate().map(denominator));

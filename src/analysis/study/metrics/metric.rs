@@ -74,7 +74,7 @@ pub fn cell_names(columns: &[Column]) -> impl Iterator<Item = String> {
 pub struct Fraction {
     numerator: f64,
     denominator: f64,
-    rests_on: Denominator,
+    basis: Denominator,
 }
 
 /// How much a ratio rests on.
@@ -92,7 +92,7 @@ pub struct Denominator {
 impl Fraction {
     /// Nothing of nothing: a ratio without a value.
     pub const NONE: Self =
-        Self { numerator: 0.0, denominator: 0.0, rests_on: Denominator { count: 0, sentences: 0, blocks: 0 } };
+        Self { numerator: 0.0, denominator: 0.0, basis: Denominator { count: 0, sentences: 0, blocks: 0 } };
 
     /// `numerator / denominator`
     pub fn new(numerator: f64, denominator: f64) -> Self {
@@ -100,13 +100,13 @@ impl Fraction {
     }
 
     /// The same, resting on so much.
-    pub fn resting_on(self, count: u64, sentences: u64) -> Self {
-        Self { rests_on: Denominator { count, sentences, blocks: 0 }, ..self }
+    pub fn over(self, count: u64, sentences: u64) -> Self {
+        Self { basis: Denominator { count, sentences, blocks: 0 }, ..self }
     }
 
     /// The same without a value: of what only each head has, but all rest on alike.
     pub fn unknown(&self) -> Self {
-        Self { numerator: f64::NAN, denominator: self.rests_on.count as f64, ..*self }
+        Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
 
     /// The number above the line.
@@ -120,8 +120,8 @@ impl Fraction {
     }
 
     /// How much it rests on.
-    pub fn rests_on(&self) -> Denominator {
-        self.rests_on
+    pub fn basis(&self) -> Denominator {
+        self.basis
     }
 
     /// The ratio, or `None` where that is no number.

@@ -75,7 +75,7 @@ fn policy_of(file: &SavedFile) -> Option<Policy> {
 impl Side {
     fn new(file: SavedFile, path: &Path, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
         let (shard, (mut circumstances, mut findings)) = match file {
-            SavedFile::Report(report) => (None, report.apart()),
+            SavedFile::Report(report) => (None, report.into_parts()),
             SavedFile::Partial(shard, observation) => {
                 (Some(shard), measure(*observation, policy.clone(), threads, true)?)
             }

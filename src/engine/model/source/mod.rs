@@ -123,8 +123,8 @@ impl ModelRef {
             Self::Bundled(name) => bundled(name),
             #[cfg(feature = "hub")]
             Self::Hub { id, revision, offline } => {
-                if let Some(meant) = &nearby {
-                    progress.note(&format!("there is no folder `{id}`: the Hub is asked; or is `{meant}` meant?"));
+                if let Some(suggestion) = &nearby {
+                    progress.note(&format!("there is no folder `{id}`: the Hub is asked; or is `{suggestion}` meant?"));
                 }
                 let revision = revision.as_deref().unwrap_or("main");
                 crate::model::hub::resolve(id, revision, *offline, nearby.is_none(), progress)
@@ -135,13 +135,13 @@ impl ModelRef {
                 Err(anyhow!("built without the Hub client (feature `hub`)").hint("give a model folder"))
             }
         };
-        let meant = match (boxed::meant(&self.to_string()), nearby) {
-            (Some(meant), _) => format!("or is `{meant}` meant, which is in the binary?"),
-            (None, Some(meant)) => format!("or is the folder `{meant}` meant?"),
+        let suggestion = match (boxed::suggestion(&self.to_string()), nearby) {
+            (Some(suggestion), _) => format!("or is `{suggestion}` meant, which is in the binary?"),
+            (None, Some(suggestion)) => format!("or is the folder `{suggestion}` meant?"),
             (None, None) => return outcome.class(Class::Model),
         };
         let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::PREFIX);
-        outcome.class(if misspelt { Class::Usage } else { Class::Model }).hint_after("; ", meant)
+        outcome.class(if misspelt { Class::Usage } else { Class::Model }).hint_after("; ", suggestion)
     }
 
     /// A model folder of much the same name as one that is not there.

@@ -51,7 +51,7 @@ impl Corruption {
                 let (id, shown, truth) = match &self.noise {
                     Noise::Mask(mask) if is_chosen(word) => (*mask, InputToken::Mask, Some(own)),
                     Noise::Mask(_) => continue,
-                    Noise::Replace(unigrams) if is_chosen(word) => match drawn(unigrams, sentence.index, position) {
+                    Noise::Replace(unigrams) if is_chosen(word) => match draw_id(unigrams, sentence.index, position) {
                         // A draw of the true token counts as not replaced (Clark et al. 2020, section 2).
                         id if id == own => (own, InputToken::Itself, Some(ORIGINAL)),
                         id => (id, InputToken::Replacement, Some(REPLACED)),
@@ -84,7 +84,7 @@ const REPLACED: u32 = 1;
 
 /// The token that stands at a position of a sentence, by a number that any program can find: the first 8 bytes of a SHA-256,
 /// the highest first.
-fn drawn(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
+fn draw_id(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
     let hash = Sha256::digest(format!("headscope/replacement/0/{sentence}/{position}"));
     let number = hash.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte));
     unigrams.token(number)
@@ -201,8 +201,8 @@ mod tests {
         let unigrams = Unigrams::new([(7, 3), (8, 0), (9, 1)]);
         assert_eq!([0, 1, 2, 3, 4, 7].map(|number| unigrams.token(number)), [7, 7, 7, 9, 7, 9]);
         // sha256("headscope/replacement/0/12/3") begins with 6d7988359874a2f9.
-        assert_eq!(drawn(&unigrams, 12, 3), unigrams.token(0x6d79_8835_9874_a2f9));
-        let common = (0..2000).filter(|&position| drawn(&unigrams, 0, position) == 7).count();
+        assert_eq!(draw_id(&unigrams, 12, 3), unigrams.token(0x6d79_8835_9874_a2f9));
+        let common = (0..2000).filter(|&position| draw_id(&unigrams, 0, position) == 7).count();
         // Three quarters of them; the standard deviation is 19.
         assert!((1400..1600).contains(&common), "{common}");
     }

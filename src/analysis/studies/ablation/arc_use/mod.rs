@@ -56,7 +56,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
             equal weight elsewhere. A label without it may still be of use to other words, to other tasks, or beside other \
             heads that do the same.",
     about: CaveatSubject::Meaning,
-    applies: |judged| section::<UseSection>(judged.section).use_of_arcs.iter().any(|label| label.test.used.is_some()),
+    applies: |labels| section::<UseSection>(labels.section).use_of_arcs.iter().any(|label| label.test.used.is_some()),
 }];
 
 #[cfg(test)]

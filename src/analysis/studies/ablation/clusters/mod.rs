@@ -86,7 +86,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "A drift grows with the square of what is missing: heads that move the output the same way move it more together \
             than one by one, whether or not one of them would do.",
     about: CaveatSubject::Meaning,
-    applies: |judged| !section::<DriftSection>(judged.section).cluster_drift.clusters.is_empty(),
+    applies: |labelling| !section::<DriftSection>(labelling.section).cluster_drift.clusters.is_empty(),
 }];
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "An edge says how far a head looks elsewhere without another, through whatever lies between, not that it reads \
             what that one writes, nor what for; and it depends on what stands for the head.",
     about: CaveatSubject::Meaning,
-    applies: |judged| section::<DependenceSection>(judged.section).dependence.tokens > 0,
+    applies: |labelling| section::<DependenceSection>(labelling.section).dependence.tokens > 0,
 }];
 
 #[cfg(test)]

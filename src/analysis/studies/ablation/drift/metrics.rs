@@ -15,12 +15,12 @@ pub fn values(moved: &DriftTotals, head: Option<usize>) -> Vec<Fraction> {
 
 /// The drift of last hidden states.
 pub fn output(moved: &DriftTotals, drifts: Option<&Drifts>) -> Fraction {
-    mean(drifts.map(|drifts| &drifts.output), moved.tokens).resting_on(moved.tokens, moved.sentences)
+    mean(drifts.map(|drifts| &drifts.output), moved.tokens).over(moved.tokens, moved.sentences)
 }
 
 /// The drift of the mean of a sentence.
 pub fn pooled(moved: &DriftTotals, drifts: Option<&Drifts>) -> Fraction {
-    mean(drifts.map(|drifts| &drifts.pooled), moved.sequences).resting_on(moved.sequences, moved.sentences)
+    mean(drifts.map(|drifts| &drifts.pooled), moved.sequences).over(moved.sequences, moved.sentences)
 }
 
 fn mean(drift: Option<&Drift>, eligible: u64) -> Fraction {

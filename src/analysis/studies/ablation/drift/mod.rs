@@ -54,7 +54,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "Drift says how far the output turns without a head, not whether that is for better or worse, nor for what: no \
             task is measured; and it depends on what stands for the head.",
     about: CaveatSubject::Meaning,
-    applies: |judged| section::<DriftSection>(judged.section).drift.tokens > 0,
+    applies: |labelling| section::<DriftSection>(labelling.section).drift.tokens > 0,
 }];
 
 #[cfg(test)]

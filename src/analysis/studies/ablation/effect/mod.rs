@@ -68,7 +68,7 @@ impl Study for Effect {
         (estimates, EffectSection { effect })
     }
 
-    fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &Labelling<'_>) -> UpstreamResults {
+    fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         let sums: &EffectSums = observed.sums();
         let even = &sums.blocks.folds()[0];
         let of_head = |head| effect(even, Some(head), &TokenGroup::All).value();
@@ -85,7 +85,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "An effect says that the model misses a head, not what for; other heads may compensate, so that of several \
             negligible heads not all can go; and it depends on what stands for the head.",
     about: CaveatSubject::Meaning,
-    applies: |judged| section::<EffectSection>(judged.section).effect.masked_tokens > 0,
+    applies: |labelling| section::<EffectSection>(labelling.section).effect.masked_tokens > 0,
 }];
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl Study for Gradient {
         (estimates, GradientSection { gradient })
     }
 
-    fn found(&self, observed: &Observed<'_>, _: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
+    fn upstream(&self, observed: &Observed<'_>, _: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
         let sums: &GradientSums = observed.sums();
         let even = &sums.blocks.folds()[0];
         let of_head = |head| (METRICS[0].value)(even, Some(head)).value();
@@ -79,7 +79,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "A gradient says what goes with the first small part of a head, not with all of it: where the model is sure it is \
             nearly 0, and of the two measures only the first-order effect has a sign.",
     about: CaveatSubject::Meaning,
-    applies: |judged| section::<GradientSection>(judged.section).gradient.masked_tokens > 0,
+    applies: |labelling| section::<GradientSection>(labelling.section).gradient.masked_tokens > 0,
 }];
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "Of the heads that can go by a pruning curve: nothing was trained again, and the loss is on masked words of this \
             corpus. Larger shares in the literature are for pruning that is learned or followed by fine-tuning.",
     about: CaveatSubject::Meaning,
-    applies: |judged| section::<PruningSection>(judged.section).pruning.masked_tokens > 0,
+    applies: |labelling| section::<PruningSection>(labelling.section).pruning.masked_tokens > 0,
 }];
 
 #[cfg(test)]

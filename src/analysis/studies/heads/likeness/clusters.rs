@@ -71,7 +71,7 @@ pub fn groups(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
 
 /// The clusters with how often they are drawn; `squares` are the sums of squared distances by pair and block, `rows` what
 /// they are divided by.
-pub fn drawn(
+pub fn resampled(
     (squares, rows): (&[PerBlock], &PerBlock),
     distances: &[f64],
     heads: usize,
@@ -80,7 +80,7 @@ pub fn drawn(
     let groups = groups(distances, heads);
     let draws = if resamples.is_empty() || groups.is_empty() { 0 } else { DRAWS };
     let found = in_parallel(threads, 0..draws, |draw| {
-        let counts = resamples.drawn(draw);
+        let counts = resamples.block_counts(draw);
         let total = |of: &PerBlock| of.iter().zip(&counts).map(|(value, count)| value * count).sum::<f64>();
         let all = total(rows);
         let distances: Vec<f64> = squares.iter().map(|squares| distance(total(squares), all)).collect();

@@ -49,7 +49,7 @@ impl Study for HeadLikeness {
         (Estimates::none(context.grid.count()), LikenessSection { likeness })
     }
 
-    fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &Labelling<'_>) -> UpstreamResults {
+    fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         let sums: &LikenessSums = observed.sums();
         let clusters = section.likeness.kept(sums.grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }
@@ -65,14 +65,14 @@ const CAVEATS: &[Caveat] = &[
         text: "Heads that look alike need not do the same: what they read out and who reads it may differ. The CKA of what \
             they write is over random tokens of nearby sentences, and large components decide it.",
         about: CaveatSubject::Meaning,
-        applies: |judged| section::<LikenessSection>(judged.section).likeness.tokens > 0,
+        applies: |labelling| section::<LikenessSection>(labelling.section).likeness.tokens > 0,
     },
     Caveat {
         id: "composition-hints",
         text: "Composition scores are of weights alone: layer normalisations and feed-forward blocks lie between heads, so \
             they are hints, not findings.",
         about: CaveatSubject::Meaning,
-        applies: |judged| section::<LikenessSection>(judged.section).likeness.weights.is_some(),
+        applies: |labelling| section::<LikenessSection>(labelling.section).likeness.weights.is_some(),
     },
 ];
 

@@ -67,7 +67,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "A probe shows what can be read out of a head's output by a linear classifier, not that the model uses it, nor \
             that the head put it there: it may have been in what went into the layer.",
     about: CaveatSubject::Meaning,
-    applies: |judged| section::<ProbesSection>(judged.section).probes.iter().any(|task| task.words > 0),
+    applies: |labelling| section::<ProbesSection>(labelling.section).probes.iter().any(|task| task.words > 0),
 }];
 
 #[cfg(test)]

@@ -73,5 +73,5 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "Attention to special tokens may be a way of doing nothing \
             (Clark et al. 2019; Kobayashi et al. 2020).",
     about: CaveatSubject::Meaning,
-    applies: |judged| judged.has_label(|label| delimiter::TO_SPECIAL.contains(&label)),
+    applies: |labelling| labelling.has_label(|label| delimiter::TO_SPECIAL.contains(&label)),
 }];

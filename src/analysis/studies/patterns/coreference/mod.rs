@@ -65,14 +65,14 @@ const CAVEATS: &[Caveat] = &[
         id: "no-entities",
         text: "No word of the corpus has an entity annotated: no coreference label could be tested.",
         about: CaveatSubject::Certainty,
-        applies: |judged| section::<CoreferenceSection>(judged.section).coreference.mentions == 0,
+        applies: |labelling| section::<CoreferenceSection>(labelling.section).coreference.mentions == 0,
     },
     Caveat {
         id: "given-mentions",
         text: "The mentions that coreference chooses from are those of the annotation: that a head finds them by itself is not \
             shown.",
         about: CaveatSubject::Meaning,
-        applies: |judged| section::<CoreferenceSection>(judged.section).coreference.mentions > 0,
+        applies: |labelling| section::<CoreferenceSection>(labelling.section).coreference.mentions > 0,
     },
 ];
 

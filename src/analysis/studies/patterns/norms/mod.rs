@@ -61,5 +61,5 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "The type of a sink says how much of what the head writes comes from there and whether it differs, \
             not whether the model needs it: a constant part may matter, and an output that is small for its layer too.",
     about: CaveatSubject::Meaning,
-    applies: |judged| judged.has_label(|label| label.starts_with(sinks::FAMILY)),
+    applies: |labelling| labelling.has_label(|label| label.starts_with(sinks::FAMILY)),
 }];

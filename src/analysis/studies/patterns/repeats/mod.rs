@@ -118,7 +118,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "Random tokens that come twice test whether a head finds the same token; \
             only with the token masked does it take the context to find it.",
     about: CaveatSubject::Meaning,
-    applies: |judged| section::<RepeatsSection>(judged.section).repeats.plain > 0,
+    applies: |labelling| section::<RepeatsSection>(labelling.section).repeats.plain > 0,
 }];
 
 #[cfg(test)]

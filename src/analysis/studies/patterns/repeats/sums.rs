@@ -135,13 +135,13 @@ pub struct QueryKeyPair {
 pub struct RepeatState {
     block: usize,
     text: std::ops::Range<usize>,
-    sought: Vec<QueryKeyPair>,
+    pairs: Vec<QueryKeyPair>,
     /// Queries with the token at an offset, by the place of the offset.
     at_offset: Vec<(usize, usize, usize)>,
 }
 
 /// The queries of a sequence with their keys: of the masked token alone where there is one.
-fn sought(copies: &Copies) -> Vec<QueryKeyPair> {
+fn pairs(copies: &Copies) -> Vec<QueryKeyPair> {
     if let Some(query) = copies.masked {
         return vec![QueryKeyPair { kind: MASKED, query, key: query - copies.shift }];
     }
@@ -176,9 +176,9 @@ impl Sums for RepeatSums {
     fn begin(&mut self, sequence: &Sequence) -> RepeatState {
         let block = block_of(sequence.family.number);
         let Some(copies) = Copies::of(sequence) else {
-            return RepeatState { block, text: 0..0, sought: Vec::new(), at_offset: Vec::new() };
+            return RepeatState { block, text: 0..0, pairs: Vec::new(), at_offset: Vec::new() };
         };
-        let (text, sought) = (copies.text.clone(), sought(&copies));
+        let (text, pairs) = (copies.text.clone(), pairs(&copies));
         let offsets = OFFSETS.into_iter().enumerate().flat_map(|(place, offset)| {
             let keys = text.clone().filter_map(move |query| Some((query, query.checked_add_signed(offset)?)));
             keys.map(move |(query, key)| (place, query, key))
@@ -191,7 +191,7 @@ impl Sums for RepeatSums {
         };
         let (exposure, uniform) = (&mut self.blocks[block].exposure, 1.0 / sequence.ids.len() as f64);
         exposure.sequences[usize::from(copies.masked.is_some())] += 1;
-        for QueryKeyPair { kind, .. } in &sought {
+        for QueryKeyPair { kind, .. } in &pairs {
             exposure.queries[*kind] += 1;
             exposure.uniform[*kind] += uniform;
         }
@@ -199,7 +199,7 @@ impl Sums for RepeatSums {
             exposure.offset_queries[*place] += 1;
             exposure.offset_uniform[*place] += uniform;
         }
-        RepeatState { block, text, sought, at_offset }
+        RepeatState { block, text, pairs, at_offset }
     }
 
     fn observe(&mut self, state: &mut RepeatState, event: &mut Event<'_>) {
@@ -207,7 +207,7 @@ impl Sums for RepeatSums {
         let view = input.attention();
         let sums = &mut self.blocks[state.block].heads[self.grid.index(view.layer, view.head)];
         let (mut mass, mut null) = ([0.0; KEYS], [0.0; KEYS]);
-        for &QueryKeyPair { kind, query, key } in &state.sought {
+        for &QueryKeyPair { kind, query, key } in &state.pairs {
             let row = view.row(query);
             mass[kind] += f64::from(row[key]);
             null[kind] += mean_of_null(row, state.text.clone(), query, key);

@@ -98,14 +98,14 @@ const CAVEATS: &[Caveat] = &[
         text: "`segment-block` is about two sentences as a pair, with special tokens between them and, of most models, \
             other segment ids: not about the bounds of sentences in running text.",
         about: CaveatSubject::Meaning,
-        applies: |judged| judged.has_label(|label| label.starts_with("segment-block")),
+        applies: |labelling| labelling.has_label(|label| label.starts_with("segment-block")),
     },
     Caveat {
         id: "classes-by-rule",
         text: "The classes go by how much of the variation columns, offsets and sentences explain, not by how maps look: \
             shares of classes by the classifier of Kovaleva et al. are of another measure and of fine-tuned models.",
         about: CaveatSubject::Meaning,
-        applies: |judged| judged.has_label(|label| label.starts_with("class:")),
+        applies: |labelling| labelling.has_label(|label| label.starts_with("class:")),
     },
 ];
 

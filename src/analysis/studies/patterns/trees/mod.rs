@@ -30,7 +30,7 @@ const METRICS: &[TreeMetric] = &[Metric {
     keys: Keys::Single,
     value: |counts, head| Fraction::new(counts.hits[head] as f64, counts.edges as f64),
     chance: Some(|counts, _| {
-        Fraction::new(counts.chain_hits as f64, counts.edges as f64).resting_on(counts.edges, counts.sentences)
+        Fraction::new(counts.chain_hits as f64, counts.edges as f64).over(counts.edges, counts.sentences)
     }),
 }];
 

@@ -186,7 +186,7 @@ pub(super) const CAVEATS: &[Caveat] = &[
         id: "significance-not-asked",
         text: "The policy asks no significance of syntactic labels: some may be there by chance.",
         about: CaveatSubject::Certainty,
-        applies: |judged| judged.policy.rule(&Q).is_none() && judged.has_label(|label| label.starts_with("syntactic:")),
+        applies: |labels| labels.policy.rule(&Q).is_none() && labels.has_label(|label| label.starts_with("syntactic:")),
     },
     Caveat {
         id: "selection",
@@ -199,13 +199,13 @@ pub(super) const CAVEATS: &[Caveat] = &[
         id: "no-trees",
         text: "No word of the corpus has an annotated head: no syntactic label could be tested.",
         about: CaveatSubject::Certainty,
-        applies: |judged| !has_trees(judged),
+        applies: |labels| !has_trees(labels),
     },
 ];
 
 /// Whether some word has a head.
-fn has_trees(judged: &Labelling<'_>) -> bool {
-    !section::<Relations>(judged.section).relations.is_empty()
+fn has_trees(labels: &Labelling<'_>) -> bool {
+    !section::<Relations>(labels.section).relations.is_empty()
 }
 
 impl RelationMetrics {
