@@ -21,7 +21,7 @@ use upstream::UpstreamResults;
 pub use card::{Card, Caveat, CaveatSubject, Counts, Labelling};
 pub use pass_spec::{Observed, ObservedPass, PassSpec, Subject};
 
-/// One question asked of every head: what it looks at, and what it makes of that.
+/// One question asked of every head: the passes that it needs, and the metrics and the section that it computes.
 ///
 /// A study is a folder of [`crate::studies`] and a line of [`crate::studies::registry::STUDIES`]; nothing else names it.
 pub trait Study: Sync {
@@ -31,10 +31,10 @@ pub trait Study: Sync {
     /// Its name, its question, its needs, and all else that is data.
     const CARD: Card;
 
-    /// The passes that it looks at, each with sums of its own.
+    /// The passes that it observes, each with sums of its own.
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// Metrics with intervals and chance, and its section of the report.
+    /// Computes its metrics with intervals and chance levels, and its section of the report.
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
 
     /// Its results for the studies that follow.

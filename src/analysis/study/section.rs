@@ -50,13 +50,13 @@ pub trait Section: Any + Send + Sync {
         Vec::new()
     }
 
-    /// The first thing that is missing for it to be whole, if anything.
+    /// The first thing that it lacks, if it is incomplete.
     fn defect(&self, _grid: HeadGrid) -> Option<String> {
         None
     }
 }
 
-/// One fact that is known only after all studies have measured.
+/// A fact that is known only after all studies have measured.
 pub enum Completion<'a> {
     /// The metrics of all studies.
     Estimates(&'a Estimates, &'a EstimationContext),
@@ -161,8 +161,8 @@ impl Stored for NoSection {
     }
 }
 
-/// The section as what the study made it.
-/// Panics if it is of another study.
+/// The section as the type that its study made.
+/// Panics if it belongs to another study.
 pub fn section<S: Section>(section: &dyn Section) -> &S {
     (section as &dyn Any).downcast_ref().expect("a study gets back the section that it made")
 }

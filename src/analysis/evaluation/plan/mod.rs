@@ -1,4 +1,4 @@
-//! The plan of a run: which passes its studies and its controls want, each once.
+//! The plan of a run: the passes that its studies and its controls request, each once.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
 }
 
 impl Plan {
-    /// The passes that the studies and controls of `protocol` want. The sentences themselves are read in any case.
+    /// The passes that the studies and controls of `protocol` request. The sentences themselves are read in any case.
     /// Fails if a study is not known.
     pub fn new(protocol: &Protocol) -> Result<Self> {
         let (studies, removed) = (studies(&protocol.studies)?, &protocol.removed);
@@ -81,7 +81,7 @@ impl Plan {
         })
     }
 
-    /// Empty sums for the passes that follow nothing.
+    /// Empty sums for the passes of the first stage.
     pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |want: &PassRequest| want.spec.observer(subject);
         Self::for_each(self.of_stage(&Stage::First), observer)

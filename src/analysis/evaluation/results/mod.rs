@@ -1,4 +1,4 @@
-//! Results: the metrics and sections of all studies of a run, and the verdicts that they come to.
+//! Results: the metrics and sections of all studies of a run, and the verdicts on the heads.
 
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
@@ -114,7 +114,7 @@ impl Results {
         }
     }
 
-    /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.
+    /// The assessments of every head for every label, in the order of the tables; `[layers * heads]`.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, denominators, .. } = &self.estimates;
         // A score with too little evidence gives no label. Reports of 0.1 do not have the amount of evidence.
@@ -162,7 +162,7 @@ impl Results {
         self.sections.iter().map(|(study, _)| *study).collect()
     }
 
-    /// The caveats that apply, as each study says it.
+    /// The caveats that apply, by the studies.
     pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
         let of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
             study.card().caveats_of(&Labelling { verdicts, policy, section: &**section })

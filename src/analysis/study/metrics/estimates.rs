@@ -24,7 +24,7 @@ pub struct EstimationContext {
     pub leaves_out: bool,
 }
 
-/// The metrics of all heads, with their chance levels and how sure each of them is.
+/// The metrics of all heads, with their chance levels and uncertainty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimates {
     /// The metrics of each head, `[layers * heads]`.
@@ -39,7 +39,7 @@ pub struct Estimates {
     pub chance: Values,
     /// The 95 % intervals of the chance metrics.
     pub chance_ci95: Intervals,
-    /// How much each metric rests on; the same for all heads.
+    /// The denominators of each metric; the same for all heads.
     pub denominators: Metrics<Denominator>,
     /// The metrics of each head without each block, `[layers * heads]`; empty unless the context leaves blocks out.
     pub without_blocks: Vec<WithoutBlocks>,
@@ -59,7 +59,7 @@ impl Estimates {
         }
     }
 
-    /// Divides, and resamples the blocks.
+    /// Computes the ratios, and resamples the blocks.
     ///
     /// `of_head` gives the cells of `columns` of a head (by its place) in a block, or in all of them where that is
     /// `None`. `of_chance` gives the cells of a head without any preference, and so the denominators of all heads.
@@ -107,7 +107,7 @@ impl Estimates {
         found
     }
 
-    /// The same with the chance levels of each head, in the order of `columns`: what a head without any preference for
+    /// Adds the chance levels of each head, in the order of `columns`: what a head without any preference for
     /// keys, but with this head's values, would score.
     pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
         let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));

@@ -25,7 +25,7 @@ pub struct Metric<F> {
     pub keys: Keys,
     /// Numerator and denominator of a head.
     pub value: F,
-    /// The same of a head without any preference; `None` if that is `value` of a head that attends uniformly.
+    /// The chance ratio, of a head without any preference; `None` if it is `value` of a head that attends uniformly.
     pub chance: Option<F>,
 }
 
@@ -39,7 +39,7 @@ pub fn listed<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys
 pub enum Keys {
     /// A single number.
     Single,
-    /// So many numbers, each under the name that its place has.
+    /// This many numbers, each named by its place.
     Each(usize, fn(usize) -> String),
 }
 
@@ -99,12 +99,12 @@ impl Fraction {
         Self { numerator, denominator, ..Self::NONE }
     }
 
-    /// The same, resting on so much.
+    /// The same ratio over this many things, in this many sentences.
     pub fn over(self, count: u64, sentences: u64) -> Self {
         Self { basis: Denominator { count, sentences, blocks: 0 }, ..self }
     }
 
-    /// The same without a value: of what only each head has, but all rest on alike.
+    /// The same denominator without a value, where each head has a value of its own over the same things.
     pub fn unknown(&self) -> Self {
         Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
@@ -119,7 +119,7 @@ impl Fraction {
         self.denominator
     }
 
-    /// How much it rests on.
+    /// The number of things, sentences and blocks that the ratio is over.
     pub fn basis(&self) -> Denominator {
         self.basis
     }
@@ -131,7 +131,7 @@ impl Fraction {
     }
 }
 
-/// One thing for each cell of each metric, under the metrics' ids and in the order of the tables.
+/// A value for each cell of each metric, under the metrics' ids and in the order of the tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics<T>(Named<Cells<T>>);
 
@@ -203,7 +203,7 @@ impl<T> Metrics<T> {
         self.0.0.is_empty().then_some(Self(Named(ordered)))
     }
 
-    /// The same of metrics of which some may be missing.
+    /// The same, where some metrics may be missing.
     pub fn those_in_order(self, columns: &[Column]) -> Option<Self> {
         let present: Vec<Column> = columns.iter().filter(|(id, _)| self.0.get(id).is_some()).copied().collect();
         self.in_order(&present)
@@ -233,7 +233,7 @@ impl<T> Metrics<T> {
         }
     }
 
-    /// The same of each metric with `f`, which is also given what `other` has under its name.
+    /// Applies `f` to each metric and to the metric of the same name in `other`.
     pub fn zip_map<U, V>(&self, other: &Metrics<U>, mut f: impl FnMut(&T, Option<&U>) -> V) -> Metrics<V> {
         Metrics(self.0.map(|id, cells| match cells {
             Cells::Single(value) => Cells::Single(f(value, other.get(id, None))),

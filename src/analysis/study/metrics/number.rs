@@ -38,7 +38,7 @@ pub struct Number<'a> {
 pub enum Part {
     /// The labels of heads.
     Labels,
-    /// The results of studies on relations, beside metrics.
+    /// What studies find of relations, beside metrics.
     Relations,
     /// The metrics of heads.
     Metrics,

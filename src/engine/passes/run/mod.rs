@@ -52,7 +52,7 @@ pub struct Runner<'a> {
     pub corpus: &'a [Input],
     /// Its index, which lets a shard read only its own part.
     pub index: Option<&'a Arc<Index>>,
-    /// The part of it that is run.
+    /// The part of the corpus that is run.
     pub shard: Shard,
     /// The model.
     pub model: &'a Model,
