@@ -13,7 +13,7 @@ use super::page::filled;
 use super::svg::{Medium, clipped};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;
-use crate::study::show::figure::{Arc, ArcOutcome, ArcSentence, Arcs};
+use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
 use crate::system::terminal::one_line;
 
 /// One head over one sentence.
@@ -154,7 +154,7 @@ fn sentence(viewed: &SentenceAttention) -> ArcSentence {
     let words = || (0..viewed.texts.len()).filter(|&unit| viewed.is_word[unit]);
     let arc = |unit: usize| {
         let (to, weight) = viewed.most(unit);
-        let stand = if viewed.head_of(unit) == Some(to) { ArcOutcome::Right } else { ArcOutcome::Neutral };
+        let stand = if viewed.head_of(unit) == Some(to) { ArcMatch::Right } else { ArcMatch::Neutral };
         Arc { from: unit, to, weight, stand }
     };
     ArcSentence {
@@ -263,7 +263,7 @@ L2H8, sentence 7 (s-7)
     fn arcs_that_are_in_the_tree_stand_out() {
         let ArcSentence { arcs, gold, .. } = sentence(&viewed());
         let ends: Vec<_> = arcs.iter().map(|arc| (arc.from, arc.to, arc.stand)).collect();
-        assert_eq!(ends, [(1, 2, ArcOutcome::Right), (2, 0, ArcOutcome::Neutral)]);
+        assert_eq!(ends, [(1, 2, ArcMatch::Right), (2, 0, ArcMatch::Neutral)]);
         assert_eq!(gold, [[1, 2]]);
         assert!(figure(&[viewed()]).contains("Those of the tree are below"));
     }

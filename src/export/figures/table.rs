@@ -2,7 +2,7 @@
 
 use crate::export::numbers::shown;
 use crate::report::Report;
-use crate::study::show::figure::{Arc, ArcOutcome, ArcSentence, Arcs, Chart, Curve, Figure, Mark, TreeJoin};
+use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Curve, Figure, Mark, TreeJoin};
 
 /// The names of the columns, and the rows; the first cell of a row says what it is about.
 pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>) {
@@ -66,9 +66,9 @@ pub fn of_sentences(arcs: &Arcs) -> (Vec<String>, Vec<Vec<String>>) {
     let of = |ArcSentence { about, units, arcs, .. }: &ArcSentence| -> Vec<Vec<String>> {
         let row = |Arc { from, to, weight, stand }: &Arc| {
             let stand = match stand {
-                ArcOutcome::Right => "yes",
-                ArcOutcome::Wrong => "no",
-                ArcOutcome::Neutral => "–",
+                ArcMatch::Right => "yes",
+                ArcMatch::Wrong => "no",
+                ArcMatch::Neutral => "–",
             };
             vec![about.clone(), units[*from].clone(), units[*to].clone(), format!("{weight:.3}"), stand.to_owned()]
         };

@@ -75,10 +75,7 @@ impl Plan {
         let (first, later) = (shared(first), shared(later));
         let followers = first.len();
         let all = first.into_iter().chain(later);
-        Ok(Self {
-            passes: all.map(|(pass, requests)| (pass, requests.into_iter().flatten().collect())).collect(),
-            followers,
-        })
+        Ok(Self { passes: all.map(|(pass, each)| (pass, each.into_iter().flatten().collect())).collect(), followers })
     }
 
     /// Empty sums for the passes of the first stage.

@@ -4,7 +4,7 @@ use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
 use crate::stats::block_test::Jackknife;
 use crate::study::labels;
-use crate::study::labels::evidence::MissingEvidence;
+use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Assessment, Evidence, Label, Measured, Verdict};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -74,9 +74,8 @@ impl Results {
         let verdicts = self.verdicts(policy);
         let mut found = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
-            found = found.and(
-                study.upstream(&Observed(observed), &Labelling { verdicts: &verdicts, policy, section: &**section }),
-            );
+            let labels = Labelling { verdicts: &verdicts, policy, section: &**section };
+            found = found.and(study.upstream(&Observed(observed), &labels));
         }
         found
     }
@@ -118,8 +117,7 @@ impl Results {
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, denominators, .. } = &self.estimates;
         // A score with too little evidence gives no label. Reports of 0.1 do not have the amount of evidence.
-        let enough =
-            |known: Option<&Denominator>| known.is_none_or(|known| MissingEvidence::of(known, policy).is_none());
+        let enough = |known: Option<&Denominator>| known.is_none_or(|known| EvidenceGap::of(known, policy).is_none());
         let measured = |place: usize| {
             heads[place]
                 .zip_map(&ci95[place], |&score, ci95| Measured {

@@ -174,7 +174,7 @@ pub struct Assessment {
     pub fires: bool,
     /// Whether it would fire at the upper end of the interval.
     pub may_fire: bool,
-    /// Whether any score would fire the rule.
+    /// Whether some score could fire the rule.
     pub attainable: bool,
     /// The number that the rule holds against its threshold, as the rule names it.
     pub metric: String,

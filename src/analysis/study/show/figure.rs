@@ -181,12 +181,12 @@ pub struct Arc {
     /// Its attention.
     pub weight: f64,
     /// Whether it is the expected arc.
-    pub stand: ArcOutcome,
+    pub stand: ArcMatch,
 }
 
 /// Whether an arc is the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArcOutcome {
+pub enum ArcMatch {
     /// It is the expected arc.
     Right,
     /// Another arc is expected.

@@ -132,7 +132,7 @@ impl ProbeScores {
                 alone.classify(rows, None, scores, |task, word, class| {
                     blocks[words[word].block][task].heads[place].alone += u64::from(is_right(task, word, class));
                 });
-                let both = layers[layer].embedding_scores(head, beside, &group.kinds);
+                let both = layers[layer].kind_scores(head, beside, &group.kinds);
                 together.classify(rows, both, scores, |task, word, class| {
                     blocks[words[word].block][task].heads[place].together += u64::from(is_right(task, word, class));
                 });
