@@ -92,12 +92,12 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     Corpus::open_with(&options.corpus, &options.probes, index.map(Arc::new).as_ref())
 }
 
-/// The sums of the first of two stages over the whole corpus, which passes of the second follow.
+/// The sums of the first of two stages over the whole corpus; passes of the second stage follow them.
 pub struct FirstStage {
     observation: Observation,
-    /// The digest of the sums, where a partial says what it followed.
+    /// The digest of the sums, as a partial of the second stage names it.
     sums: String,
-    /// The policy: what follows from labels follows from those by it.
+    /// The policy of the labels that the second stage follows.
     policy: Policy,
 }
 
