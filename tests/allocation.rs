@@ -10,8 +10,8 @@ use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
 use headscope::model::forward::{Scratch, Start};
 use headscope::model::source::ModelRef;
-use headscope::passes::beforehand::Beforehand;
 use headscope::passes::observer::set::ObserverSet;
+use headscope::passes::setup::PassSetup;
 use headscope::sequences::counts::Counting;
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::pack::Pack;
@@ -63,7 +63,7 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
     let mut counting = Counting::default();
     counting.add(&sentence(&model, 30));
     let counts = Some(Arc::new(counting.finish()));
-    panel.begin_pass(&Beforehand { embeddings: model.encoder.word_embeddings(), counts, ..Beforehand::default() });
+    panel.begin_pass(&PassSetup { embeddings: model.encoder.word_embeddings(), counts, ..PassSetup::default() });
     let mut run = |lengths: &[usize]| {
         let pack = Pack { sentences: lengths.iter().map(|&words| sentence(&model, words)).collect() };
         let batch = pack.batch();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::corpus::{Indexed, Input, write_index};
+use crate::corpus::{IndexCounts, Input, write_index};
 use crate::system::counted::counted;
 use crate::system::files::output::Output;
 use crate::system::progress;
@@ -15,7 +15,7 @@ use crate::system::terminal::print;
 pub fn index(corpus: &[Input], path: &Path) -> Result<()> {
     let mut output = Output::open(path)?;
     let indexing = progress::step("indexing");
-    let Indexed { files, sentences, segments } = write_index(corpus, |bytes| output.write(bytes))?;
+    let IndexCounts { files, sentences, segments } = write_index(corpus, |bytes| output.write(bytes))?;
     indexing.finish_and_clear();
     output.commit()?;
     let (sentences, segments) = (counted(sentences, "sentence"), counted(segments, "segment"));

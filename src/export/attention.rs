@@ -13,12 +13,12 @@ use super::page::filled;
 use super::svg::{Medium, clipped};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;
-use crate::study::show::figure::{Arc, ArcSentence, Arcs, Stand};
+use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
 use crate::system::terminal::one_line;
 
 /// One head over one sentence.
 #[derive(Clone, Debug)]
-pub struct Viewed {
+pub struct SentenceAttention {
     /// The head.
     pub head: HeadPlace,
     /// The place of the sentence, counted from 0.
@@ -35,7 +35,7 @@ pub struct Viewed {
     pub weights: WordAttention,
 }
 
-impl Viewed {
+impl SentenceAttention {
     fn about(&self) -> String {
         let id = self.id.as_ref().map_or_else(String::new, |id| format!(" ({id})"));
         format!("{}, sentence {}{id}", self.head, self.sentence)
@@ -62,7 +62,7 @@ const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 const MOST_LETTERS: usize = 16;
 
 /// The attention as rows and columns, in parts where the terminal has no room for all columns.
-pub fn grid(viewed: &Viewed, numbers: bool, width: Option<usize>) -> String {
+pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> String {
     let count = viewed.texts.len();
     let texts: Vec<String> = viewed.texts.iter().map(|text| clipped(&one_line(text), MOST_LETTERS)).collect();
     let widest = texts.iter().map(|text| display_width(text)).max().unwrap_or(0);
@@ -98,7 +98,7 @@ pub fn grid(viewed: &Viewed, numbers: bool, width: Option<usize>) -> String {
 }
 
 /// A cell: the mark of the tree, and two blocks or a number.
-fn shown(viewed: &Viewed, [row, column]: [usize; 2], numbers: bool) -> String {
+fn shown(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -> String {
     let weight = viewed.weights.get(row, column);
     let is_gold = viewed.head_of(row) == Some(column);
     let (mark, style) = if is_gold { ('>', GOLD) } else { (' ', ATTENTION) };
@@ -114,7 +114,7 @@ fn shown(viewed: &Viewed, [row, column]: [usize; 2], numbers: bool) -> String {
     if text.trim().is_empty() || (numbers && !is_gold) { text } else { format!("{style}{text}{style:#}") }
 }
 
-/// The attention as arcs from each word to where it attends most, above those of the tree.
+/// The attention as arcs from each word to where it attends most, above the arcs of the tree.
 struct ArcDrawing {
     title: String,
     reading: String,
@@ -122,7 +122,7 @@ struct ArcDrawing {
 }
 
 impl ArcDrawing {
-    fn new<'a>(seen: impl Iterator<Item = &'a Viewed> + Clone) -> Self {
+    fn new<'a>(seen: impl Iterator<Item = &'a SentenceAttention> + Clone) -> Self {
         let mut heads: Vec<String> = Vec::new();
         for head in seen.clone().map(|viewed| viewed.head.to_string()) {
             if !heads.contains(&head) {
@@ -146,15 +146,15 @@ impl ArcDrawing {
 }
 
 /// A figure alone.
-pub fn figure(seen: &[Viewed]) -> String {
+pub fn figure(seen: &[SentenceAttention]) -> String {
     ArcDrawing::new(seen.iter()).svg(Medium::Alone)
 }
 
-fn sentence(viewed: &Viewed) -> ArcSentence {
+fn sentence(viewed: &SentenceAttention) -> ArcSentence {
     let words = || (0..viewed.texts.len()).filter(|&unit| viewed.is_word[unit]);
     let arc = |unit: usize| {
         let (to, weight) = viewed.most(unit);
-        let stand = if viewed.head_of(unit) == Some(to) { Stand::Right } else { Stand::Beside };
+        let stand = if viewed.head_of(unit) == Some(to) { ArcMatch::Right } else { ArcMatch::Neutral };
         Arc { from: unit, to, weight, stand }
     };
     ArcSentence {
@@ -184,7 +184,7 @@ struct HeadFigure {
 
 /// A page with a figure for each head.
 /// Fails for no attention.
-pub fn page(model: &str, heads: &[HeadPlace], seen: &[Viewed]) -> Result<Vec<u8>> {
+pub fn page(model: &str, heads: &[HeadPlace], seen: &[SentenceAttention]) -> Result<Vec<u8>> {
     let of_head = |head: &HeadPlace| {
         let drawn = ArcDrawing::new(seen.iter().filter(|viewed| viewed.head == *head));
         let (columns, rows) = figures::of_sentences(&drawn.arcs);
@@ -207,7 +207,7 @@ mod tests {
     use crate::sequences::fold::words::FromToken;
 
     /// `[CLS] a b [SEP]`: a to b, its head; b to the first token.
-    fn viewed() -> Viewed {
+    fn viewed() -> SentenceAttention {
         let weights = [
             [1.0, 0.0, 0.0, 0.0], //
             [0.0, 0.25, 0.75, 0.0],
@@ -218,7 +218,7 @@ mod tests {
         let mut between = WordAttention::default();
         let spans: Vec<_> = (0..4).map(|token| token..token + 1).collect();
         between.fold(AttentionView::new(2, 8, 4, &weights), &spans, FromToken::Mean);
-        Viewed {
+        SentenceAttention {
             head: HeadPlace { layer: 2, head: 8 },
             sentence: 7,
             id: Some("s-7".to_owned()),
@@ -263,7 +263,7 @@ L2H8, sentence 7 (s-7)
     fn arcs_that_are_in_the_tree_stand_out() {
         let ArcSentence { arcs, gold, .. } = sentence(&viewed());
         let ends: Vec<_> = arcs.iter().map(|arc| (arc.from, arc.to, arc.stand)).collect();
-        assert_eq!(ends, [(1, 2, Stand::Right), (2, 0, Stand::Beside)]);
+        assert_eq!(ends, [(1, 2, ArcMatch::Right), (2, 0, ArcMatch::Neutral)]);
         assert_eq!(gold, [[1, 2]]);
         assert!(figure(&[viewed()]).contains("Those of the tree are below"));
     }

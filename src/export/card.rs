@@ -45,7 +45,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     }
     let kept = report.controls_by_kind();
     for (kind, runs) in &kept {
-        let labels: Vec<String> = head.kept_always(runs).map(printable).collect();
+        let labels: Vec<String> = head.labels_kept(runs).map(printable).collect();
         let labels = if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
         writeln!(out, "Kept in the control {kind}, with every seed: {labels}.")?;
     }

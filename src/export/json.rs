@@ -10,7 +10,7 @@ use crate::report::{Report, SCHEMA_VERSION};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::input;
 use crate::system::json::problem_in_line;
-use crate::system::terminal::is_obeyed;
+use crate::system::terminal::is_unprintable;
 
 /// The report, indented, with a newline at the end. Floats are the shortest that read back to the same value.
 /// Fails for no a report.
@@ -88,7 +88,7 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
-        if is_obeyed(c) && c != '\n' {
+        if is_unprintable(c) && c != '\n' {
             // All of them are below U+10000. Outside of strings there is none but line ends.
             write!(text, "\\u{:04x}", u32::from(c)).expect("writing to a string does not fail");
         } else {
@@ -127,7 +127,7 @@ mod tests {
     fn what_a_terminal_obeys_is_escaped_and_reads_as_before() {
         let value = serde_json::json!({ "\u{9b}31m": ["\u{1b}[31m\u{7f}\u{202e}\n\"é😀"] });
         let text = escaped(&serde_json::to_string_pretty(&value).unwrap());
-        assert!(!text.chars().any(|c| is_obeyed(c) && c != '\n'), "{text:?}");
+        assert!(!text.chars().any(|c| is_unprintable(c) && c != '\n'), "{text:?}");
         assert!(text.contains("é😀"));
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }

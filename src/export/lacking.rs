@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use crate::report::Report;
-use crate::study::labels::evidence::Lack;
+use crate::study::labels::evidence::EvidenceGap;
 use crate::study::{AnyStudy, columns};
 
 /// A line for each reason, with all studies that have it.
 pub fn lines(report: &Report) -> Vec<String> {
-    let mut studies: BTreeMap<Lack, Vec<&str>> = BTreeMap::new();
+    let mut studies: BTreeMap<EvidenceGap, Vec<&str>> = BTreeMap::new();
     for (study, _) in &report.sections.0 {
         if let Some(lack) = of_study(report, *study) {
             studies.entry(lack).or_default().push(study.card().name);
         }
     }
-    let line = |(lack, studies): (Lack, Vec<&str>)| {
+    let line = |(lack, studies): (EvidenceGap, Vec<&str>)| {
         let (count, things, least) = lack.counted();
         format!(
             "Too little for a label of {}: {count} {things}, where a label asks for {} (`{}`).",
@@ -27,7 +27,7 @@ pub fn lines(report: &Report) -> Vec<String> {
 }
 
 /// The data that all metrics of a study lack for any of its labels, by the metric that has most.
-fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Lack> {
+fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<EvidenceGap> {
     let policy = &report.settings.policy;
     let detectors = study.card().labels;
     if !detectors.iter().any(|detector| detector.is_on(policy)) {
@@ -39,5 +39,5 @@ fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Lack> {
     let most = rest_on.max_by_key(|rests_on| (rests_on.sentences, rests_on.count))?;
     // Not every corpus has what a study is about that runs unasked: such a one says itself that there was nothing.
     let is_said = most.count == 0 && study.card().runs_first();
-    Lack::of(&most, policy).filter(|_| !is_said)
+    EvidenceGap::of(&most, policy).filter(|_| !is_said)
 }

@@ -20,7 +20,7 @@ use headscope::sequences::pack::{PACK_TOKENS, Packs};
 use headscope::sequences::sequence::{Sequence, TokenKind};
 use headscope::studies::registry::default_policy;
 use headscope::study::labels::policy::Value;
-use headscope::system::terminal::{is_obeyed, one_line, printable};
+use headscope::system::terminal::{is_unprintable, one_line, printable};
 
 /// Takes any bytes, panics if a property does not hold, and says whether the bytes were what they should be.
 pub type Target = fn(&[u8]) -> bool;
@@ -359,11 +359,11 @@ fn policy(data: &[u8]) -> bool {
 fn terminal(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let (line, lines) = (one_line(text), printable(text));
-    assert!(!line.contains(is_obeyed));
-    assert!(!lines.contains(|c| is_obeyed(c) && c != '\n'));
+    assert!(!line.contains(is_unprintable));
+    assert!(!lines.contains(|c| is_unprintable(c) && c != '\n'));
     assert_eq!(lines.matches('\n').count(), text.matches('\n').count());
     assert!(line.chars().count() >= text.chars().count());
-    assert!(text.contains(is_obeyed) || line == text);
+    assert!(text.contains(is_unprintable) || line == text);
     true
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use crate::support::{headscope, path, tiny_bert};
-use headscope::system::terminal::is_obeyed;
+use headscope::system::terminal::is_unprintable;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -56,7 +56,7 @@ impl EstimationContext {
 fn shown(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let shown = text(&output.stdout) + &text(&output.stderr);
-    assert!(!shown.chars().any(|c| is_obeyed(c) && c != '\n'), "{shown:?}");
+    assert!(!shown.chars().any(|c| is_unprintable(c) && c != '\n'), "{shown:?}");
     shown
 }
 
@@ -74,7 +74,7 @@ fn reports_hold_hostile_names_and_obey_none() {
 
     // JSON holds them as they are, escaped.
     let text = fs::read_to_string(&json).unwrap();
-    assert!(!text.chars().any(|c| is_obeyed(c) && c != '\n'));
+    assert!(!text.chars().any(|c| is_unprintable(c) && c != '\n'));
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["model"]["id"], format!("model{EVIL}"));
     let relations = report["relations"].as_array().unwrap();
@@ -90,7 +90,7 @@ fn reports_hold_hostile_names_and_obey_none() {
     rows.extend(table.records().map(Result::unwrap));
     assert_eq!(rows.len(), 1 + 12);
     for cell in rows.iter().flatten() {
-        assert!(!cell.chars().any(is_obeyed), "{cell:?}");
+        assert!(!cell.chars().any(is_unprintable), "{cell:?}");
         assert!(!cell.starts_with(['=', '+', '-', '@']) || cell.parse::<f64>().is_ok(), "{cell:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::support::{headscope, path, run, tiny_bert};
-use headscope::corpus::{Corpus, Index, Indexed, Input, SEGMENT_SENTENCES, Sentence, write_index};
+use headscope::corpus::{Corpus, Index, IndexCounts, Input, SEGMENT_SENTENCES, Sentence, write_index};
 
 /// What is made of the numbers from 0.
 fn all(count: usize, one: &dyn Fn(usize) -> String) -> String {
@@ -50,7 +50,7 @@ fn inputs(files: &[PathBuf]) -> Vec<Input> {
 }
 
 /// The index of files, written to `at`.
-fn indexed(files: &[PathBuf], at: &Path) -> (Indexed, Arc<Index>) {
+fn indexed(files: &[PathBuf], at: &Path) -> (IndexCounts, Arc<Index>) {
     let mut bytes = Vec::new();
     let add = |more: &[u8]| {
         bytes.extend_from_slice(more);
@@ -66,7 +66,7 @@ fn segments_that_are_wanted_have_the_sentences_that_all_have() {
     let folder = tempfile::tempdir().unwrap();
     let files = corpus(folder.path());
     let (counted, index) = indexed(&files, &folder.path().join("corpus.index"));
-    assert_eq!(counted, Indexed { files: 6, sentences: 2000, segments: 8 });
+    assert_eq!(counted, IndexCounts { files: 6, sentences: 2000, segments: 8 });
     let mut whole = Corpus::open(&inputs(&files)).unwrap();
     let all: Vec<Sentence> = whole.by_ref().collect::<Result<_, _>>().unwrap();
     let identity = whole.into_identity().unwrap();
@@ -105,7 +105,7 @@ fn without_sentences_there_is_an_index_too() {
     fs::write(&files[0], "").unwrap();
     fs::write(&files[1], "\n").unwrap();
     let (counted, index) = indexed(&files, &folder.path().join("a.index"));
-    assert_eq!(counted, Indexed { files: 2, sentences: 0, segments: 1 });
+    assert_eq!(counted, IndexCounts { files: 2, sentences: 0, segments: 1 });
     let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap().only(|_| true);
     let expected = Corpus::open(&inputs(&files)).unwrap().into_identity().unwrap();
     assert_eq!(corpus.into_identity().unwrap(), expected);

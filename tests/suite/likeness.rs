@@ -119,6 +119,15 @@ fn plain_text_will_do() {
     }
 }
 
+/// Most blocks have no sentence then, and some draws of blocks none at all.
+#[test]
+fn a_few_sentences_will_do() {
+    let report = report("box:small", &["likeness"], &["--limit", "5"]);
+    let clusters = list(&report["likeness"]["clusters"]);
+    assert!(!clusters.is_empty());
+    clusters.iter().for_each(|cluster| assert!((0.0..=1.0).contains(&number(&cluster["together"])), "{cluster}"));
+}
+
 #[test]
 fn clusters_are_removed_where_heads_are() {
     let found = report("box:small", &["likeness", "effect", "drift"], &["--sample", "60"]);

@@ -81,6 +81,9 @@ fn figures_and_tables_are_those_of_the_cards() {
     };
     let figures = on_cards(&["grid", "layers", "heatmap:METRIC"], |card| card.figures);
     assert_eq!(drawn("--figure", "none.svg"), figures);
+    let drawing = arcs.with_extension("svg");
+    let absent = ["export", path(&everything), "--figure", "examples:L9H9", "-o", path(&drawing)];
+    assert_eq!(run(&absent).unwrap_err(), (2, "error: the report has no figure `examples` of `L9H9`\n".to_owned()));
     let tables = on_cards(&["heads", "labels", "metrics", "controls", "files"], |card| card.tables);
     assert_eq!(drawn("--table", "none.csv"), tables);
 }

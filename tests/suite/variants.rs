@@ -17,13 +17,13 @@ use headscope::model::grid::{HeadGrid, HeadPlace};
 use headscope::model::parameters::Parameters;
 use headscope::passes::ablation::means::ContextSums;
 use headscope::passes::ablation::{Conditions, Replacement};
-use headscope::passes::beforehand::Beforehand;
 use headscope::passes::observer::set::ObserverSet;
 use headscope::passes::observer::{Event, FurtherRuns, Sums, observer_of, sums};
 use headscope::passes::run::derivatives::differentiate;
 use headscope::passes::run::patches::PatchedRun;
 use headscope::passes::run::variants::{Variants, each_head_and_all};
 use headscope::passes::run::workers::sum_up;
+use headscope::passes::setup::PassSetup;
 use headscope::sequences::derived::corrupted::{Corrupted, Corruption, Noise};
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::pack::{Pack, Packs};
@@ -44,18 +44,18 @@ use serde_json::{Value, json};
 
 /// The logits that were shown, by variant, sentence and position, of a model with these heads.
 #[derive(Clone, Serialize, Deserialize)]
-struct Shown {
+struct InputToken {
     grid: HeadGrid,
     logits: BTreeMap<(Option<usize>, u64, usize), Vec<f32>>,
 }
 
-impl Merge for Shown {
+impl Merge for InputToken {
     fn merge(&mut self, other: &Self) {
         self.logits.extend(other.logits.clone());
     }
 }
 
-impl Sums for Shown {
+impl Sums for InputToken {
     type SequenceState = (Option<usize>, u64);
 
     fn needs(&self) -> Needs {
@@ -83,7 +83,7 @@ impl Sums for Shown {
     }
 }
 
-impl Shown {
+impl InputToken {
     fn logits(&mut self, &mut (variant, index): &mut (Option<usize>, u64), position: usize, logits: &[f32]) {
         let known = self.logits.insert((variant, index, position), logits.to_vec());
         assert!(known.is_none(), "each once");
@@ -132,9 +132,9 @@ proptest! {
         let encoder = PackedEncoder::new(parameters);
         let gates = means(&encoder, grid, head_dim, &sequences);
         let variants = Variants::default().without(each_head_and_all(grid), grid, &gates);
-        let observers = ObserverSet::new(vec![observer_of(Shown { grid, logits: BTreeMap::new() })]);
+        let observers = ObserverSet::new(vec![observer_of(InputToken { grid, logits: BTreeMap::new() })]);
         let found = run(&encoder, &variants, observers, &sequences).into_observers();
-        let shown = &sums::<Shown>(&*found[0]).logits;
+        let shown = &sums::<InputToken>(&*found[0]).logits;
 
         let pack = Packs::new(sequences.iter().cloned().map(Ok::<_, ()>)).next().unwrap().unwrap();
         prop_assert_eq!(&pack, &Pack { sentences: sequences });
@@ -272,9 +272,9 @@ fn found(
     };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut observers = ObserverSet::new(vec![study.passes()[0].observer(&subject)]);
-    observers.begin_pass(&Beforehand {
+    observers.begin_pass(&PassSetup {
         conditions: Conditions { removal: Some(removal), objective: None },
-        ..Beforehand::default()
+        ..PassSetup::default()
     });
     let seen = if study.passes()[0].pass.derivatives {
         let encoder = TensorEncoder::new(parameters, &Device::Cpu).unwrap();

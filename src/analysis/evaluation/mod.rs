@@ -1,4 +1,4 @@
-//! An analysis as a whole: which passes its studies need, and what their sums come to.
+//! An analysis as a whole: the passes that its studies need, and the results of their sums.
 
 pub mod plan;
 pub mod presets;

@@ -77,13 +77,13 @@ pub fn named(name: &str) -> Option<&'static Preset> {
 }
 
 impl Preset {
-    /// Whether it says anything of labels, so that a saved report can be labelled by it.
+    /// Whether it sets thresholds of labels, so that a saved report can be labelled by it.
     pub fn is_policy(&self) -> bool {
         !self.policy.is_empty()
     }
 }
 
-/// The default policy with the thresholds of some presets, the later ones having the last word.
+/// The default policy with the thresholds of some presets; later presets override earlier ones.
 pub fn policy(presets: &[&Preset]) -> Policy {
     let policy = registry::default_policy();
     let alone = presets.iter().any(|preset| preset.alone);

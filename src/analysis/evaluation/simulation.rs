@@ -128,7 +128,7 @@ fn corpus(sentences: u64, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &m
     Results::new(&observed, &context, policy)
 }
 
-/// Of 2,000 corpora the share that covers, or rejects, has a standard error of 0.5 %.
+/// The number of corpora: the share of 2,000 that covers, or rejects, has a standard error of 0.5 %.
 const CORPORA: u64 = 2000;
 
 /// How often something is so, by what it is of.

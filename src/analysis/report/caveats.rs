@@ -1,10 +1,10 @@
-//! Caveats of a run: the general ones, and those of its studies. docs/LIMITS.md has the argument and the full
+//! Caveats of a run: the general caveats, and the caveats of its studies. docs/LIMITS.md has the argument and the full
 //! references.
 
 use super::{Caveat, CorpusInfo, ModelInfo, TextInfo};
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::Verdict;
-use crate::study::{About, Caveat as Known};
+use crate::study::{Caveat as Known, CaveatSubject};
 
 /// The facts that decide which caveats apply.
 struct RunFacts<'a> {
@@ -24,11 +24,11 @@ impl RunFacts<'_> {
 type ConditionalCaveat = (Known, fn(&RunFacts<'_>) -> bool);
 
 const fn meaning(id: &'static str, text: &'static str) -> Known {
-    Known { id, text, about: About::Meaning, applies: |_| true }
+    Known { id, text, about: CaveatSubject::Meaning, applies: |_| true }
 }
 
 const fn certainty(id: &'static str, text: &'static str) -> Known {
-    Known { id, text, about: About::Certainty, applies: |_| true }
+    Known { id, text, about: CaveatSubject::Certainty, applies: |_| true }
 }
 
 const GENERAL: &[ConditionalCaveat] = &[
@@ -132,10 +132,10 @@ const GENERAL: &[ConditionalCaveat] = &[
 
 /// Whether a general caveat is about how sure labels are, not about their meaning.
 pub fn is_about_certainty(id: &str) -> bool {
-    GENERAL.iter().any(|(caveat, _)| caveat.id == id && caveat.about == About::Certainty)
+    GENERAL.iter().any(|(caveat, _)| caveat.id == id && caveat.about == CaveatSubject::Certainty)
 }
 
-/// The caveats that apply to a run: of each kind the general ones first, then those of the studies.
+/// The caveats that apply to a run. Within each kind the general caveats come before the caveats of studies.
 pub fn of_run(
     model: &ModelInfo,
     corpus: &CorpusInfo,

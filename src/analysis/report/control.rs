@@ -45,7 +45,7 @@ pub struct ControlHead {
 }
 
 /// The verdicts on every head in a control; `[layers * heads]`.
-pub struct Controlled {
+pub struct ControlVerdicts {
     /// The control, with its seed.
     pub control: Control,
     /// The studies that it says something of.
@@ -55,8 +55,9 @@ pub struct Controlled {
 }
 
 impl ControlReport {
-    /// Holds the verdicts in a control against those of the analysis itself, `here`.
-    pub(super) fn new(Controlled { control, studies, verdicts }: Controlled, here: &[Verdict], grid: HeadGrid) -> Self {
+    /// Compares the verdicts in a control with the verdicts of the analysis itself, `here`.
+    pub(super) fn new(controlled: ControlVerdicts, here: &[Verdict], grid: HeadGrid) -> Self {
+        let ControlVerdicts { control, studies, verdicts } = controlled;
         let names = |verdict: &Verdict| verdict.labels.iter().map(|label| label.label.clone()).collect::<Vec<_>>();
         let head = |(place, (there, here)): (usize, (&Verdict, &Verdict))| {
             let labels = names(there);

@@ -30,7 +30,7 @@ use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErr
 use crate::study::section::{Completion, Section};
 use crate::study::{AnyStudy, columns};
 
-pub use control::{ControlHead, ControlReport, Controlled};
+pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;
 
@@ -171,8 +171,8 @@ pub struct Caveat {
     pub text: String,
 }
 
-/// All that a report is made of beside what was found.
-pub struct Circumstances {
+/// The parts of a report beside its results: what was analysed, with which settings, and under which controls.
+pub struct ReportContext {
     /// The program that wrote the report.
     pub tool: Tool,
     /// The model that was analysed.
@@ -182,15 +182,15 @@ pub struct Circumstances {
     /// Every option that the numbers depend on, and the label policy.
     pub settings: Settings,
     /// The verdicts in each control.
-    pub controls: Vec<Controlled>,
+    pub controls: Vec<ControlVerdicts>,
     /// Facts about the run.
     pub run: Option<RunInfo>,
 }
 
 impl Report {
     /// Puts a report together: labels the heads, counts the labels, and says what they do not show.
-    pub fn new(circumstances: Circumstances, findings: Results) -> Self {
-        let Circumstances { tool, model, corpus, settings, controls, run } = circumstances;
+    pub fn new(circumstances: ReportContext, findings: Results) -> Self {
+        let ReportContext { tool, model, corpus, settings, controls, run } = circumstances;
         let (grid, policy) = (model.grid(), &settings.policy);
         let verdicts = findings.tested(findings.verdicts(policy), grid);
         let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
@@ -229,14 +229,14 @@ impl Report {
     ///
     /// The labels of the controls are left out, because a report does not have the evidence for them.
     pub fn relabel(self, policy: Policy) -> Self {
-        let (circumstances, mut findings) = self.apart();
+        let (circumstances, mut findings) = self.into_parts();
         findings.correct(&policy);
         let settings = Settings { policy, ..circumstances.settings };
-        Self::new(Circumstances { settings, ..circumstances }, findings)
+        Self::new(ReportContext { settings, ..circumstances }, findings)
     }
 
     /// The inputs of the report, without its controls, of which it has only the outcome.
-    pub fn apart(self) -> (Circumstances, Results) {
+    pub fn into_parts(self) -> (ReportContext, Results) {
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
         let mut estimates = Estimates { chance, chance_ci95, denominators, ..Estimates::default() };
         for head in heads {
@@ -246,10 +246,10 @@ impl Report {
             estimates.own_chance.push(head.chance);
         }
         let findings = Results { estimates, sections: self.sections.0 };
-        (Circumstances { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
+        (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 
-    /// The controls that were run, those of one kind with all its seeds together.
+    /// The controls that were run, with all seeds of one kind together.
     pub fn controls_by_kind(&self) -> Vec<(ControlKind, Vec<&ControlReport>)> {
         let runs = |kind| self.controls.iter().filter(|run| run.control.kind == kind).collect::<Vec<_>>();
         ControlKind::ALL.map(|kind| (kind, runs(kind))).into_iter().filter(|(_, runs)| !runs.is_empty()).collect()
@@ -320,7 +320,7 @@ fn lacking(head: &HeadReport) -> String {
 
 impl HeadReport {
     /// The labels that the head keeps in all of these runs of a control.
-    pub fn kept_always<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
+    pub fn labels_kept<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());
         labels.filter(|label| runs.iter().all(|run| run.keeps(self.place, label)))
     }

@@ -24,13 +24,13 @@ pub struct Card {
     pub by_default: bool,
     /// Whether it runs on the corpus in the box, where no corpus is named, though it does not run by default.
     pub in_first_run: bool,
-    /// The studies that run as well where it does, by their names: it asks about what they find.
+    /// The studies whose results it needs, by name: they run wherever it runs.
     pub builds_on: &'static [&'static str],
-    /// Whether it runs by default wherever all of those run.
+    /// Whether it runs by default wherever all studies of `builds_on` run.
     pub joins: bool,
-    /// Its need to know how often each token is in the whole corpus before any pass over it begins.
+    /// Its need for the count of each token in the whole corpus before any pass begins.
     pub counts: Counts,
-    /// The kinds of controls in which it is run as well: by default those that have labels of its to count.
+    /// The kinds of controls in which it also runs: by default the kinds in which its labels are counted.
     pub controls: &'static [ControlKind],
     /// Its metrics, in the order of its table.
     pub metrics: fn() -> Vec<(&'static Explanation, Keys)>,
@@ -48,7 +48,7 @@ pub struct Card {
     pub figures: &'static [&'static str],
     /// The names of its flat tables.
     pub tables: &'static [&'static str],
-    /// The options of the command line that are about this study alone.
+    /// The options of the command line for this study alone.
     pub options: &'static [&'static str],
 }
 
@@ -76,8 +76,8 @@ impl Card {
     };
 
     /// The caveats that apply to a run.
-    pub fn caveats_of(&self, judged: &Judged<'_>) -> Vec<&'static Caveat> {
-        self.caveats.iter().filter(|caveat| (caveat.applies)(judged)).collect()
+    pub fn caveats_of(&self, labelling: &Labelling<'_>) -> Vec<&'static Caveat> {
+        self.caveats.iter().filter(|caveat| (caveat.applies)(labelling)).collect()
     }
 
     /// Whether the study runs on the corpus in the box, where no corpus is named, unless it is switched off.
@@ -92,11 +92,11 @@ pub type AimOfLabel = (Aim, Option<String>);
 /// The need of a study for the counts of the tokens of a whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// No need of them.
+    /// It needs no counts.
     Unused,
-    /// It says more where there are any.
+    /// It reports more where there are counts.
     Useful,
-    /// It cannot do without.
+    /// It cannot run without counts.
     Needed,
 }
 
@@ -107,22 +107,22 @@ pub struct Caveat {
     /// The caveat.
     pub text: &'static str,
     /// Its subject: caveats are listed in this order.
-    pub about: About,
+    pub about: CaveatSubject,
     /// Whether it applies to a run.
-    pub applies: fn(&Judged<'_>) -> bool,
+    pub applies: fn(&Labelling<'_>) -> bool,
 }
 
 /// The subject of a caveat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum About {
+pub enum CaveatSubject {
     /// The meaning of a label.
     Meaning,
-    /// How sure it is.
+    /// The certainty of a label.
     Certainty,
 }
 
-/// The findings that decide which caveats apply.
-pub struct Judged<'a> {
+/// The labelling of all heads, which decides which caveats apply.
+pub struct Labelling<'a> {
     /// The verdict on each head.
     pub verdicts: &'a [Verdict],
     /// The thresholds.
@@ -131,7 +131,7 @@ pub struct Judged<'a> {
     pub section: &'a dyn Section,
 }
 
-impl Judged<'_> {
+impl Labelling<'_> {
     /// Whether some head has a label of which `wanted` is true.
     pub fn has_label(&self, wanted: impl Fn(&str) -> bool) -> bool {
         self.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| wanted(&label.label))

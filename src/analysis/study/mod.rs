@@ -18,27 +18,27 @@ use metrics::metric::Column;
 use section::{Entry, Section, Stored};
 use upstream::UpstreamResults;
 
-pub use card::{About, Card, Caveat, Counts, Judged};
+pub use card::{Card, Caveat, CaveatSubject, Counts, Labelling};
 pub use pass_spec::{Observed, ObservedPass, PassSpec, Subject};
 
-/// One question asked of every head: what it looks at, and what it makes of that.
+/// One question asked of every head: the passes that it needs, and the metrics and the section that it computes.
 ///
 /// A study is a folder of [`crate::studies`] and a line of [`crate::studies::registry::STUDIES`]; nothing else names it.
 pub trait Study: Sync {
-    /// Its section of the report; [`section::Nothing`] if it has none.
+    /// Its section of the report; [`section::NoSection`] if it has none.
     type Section: Stored;
 
     /// Its name, its question, its needs, and all else that is data.
     const CARD: Card;
 
-    /// The passes that it looks at, each with sums of its own.
+    /// The passes that it observes, each with sums of its own.
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// Metrics with intervals and chance, and its section of the report.
+    /// Computes its metrics with intervals and chance levels, and its section of the report.
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
 
     /// Its results for the studies that follow.
-    fn found(&self, _observed: &Observed<'_>, _section: &Self::Section, _judged: &Judged<'_>) -> UpstreamResults {
+    fn upstream(&self, _observed: &Observed<'_>, _section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         UpstreamResults::default()
     }
 }
@@ -54,8 +54,8 @@ pub trait AnyStudy: Sync {
     /// [`Study::measure`]
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
-    /// [`Study::found`]
-    fn found(&self, observed: &Observed<'_>, judged: &Judged<'_>) -> UpstreamResults;
+    /// [`Study::upstream`]
+    fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults;
 
     /// The keys of its section in the report with their values.
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>>;
@@ -82,8 +82,8 @@ impl<S: Study> AnyStudy for S {
         (estimates, Box::new(section))
     }
 
-    fn found(&self, observed: &Observed<'_>, judged: &Judged<'_>) -> UpstreamResults {
-        Study::found(self, observed, section::section(judged.section), judged)
+    fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults {
+        Study::upstream(self, observed, section::section(labelling.section), labelling)
     }
 
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>> {

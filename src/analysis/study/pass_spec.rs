@@ -1,4 +1,4 @@
-//! The passes of a study: each with the sums that it makes for it, and as they are when the pass is over.
+//! The passes of a study: each with the empty sums of its observer, and with the sums when the pass is over.
 
 use std::num::NonZeroUsize;
 
@@ -10,18 +10,18 @@ use crate::passes::observer::{self, Observer, Sums, observer_of};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 
-/// A pass that a study looks at, with sums of its own.
+/// A pass that a study observes, with sums of its own.
 pub struct PassSpec {
     /// The pass.
     pub pass: Pass,
-    /// Whether it begins when the passes that do not follow are over: its sums are made of their results.
+    /// Whether it is of the second stage, whose sums are made from the results of the first stage.
     pub follows: bool,
-    make: Box<Make>,
+    make: Box<ObserverFactory>,
     restore: fn(&[u8]) -> Result<Box<dyn Observer>>,
 }
 
 /// A function that makes empty sums for a subject.
-type Make = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
+type ObserverFactory = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
 
 impl PassSpec {
     /// A pass with the empty sums that `make` gives for a subject.
@@ -30,7 +30,7 @@ impl PassSpec {
         Self { pass, follows: false, make, restore: observer::restored::<S> }
     }
 
-    /// The same pass, after those that do not follow.
+    /// The same pass in the second stage.
     pub fn following(self) -> Self {
         Self { follows: true, ..self }
     }
@@ -47,7 +47,7 @@ impl PassSpec {
     }
 }
 
-/// The model and the settings that sums must know beforehand.
+/// The model and the settings that empty sums are made for.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The heads.
@@ -56,11 +56,11 @@ pub struct Subject<'a> {
     pub from: FromToken,
     /// The id of a token in the model's vocabulary.
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
-    /// The columns and keys of the corpus that are probed for, beside those that always are.
+    /// The columns and keys of the corpus that are probed for beside UPOS and relation.
     pub probes: &'a [String],
-    /// The results of the studies, for passes that follow; nothing before the others are over.
+    /// The results of the first stage, for passes of the second; empty before that.
     pub found: &'a UpstreamResults,
-    /// The study's own sums over its passes that do not follow, for those that do.
+    /// The study's own sums of the first stage, for its passes of the second.
     pub own: Observed<'a>,
     /// Threads for computations before a pass.
     pub threads: NonZeroUsize,
@@ -73,7 +73,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The sums of a study over its passes that are over, in the order of the passes.
+/// The sums of a study over its finished passes, in the order of the passes.
 #[derive(Clone, Copy)]
 pub struct Observed<'a>(pub &'a [ObservedPass<'a>]);
 
@@ -87,13 +87,13 @@ pub struct ObservedPass<'a> {
 }
 
 impl<'a> Observed<'a> {
-    /// The sums of this type, of each pass that has such.
+    /// The sums of this type, from each pass that has them.
     pub fn each<S: Sums>(&self) -> impl Iterator<Item = &'a S> {
         self.0.iter().filter_map(|pass| observer::sums_if(pass.sums))
     }
 
     /// The sums of this type.
-    /// Panics if no pass has such.
+    /// Panics if no pass has sums of this type.
     pub fn sums<S: Sums>(&self) -> &'a S {
         self.each().next().expect("a study gets back the sums that it gave")
     }

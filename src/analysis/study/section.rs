@@ -17,7 +17,7 @@ use crate::passes::control::ControlKind;
 
 /// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
-    /// Takes up what is known only after all studies have measured.
+    /// Completes the section with facts that are known only after all studies have measured.
     fn complete(&mut self, _known: &Completion<'_>) {}
 
     /// Its words for the summary, in whole lines; empty if it has none.
@@ -36,8 +36,8 @@ pub trait Section: Any + Send + Sync {
     }
 
     /// Its part of the card of a head, beside metrics and labels.
-    fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> OnHead {
-        OnHead::default()
+    fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> HeadCard {
+        HeadCard::default()
     }
 
     /// The results that other parts of the program need.
@@ -50,13 +50,13 @@ pub trait Section: Any + Send + Sync {
         Vec::new()
     }
 
-    /// The first thing that is missing for it to be whole, if anything.
+    /// The first thing that it lacks, if it is incomplete.
     fn defect(&self, _grid: HeadGrid) -> Option<String> {
         None
     }
 }
 
-/// One fact that is known only after all studies have measured.
+/// A fact that is known only after all studies have measured.
 pub enum Completion<'a> {
     /// The metrics of all studies.
     Estimates(&'a Estimates, &'a EstimationContext),
@@ -70,14 +70,14 @@ pub enum Completion<'a> {
 
 /// The part of a section on the card of one head.
 #[derive(Default)]
-pub struct OnHead {
+pub struct HeadCard {
     /// Lines, one after the other.
     pub lines: Vec<String>,
     /// Figures.
     pub figures: Vec<Figure>,
 }
 
-impl FromIterator<String> for OnHead {
+impl FromIterator<String> for HeadCard {
     fn from_iter<I: IntoIterator<Item = String>>(lines: I) -> Self {
         Self { lines: lines.into_iter().collect(), figures: Vec::new() }
     }
@@ -89,11 +89,11 @@ pub struct Exports {
     /// How well each head follows each relation that the study knows.
     pub tracked: Vec<Tracked>,
     /// The tests of whether the model uses the arcs that labels are about.
-    pub tests_of_use: Vec<TestOfUse>,
+    pub tests_of_use: Vec<HeadUseTest>,
 }
 
 /// The test of whether the model uses the arcs that a label of a head is about.
-pub struct TestOfUse {
+pub struct HeadUseTest {
     /// The head.
     pub head: HeadPlace,
     /// The label.
@@ -143,11 +143,11 @@ pub use crate::stored;
 
 /// The section of a study that has none.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nothing;
+pub struct NoSection;
 
-impl Section for Nothing {}
+impl Section for NoSection {}
 
-impl Stored for Nothing {
+impl Stored for NoSection {
     fn entries(&self) -> Vec<Entry<'_>> {
         Vec::new()
     }
@@ -161,8 +161,8 @@ impl Stored for Nothing {
     }
 }
 
-/// The section as what the study made it.
-/// Panics if it is of another study.
+/// The section as the type that its study made.
+/// Panics if it belongs to another study.
 pub fn section<S: Section>(section: &dyn Section) -> &S {
     (section as &dyn Any).downcast_ref().expect("a study gets back the section that it made")
 }
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn a_study_without_a_section_says_nothing() {
-        assert!(Nothing.entries().is_empty());
-        assert!(Nothing.summary(&default_policy()).is_empty());
-        assert_eq!(Nothing.defect(HeadGrid { layers: 1, heads: 1 }), None);
+        assert!(NoSection.entries().is_empty());
+        assert!(NoSection.summary(&default_policy()).is_empty());
+        assert_eq!(NoSection.defect(HeadGrid { layers: 1, heads: 1 }), None);
     }
 }

@@ -10,14 +10,14 @@ use super::labels::evidence::Direction;
 pub struct UpstreamResults {
     /// The arcs that labels claim heads to follow.
     pub claims: Vec<ArcClaim>,
-    /// The orders in which heads might go.
+    /// The orders in which heads might be pruned.
     pub rankings: Vec<Ranking>,
     /// Heads that are called negligible, by their places.
     pub negligible: Vec<usize>,
     /// Heads that look alike, by their places, ascending.
     pub clusters: Vec<Vec<usize>>,
     /// The aims of heads that have a label with an aim.
-    pub aims: Vec<Aimed>,
+    pub aims: Vec<HeadAim>,
 }
 
 /// Nothing yet.
@@ -30,7 +30,7 @@ pub static NOTHING: UpstreamResults = UpstreamResults {
 };
 
 impl UpstreamResults {
-    /// Adds what another study found.
+    /// Adds the results of another study.
     pub fn and(mut self, other: Self) -> Self {
         self.claims.extend(other.claims);
         self.rankings.extend(other.rankings);
@@ -41,17 +41,17 @@ impl UpstreamResults {
     }
 }
 
-/// An order in which heads might go, chosen on the blocks of even number alone.
+/// An order in which heads might be pruned, chosen on the blocks of even number alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranking {
     /// The quantity that ranks heads.
     pub by: String,
-    /// The places of all heads, the one that is missed least first.
+    /// The places of all heads, the least important first.
     pub places: Vec<usize>,
 }
 
 impl Ranking {
-    /// Heads in rising order of a score, `[heads]`; of equal ones the first comes first.
+    /// Heads in rising order of a score, `[heads]`; ties keep the order of the heads.
     pub fn rising(by: &str, scores: &[f64]) -> Self {
         let mut places: Vec<usize> = (0..scores.len()).collect();
         places.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
@@ -74,15 +74,15 @@ pub struct ArcClaim {
     pub offset: i32,
 }
 
-/// A head with what its label says that it looks at.
+/// A head with the aim of its label.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Aimed {
+pub struct HeadAim {
     /// The head's place.
     pub place: usize,
-    /// The label: the first of the head's that says so.
+    /// The label: the first of the head's labels that has an aim.
     pub label: String,
     /// Its aim.
     pub aim: Aim,
-    /// How much it does, over the whole corpus.
+    /// The mean score of the aim over the whole corpus.
     pub mean: f64,
 }

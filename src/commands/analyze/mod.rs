@@ -12,7 +12,7 @@ use super::reporting::write_report::{ReportOptions, write_report};
 use crate::export::summary;
 use crate::passes::observation::partial;
 use crate::system::terminal::{print, say};
-use observe::{First, Loaded, Ready};
+use observe::{FirstStage, Loaded, PreparedRun};
 use options::{AnalyzeOptions, Outcome, PartialOptions};
 use parts::Part;
 
@@ -30,7 +30,7 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
     let outputs = wanted.open()?;
     let policy = wanted.policy.policy()?;
     let (loaded, corpus) = Loaded::with_corpus(options)?;
-    let mut ready = Ready::new(options, &loaded, corpus)?;
+    let mut ready = PreparedRun::new(options, &loaded, corpus)?;
     let observation = ready.observe(folder, &policy)?;
     write_report(observation, policy, wanted.threads, outputs).map(drop)
 }
@@ -39,8 +39,8 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
 fn shard(options: &AnalyzeOptions, wanted: &PartialOptions) -> Result<()> {
     let part = Part::open(wanted)?;
     let (loaded, corpus) = Loaded::with_corpus(options)?;
-    let mut ready = Ready::new(options, &loaded, corpus)?;
-    let first = wanted.after.as_deref().map(|path| First::read(path, &ready, &wanted.policy)).transpose()?;
+    let mut ready = PreparedRun::new(options, &loaded, corpus)?;
+    let first = wanted.after.as_deref().map(|path| FirstStage::read(path, &ready, &wanted.policy)).transpose()?;
     let stage = ready.stage(first.as_ref());
     if part.is_there(&stage, || ready.identity())? {
         say(&format!("shard {} of this analysis is in `{}` already", wanted.shard, wanted.path.display()));

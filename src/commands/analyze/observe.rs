@@ -92,19 +92,19 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     Corpus::open_with(&options.corpus, &options.probes, index.map(Arc::new).as_ref())
 }
 
-/// The sums of the first of two stages over the whole corpus, which passes of the second follow.
-pub struct First {
+/// The sums of the first of two stages over the whole corpus; passes of the second stage follow them.
+pub struct FirstStage {
     observation: Observation,
-    /// The digest of the sums, where a partial says what it followed.
+    /// The digest of the sums, as a partial of the second stage names it.
     sums: String,
-    /// The policy: what follows from labels follows from those by it.
+    /// The policy of the labels that the second stage follows.
     policy: Policy,
 }
 
-impl First {
+impl FirstStage {
     /// Reads the sums that shards are run after.
     /// Fails if they are not of this run, or the policy cannot be used.
-    pub fn read(path: &Path, ready: &Ready<'_>, policy: &PolicyOptions) -> Result<Self> {
+    pub fn read(path: &Path, ready: &PreparedRun<'_>, policy: &PolicyOptions) -> Result<Self> {
         let observation = merge::read_first(path).class(Class::Input)?;
         if let Some(difference) = observation.identity.difference(&ready.identity()?) {
             let shown = path.display();
@@ -121,7 +121,7 @@ impl First {
 }
 
 /// A model that is loaded and a corpus that is there: all that the observations of its shards have in common.
-pub struct Ready<'a> {
+pub struct PreparedRun<'a> {
     options: &'a AnalyzeOptions,
     started: (SystemTime, Instant),
     /// The corpus, until it is read for the first time.
@@ -139,7 +139,7 @@ pub struct Ready<'a> {
     mean_contexts: MeanContexts,
 }
 
-impl<'a> Ready<'a> {
+impl<'a> PreparedRun<'a> {
     /// Plans the passes of a model over an open corpus.
     /// Fails if the model lacks something that the options need, or the corpus cannot be counted although it must be.
     pub fn new(options: &'a AnalyzeOptions, loaded: &'a Loaded, corpus: Corpus) -> Result<Self> {
@@ -185,31 +185,31 @@ impl<'a> Ready<'a> {
         if whole.stage == Stage::First && whole.tally.sentences > 0 {
             // Sums that are kept nowhere need no digest.
             let sums = if parts.is_some() { whole.digest()? } else { String::new() };
-            let first = First { observation: whole, sums, policy: policy.clone() };
+            let first = FirstStage { observation: whole, sums, policy: policy.clone() };
             let after = self.all(parts.as_mut(), Some(&first))?;
             whole = first.observation;
             whole.followed_by(after);
         }
-        parts.iter().for_each(Parts::say_taken);
+        parts.iter().for_each(Parts::report_taken);
         Ok(whole)
     }
 
     /// Observes all of a stage, in the passes that follow `first` or else in those that follow nothing.
-    fn all(&mut self, parts: Option<&mut Parts<'_>>, first: Option<&First>) -> Result<Observation> {
+    fn all(&mut self, parts: Option<&mut Parts<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
         match parts {
             None => self.shard(Shard::WHOLE, first),
             Some(parts) => parts.all(&self.stage(first), |shard| self.shard(shard, first)),
         }
     }
 
-    /// The stage of the passes that follow `first`, or else of those that follow nothing.
-    pub fn stage(&self, first: Option<&First>) -> Stage {
-        first.map_or_else(|| self.plan.first_stage(), First::followed)
+    /// The stage of the passes that follow `first`; without it, the stage of the passes that follow nothing.
+    pub fn stage(&self, first: Option<&FirstStage>) -> Stage {
+        first.map_or_else(|| self.plan.first_stage(), FirstStage::followed)
     }
 
     /// Observes a shard in the passes that follow `first`, or else in those that follow nothing.
     /// Fails if the corpus cannot be read, is not that of `first`, or a forward pass fails.
-    pub fn shard(&mut self, shard: Shard, first: Option<&First>) -> Result<Observation> {
+    pub fn shard(&mut self, shard: Shard, first: Option<&FirstStage>) -> Result<Observation> {
         match first {
             None => self.first(shard),
             Some(first) => self.follow(shard, first),
@@ -231,9 +231,9 @@ impl<'a> Ready<'a> {
     }
 
     /// Observes the sentences of a shard in the passes that follow the others.
-    fn follow(&mut self, shard: Shard, after: &First) -> Result<Observation> {
+    fn follow(&mut self, shard: Shard, after: &FirstStage) -> Result<Observation> {
         let loaded = Instant::now();
-        let First { observation: first, policy, .. } = after;
+        let FirstStage { observation: first, policy, .. } = after;
         let (model, stage) = (&self.model, after.followed());
         let token_id = |token: &str| model.tokenizer.id(token);
         let context = EstimationContext {
@@ -243,7 +243,7 @@ impl<'a> Ready<'a> {
             leaves_out: false,
         };
         let observed = self.plan.observed(&first.passes, None);
-        let found = Results::new(&observed, &context, policy).found(&observed, policy);
+        let found = Results::new(&observed, &context, policy).upstream(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
         let passes = self.runner(shard).run_again(&first.identity.corpus, observers)?;
         let passes = self.plan.pooled(&stage, passes);
@@ -308,7 +308,7 @@ fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
 
 /// The parts of a model that a run needs; a model with the last of them serves all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Demand {
+pub enum RequiredParts {
     /// The encoder.
     Attention,
     /// The head that predicts as well.
@@ -317,7 +317,7 @@ pub enum Demand {
     Derivatives,
 }
 
-impl Demand {
+impl RequiredParts {
     /// The parts that a run needs.
     pub fn of(options: &AnalyzeOptions) -> Self {
         let any = |wanted: fn(&Pass) -> bool| {
@@ -334,7 +334,7 @@ impl Demand {
 
 fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let Some(study) = predicting(options) else { return Model::load(files) };
-    let derivatives = Demand::of(options) == Demand::Derivatives;
+    let derivatives = RequiredParts::of(options) == RequiredParts::Derivatives;
     let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_prediction }(files)?;
     let id = &model.id;
     ensure!(

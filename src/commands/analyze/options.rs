@@ -55,7 +55,7 @@ pub struct AnalyzeOptions {
     pub with: Vec<String>,
     /// Studies that would run, but for a corpus that can be read only once.
     pub left_out: Vec<&'static dyn AnyStudy>,
-    /// A file with the counts of tokens, in place of those of the corpus.
+    /// A file with counts of tokens, which replace the counts of the corpus.
     pub counts: Option<PathBuf>,
     /// The index of the corpus, by which a shard reads its own part alone.
     pub index: Option<PathBuf>,
@@ -84,7 +84,7 @@ pub struct PartialOptions {
     pub shard: Shard,
     /// The file.
     pub path: PathBuf,
-    /// Whether it is one of those in a folder of parts, which is made, and in which nothing else is replaced.
+    /// Whether it is in a folder of parts, which is created if missing, and in which nothing else is replaced.
     pub in_folder: bool,
     /// The sums over the whole corpus that the passes of this shard follow; without it, it is run in those that follow
     /// nothing.

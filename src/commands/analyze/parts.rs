@@ -12,7 +12,7 @@ use super::options::PartialOptions;
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::identity::Identity;
 use crate::passes::observation::partial;
-use crate::passes::observation::partial::{Damaged, Header};
+use crate::passes::observation::partial::{DamagedPartial, Header};
 use crate::passes::observation::{Observation, Stage};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural};
@@ -29,7 +29,7 @@ fn make_folder(folder: &Path) -> Result<()> {
 /// again.
 fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     match partial::earlier_header(path) {
-        Err(error) if Damaged::is(&error) => {
+        Err(error) if DamagedPartial::is(&error) => {
             say(&format!("`{}` is damaged or cut short: shard {shard} is run again", path.display()));
             Ok(None)
         }
@@ -38,7 +38,7 @@ fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
 }
 
 /// The identity of a part.
-struct Wanted<'a> {
+struct PartIdentity<'a> {
     /// The number of the part.
     shard: Shard,
     /// The stage of its passes.
@@ -47,7 +47,7 @@ struct Wanted<'a> {
     identity: &'a Identity,
 }
 
-impl Wanted<'_> {
+impl PartIdentity<'_> {
     /// The first thing that a part has otherwise, to follow its name.
     fn difference(&self, part: &Header) -> Option<String> {
         if part.shard != self.shard {
@@ -95,7 +95,7 @@ impl<'a> Part<'a> {
     pub fn is_there(&self, stage: &Stage, identity: impl FnOnce() -> Result<Identity>) -> Result<bool> {
         let Some(earlier) = &self.earlier else { return Ok(false) };
         let PartialOptions { shard, path, in_folder, .. } = self.wanted;
-        let difference = Wanted { shard: *shard, stage, identity: &identity()? }.difference(earlier);
+        let difference = PartIdentity { shard: *shard, stage, identity: &identity()? }.difference(earlier);
         match &difference {
             Some(difference) if *in_folder => {
                 let shown = path.display();
@@ -144,7 +144,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Says how many parts were there already, if some were.
-    pub fn say_taken(&self) {
+    pub fn report_taken(&self) {
         let Self { folder, taken, made, .. } = self;
         if *taken > 0 {
             let (parts, were) = (counted(taken + made, "part"), plural(taken, "was", "were"));
@@ -185,7 +185,7 @@ impl<'a> Parts<'a> {
             let name = partial::file_name(shard, stage.is_after());
             let path = self.folder.join(&name);
             let earlier = earlier(&path, shard).class(Class::Input)?;
-            let wanted = Wanted { shard, stage, identity: &self.identity };
+            let wanted = PartIdentity { shard, stage, identity: &self.identity };
             unfit
                 .extend(earlier.as_ref().and_then(|part| wanted.difference(part)).map(|difference| (name, difference)));
             places.push(Place { shard, path, is_there: earlier.is_some() });

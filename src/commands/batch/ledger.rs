@@ -36,7 +36,7 @@ pub struct Ledger {
 struct LedgerRuns {
     /// The runs that are done, by name.
     runs: BTreeMap<String, LedgerEntry>,
-    /// The messages of those that failed when they were last tried, by name.
+    /// The messages of the runs that failed when they were last tried, by name.
     #[serde(default)]
     failed: BTreeMap<String, String>,
 }
@@ -56,12 +56,12 @@ pub struct LedgerEntry {
     /// SHA-256 of each of its reports, by the name of the file.
     pub reports: BTreeMap<String, String>,
     /// The results, in short.
-    pub found: Found,
+    pub found: ReportSummary,
 }
 
-/// A report in one line.
+/// A report's summary in one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct ReportSummary {
     /// The model's id.
     pub model: String,
     /// Layers.
@@ -72,9 +72,9 @@ pub struct Found {
     pub corpus: String,
     /// Sentences analysed.
     pub sentences: u64,
-    /// Words of those.
+    /// Words of the analysed sentences.
     pub words: u64,
-    /// Tokens of those.
+    /// Tokens of the analysed sentences.
     pub tokens: u64,
     /// Sentences left out.
     pub skipped: u64,
@@ -84,8 +84,8 @@ pub struct Found {
     pub label_counts: BTreeMap<String, u64>,
 }
 
-impl Found {
-    /// A report in one line.
+impl ReportSummary {
+    /// A report's summary in one line.
     pub fn of(report: &Report) -> Self {
         let (model, corpus) = (&report.model, &report.corpus);
         Self {
@@ -112,7 +112,7 @@ impl Found {
 impl LedgerEntry {
     /// A run whose reports are written.
     /// Fails if a report is gone already.
-    pub fn new(inputs: Inputs, found: Found, reports: &[PathBuf]) -> Result<Self> {
+    pub fn new(inputs: Inputs, found: ReportSummary, reports: &[PathBuf]) -> Result<Self> {
         let digest = |path: &PathBuf| {
             let digest = output::earlier_sha256(path);
             let digest = digest.with_context(|| format!("`{}` was written, and is gone", path.display()));

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use anyhow::{Error, Result, anyhow, ensure};
 
 use super::analyze::observe;
-use super::analyze::observe::{Demand, Loaded, Ready};
+use super::analyze::observe::{Loaded, PreparedRun, RequiredParts};
 use super::analyze::options::Outcome;
 use super::reporting::write_report::{ReportOptions, write_report};
 use crate::export::{Target, Writer};
@@ -27,7 +27,7 @@ use crate::system::errors::{Class, ErrorFormat, Facts};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, printable};
 use inputs::{Corpora, Inputs};
-use ledger::{Found, Ledger, LedgerEntry};
+use ledger::{Ledger, LedgerEntry, ReportSummary};
 use overview::{RunRow, Status};
 use table::TableRun;
 
@@ -169,7 +169,7 @@ impl Batch<'_> {
         }
         // The model is loaded for the run that needs most of it, so that it serves them all. One that cannot have what it
         // needs does not keep the others from theirs.
-        let demanding = |pending: &Pending<'_>| Demand::of(&pending.run.options);
+        let demanding = |pending: &Pending<'_>| RequiredParts::of(&pending.run.options);
         while let Some(most) = pending.iter().map(demanding).max() {
             let first = pending.iter().position(|one| demanding(one) == most).expect("one has the most");
             match Loaded::new(files.clone(), hashes.clone(), &pending[first].run.options) {
@@ -215,10 +215,10 @@ impl Batch<'_> {
         let outputs = wanted.open()?;
         let policy = wanted.policy.policy()?;
         let corpus = observe::open(&run.options)?;
-        let observation = Ready::new(&run.options, loaded, corpus)?.observe(None, &policy)?;
+        let observation = PreparedRun::new(&run.options, loaded, corpus)?.observe(None, &policy)?;
         inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
         let report = write_report(observation, policy, wanted.threads, outputs)?;
-        let found = Found::of(&report);
+        let found = ReportSummary::of(&report);
         let says = format!("done: {}", found.labelled());
         self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, &paths)?)?;
         Ok(says)

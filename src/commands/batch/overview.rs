@@ -113,7 +113,7 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     [header.collect()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
-/// What the page shows.
+/// The contents of the page.
 #[derive(Serialize)]
 struct OverviewPage<'a> {
     count: String,

@@ -13,7 +13,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
 use crate::commands::cli::analyze::words;
-use crate::commands::cli::analyze::words::Takes;
+use crate::commands::cli::analyze::words::OptionArity;
 use crate::corpus::Input;
 use crate::system::errors::{self, Class, Facts};
 use crate::system::files::input;
@@ -69,13 +69,13 @@ const CORPUS: &str = "corpus";
 type Settings = BTreeMap<String, (Option<Vec<String>>, Range<usize>)>;
 
 /// Something that is wrong, and where.
-struct Wrong {
+struct TableError {
     at: usize,
     why: Error,
 }
 
-fn wrong<T>(at: usize, why: Error) -> Result<T, Wrong> {
-    Err(Wrong { at, why })
+fn wrong<T>(at: usize, why: Error) -> Result<T, TableError> {
+    Err(TableError { at, why })
 }
 
 /// Reads a table.
@@ -83,12 +83,12 @@ fn wrong<T>(at: usize, why: Error) -> Result<T, Wrong> {
 pub fn read(path: &Path, offline: bool) -> Result<Vec<TableRun>> {
     let file = path.display();
     let text = input::read_to_string(path, LONGEST).cannot("read the table", &file).class(Class::Input)?;
-    let at = |Wrong { at, why }: Wrong| why.at(&file, text[..at].matches('\n').count() as u64 + 1);
+    let at = |TableError { at, why }: TableError| why.at(&file, text[..at].matches('\n').count() as u64 + 1);
     parse(&text, offline).map_err(at).class(Class::Usage)
 }
 
-fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, Wrong> {
-    let table = DeTable::parse(text).map_err(|error| Wrong {
+fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, TableError> {
+    let table = DeTable::parse(text).map_err(|error| TableError {
         at: error.span().map_or(0, |span| span.start),
         why: anyhow!(error.message().to_owned()),
     })?;
@@ -164,15 +164,15 @@ fn shown(name: &str) -> String {
 }
 
 /// The options of `headscope analyze`.
-type Known = [(String, Takes)];
+type KnownOptions = [(String, OptionArity)];
 
 /// The entries of [models] or [corpora]: the value that names it, or a table with that value and options.
 fn entries(
     part: Option<&TableSection<'_>>,
     key: &'static str,
     title: &str,
-    known: &Known,
-) -> Result<Vec<(String, Settings)>, Wrong> {
+    known: &KnownOptions,
+) -> Result<Vec<(String, Settings)>, TableError> {
     let Some(part) = part.filter(|part| !part.table.is_empty()) else {
         let at = part.map_or(0, |part| part.at);
         return wrong(at, anyhow!("there is nothing in [{title}]").hint("name at least one, as in `name = \"...\"`"));
@@ -197,7 +197,7 @@ fn entries(
 }
 
 /// The sets of options.
-fn sets(part: &TableSection<'_>, known: &Known) -> Result<Vec<(Option<String>, Settings)>, Wrong> {
+fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<String>, Settings)>, TableError> {
     let mut all = Vec::new();
     for (name, value) in ordered(part.table) {
         let Some(table) = value.get_ref().as_table() else {
@@ -216,7 +216,7 @@ fn sets(part: &TableSection<'_>, known: &Known) -> Result<Vec<(Option<String>, S
 }
 
 /// A name that is part of a file's name; what TOML calls a bare key is.
-fn checked_name(name: &Spanned<DeString<'_>>) -> Result<String, Wrong> {
+fn checked_name(name: &Spanned<DeString<'_>>) -> Result<String, TableError> {
     let text = name.get_ref().as_ref();
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     if text.len() <= 100 && text.starts_with(|c: char| allowed(c) && c != '-') && text.chars().all(allowed) {
@@ -228,7 +228,7 @@ fn checked_name(name: &Spanned<DeString<'_>>) -> Result<String, Wrong> {
 }
 
 /// Adds the options of a table; `also` are keys that are no options.
-fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Known, also: &[&str]) -> Result<(), Wrong> {
+fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also: &[&str]) -> Result<(), TableError> {
     for (key, value) in ordered(table) {
         let (name, at) = (key.get_ref().as_ref(), key.span().start);
         if also.contains(&name) {
@@ -253,11 +253,11 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Known, also: &[&str
             return wrong(at, unknown);
         };
         let values = match takes {
-            Takes::Nothing => match value.get_ref().as_bool() {
+            OptionArity::Nothing => match value.get_ref().as_bool() {
                 Some(on) => on.then(Vec::new),
                 None => return wrong(value.span().start, anyhow!("`{name}` is a switch").hint("write true or false")),
             },
-            Takes::One | Takes::Several => Some(texts(name, value, *takes == Takes::Several)?),
+            OptionArity::One | OptionArity::Several => Some(texts(name, value, *takes == OptionArity::Several)?),
         };
         settings.insert(name.to_owned(), (values, key.span()));
     }
@@ -265,7 +265,7 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &Known, also: &[&str
 }
 
 /// A value, or several where that is allowed, as they stand on the command line.
-fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<String>, Wrong> {
+fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<String>, TableError> {
     let one = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
@@ -288,7 +288,7 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
 }
 
 /// Reads the settings of a run as a command line.
-fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Wrong> {
+fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, TableError> {
     let option = |name: &str, values: &[String]| -> Vec<String> {
         let valued = |value: &String| format!("--{name}={value}");
         if values.is_empty() { vec![format!("--{name}")] } else { values.iter().map(valued).collect() }
@@ -305,7 +305,7 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Wro
     let refused = |why: Error| {
         let named = errors::option(why.as_ref()).and_then(|name| settings.get(name));
         let (_, span) = named.unwrap_or(&settings[CORPUS]);
-        Wrong { at: span.start, why: why.context(format!("in run `{name}`")) }
+        TableError { at: span.start, why: why.context(format!("in run `{name}`")) }
     };
     let options = words::read(line).map_err(refused)?;
     if options.corpus.iter().any(|corpus| matches!(corpus, Input::Stdin(_))) {

@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::shared::command::Usage;
 use crate::system::errors::{self, Class, Described, ErrorFormat, Facts};
-use crate::system::terminal::{is_obeyed, one_line, say};
+use crate::system::terminal::{is_unprintable, one_line, say};
 
 /// How errors are printed, as far as the arguments say: also where they cannot be read otherwise.
 pub fn error_format() -> ErrorFormat {
@@ -69,7 +69,7 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
         std::process::exit(error.exit_code());
     }
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
-    let hostile: Vec<String> = arguments.filter(|argument| argument.contains(is_obeyed)).collect();
+    let hostile: Vec<String> = arguments.filter(|argument| argument.contains(is_unprintable)).collect();
     if error.use_stderr() && !hostile.is_empty() {
         let message = error.render().to_string();
         say(hostile.iter().fold(message, |text, argument| text.replace(argument, &one_line(argument))).trim_end());

@@ -17,7 +17,7 @@ use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::system::errors::Facts;
 
-/// The examples; those of two stages name the studies that need them.
+/// The examples; examples of two stages name the studies that need them.
 fn examples() -> String {
     let studies = registry::in_two_stages().collect::<Vec<_>>().join(", ");
     let probes = registry::with_option("probe");

@@ -10,7 +10,7 @@ use crate::system::files::output::Output;
 use crate::system::terminal::{self, print, to_stdout};
 
 /// An output that is ready to be written.
-pub enum Opened {
+pub enum OpenOutput {
     /// A report in a file.
     File(Output, Writer),
     /// A report in JSON on standard output.
@@ -21,25 +21,25 @@ pub enum Opened {
 
 /// Opens files before any work is done, so that a path that cannot be written fails at once.
 /// Fails if a file cannot be written.
-pub fn open(targets: &[Target]) -> Result<Vec<Opened>> {
+pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
     let open = |target: &Target| match target {
-        Target::Stdout => Ok(Opened::Stdout),
-        Target::File(path, writer) => Ok(Opened::File(Output::open(path)?, *writer)),
+        Target::Stdout => Ok(OpenOutput::Stdout),
+        Target::File(path, writer) => Ok(OpenOutput::File(Output::open(path)?, *writer)),
     };
     targets.iter().map(open).collect()
 }
 
 /// Writes a report to its outputs.
 /// Fails if it cannot be written.
-pub fn write(report: &Report, outputs: Vec<Opened>) -> Result<()> {
+pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
     for output in outputs {
         match output {
-            Opened::File(mut output, writer) => {
+            OpenOutput::File(mut output, writer) => {
                 output.write(&writer.render(report)?)?;
                 output.commit()?;
             }
-            Opened::Stdout => to_stdout(&Writer::Json.render(report)?)?,
-            Opened::Summary(detail, presets) => {
+            OpenOutput::Stdout => to_stdout(&Writer::Json.render(report)?)?,
+            OpenOutput::Summary(detail, presets) => {
                 print(&summary::render(report, &presets, detail, terminal::width()))?;
             }
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::outputs::{self, Opened};
+use super::outputs::{self, OpenOutput};
 use super::policy::PolicyOptions;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
@@ -14,7 +14,7 @@ use crate::export::summary::Detail;
 use crate::passes::control::Control;
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::Identity;
-use crate::report::{Circumstances, Controlled, CorpusInfo, Report, Settings};
+use crate::report::{ControlVerdicts, CorpusInfo, Report, ReportContext, Settings};
 use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
@@ -36,8 +36,8 @@ pub struct ReportOptions {
 impl ReportOptions {
     /// Opens the outputs: the reports, and after them the summary.
     /// Fails if a file cannot be written.
-    pub fn open(&self) -> Result<Vec<Opened>> {
-        let summary = self.summary.map(|detail| Opened::Summary(detail, self.policy.presets.clone()));
+    pub fn open(&self) -> Result<Vec<OpenOutput>> {
+        let summary = self.summary.map(|detail| OpenOutput::Summary(detail, self.policy.presets.clone()));
         Ok(outputs::open(&self.outputs)?.into_iter().chain(summary).collect())
     }
 }
@@ -48,7 +48,7 @@ pub fn write_report(
     observation: Observation,
     policy: Policy,
     threads: NonZeroUsize,
-    outputs: Vec<Opened>,
+    outputs: Vec<OpenOutput>,
 ) -> Result<Report> {
     let started = Instant::now();
     let (mut circumstances, findings) = measure(observation, policy, threads, false)?;
@@ -65,7 +65,7 @@ pub fn measure(
     policy: Policy,
     threads: NonZeroUsize,
     leaves_out: bool,
-) -> Result<(Circumstances, Results)> {
+) -> Result<(ReportContext, Results)> {
     ensure!(
         !observation.stage.is_after(),
         anyhow!("a partial of the second of two stages says nothing by itself").hint("merge it with the first")
@@ -89,7 +89,7 @@ pub fn measure(
         |control: &Control| (*control, Results::new(&plan.observed(&passes, Some(*control)), &bare, &policy));
     let found: Vec<(Control, Results)> = protocol.controls.iter().map(of_control).collect();
     findings.control(&found);
-    let controlled = |(control, found): (Control, Results)| Controlled {
+    let controlled = |(control, found): (Control, Results)| ControlVerdicts {
         control,
         studies: found.studies(),
         verdicts: found.verdicts(&policy),
@@ -98,5 +98,5 @@ pub fn measure(
 
     let corpus = CorpusInfo::new(corpus, &tally);
     let settings = Settings { protocol, bootstrap: BOOTSTRAP, policy };
-    Ok((Circumstances { tool, model, corpus, settings, controls, run }, findings))
+    Ok((ReportContext { tool, model, corpus, settings, controls, run }, findings))
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde_json::json;
 
-use super::{Chosen, HeadChoice, SentenceChoice, attention, chosen, heads, load};
+use super::{HeadChoice, NamedSentence, SentenceChoice, attention, chosen, heads, load};
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::HeadPlace;
@@ -54,7 +54,7 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let header = Header { model: &model, info: &info, choice: &options.heads, heads: &heads, removed: &removed };
     output.write(&header.bytes(&sentences)?)?;
     let mut scratch = Scratch::default();
-    for Chosen { sequence, .. } in &sentences {
+    for NamedSentence { sequence, .. } in &sentences {
         let weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
         for weights in weights.chunks(sequence.ids.len() * sequence.ids.len()) {
             output.write(&weights.iter().flat_map(|weight| weight.to_le_bytes()).collect::<Vec<u8>>())?;
@@ -95,7 +95,7 @@ impl Header<'_> {
     ///
     /// Written here and not by the safetensors crate, which wants all tensors first: so one sentence's attention is in
     /// memory at a time. Keys are sorted, so equal inputs give equal bytes.
-    fn bytes(&self, sentences: &[Chosen]) -> Result<Vec<u8>> {
+    fn bytes(&self, sentences: &[NamedSentence]) -> Result<Vec<u8>> {
         let mut metadata = BTreeMap::from([
             ("format".to_owned(), "headscope.maps".to_owned()),
             ("model".to_owned(), serde_json::to_string(self.info)?),
@@ -110,7 +110,7 @@ impl Header<'_> {
         }
         let mut entries = BTreeMap::new();
         let mut start = 0;
-        for Chosen { sequence, id } in sentences {
+        for NamedSentence { sequence, id } in sentences {
             let (index, shape) = (sequence.index, self.shape(sequence));
             let end = start + shape.iter().product::<usize>() * size_of::<f32>();
             let entry = json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] });

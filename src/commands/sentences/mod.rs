@@ -48,14 +48,14 @@ pub enum SentenceChoice {
         indices: Vec<u64>,
         /// A word that each of them has, in capitals or not.
         find: Option<String>,
-        /// At most this many.
+        /// The largest number of sentences.
         limit: Option<u64>,
     },
 }
 
 /// A sentence with the name that the corpus gives it.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct NamedSentence {
     /// The sentence.
     pub sequence: Sequence,
     /// Its name, where the corpus has one.
@@ -139,13 +139,13 @@ pub fn view_of(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) ->
 
 /// The sentences of a choice.
 /// Fails if the corpus cannot be read, a sentence that was named cannot be encoded, or there is none.
-pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<Chosen>> {
+pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<NamedSentence>> {
     match choice {
         SentenceChoice::Texts(texts) => {
             let of_text = |(index, text): (usize, &String)| {
                 let sentence = Sentence::single("--text", Content::Text(text.clone()));
                 match encoder.encode(Sentence { index: index as u64, ..sentence })? {
-                    Tokenized::Sequence(sequence) => Ok(Chosen { sequence: *sequence, id: None }),
+                    Tokenized::Sequence(sequence) => Ok(NamedSentence { sequence: *sequence, id: None }),
                     Tokenized::Skipped(reason) => {
                         let error = anyhow!("a text {} cannot go through the model", reason.describe());
                         Err(reason.with_way_out(error))
@@ -161,10 +161,10 @@ pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> R
 /// So many sentences that are skipped are named, some lines of a terminal; more are counted.
 const NAMED_SKIPS: usize = 10;
 
-fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<Chosen>> {
+fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<NamedSentence>> {
     let SentenceChoice::Corpus { inputs, indices, find, limit } = choice else { return Ok(Vec::new()) };
     let mut missing = indices.clone();
-    let mut sentences: Vec<Chosen> = Vec::new();
+    let mut sentences: Vec<NamedSentence> = Vec::new();
     let mut corpus = Corpus::open(inputs)?;
     let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut read = 0;
@@ -184,7 +184,7 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
         match encoder.encode(sentence)? {
             Tokenized::Sequence(sequence) => {
                 if find.as_ref().is_none_or(|word| has(&sequence, word)) {
-                    sentences.push(Chosen { sequence: *sequence, id });
+                    sentences.push(NamedSentence { sequence: *sequence, id });
                 }
             }
             Tokenized::Skipped(reason) if named => {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::{Chosen, HeadChoice, SentenceChoice, attention, chosen, heads, load, view_of};
-use crate::export::attention::{Viewed, figure, grid, page};
+use super::{HeadChoice, NamedSentence, SentenceChoice, attention, chosen, heads, load, view_of};
+use crate::export::attention::{SentenceAttention, figure, grid, page};
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::HeadPlace;
@@ -58,7 +58,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false);
     let sentences = chosen(&options.sentences, &mut encoder)?;
     let mut scratch = Scratch::default();
-    let mut seen: Vec<Viewed> = Vec::new();
+    let mut seen: Vec<SentenceAttention> = Vec::new();
     for sentence in &sentences {
         let weights = attention(&model, &sentence.sequence, &heads, &Pass::PLAIN.gates(), &mut scratch)?;
         for (place, head) in heads.iter().enumerate() {
@@ -85,15 +85,15 @@ pub fn view(options: &ViewOptions) -> Result<()> {
 fn viewed(
     options: &ViewOptions,
     model: &Model,
-    Chosen { sequence, id }: &Chosen,
+    NamedSentence { sequence, id }: &NamedSentence,
     weights: &[f32],
     (place, head): (usize, HeadPlace),
-) -> Viewed {
+) -> SentenceAttention {
     let units = Units::new(sequence);
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
     let mut between = WordAttention::default();
     between.fold(view_of(weights, sequence.ids.len(), place, head), &units.spans, options.from_token);
-    Viewed {
+    SentenceAttention {
         head,
         sentence: sequence.index,
         id: id.as_deref().map(str::to_owned),

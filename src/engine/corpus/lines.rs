@@ -16,7 +16,7 @@ use crate::system::files::digest::hex;
 use crate::system::files::input::ensure_fetched;
 
 /// Bytes as they are stored, hashed and counted on the way.
-struct Stored {
+struct StoredBytes {
     source: Box<dyn Read + Send>,
     hash: Sha256,
     read: Arc<AtomicU64>,
@@ -26,7 +26,7 @@ struct Stored {
     start: Vec<u8>,
 }
 
-impl Read for Stored {
+impl Read for StoredBytes {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer).inspect_err(|error| {
             // The reader repeats an interrupted read.
@@ -42,13 +42,13 @@ impl Read for Stored {
 
 /// Bytes as they are meant.
 enum Decoder {
-    Plain(Stored),
-    Gzip(MultiGzDecoder<Stored>),
-    Zstd(zstd::Decoder<'static, BufReader<Stored>>),
+    Plain(StoredBytes),
+    Gzip(MultiGzDecoder<StoredBytes>),
+    Zstd(zstd::Decoder<'static, BufReader<StoredBytes>>),
 }
 
 impl Decoder {
-    fn stored(&mut self) -> &mut Stored {
+    fn stored(&mut self) -> &mut StoredBytes {
         match self {
             Self::Plain(stored) => stored,
             Self::Gzip(decoder) => decoder.get_mut(),
@@ -90,7 +90,7 @@ impl Lines {
         compression: Compression,
         read: Arc<AtomicU64>,
     ) -> io::Result<Self> {
-        let stored = Stored { source, hash: Sha256::new(), read, failed: false, start: Vec::new() };
+        let stored = StoredBytes { source, hash: Sha256::new(), read, failed: false, start: Vec::new() };
         let decoder = match compression {
             Compression::None => Decoder::Plain(stored),
             Compression::Gzip => Decoder::Gzip(MultiGzDecoder::new(stored)),

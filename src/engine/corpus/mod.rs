@@ -23,5 +23,5 @@ pub use formats::Format;
 pub use index::{Index, SEGMENT_SENTENCES};
 pub use mentions::{Mention, Mentions};
 pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
-pub use source::indexing::{Indexed, write_index};
+pub use source::indexing::{IndexCounts, write_index};
 pub use source::{Corpus, CorpusIdentity, FileIdentity};

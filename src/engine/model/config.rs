@@ -89,7 +89,7 @@ pub struct Config {
     /// Width of the embeddings where a linear layer leads from them to `hidden_size`; `None`: they have that width.
     #[serde(skip)]
     pub embedding_size: Option<usize>,
-    /// Width of the embeddings by which the masked-LM head predicts, where they are not those of the input;
+    /// Width of the embeddings by which the masked-LM head predicts, where they differ from the input embeddings;
     /// `None`: as wide as those.
     #[serde(skip)]
     pub output_embedding_size: Option<usize>,
@@ -112,8 +112,8 @@ pub struct Config {
     /// position after it. `None`: positions are counted from 0.
     #[serde(skip)]
     pub padding: Option<u32>,
-    /// The longest sequence in which every token attends to all, where attention over longer ones is sparse: of those
-    /// a head's attention is not `[n, n]` weights, so they do not run. `None`: there is no limit.
+    /// The longest sequence in which every token attends to all, where attention over longer ones is sparse. Longer
+    /// sequences do not run, as their attention is not `[n, n]` weights. `None`: there is no limit.
     #[serde(skip)]
     pub full_attention: Option<usize>,
     /// Rows of the segment embedding; 0: there is none, and segments do not matter.

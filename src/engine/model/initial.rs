@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::weights::Tensors;
 
-/// Parameters as transformers initialises those of BERT and its relatives (`_init_weights`): matrices, embeddings
+/// Parameters as transformers initialises BERT and its relatives (`_init_weights`): matrices, embeddings
 /// among them, are drawn from a normal distribution around 0; of vectors, biases are 0 and the weights of layer
 /// normalisations 1.
 ///

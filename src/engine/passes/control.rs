@@ -1,4 +1,4 @@
-//! Controls: the same analysis with something taken away that labels are thought to rest on (METHODOLOGY, "Controls").
+//! Controls: the same analysis without something that labels are thought to rest on (METHODOLOGY, "Controls").
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! Forward passes over a corpus, and their observations.
 
 pub mod ablation;
-pub mod beforehand;
 pub mod control;
 pub mod observation;
 pub mod observer;
 pub mod pass;
 pub mod run;
+pub mod setup;

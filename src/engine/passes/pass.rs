@@ -18,7 +18,7 @@ pub struct Pass {
     pub removed: Vec<HeadPlace>,
     /// The sentences that go through.
     pub portion: Portion,
-    /// Whether observers are shown, of each sequence, the derivatives of its loss by the gates of all heads, and nothing
+    /// Whether observers receive, for each sequence, the derivatives of its loss by the gates of all heads, and nothing
     /// else: each gate goes from the head as it is towards what the [`Ablation`](super::ablation::Ablation) puts in its
     /// place.
     pub derivatives: bool,
@@ -65,7 +65,7 @@ pub enum Weights {
 /// A portion of the sentences of a corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Portion {
-    /// All of them.
+    /// All sentences.
     All,
     /// A sample of the size that the [`Ablation`](super::ablation::Ablation) says: for what runs each of them many times.
     Sample,
@@ -92,7 +92,7 @@ impl Pass {
         derivatives: false,
     };
 
-    /// Whether its weights are those of a head that predicts, too.
+    /// Whether the pass also runs the prediction head of the weights.
     pub fn predicts(&self) -> bool {
         matches!(self.sequences, Sequences::Corrupted(_))
     }
@@ -114,7 +114,7 @@ impl Pass {
         gates
     }
 
-    /// The same pass with what `control` takes away; `None` if there is nothing of that in it.
+    /// The same pass under `control`; `None` if the pass has nothing that the control takes away.
     pub fn under(self, control: Control) -> Option<Self> {
         let seed = control.seed;
         match (control.kind, self.sequences) {

@@ -63,7 +63,7 @@ impl Sequence {
     /// The class of each token, `[tokens]`, by which a removed head is replaced.
     pub fn classes(&self) -> Vec<TokenClass> {
         let mut classes: Vec<TokenClass> = self.kinds.iter().map(|&kind| kind.into()).collect();
-        for token in self.predictions.iter().filter(|token| token.shown == Shown::Mask) {
+        for token in self.predictions.iter().filter(|token| token.shown == InputToken::Mask) {
             classes[token.position] = TokenClass::Mask;
         }
         classes
@@ -88,7 +88,7 @@ pub struct PredictedToken {
     /// Its word.
     pub word: usize,
     /// The input of the model there.
-    pub shown: Shown,
+    pub shown: InputToken,
     /// The true class: the id of the token behind a mask, or whether the token was replaced (1) or not (0). `None` if
     /// it is not scored, because the true token is not in the vocabulary.
     pub truth: Option<u32>,
@@ -97,13 +97,13 @@ pub struct PredictedToken {
 impl PredictedToken {
     /// A token behind a mask.
     pub fn masked(position: usize, word: usize, truth: Option<u32>) -> Self {
-        Self { position, word, shown: Shown::Mask, truth }
+        Self { position, word, shown: InputToken::Mask, truth }
     }
 }
 
 /// The input of the model at the place of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum InputToken {
     /// The mask.
     Mask,
     /// Another token.

@@ -12,13 +12,13 @@ pub(super) const ROUNDING: f64 = 1e-12;
 
 /// A ratio over all blocks of sentences, or a difference of two, and the same without each block.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LeftOut {
+pub struct Jackknife {
     all: f64,
     /// `[blocks]`: without the block; `None` of a block that has no denominator, and so nothing to leave out.
     without: Vec<Option<f64>>,
 }
 
-impl LeftOut {
+impl Jackknife {
     /// The ratio `sum(numerators) / sum(denominators)`, both `[blocks]`.
     pub fn new(numerators: &[f64], denominators: &[f64]) -> Self {
         let (above, below): (f64, f64) = (numerators.iter().sum(), denominators.iter().sum());
@@ -66,7 +66,7 @@ impl LeftOut {
 /// The standard error of the ratio `sum(numerators) / sum(denominators)`, both `[blocks]`, by leaving out one block at a
 /// time; `None` where fewer than [`FEWEST_BLOCKS`] have a denominator.
 pub fn standard_error(numerators: &[f64], denominators: &[f64]) -> Option<f64> {
-    LeftOut::new(numerators, denominators).standard_error()
+    Jackknife::new(numerators, denominators).standard_error()
 }
 
 /// The two-sided p-value of an `excess` over a margin with this standard error, by Student's distribution with
@@ -110,7 +110,7 @@ mod tests {
     fn an_example_by_hand() {
         // Left out one at a time: 0.3/4, 0.5/5, 0.4/3; their mean is 0.102778.
         let (differences, items) = ([0.3, 0.1, 0.2], [2.0, 1.0, 3.0]);
-        let error = LeftOut::new(&differences, &items).jackknife();
+        let error = Jackknife::new(&differences, &items).jackknife();
         assert!((error - 0.033_793_1).abs() < 1e-7, "{error}");
         // t = 0.1 / 0.0337931 = 2.959182; with two degrees of freedom p = 1 - t / sqrt(2 + t²).
         let p = p_value(0.1, error, 3).unwrap();

@@ -107,7 +107,7 @@ impl<B: Merge + Clone> Blocks<B> {
         self.every(0, 1)
     }
 
-    /// Each of the two folds in one: the blocks of even number, and those of odd number.
+    /// The sums of the two folds: the blocks of even number, and the blocks of odd number.
     pub fn folds(&self) -> [B; 2] {
         [0, 1].map(|fold| self.every(fold, 2))
     }

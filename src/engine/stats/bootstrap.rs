@@ -118,7 +118,7 @@ impl Resamples {
 
     /// How often each block is in the resample of this number.
     /// Panics if there is none.
-    pub fn drawn(&self, resample: usize) -> PerBlock {
+    pub fn block_counts(&self, resample: usize) -> PerBlock {
         let chunk = resample / CHUNK * BLOCKS;
         std::array::from_fn(|block| f64::from(self.counts[(chunk + block) * CHUNK + resample % CHUNK]))
     }

@@ -3,12 +3,12 @@
 
 use statrs::function::factorial::ln_binomial;
 
-use super::block_test::{FEWEST_BLOCKS, LeftOut, ROUNDING, student};
+use super::block_test::{FEWEST_BLOCKS, Jackknife, ROUNDING, student};
 use super::bootstrap::Interval;
 
 /// A difference that was tested.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tested {
+pub struct DifferenceTest {
     /// The second number less the first.
     pub difference: f64,
     /// Its standard error.
@@ -37,7 +37,7 @@ pub struct Estimate {
 ///
 /// A difference that is the same in every block has no standard error. If chance alone gave each block's difference its
 /// sign (Fisher 1935, section 21), all `m` blocks would agree with a chance of `2^(1 - m)`: that is its `p`.
-pub fn paired(a: &LeftOut, b: &LeftOut, tolerance: f64) -> Option<Tested> {
+pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<DifferenceTest> {
     let difference = b.minus(a);
     let (standard_error, blocks) = (difference.standard_error()?, difference.blocks());
     let constant = || (1.0 - blocks as f64).exp2();
@@ -51,7 +51,7 @@ pub fn paired(a: &LeftOut, b: &LeftOut, tolerance: f64) -> Option<Tested> {
 /// side the half of its interval that faces the other side.
 /// Numbers that differ and vary in no block have none. If chance alone had given each block to its side, they would be
 /// parted as they are in 2 of `C(m_a + m_b, m_a)` cases: that is their `p`.
-pub fn by_intervals(a: &Estimate, b: &Estimate, tolerance: f64) -> Option<Tested> {
+pub fn by_intervals(a: &Estimate, b: &Estimate, tolerance: f64) -> Option<DifferenceTest> {
     if a.blocks.min(b.blocks) < FEWEST_BLOCKS {
         return None;
     }
@@ -72,7 +72,7 @@ fn tested(
     freedom: f64,
     tolerance: f64,
     constant: impl FnOnce() -> f64,
-) -> Tested {
+) -> DifferenceTest {
     let excess = difference.abs() - tolerance;
     let p = if excess <= ROUNDING {
         1.0
@@ -81,7 +81,7 @@ fn tested(
     } else {
         student(excess / standard_error, freedom)
     };
-    Tested { difference, standard_error, p }
+    DifferenceTest { difference, standard_error, p }
 }
 
 /// The 97.5th percentile of the normal distribution: half of a 95 % interval in standard errors.
@@ -132,7 +132,7 @@ mod tests {
         // Blocks of one item; b is a and 0.1 or 0.3 more, alternating: the mean is 0.2, its variance 0.01 * 20/19 / 20.
         let a: Vec<f64> = (0..20).map(f64::from).collect();
         let b: Vec<f64> = (0..20).map(|block| f64::from(block) + if block % 2 == 0 { 0.1 } else { 0.3 }).collect();
-        let [a, b] = [a, b].map(|blocks| LeftOut::new(&blocks, &[1.0; 20]));
+        let [a, b] = [a, b].map(|blocks| Jackknife::new(&blocks, &[1.0; 20]));
         let found = paired(&a, &b, 0.0).unwrap();
         close(found.difference, 0.2);
         close(found.standard_error, (0.01_f64 / 19.0).sqrt());
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_the_same_in_every_block_is_a_matter_of_signs() {
-        let of = |value: f64, blocks: usize| LeftOut::new(&vec![value; blocks], &vec![1.0; blocks]);
+        let of = |value: f64, blocks: usize| Jackknife::new(&vec![value; blocks], &vec![1.0; blocks]);
         assert_eq!(paired(&of(0.25, 20), &of(0.5, 20), 0.0).unwrap().p, f64::exp2(-19.0));
         assert_eq!(paired(&of(0.25, 20), &of(0.25, 20), 0.0).unwrap().p, 1.0);
         assert_eq!(paired(&of(0.25, 19), &of(0.5, 19), 0.0), None);
@@ -156,7 +156,7 @@ mod tests {
     fn a_block_that_only_one_side_has_is_left_out_of_that_side() {
         let mut some = [1.0; 21];
         some[20] = 0.0;
-        let (a, b) = (LeftOut::new(&[0.5; 21], &[1.0; 21]), LeftOut::new(&some, &some));
+        let (a, b) = (Jackknife::new(&[0.5; 21], &[1.0; 21]), Jackknife::new(&some, &some));
         let difference = b.minus(&a);
         assert_eq!((difference.all(), difference.blocks()), (0.5, 21));
         assert_eq!(difference.standard_error(), Some(0.0));

@@ -53,7 +53,7 @@ pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
 }
 
 /// The model of the box that is nearest to a name without, or with a misspelt, [`PREFIX`].
-pub fn meant(name: &str) -> Option<&'static str> {
+pub fn suggestion(name: &str) -> Option<&'static str> {
     let is_meant = |known: &&str| {
         let bare = known.strip_prefix(PREFIX).unwrap_or(known);
         *known != name && [*known, bare].iter().any(|known| known.eq_ignore_ascii_case(name))

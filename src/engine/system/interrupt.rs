@@ -79,14 +79,14 @@ fn watch() -> Result<()> {
 }
 
 /// The list of temporary files, locked: an interrupt waits as long as this is held.
-pub struct Temporary(MutexGuard<'static, Vec<PathBuf>>);
+pub struct TemporaryFiles(MutexGuard<'static, Vec<PathBuf>>);
 
 /// Locks the list.
-pub fn lock() -> Temporary {
-    Temporary(TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner))
+pub fn lock() -> TemporaryFiles {
+    TemporaryFiles(TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-impl Temporary {
+impl TemporaryFiles {
     /// An interrupt removes `path` from now on.
     pub fn add(&mut self, path: &Path) {
         self.0.push(path.to_owned());

@@ -1,6 +1,6 @@
 //! Errors in JSON text, in the words of files and not of Rust.
 
-/// The words of an error for Rust's types, and those of everybody.
+/// serde's words for Rust types in an error, and the words that everybody knows.
 const TYPES: [(&str, &str); 8] = [
     ("usize", "a whole number of 0 or more"),
     ("u64", "a whole number of 0 or more"),

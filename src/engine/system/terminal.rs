@@ -55,12 +55,12 @@ fn indented(text: &str) -> String {
 
 /// Text from files and arguments for a terminal: what a terminal would obey is shown instead, but for line ends.
 pub fn printable(text: &str) -> String {
-    escaped(text, |c| is_obeyed(c) && c != '\n')
+    escaped(text, |c| is_unprintable(c) && c != '\n')
 }
 
 /// The same for text on one line, such as a name that somebody else gave.
 pub fn one_line(text: &str) -> String {
-    escaped(text, is_obeyed)
+    escaped(text, is_unprintable)
 }
 
 fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> String {
@@ -80,7 +80,7 @@ fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> String {
 /// them (Unicode Standard Annex 9, section 2); and those that make two texts look alike, being nothing to see: the space
 /// without width, the word joiner and the byte order mark. The joiners U+200C and U+200D, which spelling needs, are not
 /// among them.
-pub fn is_obeyed(c: char) -> bool {
+pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(
             c,

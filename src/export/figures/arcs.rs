@@ -2,7 +2,7 @@
 
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, clipped, width_of};
-use crate::study::show::figure::{Arc, ArcSentence, Arcs, Stand};
+use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
 
 const MOST_LETTERS: usize = 14;
 /// Between the words, and under them.
@@ -11,9 +11,9 @@ const BELOW: f64 = 8.0;
 /// Above the words, for the heading of a sentence.
 const HEADING: f64 = 16.0;
 
-/// How arcs are drawn, in this order: the ink and the dashes of each [`Stand`].
-const STYLES: [(Stand, Ink, &str); 3] =
-    [(Stand::Beside, Ink::Muted, ""), (Stand::Wrong, Ink::Second, "4 3"), (Stand::Right, Ink::Accent, "")];
+/// How arcs are drawn, in this order: the ink and the dashes of each [`ArcMatch`].
+const STYLES: [(ArcMatch, Ink, &str); 3] =
+    [(ArcMatch::Neutral, Ink::Muted, ""), (ArcMatch::Wrong, Ink::Second, "4 3"), (ArcMatch::Right, Ink::Accent, "")];
 
 /// The widths of lines, by the least weight that has them.
 const WIDTHS: [(f64, f64); 3] = [(0.5, 2.6), (0.2, 1.6), (0.0, 0.8)];
@@ -85,12 +85,12 @@ fn bow(middles: &[f64], [from, to]: [usize; 2], base: f64, side: f64) -> String 
 fn in_words(sentence: &ArcSentence) -> String {
     const MOST: usize = 6;
     let ArcSentence { about, units, arcs, .. } = sentence;
-    let expected = arcs.iter().filter(|arc| arc.stand == Stand::Right).count();
+    let expected = arcs.iter().filter(|arc| arc.stand == ArcMatch::Right).count();
     let is_counted = arcs.len() > MOST && expected > 0;
-    let mut listed: Vec<&Arc> = arcs.iter().filter(|arc| !is_counted || arc.stand != Stand::Right).collect();
+    let mut listed: Vec<&Arc> = arcs.iter().filter(|arc| !is_counted || arc.stand != ArcMatch::Right).collect();
     listed.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     let arc = |Arc { from, to, weight, stand }: &&Arc| {
-        let note = if *stand == Stand::Wrong { ", not as expected" } else { "" };
+        let note = if *stand == ArcMatch::Wrong { ", not as expected" } else { "" };
         format!("{} to {} {weight:.2}{note}", units[*from], units[*to])
     };
     let counted = is_counted.then(|| format!("{expected} of {} as expected", arcs.len()));
@@ -102,7 +102,7 @@ fn in_words(sentence: &ArcSentence) -> String {
 mod tests {
     use super::*;
 
-    fn sentence(arcs: &[(usize, usize, f64, Stand)]) -> ArcSentence {
+    fn sentence(arcs: &[(usize, usize, f64, ArcMatch)]) -> ArcSentence {
         let arcs = arcs.iter().map(|&(from, to, weight, stand)| Arc { from, to, weight, stand }).collect();
         let units = (0..9).map(|unit| format!("w{unit}")).collect();
         ArcSentence { about: "typical".to_owned(), units, arcs, gold: vec![[0, 1]] }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn arcs_are_drawn_by_stand_and_weight() {
-        let arcs = [(0, 2, 0.9, Stand::Right), (1, 0, 0.3, Stand::Wrong), (3, 3, 0.1, Stand::Beside)];
+        let arcs = [(0, 2, 0.9, ArcMatch::Right), (1, 0, 0.3, ArcMatch::Wrong), (3, 3, 0.1, ArcMatch::Neutral)];
         let arcs = Arcs { sentences: vec![sentence(&arcs)] };
         let svg = draw(["title", "reading"], &arcs, Medium::Alone);
         for (ink, line) in [(Ink::Accent, "2.6"), (Ink::Second, "1.6"), (Ink::Muted, "0.8")] {
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn of_many_arcs_those_as_expected_are_counted() {
         let many: Vec<_> =
-            (0..8).map(|unit| (unit, 8, 0.5, if unit < 6 { Stand::Right } else { Stand::Wrong })).collect();
+            (0..8).map(|unit| (unit, 8, 0.5, if unit < 6 { ArcMatch::Right } else { ArcMatch::Wrong })).collect();
         let words = in_words(&sentence(&many));
         let expected = "typical: 6 of 8 as expected; w6 to w8 0.50, not as expected; w7 to w8 0.50, not as expected.";
         assert_eq!(words, expected);

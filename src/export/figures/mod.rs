@@ -1,4 +1,4 @@
-//! The figures of a report, each as SVG: those that every report has, and those of its studies.
+//! The figures of a report, each as SVG: the figures of every report, and the figures of its studies.
 
 mod arcs;
 mod curves;
@@ -51,7 +51,8 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
         (LAYERS, _) => Ok(layers::draw(report, medium)),
         (_, Some((HEATMAP, metric))) => heatmap::draw(report, metric, medium),
         (_, Some((figure, head))) => {
-            let of_head = head.parse().map(|head| of_head(report, head)).unwrap_or_default();
+            let place = report.heads.iter().map(|head| head.place).find(|place| place.to_string() == head);
+            let of_head = place.map(|place| of_head(report, place)).unwrap_or_default();
             let found = of_head.iter().find(|found| found.name == figure);
             let found =
                 found.ok_or_else(|| anyhow!("the report has no figure `{figure}` of `{}`", head.escape_debug()))?;

@@ -2,7 +2,7 @@
 
 use crate::export::numbers::shown;
 use crate::report::Report;
-use crate::study::show::figure::{Arc, ArcSentence, Arcs, Chart, Curve, Figure, Join, Mark, Stand};
+use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Curve, Figure, Mark, TreeJoin};
 
 /// The names of the columns, and the rows; the first cell of a row says what it is about.
 pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>) {
@@ -52,7 +52,7 @@ pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>
                 let head = report.heads.get(place).map(|head| head.place.to_string());
                 head.unwrap_or_else(|| format!("join {}", place.saturating_sub(heads) + 1))
             };
-            let row = |(place, Join { of: [a, b], height }): (usize, &Join)| {
+            let row = |(place, TreeJoin { of: [a, b], height }): (usize, &TreeJoin)| {
                 vec![(place + 1).to_string(), name(*a), name(*b), format!("{height:.3}")]
             };
             (columns, tree.joins.iter().enumerate().map(row).collect())
@@ -66,9 +66,9 @@ pub fn of_sentences(arcs: &Arcs) -> (Vec<String>, Vec<Vec<String>>) {
     let of = |ArcSentence { about, units, arcs, .. }: &ArcSentence| -> Vec<Vec<String>> {
         let row = |Arc { from, to, weight, stand }: &Arc| {
             let stand = match stand {
-                Stand::Right => "yes",
-                Stand::Wrong => "no",
-                Stand::Beside => "–",
+                ArcMatch::Right => "yes",
+                ArcMatch::Wrong => "no",
+                ArcMatch::Neutral => "–",
             };
             vec![about.clone(), units[*from].clone(), units[*to].clone(), format!("{weight:.3}"), stand.to_owned()]
         };

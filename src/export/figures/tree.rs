@@ -5,7 +5,7 @@ use crate::export::heads::HeadCell;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped};
 use crate::report::Report;
-use crate::study::show::figure::{Figure, Join, Tree};
+use crate::study::show::figure::{Figure, Tree, TreeJoin};
 
 const WIDTH: f64 = 560.0;
 const ROW: f64 = 15.0;
@@ -38,7 +38,7 @@ pub fn draw(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> St
             svg.text([LEFT - 80.0, y + 4.0], Anchor::Start, SMALL, Ink::Text, &code);
         });
     }
-    for Join { of: [a, b], height } in &tree.joins {
+    for TreeJoin { of: [a, b], height } in &tree.joins {
         let ([x1, y1], [x2, y2], x) = (at[*a], at[*b], scale.at(*height));
         svg.polyline(&[[x1, y1], [x, y1], [x, y2], [x2, y2]], Ink::Accent, 1.5, "");
         at.push([x, f64::midpoint(y1, y2)]);
@@ -47,10 +47,10 @@ pub fn draw(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> St
     svg.finish([LEFT + WIDTH + 20.0, bottom + 42.0], &figure.title, &figure.reading)
 }
 
-/// The heads in an order in which no lines cross: those of a join side by side.
+/// The heads in an order in which no lines cross: the heads of a join are side by side.
 fn order(tree: &Tree, heads: usize) -> Vec<usize> {
     let mut groups: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
-    for Join { of: [a, b], .. } in &tree.joins {
+    for TreeJoin { of: [a, b], .. } in &tree.joins {
         let (mut first, mut second) = (std::mem::take(&mut groups[*a]), std::mem::take(&mut groups[*b]));
         first.append(&mut second);
         groups.push(first);
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn heads_of_a_join_stand_side_by_side() {
-        let join = |a, b, height| Join { of: [a, b], height };
+        let join = |a, b, height| TreeJoin { of: [a, b], height };
         let joins = vec![join(0, 2, 0.1), join(1, 3, 0.2), join(5, 4, 0.5)];
         let tree = Tree { height: String::new(), cut: None, joins };
         assert_eq!(order(&tree, 4), [1, 3, 0, 2]);

@@ -127,7 +127,7 @@ pub fn cards(report: &Report) -> Vec<Card> {
     let (controls, lacking) = (report.controls_by_kind(), lacking::lines(report));
     let card = |head: &HeadReport| {
         let kept = controls.iter().map(|(kind, runs)| {
-            let kept: Vec<&str> = head.kept_always(runs).collect();
+            let kept: Vec<&str> = head.labels_kept(runs).collect();
             let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
             format!("Labels kept in the control {kind}, with every seed: {kept}.")
         });

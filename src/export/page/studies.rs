@@ -10,7 +10,7 @@ use crate::studies::registry::STUDIES;
 use crate::study::labels::Verdict;
 use crate::study::section::Section;
 use crate::study::show::figure::Figure;
-use crate::study::{AnyStudy, Judged};
+use crate::study::{AnyStudy, Labelling};
 
 /// The results of a study.
 #[derive(Serialize)]
@@ -60,8 +60,8 @@ pub fn of(report: &Report) -> Vec<StudySection> {
         })
         .collect();
     let section = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
-        let judged = Judged { verdicts: &verdicts, policy, section: &**section };
-        let ids: Vec<&str> = study.card().caveats_of(&judged).iter().map(|caveat| caveat.id).collect();
+        let labelling = Labelling { verdicts: &verdicts, policy, section: &**section };
+        let ids: Vec<&str> = study.card().caveats_of(&labelling).iter().map(|caveat| caveat.id).collect();
         let caveats = report.caveats.iter().filter(|caveat| ids.contains(&caveat.id.as_str())).cloned().collect();
         let drawn = |figure: Figure| {
             let (columns, rows) = figures::table(report, &figure);

@@ -59,7 +59,7 @@ fn is_watched(family: &str) -> bool {
 /// The heads that keep a label for which controls are run with every seed.
 fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
     let kept = |head: &HeadReport| {
-        let labels = head.kept_always(runs).filter_map(|label| {
+        let labels = head.labels_kept(runs).filter_map(|label| {
             let detector = registry::detector_of(label)?;
             detector.shown.in_controls.then(|| printable(&detector.code(label)))
         });

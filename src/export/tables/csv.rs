@@ -45,7 +45,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
             labels(|_| true),
             labels(|label| label.borderline),
         ];
-        row.extend(controls.iter().map(|(_, runs)| head.kept_always(runs).collect::<Vec<_>>().join(" ")));
+        row.extend(controls.iter().map(|(_, runs)| head.labels_kept(runs).collect::<Vec<_>>().join(" ")));
         row.extend(metrics(head));
         row.extend(scored.iter().map(|name| {
             let label = head.labels.iter().find(|label| label.label == *name);

@@ -1,4 +1,4 @@
-//! The flat tables of a report: those that every report has, and those of its studies.
+//! The flat tables of a report: the tables of every report, and the tables of its studies.
 
 pub mod csv;
 #[cfg(feature = "parquet")]
@@ -18,8 +18,8 @@ use crate::study::show::table::{Cell, Table};
 /// The table of this name.
 /// Fails if the report has none of that name.
 pub fn named(report: &Report, name: &str) -> Result<Table> {
-    type Make = fn(&Report) -> Table;
-    const OF_EVERY_REPORT: [(&str, Make); 5] =
+    type MakeTable = fn(&Report) -> Table;
+    const OF_EVERY_REPORT: [(&str, MakeTable); 5] =
         [("heads", heads), ("labels", labels), ("metrics", metrics), ("controls", controls), ("files", files)];
     if let Some((_, make)) = OF_EVERY_REPORT.iter().find(|(known, _)| *known == name) {
         return Ok(make(report));

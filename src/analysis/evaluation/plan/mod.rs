@@ -1,4 +1,4 @@
-//! The plan of a run: which passes its studies and its controls want, each once.
+//! The plan of a run: the passes that its studies and its controls request, each once.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
 
-/// One study's interest in a pass.
-struct Want {
+/// A study's request for a pass.
+struct PassRequest {
     study: &'static dyn AnyStudy,
     /// The pass of the study, and its place among the study's passes.
     spec: PassSpec,
@@ -25,10 +25,10 @@ struct Want {
     control: Option<Control>,
 }
 
-/// The passes of a run, each with those who want it.
+/// The passes of a run, each with the requests for it.
 pub struct Plan {
-    wanted: Vec<(Pass, Vec<Want>)>,
-    /// The passes from here on begin when the earlier ones are over: their studies follow others.
+    passes: Vec<(Pass, Vec<PassRequest>)>,
+    /// The index of the first pass of the second stage, whose studies follow the results of others.
     followers: usize,
 }
 
@@ -49,76 +49,75 @@ pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
 }
 
 impl Plan {
-    /// The passes that the studies and controls of `protocol` want. The sentences themselves are read in any case.
+    /// The passes that the studies and controls of `protocol` request. The sentences themselves are read in any case.
     /// Fails if a study is not known.
     pub fn new(protocol: &Protocol) -> Result<Self> {
         let (studies, removed) = (studies(&protocol.studies)?, &protocol.removed);
-        let wants = |study: &'static dyn AnyStudy, control: Option<Control>| {
+        let requests = |study: &'static dyn AnyStudy, control: Option<Control>| {
             let want = |(place, spec): (usize, PassSpec)| {
                 let pass = match control {
                     Some(control) => spec.pass.clone().under(control)?,
                     None => spec.pass.clone(),
                 };
-                Some((pass.without(removed), Some(Want { study, spec, place, control })))
+                Some((pass.without(removed), Some(PassRequest { study, spec, place, control })))
             };
             // A control that takes nothing away from some pass of a study says nothing of the study.
             study.passes().into_iter().enumerate().map(want).collect::<Option<Vec<_>>>().unwrap_or_default()
         };
-        let analysis = studies.iter().flat_map(|study| wants(*study, None));
+        let analysis = studies.iter().flat_map(|study| requests(*study, None));
         let controls = protocol.controls.iter().flat_map(|control| {
             let controlled = studies.iter().filter(|study| study.card().controls.contains(&control.kind));
-            controlled.flat_map(|study| wants(*study, Some(*control)))
+            controlled.flat_map(|study| requests(*study, Some(*control)))
         });
-        let follows = |(_, want): &(Pass, Option<Want>)| want.as_ref().is_some_and(|want| want.spec.follows);
+        let follows = |(_, want): &(Pass, Option<PassRequest>)| want.as_ref().is_some_and(|want| want.spec.follows);
         let all = [(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls);
         let (later, first): (Vec<_>, Vec<_>) = all.partition(follows);
         let (first, later) = (shared(first), shared(later));
         let followers = first.len();
         let all = first.into_iter().chain(later);
-        Ok(Self { wanted: all.map(|(pass, wants)| (pass, wants.into_iter().flatten().collect())).collect(), followers })
+        Ok(Self { passes: all.map(|(pass, each)| (pass, each.into_iter().flatten().collect())).collect(), followers })
     }
 
-    /// Empty sums for the passes that follow nothing.
+    /// Empty sums for the passes of the first stage.
     pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        let observer = |want: &Want| want.spec.observer(subject);
+        let observer = |want: &PassRequest| want.spec.observer(subject);
         Self::for_each(self.of_stage(&Stage::First), observer)
     }
 
     /// Empty sums for the passes that follow the others, if there are any; `passes` are those others, over the whole corpus.
     pub fn followers(&self, passes: &[PassSums], subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        let observer = |want: &Want| {
+        let observer = |want: &PassRequest| {
             let own = self.of_studies(passes, want.control).remove(want.study.card().name).unwrap_or_default();
             want.spec.observer(&Subject { own: Observed(&own), ..*subject })
         };
-        Self::for_each(&self.wanted[self.followers..], observer)
+        Self::for_each(&self.passes[self.followers..], observer)
     }
 
     /// The stage of the passes that follow nothing: all there is to run, unless others follow.
     pub fn first_stage(&self) -> Stage {
-        if self.followers < self.wanted.len() { Stage::First } else { Stage::Whole }
+        if self.followers < self.passes.len() { Stage::First } else { Stage::Whole }
     }
 
-    fn of_stage(&self, stage: &Stage) -> &[(Pass, Vec<Want>)] {
+    fn of_stage(&self, stage: &Stage) -> &[(Pass, Vec<PassRequest>)] {
         match stage {
-            Stage::Whole | Stage::Followed { .. } => &self.wanted,
-            Stage::First => &self.wanted[..self.followers],
-            Stage::After { .. } => &self.wanted[self.followers..],
+            Stage::Whole | Stage::Followed { .. } => &self.passes,
+            Stage::First => &self.passes[..self.followers],
+            Stage::After { .. } => &self.passes[self.followers..],
         }
     }
 
     fn for_each(
-        wanted: &[(Pass, Vec<Want>)],
-        observer: impl Fn(&Want) -> Box<dyn Observer>,
+        requested: &[(Pass, Vec<PassRequest>)],
+        observer: impl Fn(&PassRequest) -> Box<dyn Observer>,
     ) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        wanted.iter().map(|(pass, wants)| (pass.clone(), wants.iter().map(&observer).collect())).collect()
+        requested.iter().map(|(pass, requests)| (pass.clone(), requests.iter().map(&observer).collect())).collect()
     }
 
-    /// The sums of a stage of what was run by this plan: those of controls with all blocks in one, since nothing depends on
-    /// theirs.
+    /// The sums of a stage of this plan. The sums of controls have all blocks in one, as nothing depends on their blocks.
     pub fn pooled(&self, stage: &Stage, passes: Vec<PassSums>) -> Vec<PassSums> {
-        let pool = |((_, wants), pass): (&(Pass, Vec<Want>), PassSums)| {
-            let sums = wants.iter().zip(pass.sums);
-            let pool = |(want, sums): (&Want, Box<dyn Observer>)| {
+        let pool = |((_, requests), pass): (&(Pass, Vec<PassRequest>), PassSums)| {
+            let sums = requests.iter().zip(pass.sums);
+            let pool = |(want, sums): (&PassRequest, Box<dyn Observer>)| {
                 if want.control.is_some() { sums.duplicate(true) } else { sums }
             };
             PassSums { sums: sums.map(pool).collect(), ..pass }
@@ -127,7 +126,7 @@ impl Plan {
     }
 
     /// The sums of the passes of a run of this identity, from the bytes of a partial.
-    /// Fails if they are not those of such a run.
+    /// Fails if the bytes do not belong to such a run.
     pub fn restore(identity: &Identity, stage: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
         let (grid, from) = (identity.model.grid(), identity.protocol.from_token);
         let heads = grid.layers.checked_mul(grid.heads);
@@ -139,16 +138,16 @@ impl Plan {
         );
         let plan = Self::new(&identity.protocol)?;
         let unfit = "its sums do not fit its header";
-        let wanted = plan.of_stage(stage);
-        ensure!(wanted.len() == passes.len(), unfit);
-        let restored = wanted.iter().zip(passes).map(|((pass, wants), PassBytes { left_out, sums })| {
-            ensure!(wants.len() == sums.len(), unfit);
-            let restore = |(want, bytes): (&Want, Vec<u8>)| -> Result<Box<dyn Observer>> {
+        let requested = plan.of_stage(stage);
+        ensure!(requested.len() == passes.len(), unfit);
+        let restored = requested.iter().zip(passes).map(|((pass, requests), PassBytes { left_out, sums })| {
+            ensure!(requests.len() == sums.len(), unfit);
+            let restore = |(want, bytes): (&PassRequest, Vec<u8>)| -> Result<Box<dyn Observer>> {
                 let sums = want.spec.restore(&bytes)?;
                 ensure!(sums.fits(grid, from), unfit);
                 Ok(sums)
             };
-            let sums = wants.iter().zip(sums).map(restore).collect::<Result<_>>()?;
+            let sums = requests.iter().zip(sums).map(restore).collect::<Result<_>>()?;
             Ok(PassSums { pass: pass.clone(), left_out, sums })
         });
         restored.collect()
@@ -169,15 +168,15 @@ impl Plan {
         STUDIES.iter().filter_map(of_study).collect()
     }
 
-    /// The sums of each study over those of its passes that are over, by its name.
+    /// The sums of each study over its finished passes, by its name.
     fn of_studies<'a>(
         &self,
         passes: &'a [PassSums],
         control: Option<Control>,
     ) -> BTreeMap<&'static str, Vec<ObservedPass<'a>>> {
         let mut found: BTreeMap<&'static str, BTreeMap<usize, ObservedPass<'a>>> = BTreeMap::new();
-        for ((_, wants), pass) in self.wanted.iter().zip(passes) {
-            for (want, sums) in wants.iter().zip(&pass.sums).filter(|(want, _)| want.control == control) {
+        for ((_, requests), pass) in self.passes.iter().zip(passes) {
+            for (want, sums) in requests.iter().zip(&pass.sums).filter(|(want, _)| want.control == control) {
                 let observed = ObservedPass { sums: &**sums, left_out: pass.left_out };
                 found.entry(want.study.card().name).or_default().insert(want.place, observed);
             }

@@ -6,12 +6,12 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
 use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
 use crate::passes::pass::{Phases, Portion, Sequences, Weights};
+use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::Repeats;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -66,7 +66,7 @@ fn identity() -> Identity {
 fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[f32]) -> ObserverSet {
     let mut panel = ObserverSet::new(observers);
     let embeddings = WordEmbeddings::new(Arc::new(vec![0.5, -1.0]), 2);
-    panel.begin_pass(&Beforehand { embeddings: Some(embeddings), ..Beforehand::default() });
+    panel.begin_pass(&PassSetup { embeddings: Some(embeddings), ..PassSetup::default() });
     for sentence in sentences {
         let tokens = sentence.ids.len();
         panel.begin([sentence].into_iter());
@@ -193,7 +193,7 @@ fn a_changed_layout_of_sums_has_a_new_version() {
 #[test]
 fn a_pass_runs_once_for_all_who_want_it() {
     let passes = |protocol: &Protocol| -> Vec<(Pass, usize)> {
-        Plan::new(protocol).unwrap().wanted.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
+        Plan::new(protocol).unwrap().passes.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
     };
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
     let repeats = |masked, pass: &Pass| Pass { sequences: Sequences::Repeats(Repeats { masked }), ..pass.clone() };

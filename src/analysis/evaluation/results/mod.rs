@@ -1,20 +1,20 @@
-//! Results: the metrics and sections of all studies of a run, and the verdicts that they come to.
+//! Results: the metrics and sections of all studies of a run, and the verdicts on the heads.
 
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
-use crate::stats::block_test::LeftOut;
+use crate::stats::block_test::Jackknife;
 use crate::study::labels;
-use crate::study::labels::evidence::Lack;
+use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Assessment, Evidence, Label, Measured, Verdict};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Denominator, Metrics};
 use crate::study::metrics::number::{Number, Part, most_blocks};
-use crate::study::section::{Completion, Section, TestOfUse};
-use crate::study::upstream::{Aimed, UpstreamResults};
-use crate::study::{AnyStudy, Caveat, Judged, Observed, ObservedPass};
+use crate::study::section::{Completion, HeadUseTest, Section};
+use crate::study::upstream::{HeadAim, UpstreamResults};
+use crate::study::{AnyStudy, Caveat, Labelling, Observed, ObservedPass};
 
-/// Ratios, and whatever else studies find.
+/// The results of a run: the metrics and sections of its studies.
 pub struct Results {
     /// The metrics of all studies.
     pub estimates: Estimates,
@@ -23,7 +23,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// The findings of the studies on what they saw, made right for `policy`.
+    /// The results of the studies on their observations, under `policy`.
     pub fn new(
         observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
         context: &EstimationContext,
@@ -41,7 +41,7 @@ impl Results {
         findings
     }
 
-    /// Makes what depends on the policy that of `policy`.
+    /// Recomputes everything that depends on the policy.
     pub fn correct(&mut self, policy: &Policy) {
         self.sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Policy(policy)));
     }
@@ -53,7 +53,7 @@ impl Results {
 
     /// The verdicts with the tests of their labels beside them.
     pub fn tested(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid) -> Vec<Verdict> {
-        for TestOfUse { head, label, direction, test } in
+        for HeadUseTest { head, label, direction, test } in
             self.sections.iter().flat_map(|(_, section)| section.exports().tests_of_use)
         {
             let labels = &mut verdicts[grid.index(head.layer, head.head)].labels;
@@ -66,7 +66,7 @@ impl Results {
     }
 
     /// The results of the studies, by `policy`, from their sums.
-    pub fn found(
+    pub fn upstream(
         &self,
         observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
         policy: &Policy,
@@ -74,20 +74,20 @@ impl Results {
         let verdicts = self.verdicts(policy);
         let mut found = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
-            found = found
-                .and(study.found(&Observed(observed), &Judged { verdicts: &verdicts, policy, section: &**section }));
+            let labels = Labelling { verdicts: &verdicts, policy, section: &**section };
+            found = found.and(study.upstream(&Observed(observed), &labels));
         }
         found
     }
 
     /// The aim of each head, by the first of its labels that has one.
-    fn aims(&self, verdicts: &[Verdict]) -> Vec<Aimed> {
+    fn aims(&self, verdicts: &[Verdict]) -> Vec<HeadAim> {
         let aimed = |(place, verdict): (usize, &Verdict)| {
             let of_label = |label: &Label| {
                 let (aim, metric) = self.sections.iter().find_map(|(study, _)| (study.card().aim)(label))?;
                 let mean =
                     metric.map_or(Some(label.score), |metric| *self.estimates.heads[place].by_name()[&metric])?;
-                Some(Aimed { place, label: label.label.clone(), aim, mean })
+                Some(HeadAim { place, label: label.label.clone(), aim, mean })
             };
             verdict.labels.iter().find_map(of_label)
         };
@@ -113,11 +113,11 @@ impl Results {
         }
     }
 
-    /// How every head stands to every label that it could have, in the order of the tables; `[layers * heads]`.
+    /// The assessments of every head for every label, in the order of the tables; `[layers * heads]`.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, denominators, .. } = &self.estimates;
         // A score with too little evidence gives no label. Reports of 0.1 do not have the amount of evidence.
-        let enough = |known: Option<&Denominator>| known.is_none_or(|known| Lack::of(known, policy).is_none());
+        let enough = |known: Option<&Denominator>| known.is_none_or(|known| EvidenceGap::of(known, policy).is_none());
         let measured = |place: usize| {
             heads[place]
                 .zip_map(&ci95[place], |&score, ci95| Measured {
@@ -155,22 +155,22 @@ impl Results {
         assessed
     }
 
-    /// The studies that found all this.
+    /// The studies that these are the results of.
     pub fn studies(&self) -> Vec<&'static dyn AnyStudy> {
         self.sections.iter().map(|(study, _)| *study).collect()
     }
 
-    /// The caveats that apply, as each study says it.
+    /// The caveats that apply, by the studies.
     pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
         let of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
-            study.card().caveats_of(&Judged { verdicts, policy, section: &**section })
+            study.card().caveats_of(&Labelling { verdicts, policy, section: &**section })
         };
         self.sections.iter().flat_map(of).collect()
     }
 }
 
 impl Results {
-    /// Every number of every head; `sentences` are those of the corpus.
+    /// Every number of every head; `sentences` is the number of sentences of the corpus.
     pub fn numbers(&self, sentences: u64, policy: &Policy) -> Vec<Number<'_>> {
         let Estimates { heads, ci95, denominators, without_blocks, .. } = &self.estimates;
         let denominators = denominators.by_name();
@@ -188,7 +188,7 @@ impl Results {
                     of: name.split_once('.').map_or(name.as_str(), |(metric, _)| metric).to_owned(),
                     value: *value,
                     ci95: intervals.get(&name).copied().copied().flatten(),
-                    blocks: left_out.map_or(blocks, LeftOut::blocks),
+                    blocks: left_out.map_or(blocks, Jackknife::blocks),
                     trials: None,
                     enough: true,
                     left_out,

@@ -15,7 +15,7 @@ use crate::study::labels::UNLABELLED;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Reach, TagComparison};
 use crate::study::labels::policy::Value;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, Values};
-use crate::study::section::Nothing;
+use crate::study::section::NoSection;
 
 const ARGMAX_PREVIOUS: &str = "offset_argmax.-1";
 const MASS_PREVIOUS: &str = "offset_mass.-1";
@@ -23,10 +23,10 @@ const ARGMAX_NEXT: &str = "offset_argmax.1";
 const MASS_NEXT: &str = "offset_mass.1";
 
 /// The metrics of one head that a case is about, by the names of their cells.
-type Given<'a> = &'a [(&'a str, f64)];
+type HeadMetrics<'a> = &'a [(&'a str, f64)];
 
 /// The study of attention as if it had measured these metrics of one head; all others are null.
-fn estimates(metrics: Given<'_>, intervals: &[(&str, Interval)]) -> Estimates {
+fn estimates(metrics: HeadMetrics<'_>, intervals: &[(&str, Interval)]) -> Estimates {
     let columns = columns(named("attention").unwrap());
     let names: Vec<String> = Values::new(&columns, std::iter::repeat(None)).cells().map(|(name, _)| name).collect();
     metrics.iter().for_each(|(name, _)| assert!(names.iter().any(|known| known == name), "{name}"));
@@ -45,34 +45,34 @@ fn estimates(metrics: Given<'_>, intervals: &[(&str, Interval)]) -> Estimates {
     }
 }
 
-fn verdict(metrics: Given<'_>, relations: Vec<RelationMetrics>) -> Verdict {
+fn verdict(metrics: HeadMetrics<'_>, relations: Vec<RelationMetrics>) -> Verdict {
     verdict_within(metrics, &[], relations)
 }
 
-fn verdict_within(metrics: Given<'_>, ci95: &[(&str, Interval)], relations: Vec<RelationMetrics>) -> Verdict {
+fn verdict_within(metrics: HeadMetrics<'_>, ci95: &[(&str, Interval)], relations: Vec<RelationMetrics>) -> Verdict {
     verdict_by(&default_policy(), metrics, ci95, relations)
 }
 
 fn verdict_by(
     policy: &Policy,
-    metrics: Given<'_>,
+    metrics: HeadMetrics<'_>,
     ci95: &[(&str, Interval)],
     relations: Vec<RelationMetrics>,
 ) -> Verdict {
     let relations = Relations { relations, tests: Tests::default() };
     let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
-        vec![(named("attention").unwrap(), Box::new(Nothing)), (named("dependency").unwrap(), Box::new(relations))];
+        vec![(named("attention").unwrap(), Box::new(NoSection)), (named("dependency").unwrap(), Box::new(relations))];
     let mut findings = Results { estimates: estimates(metrics, ci95), sections };
     findings.correct(policy);
     findings.verdicts(policy).remove(0)
 }
 
 /// The verdict by the definitions of Voita et al. 2019.
-fn by_voita2019(metrics: Given<'_>, relations: Vec<RelationMetrics>) -> Verdict {
+fn by_voita2019(metrics: HeadMetrics<'_>, relations: Vec<RelationMetrics>) -> Verdict {
     verdict_by(&presets::policy(&[presets::named("voita2019").unwrap()]), metrics, &[], relations)
 }
 
-fn labels(metrics: Given<'_>) -> Vec<String> {
+fn labels(metrics: HeadMetrics<'_>) -> Vec<String> {
     verdict(metrics, Vec::new()).labels.into_iter().map(|label| label.label).collect()
 }
 
@@ -126,7 +126,7 @@ fn syntactic(count: u64, baseline: u64, hits: [u64; 2]) -> Vec<String> {
 /// blocks have their planted heads in the folders of their studies.
 #[test]
 fn every_detector_fires_at_its_threshold_and_not_below() {
-    let cases: [(&str, Given<'_>, Given<'_>); 11] = [
+    let cases: [(&str, HeadMetrics<'_>, HeadMetrics<'_>); 11] = [
         ("previous-token", &[(ARGMAX_PREVIOUS, 0.9)], &[(ARGMAX_PREVIOUS, 0.89), (MASS_PREVIOUS, 0.5)]),
         ("previous-token", &[(MASS_PREVIOUS, 0.51)], &[(MASS_PREVIOUS, 0.5)]),
         ("next-token", &[(ARGMAX_NEXT, 0.9)], &[(ARGMAX_NEXT, 0.89), (MASS_NEXT, 0.5)]),
@@ -212,7 +212,7 @@ fn a_rule_that_is_off_gives_neither_a_label_nor_a_near_one() {
 
 #[test]
 fn a_rule_that_no_score_can_meet_is_not_near() {
-    let near = |policy: &Policy, metrics: Given<'_>, baseline: u64| {
+    let near = |policy: &Policy, metrics: HeadMetrics<'_>, baseline: u64| {
         let verdict = verdict_by(policy, metrics, &[], vec![relation(100, baseline, [40, 0], [30, 0])]);
         assert_eq!(verdict.labels, []);
         verdict.nearest.into_iter().map(|near| near.rule).collect::<Vec<_>>()
@@ -320,7 +320,7 @@ fn a_label_rests_on_enough_queries_of_enough_sentences() {
         let of = |(name, all): (&String, &Denominator)| if name == "offset_mass.5" { little } else { *all };
         given.denominators = Metrics::new(&columns(named("attention").unwrap()), names.iter().zip(&all).map(of));
         let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
-            vec![(named("attention").unwrap(), Box::new(Nothing))];
+            vec![(named("attention").unwrap(), Box::new(NoSection))];
         let findings = Results { estimates: given, sections };
         let verdict = findings.verdicts(&default_policy()).remove(0);
         verdict.labels.into_iter().map(|label| label.label).collect::<Vec<_>>()
@@ -364,7 +364,7 @@ fn labels_that_might_as_well_stand_first_are_tied() {
         // Borderline, so it is behind them for another reason, however far it may reach.
         ("first_special_mass", Interval(0.5, 1.0)),
     ];
-    let tied = |metrics: Given<'_>| -> Vec<(String, bool)> {
+    let tied = |metrics: HeadMetrics<'_>| -> Vec<(String, bool)> {
         let labels = verdict_within(metrics, &ci95, Vec::new()).labels;
         labels.into_iter().map(|label| (label.label, label.tied)).collect()
     };

@@ -43,7 +43,7 @@ merge_fields!(Drifts { output, pooled });
 
 /// The drifts of some sentences without sets of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct DriftTotals {
     /// Tokens of text.
     pub tokens: u64,
     /// Sentences with any.
@@ -54,16 +54,16 @@ pub struct Moved {
     pub without: Vec<Drifts>,
 }
 
-impl Moved {
+impl DriftTotals {
     /// The drifts without any head, where that is the last variant.
     pub fn without_any(&self) -> &Drifts {
         self.without.last().expect("the last variant has no head")
     }
 }
 
-merge_fields!(Moved { tokens, sequences, sentences, without });
+merge_fields!(DriftTotals { tokens, sequences, sentences, without });
 
-impl PerToken for Moved {
+impl PerToken for DriftTotals {
     fn tokens(&self) -> u64 {
         self.tokens
     }
@@ -80,7 +80,7 @@ pub struct DriftState {
     whole: States,
 }
 
-impl Quantity for Moved {
+impl Quantity for DriftTotals {
     type State = DriftState;
 
     fn needs() -> Needs {

@@ -48,7 +48,7 @@ impl PerToken for Losses {
 
 /// A masked token that is scored.
 #[derive(Debug)]
-pub struct Scored<T> {
+pub struct ScoredToken<T> {
     position: usize,
     truth: u32,
     /// Further facts of it.
@@ -56,21 +56,21 @@ pub struct Scored<T> {
 }
 
 /// The masked tokens of a sequence that are scored, ascending by position, with what `of` knows of their words.
-pub fn scored<T>(sequence: &Sequence, of: impl Fn(usize) -> T) -> Vec<Scored<T>> {
+pub fn scored<T>(sequence: &Sequence, of: impl Fn(usize) -> T) -> Vec<ScoredToken<T>> {
     let score = |token: &PredictedToken| {
-        token.truth.map(|truth| Scored { position: token.position, truth, of: of(token.word) })
+        token.truth.map(|truth| ScoredToken { position: token.position, truth, of: of(token.word) })
     };
     sequence.predictions.iter().filter_map(score).collect()
 }
 
 /// The loss at a position with what is known of its token, if that is scored.
-pub fn loss_at<'a, T>(scored: &'a [Scored<T>], position: usize, logits: &[f32]) -> Option<(f64, &'a T)> {
+pub fn loss_at<'a, T>(scored: &'a [ScoredToken<T>], position: usize, logits: &[f32]) -> Option<(f64, &'a T)> {
     let at = scored.binary_search_by_key(&position, |token| token.position).ok()?;
     Some((surprisal(logits, scored[at].truth), &scored[at].of))
 }
 
 impl Quantity for Losses {
-    type State = Vec<Scored<()>>;
+    type State = Vec<ScoredToken<()>>;
 
     fn needs() -> Needs {
         Needs { logits: true, ..Needs::default() }

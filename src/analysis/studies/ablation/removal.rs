@@ -9,9 +9,9 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, FurtherRuns, Sums};
 use crate::passes::run::variants::{HeadSet, each_head_and_all, heads_at};
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of};
@@ -76,7 +76,7 @@ pub trait PerToken {
 /// A quantity of each block, without each of some sets of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemovalSums<R, Q> {
-    /// What is removed.
+    /// The removals: which head sets each variant removes.
     pub removals: R,
     grid: HeadGrid,
     variants: Vec<HeadSet>,
@@ -145,7 +145,7 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
         Q::needs()
     }
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.conditions = known.conditions;
         self.chosen.clone_from(&known.chosen);
     }

@@ -47,15 +47,15 @@ pub enum Aim {
 pub enum Goals {
     /// Words with their other end, by the direction.
     Partners(Direction, Vec<(usize, usize)>),
-    /// Tokens with those that they should attend to.
+    /// Tokens with the tokens that they should attend to.
     Tokens(Vec<(usize, Vec<usize>)>),
-    /// The same of words.
+    /// Words with the words that they should attend to.
     Words(Vec<(usize, Vec<usize>)>),
     /// Tokens that should attend to everything.
     Spread(Vec<usize>),
 }
 
-/// How much a head does in a sentence what a label says, from 0 to 1.
+/// A head's score for a label's aim in one sentence, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     /// The mean over queries: of arcs the share that is right, of tokens and words their attention to the goals, of what
@@ -126,7 +126,7 @@ fn upos(sequence: &Sequence, word: usize) -> Option<&'static str> {
     Some(sequence.annotations.get(word)?.upos?.tag())
 }
 
-/// The other words that are wanted.
+/// The other words that fit the aim.
 fn fellows(sequence: &Sequence, word: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
     (0..sequence.words.len()).filter(|&other| other != word && wanted(other)).collect()
 }
@@ -141,7 +141,7 @@ impl Goals {
         }
     }
 
-    /// How much a head does it, by its attention between tokens and between words.
+    /// A head's score for the aim, by its attention between tokens and between words.
     pub fn score(&self, attention: AttentionView<'_>, words: &WordAttention) -> Score {
         let (sum, queries) = match self {
             Self::Partners(direction, arcs) => {
@@ -168,7 +168,7 @@ impl Goals {
         Score { mean: sum / queries as f64, queries: queries as u64 }
     }
 
-    /// The units that each unit should look at, `[units]`; `None` of those that are not asked.
+    /// The units that each unit should look at, `[units]`; `None` for units that have no goal.
     pub fn of_units(&self, units: &Units) -> Vec<Option<Vec<usize>>> {
         let mut found = vec![None; units.spans.len()];
         let mut add = |unit: Option<usize>, goals: Vec<usize>| {

@@ -27,14 +27,14 @@ pub const MIN_SENTENCES: Threshold = Threshold {
 
 /// The kind of evidence that a label lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lack {
+pub enum EvidenceGap {
     /// This many sentences, fewer than [`MIN_SENTENCES`].
     Sentences(u64),
     /// This many queries, fewer than [`MIN_QUERIES`].
     Queries(u64),
 }
 
-impl Lack {
+impl EvidenceGap {
     /// The evidence that a label lacks by `policy`, if any.
     pub fn of(rests_on: &Denominator, policy: &Policy) -> Option<Self> {
         let Denominator { count, sentences, .. } = *rests_on;

@@ -1,4 +1,4 @@
-//! Labels: rules over metrics, each with its evidence, and the verdict on a head that they come to.
+//! Labels: rules over metrics, each with its evidence, and the verdict on a head.
 
 pub mod content;
 pub mod evidence;
@@ -29,7 +29,7 @@ pub const UNLABELLED_SHOWN: [&str; 2] = [".", "no label"];
 /// The mark of a label in the grid whose interval crosses its threshold.
 pub const BORDERLINE: &str = "?";
 
-/// The mark of a label in the grid that another one might as well stand before.
+/// The mark of a label in the grid whose first place is uncertain.
 pub const TIED: &str = "~";
 
 /// The documentation of [`UNLABELLED`].
@@ -52,7 +52,7 @@ pub struct Detector {
     pub parameter: Parameter,
     /// How the grid of a summary shows it.
     pub shown: LabelStyle,
-    /// How close a head comes to the label. All that could fire is returned, fired or not.
+    /// How close a head comes to the label. All rules that could fire are returned, fired or not.
     pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
 }
 
@@ -61,7 +61,7 @@ pub struct Detector {
 pub enum Parameter {
     /// There is one label, of the detector's own name.
     None,
-    /// Labels are `family:parameter`, with any words for the parameter; of some it is known that they are one.
+    /// Labels are `family:parameter`, with any words for the parameter; some parameters are known.
     Any(&'static str, fn(&str) -> bool),
     /// Labels are `family:parameter`, with one of these.
     OneOf(&'static str, fn() -> Vec<String>),
@@ -74,12 +74,12 @@ pub struct LabelStyle {
     pub code: Option<&'static str>,
     /// Its colour.
     pub colour: AnsiColor,
-    /// Whether controls name it even where they have none: it is what they are run for.
+    /// Whether controls name it even where they have none, because it is what they are run for.
     pub in_controls: bool,
 }
 
 impl Detector {
-    /// Whether a policy has one of its rules on.
+    /// Whether a policy switches one of its rules on.
     pub fn is_on(&self, policy: &Policy) -> bool {
         // The q-value that several families share is no rule by itself.
         let mut rules = self.thresholds.iter().filter(|rule| rule.range == Range::Rule && rule.name != LABEL_Q.name);
@@ -139,12 +139,12 @@ pub struct Evidence<'a> {
 
 impl Evidence<'_> {
     /// A metric of the head, at `key` if it has several.
-    /// Panics if there is no metric of that name: a detector knows those of its own study.
+    /// Panics if there is no metric of that name: a detector knows the metrics of its own study.
     pub fn metric(&self, id: &str, key: Option<&str>) -> Measured {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }
 
-    /// A label that the head has by a detector before this one, of whatever study.
+    /// A label that the head has by an earlier detector, of any study.
     pub fn label(&self, name: &str) -> Option<&Label> {
         self.given.iter().find(|given| given.fires && given.label.label == name).map(|given| &given.label)
     }
@@ -165,7 +165,7 @@ pub struct Measured {
     pub blocks: u64,
 }
 
-/// How a head stands to a rule.
+/// The outcome of a rule for a head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assessment {
     /// The label, and the score with which the rule fires or does not.
@@ -174,7 +174,7 @@ pub struct Assessment {
     pub fires: bool,
     /// Whether it would fire at the upper end of the interval.
     pub may_fire: bool,
-    /// Whether any score would do.
+    /// Whether some score could fire the rule.
     pub attainable: bool,
     /// The number that the rule holds against its threshold, as the rule names it.
     pub metric: String,
@@ -247,7 +247,7 @@ pub struct Verdict {
     pub primary: String,
     /// All labels: firm before borderline ones, and among these by falling margin.
     pub labels: Vec<Label>,
-    /// For a head without a label the two that are nearest, nearest first; fewer if fewer rules are on and can be met.
+    /// The two labels nearest to an unlabelled head, nearest first; fewer if fewer rules are on and can be met.
     pub nearest: Vec<Near>,
 }
 
@@ -278,7 +278,7 @@ impl Verdict {
 }
 
 impl Label {
-    /// Whether another label of the head, which has the larger margin, is no surer to have it than this one.
+    /// Whether another label of the head, which has the larger margin, is no more certain than this one.
     fn ties_with(&self, first: &Self) -> bool {
         let at = |label: &Self, end: fn(Interval) -> f64| margin(label.ci95.map_or(label.score, end), label.threshold);
         let alone = self.rests_on.is_none() && self.borderline == first.borderline;

@@ -185,11 +185,11 @@ impl Policy {
         let file = path.display();
         let text = input::read_to_string(path, LONGEST).cannot("read the policy", &file);
         let policy = self.with_toml(&text.class(Class::Input)?);
-        policy.map_err(|Refused { line, why }| why.at(&file, line)).class(Class::Input)
+        policy.map_err(|PolicyFault { line, why }| why.at(&file, line)).class(Class::Input)
     }
 
-    fn with_toml(mut self, text: &str) -> Result<Self, Refused> {
-        let refused = |at: usize, why: Error| Refused { line: text[..at].matches('\n').count() as u64 + 1, why };
+    fn with_toml(mut self, text: &str) -> Result<Self, PolicyFault> {
+        let refused = |at: usize, why: Error| PolicyFault { line: text[..at].matches('\n').count() as u64 + 1, why };
         let table = DeTable::parse(text)
             .map_err(|error| refused(error.span().map_or(0, |span| span.start), anyhow!(error.message().to_owned())))?;
         let mut entries: Vec<_> = table.get_ref().iter().collect();
@@ -269,7 +269,7 @@ impl Serialize for Value {
 
 /// A fault of a policy file, and its line.
 #[derive(Debug)]
-struct Refused {
+struct PolicyFault {
     line: u64,
     why: Error,
 }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     fn refusal(text: &str) -> (u64, String) {
-        let Refused { line, why } = policy().with_toml(text).expect_err("a refusal");
+        let PolicyFault { line, why } = policy().with_toml(text).expect_err("a refusal");
         (line, format!("{why:#}"))
     }
 

@@ -1,4 +1,4 @@
-//! One metric of every head by block of sentences: what the metric of another study can be held against, block by block.
+//! One metric of every head by block of sentences, for comparison with the metric of another study, block by block.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ impl ByBlock {
         Self { numerators: (0..heads).map(of_head).collect(), denominators: std::array::from_fn(denominator) }
     }
 
-    /// How far the order of the heads by this metric is that by another.
+    /// The rank correlation of the heads by this metric and by another.
     pub fn rank_correlation(&self, other: &Self, resamples: &Resamples) -> RankCorrelation {
         // All heads have the same denominator, so their order is that of the numerators.
         let whole = |of: &Self| of.numerators.iter().map(|blocks| blocks.iter().sum()).collect::<Vec<f64>>();

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use super::by_block::ByBlock;
 use super::metric::{Column, Denominator, Fraction, Intervals, Metrics, StandardErrors, Values, WithoutBlocks};
 use crate::model::grid::HeadGrid;
-use crate::stats::block_test::LeftOut;
+use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::system::parallel::in_parallel;
@@ -24,7 +24,7 @@ pub struct EstimationContext {
     pub leaves_out: bool,
 }
 
-/// The metrics of all heads, with their chance levels and how sure each of them is.
+/// The metrics of all heads, with their chance levels and uncertainty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimates {
     /// The metrics of each head, `[layers * heads]`.
@@ -37,9 +37,9 @@ pub struct Estimates {
     pub own_chance: Vec<Values>,
     /// The metrics of a head without any preference.
     pub chance: Values,
-    /// The 95 % intervals of those.
+    /// The 95 % intervals of the chance metrics.
     pub chance_ci95: Intervals,
-    /// How much each metric rests on; the same for all heads.
+    /// The denominators of each metric; the same for all heads.
     pub denominators: Metrics<Denominator>,
     /// The metrics of each head without each block, `[layers * heads]`; empty unless the context leaves blocks out.
     pub without_blocks: Vec<WithoutBlocks>,
@@ -59,10 +59,10 @@ impl Estimates {
         }
     }
 
-    /// Divides, and resamples the blocks.
+    /// Computes the ratios, and resamples the blocks.
     ///
     /// `of_head` gives the cells of `columns` of a head (by its place) in a block, or in all of them where that is
-    /// `None`; `of_chance` those of a head without any preference, which also say what all heads' cells rest on.
+    /// `None`. `of_chance` gives the cells of a head without any preference, and so the denominators of all heads.
     pub fn new(
         columns: &[Column],
         context: &EstimationContext,
@@ -77,7 +77,7 @@ impl Estimates {
                 (of(None).iter().map(Fraction::value).collect(), by_block(of));
             let ci95 = divided.intervals(&values, &blocks);
             let without = left_out(&values, &blocks);
-            let errors = without.iter().map(|without| without.as_ref().and_then(LeftOut::standard_error));
+            let errors = without.iter().map(|without| without.as_ref().and_then(Jackknife::standard_error));
             let (errors, ci95) = (Metrics::new(columns, errors), Metrics::new(columns, ci95));
             (Metrics::new(columns, values), ci95, errors, Metrics::new(columns, without))
         };
@@ -100,14 +100,14 @@ impl Estimates {
         let blocks = by_block(&of_chance);
         let denominator = |(cell, fraction): (usize, &Fraction)| {
             let present = blocks.iter().filter(|block| block[cell].denominator() != 0.0).count();
-            Denominator { blocks: present as u64, ..fraction.rests_on() }
+            Denominator { blocks: present as u64, ..fraction.basis() }
         };
         found.own_chance = vec![Values::default(); grid.count()];
         found.denominators = Metrics::new(columns, of_chance(None).iter().enumerate().map(denominator));
         found
     }
 
-    /// The same with the chance levels of each head, in the order of `columns`: what a head without any preference for
+    /// Adds the chance levels of each head, in the order of `columns`: what a head without any preference for
     /// keys, but with this head's values, would score.
     pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
         let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
@@ -147,10 +147,10 @@ fn columns_of(blocks: &[Vec<Fraction>], cell: usize) -> [PerBlock; 2] {
 }
 
 /// Each cell that has a value without each block; `blocks` are `[BLOCKS][cells]`.
-fn left_out(values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<LeftOut>> {
+fn left_out(values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<Jackknife>> {
     let cell = |(cell, value): (usize, &Option<f64>)| {
         let [above, below] = columns_of(blocks, cell);
-        value.map(|_| LeftOut::new(&above, &below))
+        value.map(|_| Jackknife::new(&above, &below))
     };
     values.iter().enumerate().map(cell).collect()
 }

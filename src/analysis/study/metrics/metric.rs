@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::explanation::Explanation;
 use crate::sequences::fold::roles::{OFFSETS, offset_at};
-use crate::stats::block_test::LeftOut;
+use crate::stats::block_test::Jackknife;
 use crate::stats::bootstrap::Interval;
 
 /// A metric: one line of a study's table.
@@ -25,7 +25,7 @@ pub struct Metric<F> {
     pub keys: Keys,
     /// Numerator and denominator of a head.
     pub value: F,
-    /// The same of a head without any preference; `None` if that is `value` of a head that attends uniformly.
+    /// The chance ratio, of a head without any preference; `None` if it is `value` of a head that attends uniformly.
     pub chance: Option<F>,
 }
 
@@ -39,7 +39,7 @@ pub fn listed<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys
 pub enum Keys {
     /// A single number.
     Single,
-    /// So many numbers, each under the name that its place has.
+    /// This many numbers, each named by its place.
     Each(usize, fn(usize) -> String),
 }
 
@@ -74,7 +74,7 @@ pub fn cell_names(columns: &[Column]) -> impl Iterator<Item = String> {
 pub struct Fraction {
     numerator: f64,
     denominator: f64,
-    rests_on: Denominator,
+    basis: Denominator,
 }
 
 /// How much a ratio rests on.
@@ -92,21 +92,21 @@ pub struct Denominator {
 impl Fraction {
     /// Nothing of nothing: a ratio without a value.
     pub const NONE: Self =
-        Self { numerator: 0.0, denominator: 0.0, rests_on: Denominator { count: 0, sentences: 0, blocks: 0 } };
+        Self { numerator: 0.0, denominator: 0.0, basis: Denominator { count: 0, sentences: 0, blocks: 0 } };
 
     /// `numerator / denominator`
     pub fn new(numerator: f64, denominator: f64) -> Self {
         Self { numerator, denominator, ..Self::NONE }
     }
 
-    /// The same, resting on so much.
-    pub fn resting_on(self, count: u64, sentences: u64) -> Self {
-        Self { rests_on: Denominator { count, sentences, blocks: 0 }, ..self }
+    /// The same ratio over this many things, in this many sentences.
+    pub fn over(self, count: u64, sentences: u64) -> Self {
+        Self { basis: Denominator { count, sentences, blocks: 0 }, ..self }
     }
 
-    /// The same without a value: of what only each head has, but all rest on alike.
+    /// The same denominator without a value, where each head has a value of its own over the same things.
     pub fn unknown(&self) -> Self {
-        Self { numerator: f64::NAN, denominator: self.rests_on.count as f64, ..*self }
+        Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
 
     /// The number above the line.
@@ -119,9 +119,9 @@ impl Fraction {
         self.denominator
     }
 
-    /// How much it rests on.
-    pub fn rests_on(&self) -> Denominator {
-        self.rests_on
+    /// The number of things, sentences and blocks that the ratio is over.
+    pub fn basis(&self) -> Denominator {
+        self.basis
     }
 
     /// The ratio, or `None` where that is no number.
@@ -131,7 +131,7 @@ impl Fraction {
     }
 }
 
-/// One thing for each cell of each metric, under the metrics' ids and in the order of the tables.
+/// A value for each cell of each metric, under the metrics' ids and in the order of the tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics<T>(Named<Cells<T>>);
 
@@ -158,7 +158,7 @@ pub type StandardErrors = Metrics<Option<f64>>;
 pub type Intervals = Metrics<Option<Interval>>;
 
 /// The metrics of one head without each block; none where there is no value.
-pub type WithoutBlocks = Metrics<Option<LeftOut>>;
+pub type WithoutBlocks = Metrics<Option<Jackknife>>;
 
 impl<T> Metrics<T> {
     /// The cells of `columns` in order.
@@ -203,7 +203,7 @@ impl<T> Metrics<T> {
         self.0.0.is_empty().then_some(Self(Named(ordered)))
     }
 
-    /// The same of metrics of which some may be missing.
+    /// The same, where some metrics may be missing.
     pub fn those_in_order(self, columns: &[Column]) -> Option<Self> {
         let present: Vec<Column> = columns.iter().filter(|(id, _)| self.0.get(id).is_some()).copied().collect();
         self.in_order(&present)
@@ -233,7 +233,7 @@ impl<T> Metrics<T> {
         }
     }
 
-    /// The same of each metric with `f`, which is also given what `other` has under its name.
+    /// Applies `f` to each metric and to the metric of the same name in `other`.
     pub fn zip_map<U, V>(&self, other: &Metrics<U>, mut f: impl FnMut(&T, Option<&U>) -> V) -> Metrics<V> {
         Metrics(self.0.map(|id, cells| match cells {
             Cells::Single(value) => Cells::Single(f(value, other.get(id, None))),
@@ -275,8 +275,8 @@ impl<T: Serialize> Serialize for Named<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for InOrder<T> {
+        struct CellsVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for CellsVisitor<T> {
             type Value = Named<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -291,7 +291,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
                 Ok(Named(entries))
             }
         }
-        deserializer.deserialize_map(InOrder(PhantomData))
+        deserializer.deserialize_map(CellsVisitor(PhantomData))
     }
 }
 

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::stats::block_test::LeftOut;
+use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::Interval;
 
-/// A number of a head, with how sure it is.
+/// A number of a head, with its uncertainty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number<'a> {
     /// The part of an analysis that it belongs to.
@@ -29,7 +29,7 @@ pub struct Number<'a> {
     /// Whether it has as much evidence as the policy requires.
     pub enough: bool,
     /// The same without each block, if that was computed.
-    pub left_out: Option<&'a LeftOut>,
+    pub left_out: Option<&'a Jackknife>,
 }
 
 /// A part of an analysis.

@@ -1,11 +1,11 @@
-//! Numbers that are no ratios of sums, as ratios: so that they have intervals and standard errors like all others.
+//! Numbers that are no ratios of sums, expressed as ratios, so that they get intervals like all others.
 
 use super::metric::Fraction;
 use crate::stats::blocks::BLOCKS;
 
-/// A number without a block, and the share of what the number rests on that is in the other blocks.
+/// A jackknife replicate: a number without one block, and the share of its denominator that is in the other blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Without {
+pub struct Replicate {
     /// The number of the corpus without the block.
     pub value: f64,
     /// The part of the corpus that is left.
@@ -19,13 +19,13 @@ pub struct Without {
 /// The ratio of the sums of all blocks but one is then `θ_(b)` itself: whatever is done with ratios of sums by leaving out
 /// and by resampling blocks can be done with a number that is none (Efron & Tibshirani 1993, section 11.5: pseudo-values).
 /// Panics if there is not one for each block.
-pub fn fractions(whole: Option<f64>, without: &[Option<Without>]) -> Vec<Fraction> {
+pub fn fractions(whole: Option<f64>, without: &[Option<Replicate>]) -> Vec<Fraction> {
     assert_eq!(without.len(), BLOCKS, "one for each block");
-    let of_others = |sum: (f64, f64), Without { value, rest }: &Without| (sum.0 + 1.0, sum.1 + value * rest);
+    let of_others = |sum: (f64, f64), Replicate { value, rest }: &Replicate| (sum.0 + 1.0, sum.1 + value * rest);
     let (count, sum) = without.iter().flatten().fold((0.0, 0.0), of_others);
     let mean = sum / (count - 1.0);
-    let of_block = |without: &Option<Without>| match without {
-        Some(Without { value, rest }) if mean.is_finite() => Fraction::new(mean - value * rest, 1.0 - rest),
+    let of_block = |without: &Option<Replicate>| match without {
+        Some(Replicate { value, rest }) if mean.is_finite() => Fraction::new(mean - value * rest, 1.0 - rest),
         _ => Fraction::NONE,
     };
     let all = whole.map_or(Fraction::NONE, |whole| Fraction::new(whole, 1.0));
@@ -40,7 +40,8 @@ mod tests {
     fn all_blocks_but_one_have_the_value_without_it() {
         let rests: Vec<f64> = (0..BLOCKS).map(|block| 1.0 - (1 + block) as f64 / 2080.0).collect();
         let values: Vec<f64> = (0..BLOCKS).map(|block| 0.5 + 0.001 * (block % 7) as f64).collect();
-        let without: Vec<_> = values.iter().zip(&rests).map(|(&value, &rest)| Some(Without { value, rest })).collect();
+        let without: Vec<_> =
+            values.iter().zip(&rests).map(|(&value, &rest)| Some(Replicate { value, rest })).collect();
         let fractions = fractions(Some(0.5), &without);
         assert_eq!(fractions[BLOCKS].value(), Some(0.5));
         let sum = |of: fn(&Fraction) -> f64| fractions[..BLOCKS].iter().map(of).sum::<f64>();
@@ -55,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_block_without_a_value_has_none() {
-        let mut without = vec![Some(Without { value: 0.5, rest: 0.9 }); BLOCKS];
+        let mut without = vec![Some(Replicate { value: 0.5, rest: 0.9 }); BLOCKS];
         without[3] = None;
         let fractions = fractions(None, &without);
         assert_eq!((fractions[3].value(), fractions[BLOCKS].value()), (None, None));

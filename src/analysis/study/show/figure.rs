@@ -139,12 +139,12 @@ pub struct Tree {
     pub cut: Option<f64>,
     /// The joins by rising height: of all heads, layer by layer, and the joins before, two that become one. One less than there
     /// are heads.
-    pub joins: Vec<Join>,
+    pub joins: Vec<TreeJoin>,
 }
 
-/// Two that become one.
+/// Two heads or joins that become one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Join {
+pub struct TreeJoin {
     /// Heads by their place, joins by the number of heads more than their place among the joins.
     pub of: [usize; 2],
     /// The height.
@@ -180,17 +180,17 @@ pub struct Arc {
     pub to: usize,
     /// Its attention.
     pub weight: f64,
-    /// How it stands to what is expected.
-    pub stand: Stand,
+    /// Whether it is the expected arc.
+    pub stand: ArcMatch,
 }
 
-/// How an arc stands to what is expected.
+/// Whether an arc is the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
-    /// The expected relation.
+pub enum ArcMatch {
+    /// It is the expected arc.
     Right,
-    /// Not so.
+    /// Another arc is expected.
     Wrong,
     /// Nothing is expected.
-    Beside,
+    Neutral,
 }

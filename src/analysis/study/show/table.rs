@@ -40,13 +40,13 @@ impl From<Option<f64>> for Cell {
 /// A value of a report, in its order.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Found {
+enum ReportValue {
     Flag(bool),
     Integer(i64),
     Number(f64),
     Text(String),
-    List(Vec<Found>),
-    Object(Named<Found>),
+    List(Vec<ReportValue>),
+    Object(Named<ReportValue>),
     Null(()),
 }
 
@@ -95,21 +95,22 @@ impl Table {
     }
 }
 
-fn flatten(name: &str, found: Found, cells: &mut Vec<(String, Cell)>) {
+fn flatten(name: &str, found: ReportValue, cells: &mut Vec<(String, Cell)>) {
     let mut add = |cell: Cell| cells.push((name.to_owned(), cell));
     match found {
-        Found::Null(()) => add(Cell::Empty),
-        Found::Flag(flag) => add(Cell::Flag(flag)),
-        Found::Integer(number) => add(Cell::Integer(number)),
-        Found::Number(number) => add(Cell::Number(number)),
-        Found::Text(text) => add(Cell::Text(text)),
-        Found::Object(Named(entries)) => {
+        ReportValue::Null(()) => add(Cell::Empty),
+        ReportValue::Flag(flag) => add(Cell::Flag(flag)),
+        ReportValue::Integer(number) => add(Cell::Integer(number)),
+        ReportValue::Number(number) => add(Cell::Number(number)),
+        ReportValue::Text(text) => add(Cell::Text(text)),
+        ReportValue::Object(Named(entries)) => {
             for (key, value) in entries {
                 flatten(&if name.is_empty() { key } else { format!("{name}.{key}") }, value, cells);
             }
         }
-        Found::List(list) => {
-            let word = |found: &Found| if let Found::Text(text) = found { Some(text.clone()) } else { None };
+        ReportValue::List(list) => {
+            let word =
+                |found: &ReportValue| if let ReportValue::Text(text) = found { Some(text.clone()) } else { None };
             if let Some([low, high]) = ends(&list) {
                 cells.push((format!("{name}_low"), Cell::Number(low)));
                 cells.push((format!("{name}_high"), Cell::Number(high)));
@@ -121,10 +122,10 @@ fn flatten(name: &str, found: Found, cells: &mut Vec<(String, Cell)>) {
 }
 
 /// The ends of an interval.
-fn ends(list: &[Found]) -> Option<[f64; 2]> {
-    let number = |found: &Found| match found {
-        Found::Number(number) => Some(*number),
-        Found::Integer(number) => Some(*number as f64),
+fn ends(list: &[ReportValue]) -> Option<[f64; 2]> {
+    let number = |found: &ReportValue| match found {
+        ReportValue::Number(number) => Some(*number),
+        ReportValue::Integer(number) => Some(*number as f64),
         _ => None,
     };
     match list {

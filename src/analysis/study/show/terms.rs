@@ -1,4 +1,4 @@
-//! The words of reports and summaries that are neither labels, metrics nor studies; those of one study are on its card.
+//! The terms of reports that are neither labels, metrics nor studies. A study's own terms are on its card.
 
 /// A word of reports and summaries.
 #[derive(Debug)]

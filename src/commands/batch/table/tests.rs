@@ -8,7 +8,7 @@ fn names(text: &str) -> Vec<String> {
 
 /// The line of what is wrong, and what that is.
 fn error(text: &str) -> (usize, String) {
-    let Wrong { at, why } = parse(text, false).err().expect("something wrong");
+    let TableError { at, why } = parse(text, false).err().expect("something wrong");
     (text[..at].matches('\n').count() + 1, format!("{why:#}"))
 }
 

@@ -62,7 +62,7 @@ pub(super) fn studies(
 }
 
 /// Studies that are run, and those that are left out.
-pub(super) type Chosen = (Vec<&'static dyn AnyStudy>, Vec<&'static dyn AnyStudy>);
+pub(super) type StudySelection = (Vec<&'static dyn AnyStudy>, Vec<&'static dyn AnyStudy>);
 
 /// Splits off the studies that need counts, if the corpus can be read only once and there is no file of counts; refuses
 /// one that was requested by name.
@@ -71,7 +71,7 @@ pub(super) fn can_count(
     studies: Vec<&'static dyn AnyStudy>,
     with: &[String],
     given: bool,
-) -> Result<Chosen, Usage> {
+) -> Result<StudySelection, Usage> {
     if given || corpus.iter().all(Input::can_be_read_again) {
         return Ok((studies, Vec::new()));
     }

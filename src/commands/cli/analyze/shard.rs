@@ -128,7 +128,7 @@ pub(super) fn in_folder(output: &Path, shard: Shard, is_after: bool) -> Option<P
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::terminal::is_obeyed;
+    use crate::system::terminal::is_unprintable;
 
     fn auto(of: u32, set: &[(&str, &str)]) -> Result<String, String> {
         let asked: ShardArgument = format!("auto/{of}").parse().unwrap();
@@ -187,7 +187,7 @@ mod tests {
         ] {
             let error = auto(8, set).unwrap_err();
             assert!(error.contains("\\u{1b}[31mred\\u{7}99"), "{error}");
-            assert!(!error.contains(is_obeyed) && error.len() < 400, "{error}");
+            assert!(!error.contains(is_unprintable) && error.len() < 400, "{error}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::system::errors::Facts;
 
 /// The values that an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum OptionArity {
     /// None: it is a switch.
     Nothing,
     /// One.
@@ -25,11 +25,11 @@ fn known() -> Command {
 }
 
 /// Every option by its long name.
-pub fn options() -> Vec<(String, Takes)> {
+pub fn options() -> Vec<(String, OptionArity)> {
     let takes = |action: &ArgAction| match action {
-        ArgAction::SetTrue => Takes::Nothing,
-        ArgAction::Append => Takes::Several,
-        _ => Takes::One,
+        ArgAction::SetTrue => OptionArity::Nothing,
+        ArgAction::Append => OptionArity::Several,
+        _ => OptionArity::One,
     };
     let known = known();
     let long =

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::wanted::{SentenceArguments, once, refuse_corpus};
+use super::arguments::{SentenceArguments, once, refuse_corpus};
 use crate::commands::cli::shared::checks::{heads, lower_extension, unfit};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::inputs::NetworkArguments;

@@ -6,7 +6,7 @@ use clap::Args;
 
 use anyhow::anyhow;
 
-use super::wanted::{SentenceArguments, once, refuse_corpus};
+use super::arguments::{SentenceArguments, once, refuse_corpus};
 use crate::commands::cli::shared::checks::lower_extension;
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments};

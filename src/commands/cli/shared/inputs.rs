@@ -48,7 +48,7 @@ impl NetworkArguments {
     /// The model that is named; a name that is not in the box is refused as a corpus's is.
     pub fn model(&self, argument: Option<&str>) -> Result<ModelRef, Usage> {
         let model = ModelRef::parse(argument.unwrap_or(boxed::MODEL));
-        if let ModelRef::InTheBox(name) = &model {
+        if let ModelRef::Bundled(name) = &model {
             boxed::model(name).of_option("model")?;
         }
         Ok(if self.offline { model.offline() } else { model })

@@ -21,7 +21,7 @@ pub struct Labels {
 
 /// How a head stands to a label.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum LabelStanding {
     /// The rule fires over the whole interval.
     Firm,
     /// It does so nowhere in it.
@@ -30,7 +30,7 @@ enum Reach {
     Between,
 }
 
-impl Reach {
+impl LabelStanding {
     fn of(assessment: &Assessment) -> Self {
         match assessment {
             Assessment { fires: true, label, .. } if !label.borderline => Self::Firm,
@@ -57,8 +57,8 @@ impl Labels {
             let [ours, theirs] = [ours, theirs].map(|all| by_label(all));
             for label in ours.keys().chain(theirs.keys()).copied().collect::<BTreeSet<&str>>() {
                 let sides = [ours.get(label).copied(), theirs.get(label).copied()];
-                let reaches = sides.map(|side| side.map(Reach::of));
-                let Some(firm) = reaches.iter().position(|reach| *reach == Some(Reach::Firm)) else { continue };
+                let reaches = sides.map(|side| side.map(LabelStanding::of));
+                let Some(firm) = reaches.iter().position(|reach| *reach == Some(LabelStanding::Firm)) else { continue };
                 let [Some(in_a), Some(in_b)] = sides else {
                     missing.push(label);
                     continue;
@@ -68,7 +68,7 @@ impl Labels {
                     continue;
                 }
                 found.compared += 1;
-                if reaches[1 - firm] != Some(Reach::Out) {
+                if reaches[1 - firm] != Some(LabelStanding::Out) {
                     continue;
                 }
                 let pair_of = |side: &Assessment| numbers.get(&(place, side.metric.clone())).copied();
@@ -114,7 +114,7 @@ fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
 /// How a head stands to a label on one side; `number` is what its rule is about, unless that was not tested.
 fn standing(assessment: &Assessment, number: Option<&Pair<'_>>) -> Standing {
     let label = &assessment.label;
-    let firm = Reach::of(assessment) == Reach::Firm;
+    let firm = LabelStanding::of(assessment) == LabelStanding::Firm;
     let number = number.map_or_else(|| assessment.metric.clone(), |pair| pair.a.name.clone());
     Standing { firm, number, score: label.score, ci95: label.ci95, threshold: label.threshold }
 }

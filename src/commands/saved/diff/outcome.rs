@@ -187,7 +187,7 @@ impl DiffOutcome {
         self.labels.len() + self.relations.len() + self.metrics.len()
     }
 
-    /// What there is to say where there is no change to count.
+    /// The sentence for an outcome without counted changes.
     pub fn without_changes(&self) -> Option<&'static str> {
         match (self.changed, self.changes()) {
             (false, _) => Some("Nothing changed beyond chance"),
@@ -227,7 +227,7 @@ impl DiffOutcome {
 }
 
 impl LabelChange {
-    /// What became of the label.
+    /// The direction of the change: `lost` or `gained`.
     pub fn fate(&self) -> &'static str {
         if self.a.firm { "lost" } else { "gained" }
     }

@@ -6,7 +6,7 @@ use super::outcome::{Change, LeftAside, Method, Valued};
 use super::side::Side;
 use crate::model::grid::HeadGrid;
 use crate::stats::block_test::FEWEST_BLOCKS;
-use crate::stats::difference::{Estimate, Tested, by_intervals, paired};
+use crate::stats::difference::{DifferenceTest, Estimate, by_intervals, paired};
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::metrics::number::{Number, Part};
 use crate::system::counted::plural;
@@ -26,7 +26,7 @@ pub struct Pair<'a> {
     pub a: Number<'a>,
     /// The number of the second side.
     pub b: Number<'a>,
-    test: Tested,
+    test: DifferenceTest,
     /// The q-value of the difference.
     pub q: f64,
 }
@@ -147,7 +147,7 @@ fn test(
     method: Method,
     resamples: [usize; 2],
     tolerance: f64,
-) -> Result<Option<Tested>, Reason> {
+) -> Result<Option<DifferenceTest>, Reason> {
     let values = match (a.value, b.value) {
         (Some(a), Some(b)) => [a, b],
         (None, None) => return Ok(None),

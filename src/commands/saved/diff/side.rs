@@ -13,7 +13,7 @@ use crate::evaluation::results::Results;
 use crate::export::json;
 use crate::passes::observation::Observation;
 use crate::passes::observation::partial;
-use crate::report::{Circumstances, Report};
+use crate::report::{Report, ReportContext};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::labels::policy::Policy;
@@ -27,7 +27,7 @@ pub struct Side {
     /// The shard of a partial.
     shard: Option<Shard>,
     /// The identity of the analysis: its model, its corpus, its program and its settings.
-    pub circumstances: Circumstances,
+    pub circumstances: ReportContext,
     /// The numbers and the sections of studies.
     pub findings: Results,
 }
@@ -75,7 +75,7 @@ fn policy_of(file: &SavedFile) -> Option<Policy> {
 impl Side {
     fn new(file: SavedFile, path: &Path, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
         let (shard, (mut circumstances, mut findings)) = match file {
-            SavedFile::Report(report) => (None, report.apart()),
+            SavedFile::Report(report) => (None, report.into_parts()),
             SavedFile::Partial(shard, observation) => {
                 (Some(shard), measure(*observation, policy.clone(), threads, true)?)
             }
@@ -94,7 +94,7 @@ impl Side {
     /// of the same files.
     pub fn same_sentences(&self, other: &Self) -> bool {
         let corpus = |side: &Self| {
-            let Circumstances { corpus, settings, .. } = &side.circumstances;
+            let ReportContext { corpus, settings, .. } = &side.circumstances;
             let files: Vec<_> = corpus.files.iter().map(|file| (file.format, file.sha256.clone())).collect();
             (files, settings.protocol.limit, settings.protocol.blocks)
         };
@@ -103,7 +103,7 @@ impl Side {
 
     /// The side in words.
     pub fn described(&self) -> Described {
-        let Circumstances { model, corpus, .. } = &self.circumstances;
+        let ReportContext { model, corpus, .. } = &self.circumstances;
         Described {
             file: self.file.clone(),
             shard: self.shard.map(|shard| shard.to_string()),

@@ -37,7 +37,7 @@ pub enum Input {
     Stdin(Format),
     /// A file.
     File(PathBuf, FileKind),
-    /// The files of a folder whose extension tells a format, only those of one format if that is given.
+    /// The files of a folder whose extension tells a format. If a format is given, only its files.
     Folder(PathBuf, Option<Format>),
     /// Bytes that the program has in it.
     Embedded(&'static str, &'static [u8], FileKind),

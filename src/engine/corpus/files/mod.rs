@@ -166,7 +166,7 @@ impl Files {
         let metadata = fs::metadata(path).map_err(|error| why_not(path, error))?;
         ensure!(!metadata.is_dir(), anyhow!("corpus `{shown}` is a folder").about(&shown));
         let identity = Identity::of(path, &metadata).cannot("open corpus", &shown)?;
-        self.add(identity, &format!("corpus `{shown}`"), || {
+        let added = self.add(identity, &format!("corpus `{shown}`"), || {
             // Opened before any other work, to see whether it can be.
             let opened = opened::open(path).cannot("open corpus", &shown)?;
             let (bytes, source) = if metadata.is_file() {
@@ -177,7 +177,8 @@ impl Files {
             };
             let name = path.file_name().map_or_else(|| shown.clone(), |name| name.to_string_lossy().into_owned());
             Ok(CorpusFile { name, path: shown.as_str().into(), kind, bytes, source })
-        })
+        });
+        added.about(&shown)
     }
 }
 

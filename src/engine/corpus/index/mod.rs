@@ -100,14 +100,14 @@ pub(super) struct IndexedFile {
 pub(super) struct Segment {
     /// How many families begin before it.
     families_before: u64,
-    kin: Vec<Kin>,
+    kin: Vec<FamilyId>,
     /// The places of its sentences, in order.
     pub pieces: Vec<Piece>,
 }
 
 /// The family of a sentence, in a byte where it is the next new one.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Kin {
+enum FamilyId {
     /// It begins with the sentence, and has the next number.
     Next,
     /// It begins with the sentence, and has another number.
@@ -161,9 +161,9 @@ impl Segment {
     pub(super) fn add(&mut self, piece: Piece, families: &[SentenceFamily], mut families_before: u64) -> u64 {
         for family in families {
             self.kin.push(match family {
-                SentenceFamily { number, is_first: false } => Kin::Of(*number),
-                SentenceFamily { number, .. } if *number == families_before => Kin::Next,
-                SentenceFamily { number, .. } => Kin::Begins(*number),
+                SentenceFamily { number, is_first: false } => FamilyId::Of(*number),
+                SentenceFamily { number, .. } if *number == families_before => FamilyId::Next,
+                SentenceFamily { number, .. } => FamilyId::Begins(*number),
             });
             families_before += u64::from(family.is_first);
         }
@@ -194,11 +194,11 @@ impl Segment {
     /// The families of its sentences.
     pub(super) fn families(&self) -> Vec<SentenceFamily> {
         let mut next = self.families_before;
-        let family = |kin: &Kin| {
+        let family = |kin: &FamilyId| {
             let family = match *kin {
-                Kin::Next => SentenceFamily::alone(next),
-                Kin::Begins(number) => SentenceFamily::alone(number),
-                Kin::Of(number) => SentenceFamily { number, is_first: false },
+                FamilyId::Next => SentenceFamily::alone(next),
+                FamilyId::Begins(number) => SentenceFamily::alone(number),
+                FamilyId::Of(number) => SentenceFamily { number, is_first: false },
             };
             next += u64::from(family.is_first);
             family

@@ -4,12 +4,13 @@ use super::*;
 
 #[test]
 fn families_are_told_again() {
+    use FamilyId::{Begins, Next, Of};
     let family = |number, is_first| SentenceFamily { number, is_first };
     // Two begin as counted, one is older, one could not be remembered, and the next is counted on.
     let families = [family(5, true), family(6, true), family(2, false), family(1 << 60, true), family(8, true)];
     let mut segment = Segment::new(5);
     assert_eq!(segment.add(piece(5), &families, 5), 9);
-    assert_eq!(segment.kin, [Kin::Next, Kin::Next, Kin::Of(2), Kin::Begins(1 << 60), Kin::Next]);
+    assert_eq!(segment.kin, [Next, Next, Of(2), Begins(1 << 60), Next]);
     assert_eq!(segment.families(), families);
 }
 

@@ -64,13 +64,13 @@ impl Fields {
 }
 
 /// A bracket that is not closed yet.
-struct Open<'a> {
+struct OpenBracket<'a> {
     start: usize,
     head: Option<&'a str>,
 }
 
 /// A discontinuous mention of which parts are missing.
-struct Unfinished<'a> {
+struct UnfinishedMention<'a> {
     head: Option<&'a str>,
     parts: Vec<Range<usize>>,
 }
@@ -79,9 +79,9 @@ struct Unfinished<'a> {
 struct Finder<'a> {
     fields: Fields,
     /// The open mentions by the text in the bracket: the entity, with its part if any.
-    open: BTreeMap<&'a str, Vec<Open<'a>>>,
+    open: BTreeMap<&'a str, Vec<OpenBracket<'a>>>,
     /// The parts of discontinuous mentions, by the entity and its number of parts.
-    unfinished: BTreeMap<(&'a str, u32), Unfinished<'a>>,
+    unfinished: BTreeMap<(&'a str, u32), UnfinishedMention<'a>>,
     found: Mentions<'a>,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Finder<'a> {
             rest = &inside[end + usize::from(closes)..];
             let (name, head) = if opens { self.fields.of(label) } else { (label, None) };
             if opens {
-                self.open.entry(name).or_default().push(Open { start: word, head });
+                self.open.entry(name).or_default().push(OpenBracket { start: word, head });
             }
             if closes {
                 self.close(word, name);
@@ -125,7 +125,7 @@ impl<'a> Finder<'a> {
 
     /// Closes the last bracket of this name that is open.
     fn close(&mut self, word: usize, name: &'a str) {
-        let Some(Open { start, head }) = self.open.get_mut(name).and_then(Vec::pop) else {
+        let Some(OpenBracket { start, head }) = self.open.get_mut(name).and_then(Vec::pop) else {
             self.found.unmatched += 1;
             return;
         };
@@ -137,7 +137,7 @@ impl<'a> Finder<'a> {
         let before = self.unfinished.remove(&(entity, of));
         let (head, parts) = match before {
             // Parts come in their order, and none begins before the one before it has ended.
-            Some(Unfinished { head, mut parts })
+            Some(UnfinishedMention { head, mut parts })
                 if parts.len() + 1 == part as usize && parts[parts.len() - 1].end <= start =>
             {
                 parts.push(span);
@@ -154,7 +154,7 @@ impl<'a> Finder<'a> {
         if part == of {
             self.found.mentions.push(Mention::new(entity, parts, head));
         } else {
-            self.unfinished.insert((entity, of), Unfinished { head, parts });
+            self.unfinished.insert((entity, of), UnfinishedMention { head, parts });
         }
     }
 }

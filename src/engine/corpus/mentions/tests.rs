@@ -6,17 +6,17 @@ const GUM: &str = "GRP-etype-infstat-salience-centering-minspan-link-identity";
 const COREFUD: &str = "eid-etype-head-other";
 
 /// Entity, parts and named head.
-type Found<'a> = (&'a str, Vec<Range<usize>>, Option<usize>);
+type ParsedMention<'a> = (&'a str, Vec<Range<usize>>, Option<usize>);
 
 /// The mentions of these words, and the unmatched brackets.
-fn found<'a>(words: &[&'a str], fields: Option<&str>) -> (Vec<Found<'a>>, u64) {
+fn found<'a>(words: &[&'a str], fields: Option<&str>) -> (Vec<ParsedMention<'a>>, u64) {
     let given = words.iter().map(|value| (!value.is_empty()).then_some(*value));
     let Mentions { mentions, unmatched } = Mentions::of(given, fields);
     let mention = |Mention { entity, parts, named_head }: Mention<'a>| (entity, parts, named_head);
     (mentions.into_iter().map(mention).collect(), unmatched)
 }
 
-fn whole(entity: &str, span: Range<usize>, head: Option<usize>) -> Found<'_> {
+fn whole(entity: &str, span: Range<usize>, head: Option<usize>) -> ParsedMention<'_> {
     (entity, vec![span], head)
 }
 

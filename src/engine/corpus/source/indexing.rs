@@ -12,7 +12,7 @@ use crate::system::errors::{Class, Facts};
 
 /// An index in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Indexed {
+pub struct IndexCounts {
     /// Files.
     pub files: usize,
     /// Sentences in them.
@@ -23,12 +23,12 @@ pub struct Indexed {
 
 /// Writes the index of a corpus, of files that can be read again, by `write`, which is given the parts of it in order.
 /// Fails if the corpus cannot be read, or only once, or `write` fails.
-pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> Result<Indexed> {
+pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {
     let corpus = Corpus::open(inputs)?;
     index(corpus, write).class(Class::Input)
 }
 
-fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<Indexed> {
+fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {
     let about = corpus.files.as_slice().iter().map(|file| {
         let only_once = || format!("`{}` can be read only once: an index is of files", file.path);
         Ok((file.bytes.with_context(only_once).about(&file.path)?, file.kind.compression != Compression::None))
@@ -56,7 +56,7 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
     };
     let files: Vec<IndexedFile> = files.into_iter().zip(about).map(file).collect();
     let (count, sentences) = (files.len(), repeats.read);
-    Ok(Indexed { files: count, sentences, segments: records.finish(files, repeats)? })
+    Ok(IndexCounts { files: count, sentences, segments: records.finish(files, repeats)? })
 }
 
 impl Corpus {

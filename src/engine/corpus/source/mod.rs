@@ -27,7 +27,7 @@ use crate::system::files::digest::hex;
 pub(super) mod indexing;
 mod selected;
 
-use selected::Selected;
+use selected::SelectedSegments;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
 pub struct Corpus {
@@ -48,7 +48,7 @@ pub struct Corpus {
     context: Context,
     index: Option<Arc<Index>>,
     /// The segments that are read by the index, if only some are.
-    selected: Option<Selected>,
+    selected: Option<SelectedSegments>,
     failed: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct CorpusIdentity {
     pub name: String,
     /// Its files in order.
     pub files: Vec<FileIdentity>,
-    /// How often its sentences occur again, of those read.
+    /// How often the sentences that were read occur again.
     pub repeats: Repeats,
 }
 
@@ -162,7 +162,7 @@ impl Corpus {
                 let read = u128::from(bytes) * share / u128::from(index.segments().max(1));
                 u64::try_from(read).unwrap_or(bytes)
             });
-            self.selected = Some(Selected::new(Arc::clone(index), files, segments, read));
+            self.selected = Some(SelectedSegments::new(Arc::clone(index), files, segments, read));
         }
         self
     }

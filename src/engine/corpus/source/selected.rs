@@ -16,7 +16,7 @@ use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 
 /// Segments of a corpus as one run of sentences.
-pub(super) struct Selected {
+pub(super) struct SelectedSegments {
     index: Arc<Index>,
     files: Vec<CorpusFile>,
     /// The numbers of the remaining segments.
@@ -25,14 +25,14 @@ pub(super) struct Selected {
     pieces: vec::IntoIter<Piece>,
     /// The families of its remaining sentences.
     families: vec::IntoIter<SentenceFamily>,
-    current: Option<Open>,
+    current: Option<OpenPiece>,
     next_index: u64,
     document: u64,
     bytes_read: Arc<AtomicU64>,
 }
 
 /// A piece that is read, or a compressed file, which is read from its beginning to its end.
-struct Open {
+struct OpenPiece {
     file: usize,
     lines: Lines,
     /// The digest that its bytes must have.
@@ -43,7 +43,7 @@ struct Open {
     left: u64,
 }
 
-impl Selected {
+impl SelectedSegments {
     pub(super) fn new(
         index: Arc<Index>,
         files: Vec<CorpusFile>,
@@ -152,17 +152,17 @@ impl Selected {
                 document: piece.document_name.as_ref().map(Name::from),
                 ..FileContext::default()
             };
-            Open { file: number, lines, sha256: hex(&piece.sha256), passed: piece.before, left: 0 }
+            OpenPiece { file: number, lines, sha256: hex(&piece.sha256), passed: piece.before, left: 0 }
         } else {
             context.file = FileContext::default();
-            Open { file: number, lines, sha256: self.index.files[number].sha256.clone(), passed: 0, left: 0 }
+            OpenPiece { file: number, lines, sha256: self.index.files[number].sha256.clone(), passed: 0, left: 0 }
         });
         Ok(())
     }
 
     /// Closes the open file, all of which must be as it was indexed.
     fn close(&mut self) -> Result<()> {
-        let Some(Open { file, lines, sha256, .. }) = self.current.take() else { return Ok(()) };
+        let Some(OpenPiece { file, lines, sha256, .. }) = self.current.take() else { return Ok(()) };
         if lines.into_sha256()? == sha256 { Ok(()) } else { Err(self.index.changed(&self.files[file].path)) }
     }
 }

@@ -55,7 +55,7 @@ pub struct MaskedLmNames {
     pub dense: &'static str,
     /// The layer normalisation after the activation.
     pub norm: &'static str,
-    /// The tokens' embeddings, `[vocab, embedding width]`: those of the input, if they are tied.
+    /// The tokens' embeddings, `[vocab, embedding width]`: the input embeddings, if they are tied.
     pub decoder: &'static str,
     /// The bias of each token. transformers has it twice, as a vector of its own and as the bias of the last linear
     /// layer; tied heads run the former, others the latter, and checkpoints hold either or both.

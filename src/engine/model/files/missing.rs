@@ -53,11 +53,11 @@ impl Place<'_> {
     pub(super) fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.lacks(name);
         let instead = if name == TOKENIZER {
-            self.instead_of_tokenizer(names)
+            self.other_tokenizer(names)
         } else {
-            self.instead_of_weights(names, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
+            self.other_weights(names, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
         };
-        let Some(Instead { found, after, way_out }) = instead else {
+        let Some(Substitute { found, after, way_out }) = instead else {
             let all = format!("{lacks}: a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
             return self.missing(name, all);
         };
@@ -75,7 +75,7 @@ impl Place<'_> {
     }
 
     /// The file that is there in place of a tokenizer that can be read, and what to do with it.
-    fn instead_of_tokenizer(&self, names: &BTreeSet<String>) -> Option<Instead> {
+    fn other_tokenizer(&self, names: &BTreeSet<String>) -> Option<Substitute> {
         if let Some(name) = SENTENCEPIECE.into_iter().find(|name| names.contains(*name)) {
             let way_out = format!(
                 "To make {TOKENIZER} of it, run in Python after `pip install \"transformers<5\" sentencepiece protobuf` \
@@ -83,20 +83,20 @@ impl Place<'_> {
                 self.recipe("AutoTokenizer", "")
             );
             let found = format!("{name} is there, a sentencepiece model, which is not read");
-            return Some(Instead { found, after: ". ", way_out });
+            return Some(Substitute { found, after: ". ", way_out });
         }
         let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
         let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
         let found = format!("{there} is there, which is half a tokenizer");
-        Some(Instead { found, after: ": ", way_out: format!("it needs {lacking} too") })
+        Some(Substitute { found, after: ": ", way_out: format!("it needs {lacking} too") })
     }
 
     /// The file that is there in place of a model's weights, in one of the forms that matter, and what to do with it.
-    fn instead_of_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Instead> {
+    fn other_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Substitute> {
         let others = names.iter().filter_map(|name| OtherWeights::of(name));
         let found = others.filter(|found| matters(found.form)).min_by_key(|found| found.form)?;
         let (what, after, way_out) = found.way_out(self);
-        Some(Instead { found: format!("{} is there, {what}", found.name), after, way_out })
+        Some(Substitute { found: format!("{} is there, {what}", found.name), after, way_out })
     }
 
     /// Python that loads what there is with transformers and saves it in the form read here.
@@ -125,8 +125,8 @@ impl Place<'_> {
     }
 }
 
-/// What is there in place of a file, and what to do with it, `after` these characters.
-struct Instead {
+/// A file that exists in place of a missing one, and the way out, which follows the characters in `after`.
+struct Substitute {
     found: String,
     after: &'static str,
     way_out: String,
@@ -171,7 +171,7 @@ impl<'a> OtherWeights<'a> {
         Some(Self { name: path, form })
     }
 
-    /// What they are, and what to do with them, after these characters.
+    /// A description of the weights, the characters before the way out, and the way out.
     fn way_out(&self, place: &Place) -> (&'static str, &'static str, String) {
         let (what, load) = match self.form {
             WeightsFormat::Adapter => {

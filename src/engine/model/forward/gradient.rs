@@ -53,7 +53,7 @@ impl TensorEncoder {
         let grid = (0..layers).flat_map(|layer| (0..heads).map(move |head| (layer, head)));
         let keeps = Tensor::from_vec(grid.map(keep).collect::<Vec<f32>>(), (layers, heads), &self.device)?;
         let keeps = Var::from_tensor(&keeps.to_dtype(self.precision)?)?;
-        let mut pass = Pass { batch, gates, needs: Needs::default(), visitor: &mut Nobody };
+        let mut pass = Pass { batch, gates, needs: Needs::default(), visitor: &mut NoVisitor };
         let states = self.run(Start::Embeddings, &mut pass, Some(keeps.as_tensor()))?;
         let loss = loss(&states)?;
         let gradients = loss.backward()?;
@@ -65,9 +65,9 @@ impl TensorEncoder {
 }
 
 /// Looks at nothing.
-struct Nobody;
+struct NoVisitor;
 
-impl Visitor for Nobody {
+impl Visitor for NoVisitor {
     fn needs(&self) -> Needs {
         Needs::default()
     }

@@ -94,8 +94,8 @@ pub trait Encoder: Send + Sync {
 
 /// The weights of all heads of a layer, without their biases, as rows of hidden states are multiplied by them.
 ///
-/// Heads are side by side: those of head `h` are the columns from `h * head_dim` of the first three, and these rows of
-/// the output projection.
+/// Heads are side by side: head `h` has the columns from `h * head_dim` of the first three, and these rows of the
+/// output projection.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadWeights<'a> {
     /// `[hidden, hidden]`

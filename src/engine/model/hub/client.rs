@@ -10,9 +10,9 @@ use hf_hub::{Cache as HubCache, Repo};
 use super::answer::Answer;
 use super::cache::{Cache, is_file_name};
 use super::commit::Commit;
+use super::digest::{Digest, ExpectedFile};
 use super::environment::Environment;
 use super::failure::{Failure, unavailable};
-use super::promise::{Digest, Promise};
 use super::url::{follow, origin};
 use crate::system::errors::Facts;
 
@@ -27,7 +27,7 @@ pub(super) struct Client<'a> {
     pub(super) id: &'a str,
     revision: &'a str,
     environment: &'a Environment,
-    /// For a model that is not found: one of the same sort that is known.
+    /// The cache: it suggests a similar known model where the requested one is not found.
     cache: &'a Cache,
     /// hf-hub's own connection to the model, with the token and TLS set up.
     repo: ApiRepo,
@@ -38,7 +38,7 @@ pub(super) struct Remote {
     /// Names the content; a valid file name.
     pub(super) etag: String,
     /// The size and digest that it is to have.
-    pub(super) promise: Promise,
+    pub(super) expected: ExpectedFile,
     url: String,
     /// The answer with the file, where the Hub sent it without leading on to somewhere else.
     opened: Option<Box<dyn Read>>,
@@ -130,32 +130,32 @@ impl<'a> Client<'a> {
                 .with_context(|| format!("{file} of `{}` came without a usable ETag", self.id))
                 .map_err(Failure::Refused)?;
             let bytes = size.and_then(|bytes| bytes.parse().ok());
-            let promise = self.promise(commit, file, &etag, bytes).map_err(Failure::Refused)?;
-            if promise.bytes > most {
-                let found = format!("{file} of `{}` has {} bytes", self.id, promise.bytes);
+            let expected = self.expected(commit, file, &etag, bytes).map_err(Failure::Refused)?;
+            if expected.bytes > most {
+                let found = format!("{file} of `{}` has {} bytes", self.id, expected.bytes);
                 return Err(Failure::Refused(anyhow!("{found}: more than {most} are not read")));
             }
             let opened = (answer.status == 200).then_some(answer.body);
-            return Ok(Remote { etag, promise, url, opened });
+            return Ok(Remote { etag, expected, url, opened });
         }
         Err(self.endless(file))
     }
 
     /// The size and digest that a file is to have: those in the description of the model, or else those that came with
     /// the file's address. Nothing enters the cache that could not be held against them.
-    fn promise(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<Promise> {
+    fn expected(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<ExpectedFile> {
         let (endpoint, id) = (&self.environment.endpoint, self.id);
-        let described = commit.promise(file);
+        let described = commit.expected(file);
         let named = Digest::of(etag);
-        if let (Some(Promise { digest, .. }), Some(named)) = (described, &named) {
+        if let (Some(ExpectedFile { digest, .. }), Some(named)) = (described, &named) {
             ensure!(
                 digest == named,
                 anyhow!("{endpoint} describes {file} of `{id}` as {digest} and sends {named}").hint("try again")
             );
         }
-        let promise = match (described, named, bytes) {
-            (Some(promise), ..) => promise.clone(),
-            (None, Some(digest), Some(bytes)) => Promise { bytes, digest },
+        let expected = match (described, named, bytes) {
+            (Some(expected), ..) => expected.clone(),
+            (None, Some(digest), Some(bytes)) => ExpectedFile { bytes, digest },
             _ => bail!(
                 anyhow!(
                     "{endpoint} says of {file} of `{id}` neither its size nor its digest, so that it cannot be checked"
@@ -163,7 +163,7 @@ impl<'a> Client<'a> {
                 .hint("set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder")
             ),
         };
-        Ok(promise)
+        Ok(expected)
     }
 
     /// Begins to fetch a file from its byte `start`, or from the beginning if the server knows no ranges.

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
 use super::cache::{is_file_name, is_relative_path};
+use super::digest::{Digest, ExpectedFile};
 use super::failure::{Failure, unavailable};
-use super::promise::{Digest, Promise};
 
 /// The longest description of a model that is read, in bytes; one with ten thousand files has about three megabytes.
 const LONGEST_INFO: u64 = 1 << 24;
@@ -18,8 +18,8 @@ const LONGEST_INFO: u64 = 1 << 24;
 pub(super) struct Commit {
     pub(super) sha: String,
     pub(super) names: BTreeSet<String>,
-    /// The size and digest promised of each, where the Hub says them beforehand.
-    promises: BTreeMap<String, Promise>,
+    /// The expected size and digest of each file whose size and digest the Hub states in advance.
+    expected: BTreeMap<String, ExpectedFile>,
 }
 
 impl Commit {
@@ -32,22 +32,22 @@ impl Commit {
             return Err(Failure::Refused(anyhow!("{endpoint} calls `{sha}` a commit of `{id}`")));
         }
         let files = || siblings.iter().filter(|sibling| is_relative_path(&sibling.rfilename));
-        let promise = |sibling: &Sibling| Some((sibling.rfilename.clone(), sibling.promise()?));
+        let expected = |sibling: &Sibling| Some((sibling.rfilename.clone(), sibling.expected()?));
         Ok(Self {
             sha,
             names: files().map(|sibling| sibling.rfilename.clone()).collect(),
-            promises: files().filter_map(promise).collect(),
+            expected: files().filter_map(expected).collect(),
         })
     }
 
-    /// The size and digest promised of a file, if they are.
-    pub(super) fn promise(&self, file: &str) -> Option<&Promise> {
-        self.promises.get(file)
+    /// The expected size and digest of a file, if they are known.
+    pub(super) fn expected(&self, file: &str) -> Option<&ExpectedFile> {
+        self.expected.get(file)
     }
 
     /// The expected digest of the file of this name, if it is known before the request.
     pub(super) fn digest(&self, file: &str) -> Option<&Digest> {
-        self.promise(file).map(|promise| &promise.digest)
+        self.expected(file).map(|expected| &expected.digest)
     }
 }
 
@@ -75,11 +75,11 @@ struct LargeFile {
 
 impl Sibling {
     /// The `blobId` of a large file is the hash of a pointer to it.
-    fn promise(&self) -> Option<Promise> {
+    fn expected(&self) -> Option<ExpectedFile> {
         let (name, bytes) = match &self.lfs {
             Some(LargeFile { sha256, size }) => (sha256, *size),
             None => (self.blob_id.as_ref()?, self.size?),
         };
-        Some(Promise { bytes, digest: Digest::of(name)? })
+        Some(ExpectedFile { bytes, digest: Digest::of(name)? })
     }
 }

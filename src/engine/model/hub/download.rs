@@ -1,4 +1,4 @@
-//! Bringing a file into the cache: whole and as promised, or not at all.
+//! Bringing a file into the cache: whole and as expected, or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
+use super::backoff::Backoff;
 use super::cache::{Cache, cannot_write, create_parent};
 use super::client::{Client, Remote};
 use super::commit::Commit;
+use super::digest::{ExpectedFile, Hasher};
 use super::failure::{Failure, unavailable};
-use super::patience::Patience;
-use super::promise::{Hasher, Promise};
 use crate::model::files::ModelFile;
 use crate::system::errors::Class;
 use crate::system::errors::Facts;
@@ -34,8 +34,8 @@ impl Download<'_> {
     ///
     /// The bytes so far stay when the download breaks off, in this run or for good, and the next try requests the rest.
     /// The file becomes a blob only if its size and its digest are right.
-    pub(super) fn run(&self, patience: Patience) -> Result<()> {
-        let mut attempts = patience.begin();
+    pub(super) fn run(&self, backoff: Backoff) -> Result<()> {
+        let mut attempts = backoff.begin();
         // The most that was there so far: connections may break off again and again as long as this grows.
         let mut most = 0;
         loop {
@@ -61,14 +61,14 @@ impl Download<'_> {
         let blob = self.cache.blob(&remote.etag);
         // The same bytes may be there already, from another commit or another process.
         let there = ModelFile::open(&blob)
-            .is_ok_and(|file| file.size() == remote.promise.bytes && remote.promise.digest.ensure_of(&file).is_ok());
+            .is_ok_and(|file| file.size() == remote.expected.bytes && remote.expected.digest.ensure_of(&file).is_ok());
         if !there {
             let path = self.cache.partial(&remote.etag, lock.as_ref());
             create_parent(&path).map_err(Failure::Refused)?;
-            let mut partial = Partial::open(&path, &remote.promise).map_err(|error| cannot_keep(&path, error))?;
-            let mut pace = Pace::new(self.client.piece_timeout());
-            let received = self.receive(&mut remote, &mut partial, &path, &mut pace);
-            if !pace.was_slow {
+            let mut partial = Partial::open(&path, &remote.expected).map_err(|error| cannot_keep(&path, error))?;
+            let mut rate = Rate::new(self.client.piece_timeout());
+            let received = self.receive(&mut remote, &mut partial, &path, &mut rate);
+            if !rate.was_slow {
                 *most = partial.bytes.max(*most);
             }
             if received.is_err() && partial.bytes == 0 {
@@ -82,23 +82,23 @@ impl Download<'_> {
         self.cache.link(&self.commit.sha, self.file, &remote.etag).map_err(Failure::Refused)
     }
 
-    /// Writes the bytes to `partial` until it is whole, and checks its size and its digest against the promise.
-    fn receive(&self, remote: &mut Remote, partial: &mut Partial, path: &Path, pace: &mut Pace) -> Result<(), Failure> {
+    /// Writes the bytes to `partial` until it is whole, and checks its size and its digest.
+    fn receive(&self, remote: &mut Remote, partial: &mut Partial, path: &Path, rate: &mut Rate) -> Result<(), Failure> {
         let mut resumed = partial.bytes > 0;
-        let promised = remote.promise.bytes;
-        if partial.bytes != promised {
+        let expected = remote.expected.bytes;
+        if partial.bytes != expected {
             let mut incoming = self.client.open(remote, self.file, partial.bytes)?;
             if incoming.start == 0 && resumed {
                 partial.clear().map_err(|error| cannot_keep(path, error))?;
                 resumed = false;
             }
-            self.progress.start(self.file, promised);
+            self.progress.start(self.file, expected);
             self.progress.advance(partial.bytes);
-            let copied = self.copy(&mut incoming.body, promised, partial, path, pace);
+            let copied = self.copy(&mut incoming.body, expected, partial, path, rate);
             self.progress.finish();
             copied?;
         }
-        self.check(&remote.promise, partial).map_err(|problem| {
+        self.check(&remote.expected, partial).map_err(|problem| {
             // An error here would show again as soon as anything is written.
             let _ = partial.clear();
             // A download in one piece would fail the same way again; one in several pieces may hold an old mistake.
@@ -106,38 +106,38 @@ impl Download<'_> {
         })
     }
 
-    /// Copies all that comes until there is more than was promised.
+    /// Copies all that comes until there is more than was expected.
     fn copy(
         &self,
         body: &mut dyn Read,
-        promised: u64,
+        expected: u64,
         partial: &mut Partial,
         path: &Path,
-        pace: &mut Pace,
+        rate: &mut Rate,
     ) -> Result<(), Failure> {
-        let broke_off = |bytes: u64| format!("the connection broke off after {bytes} of {promised} bytes");
+        let broke_off = |bytes: u64| format!("the connection broke off after {bytes} of {expected} bytes");
         let mut chunk = vec![0; 1 << 16];
-        while partial.bytes <= promised {
+        while partial.bytes <= expected {
             match body.read(&mut chunk) {
                 Ok(0) => break,
                 Ok(read) => {
                     partial.append(&chunk[..read]).map_err(|error| cannot_keep(path, error))?;
                     self.progress.advance(read as u64);
-                    pace.ensure(read).map_err(unavailable)?;
+                    rate.ensure(read).map_err(unavailable)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(unavailable(anyhow!(error).context(broke_off(partial.bytes)))),
             }
         }
-        if partial.bytes < promised {
+        if partial.bytes < expected {
             return Err(unavailable(anyhow!(broke_off(partial.bytes))));
         }
         Ok(())
     }
 
-    /// The fault of a download that does not fit the promise.
-    fn check(&self, promise: &Promise, partial: &Partial) -> Result<(), String> {
-        let Promise { bytes, digest } = promise;
+    /// The fault of a download that differs from the expected file.
+    fn check(&self, expected: &ExpectedFile, partial: &Partial) -> Result<(), String> {
+        let ExpectedFile { bytes, digest } = expected;
         if *bytes != partial.bytes {
             return Err(format!("more than the {bytes} bytes came that the Hub promised, and were thrown away"));
         }
@@ -150,7 +150,7 @@ impl Download<'_> {
 }
 
 /// How fast a file comes: a server that sends a byte a second is no better than one that has stopped.
-struct Pace {
+struct Rate {
     window: Duration,
     began: Instant,
     bytes: usize,
@@ -163,7 +163,7 @@ const SLOWEST: f64 = 1024.0;
 /// Over how many of the times that one piece may take the pace is measured.
 const PIECES: u32 = 3;
 
-impl Pace {
+impl Rate {
     fn new(piece_timeout: Duration) -> Self {
         Self { window: piece_timeout * PIECES, began: Instant::now(), bytes: 0, was_slow: false }
     }
@@ -199,9 +199,9 @@ struct Partial {
 
 impl Partial {
     /// Opens a file that is not whole, to go on with it.
-    fn open(path: &Path, promise: &Promise) -> io::Result<Self> {
+    fn open(path: &Path, expected: &ExpectedFile) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        let empty = promise.digest.begin(promise.bytes);
+        let empty = expected.digest.begin(expected.bytes);
         let mut partial = Self { file, bytes: 0, hash: empty.clone(), empty };
         let mut chunk = vec![0; 1 << 16];
         loop {

@@ -1,19 +1,19 @@
 //! Models on the Hub: which files one has, and how those that the cache lacks get there.
 //!
-//! [`environment`] says where it is, [`client`] asks it, [`patience`] says how often, [`promise`] is what it says of a
+//! [`environment`] says where it is, [`client`] asks it, [`backoff`] says how often, [`digest`] is what it says of a
 //! file, and [`download`] brings one into the [`cache`], which is shared with Python's `huggingface_hub`.
 //!
 //! The only folder of this crate that reaches the network.
 
 mod answer;
+mod backoff;
 mod cache;
 mod client;
 mod commit;
+mod digest;
 mod download;
 mod environment;
 mod failure;
-mod patience;
-mod promise;
 mod url;
 
 use std::collections::BTreeSet;
@@ -24,13 +24,13 @@ use super::files::{FileStore, ModelFile, ModelFiles, Place, gather};
 use crate::system::errors::Class;
 use crate::system::errors::Facts;
 use crate::system::progress::DownloadProgress;
+use backoff::Backoff;
 use cache::{Cache, Unusable};
 use client::Client;
 use commit::Commit;
 use download::Download;
 use environment::{Environment, Offline};
 use failure::Failure;
-use patience::Patience;
 
 /// The files of a Hub model, as the process's environment says where to look; with `offline` in the cache alone. If the Hub
 /// does not answer, it is asked again unless the name may be a slip, `patient` being false.
@@ -70,8 +70,8 @@ fn resolve_in(
     }
     let client = Client::new(environment, &cache, id, revision)?;
     // A model in the cache can be used at once; otherwise waiting is worth it, unless the name is misspelt.
-    let patience = if cached.is_ok() || !patient { Patience::NONE } else { environment.patience };
-    let commit = match ask(&client, patience, progress) {
+    let backoff = if cached.is_ok() || !patient { Backoff::NONE } else { environment.backoff };
+    let commit = match ask(&client, backoff, progress) {
         Ok(commit) => commit,
         Err(Failure::Refused(error)) => return Err(error),
         Err(Failure::Unavailable { error, .. }) => {
@@ -91,7 +91,7 @@ fn resolve_in(
             return Ok(files);
         }
     };
-    let store = OnHub { client: &client, cache: &cache, commit: &commit, patience: environment.patience, progress };
+    let store = HubModel { client: &client, cache: &cache, commit: &commit, backoff: environment.backoff, progress };
     let files = gather(id.to_owned(), Some(commit.sha.clone()), &Place::Hub { id, revision }, &store)?;
     // Last of all: what a ref leads to is then always whole. A cache that is there to be read serves without.
     if let Err(error) = cache.write_ref(revision, &commit.sha) {
@@ -101,8 +101,8 @@ fn resolve_in(
 }
 
 /// The commit of the revision now.
-fn ask(client: &Client, patience: Patience, progress: &dyn DownloadProgress) -> Result<Commit, Failure> {
-    let mut attempts = patience.begin();
+fn ask(client: &Client, backoff: Backoff, progress: &dyn DownloadProgress) -> Result<Commit, Failure> {
+    let mut attempts = backoff.begin();
     loop {
         match client.commit() {
             Ok(commit) => return Ok(commit),
@@ -112,15 +112,15 @@ fn ask(client: &Client, patience: Patience, progress: &dyn DownloadProgress) -> 
 }
 
 /// A commit on the Hub; its files are downloaded into the cache when they are needed.
-struct OnHub<'a> {
-    patience: Patience,
+struct HubModel<'a> {
+    backoff: Backoff,
     client: &'a Client<'a>,
     cache: &'a Cache,
     commit: &'a Commit,
     progress: &'a dyn DownloadProgress,
 }
 
-impl FileStore for OnHub<'_> {
+impl FileStore for HubModel<'_> {
     fn names(&self) -> &BTreeSet<String> {
         &self.commit.names
     }
@@ -135,7 +135,7 @@ impl FileStore for OnHub<'_> {
         {
             return Ok(file);
         }
-        Download { client, cache, commit, file: name, most, progress }.run(self.patience)?;
+        Download { client, cache, commit, file: name, most, progress }.run(self.backoff)?;
         open()
     }
 }

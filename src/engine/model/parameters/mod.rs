@@ -136,7 +136,7 @@ impl PositionBias {
     pub const BUCKETS: usize = DISTANCE_BUCKETS;
 
     /// The bucket of a distance, key less query (Raffel et al. 2020, as in MPNet): half of the buckets for each
-    /// direction; of those half for one distance each, 0 to 7, the others for ever longer spans, up to all from 91 on.
+    /// direction. Half of them hold one distance each, 0 to 7, the others ever longer spans, the last all from 91 on.
     pub fn bucket(distance: isize) -> usize {
         const HALF: usize = PositionBias::BUCKETS / 2;
         const EXACT: usize = HALF / 2;

@@ -21,7 +21,7 @@ pub enum ModelRef {
     /// A folder with the model's files.
     Folder(PathBuf),
     /// A model that the binary brings along, as [`boxed`] names it.
-    InTheBox(String),
+    Bundled(String),
     /// A model on the Hub.
     Hub {
         /// `name` or `org/name`.
@@ -38,7 +38,7 @@ impl fmt::Display for ModelRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(path) => write!(f, "{}", path.display()),
-            Self::InTheBox(name) | Self::Hub { id: name, .. } => f.write_str(name),
+            Self::Bundled(name) | Self::Hub { id: name, .. } => f.write_str(name),
         }
     }
 }
@@ -60,13 +60,13 @@ impl FileStore for Folder<'_> {
 }
 
 /// A model that is part of the binary.
-struct InTheBox<'a> {
+struct BundledModel<'a> {
     name: &'a str,
     files: BoxedFiles,
     names: BTreeSet<String>,
 }
 
-impl FileStore for InTheBox<'_> {
+impl FileStore for BundledModel<'_> {
     fn names(&self) -> &BTreeSet<String> {
         &self.names
     }
@@ -85,7 +85,7 @@ impl ModelRef {
     /// that is not there.
     pub fn parse(text: &str) -> Self {
         if text.starts_with(boxed::PREFIX) {
-            return Self::InTheBox(text.to_owned());
+            return Self::Bundled(text.to_owned());
         }
         if Path::new(text).exists() {
             return Self::Folder(text.into());
@@ -110,7 +110,7 @@ impl ModelRef {
         }
     }
 
-    /// Finds the model's files, and downloads those of a Hub model that are not in the cache yet.
+    /// Finds the model's files, and downloads the files of a Hub model that are not in the cache yet.
     ///
     /// The cache is the one of Python's `huggingface_hub`, in the same place and of the same form. If `HF_HUB_OFFLINE`
     /// is set, or the Hub does not answer, a model is taken from there.
@@ -120,11 +120,11 @@ impl ModelRef {
         let nearby = self.nearby();
         let outcome = match self {
             Self::Folder(path) => folder(path),
-            Self::InTheBox(name) => in_the_box(name),
+            Self::Bundled(name) => bundled(name),
             #[cfg(feature = "hub")]
             Self::Hub { id, revision, offline } => {
-                if let Some(meant) = &nearby {
-                    progress.note(&format!("there is no folder `{id}`: the Hub is asked; or is `{meant}` meant?"));
+                if let Some(suggestion) = &nearby {
+                    progress.note(&format!("there is no folder `{id}`: the Hub is asked; or is `{suggestion}` meant?"));
                 }
                 let revision = revision.as_deref().unwrap_or("main");
                 crate::model::hub::resolve(id, revision, *offline, nearby.is_none(), progress)
@@ -135,13 +135,13 @@ impl ModelRef {
                 Err(anyhow!("built without the Hub client (feature `hub`)").hint("give a model folder"))
             }
         };
-        let meant = match (boxed::meant(&self.to_string()), nearby) {
-            (Some(meant), _) => format!("or is `{meant}` meant, which is in the binary?"),
-            (None, Some(meant)) => format!("or is the folder `{meant}` meant?"),
+        let suggestion = match (boxed::suggestion(&self.to_string()), nearby) {
+            (Some(suggestion), _) => format!("or is `{suggestion}` meant, which is in the binary?"),
+            (None, Some(suggestion)) => format!("or is the folder `{suggestion}` meant?"),
             (None, None) => return outcome.class(Class::Model),
         };
         let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::PREFIX);
-        outcome.class(if misspelt { Class::Usage } else { Class::Model }).hint_after("; ", meant)
+        outcome.class(if misspelt { Class::Usage } else { Class::Model }).hint_after("; ", suggestion)
     }
 
     /// A model folder of much the same name as one that is not there.
@@ -149,7 +149,7 @@ impl ModelRef {
         let path = match self {
             Self::Folder(path) if !path.exists() => path.as_path(),
             Self::Hub { id, .. } => Path::new(id),
-            Self::Folder(_) | Self::InTheBox(_) => return None,
+            Self::Folder(_) | Self::Bundled(_) => return None,
         };
         nearby::folder(path).map(|folder| folder.display().to_string())
     }
@@ -178,11 +178,11 @@ fn is_revision(text: &str) -> bool {
 }
 
 /// The files of a model in the box.
-fn in_the_box(name: &str) -> Result<ModelFiles> {
+fn bundled(name: &str) -> Result<ModelFiles> {
     // An error of usage, as for a corpus of the box: the contents of the box are as fixed as the options.
     let files = boxed::model(name).class(Class::Usage)?;
     let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
-    gather(name.to_owned(), None, &Place::Folder(Path::new(name)), &InTheBox { name, files, names })
+    gather(name.to_owned(), None, &Place::Folder(Path::new(name)), &BundledModel { name, files, names })
 }
 
 /// The files of a model in a folder.

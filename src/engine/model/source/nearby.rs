@@ -41,13 +41,13 @@ mod tests {
             fs::write(root.join(folder).join(CONFIG), "{}").unwrap();
         }
         fs::create_dir_all(root.join("models/tiny-bort")).unwrap();
-        let meant = |path: &str| folder(&root.join(path)).map(|path| path.strip_prefix(root).unwrap().to_owned());
+        let suggestion = |path: &str| folder(&root.join(path)).map(|path| path.strip_prefix(root).unwrap().to_owned());
         for wrong in ["models/tiny_bert", "models/Tiny-Bert", "models/tinybert", "model/tiny-bert", "Models/tiny-bert/"]
         {
-            assert_eq!(meant(wrong).as_deref(), Some(Path::new("models/tiny-bert")), "{wrong}");
+            assert_eq!(suggestion(wrong).as_deref(), Some(Path::new("models/tiny-bert")), "{wrong}");
         }
         for far in ["models/large-gpt", "modles/tinnybert", "tiny-bert"] {
-            assert_eq!(meant(far), None, "{far}");
+            assert_eq!(suggestion(far), None, "{far}");
         }
     }
 }

@@ -78,7 +78,7 @@ fn what_exists_is_meant_as_it_is() {
 #[test]
 fn names_in_the_box() {
     let parsed = ModelRef::parse("box:planted");
-    assert_eq!(parsed, ModelRef::InTheBox("box:planted".to_owned()));
+    assert_eq!(parsed, ModelRef::Bundled("box:planted".to_owned()));
     let files = parsed.resolve(&()).unwrap();
     assert_eq!((files.id.as_str(), files.revision.as_deref()), ("box:planted", None));
     assert_eq!(files.config.path(), Path::new("box:planted/config.json"));

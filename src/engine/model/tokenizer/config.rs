@@ -84,7 +84,7 @@ impl TokenizerConfig {
         [Kind::WordPiece, Kind::ByteLevel].into_iter().find(|kind| kind.classes().contains(&class.as_str()))
     }
 
-    /// Whether the special tokens are those of MPNet, where no file names them.
+    /// Whether the tokenizer has MPNet's special tokens, where no file names them.
     pub fn is_mpnet(&self) -> bool {
         self.class.as_ref().map_or(self.model_type == "mpnet", |class| class == "MPNetTokenizer")
     }

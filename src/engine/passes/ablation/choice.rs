@@ -17,7 +17,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-/// The seed of those that are chosen at random.
+/// The seed of the random choice.
 const SEED: u64 = 0;
 
 impl Choice {

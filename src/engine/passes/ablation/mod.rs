@@ -73,7 +73,7 @@ impl Default for Ablation {
     }
 }
 
-/// The conditions of a pass that removes heads, as the sums of those who look at it keep them.
+/// The conditions of a pass that removes heads. The sums of its observers keep them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conditions {
     /// The replacement of heads that are ablated one by one; `None` in a pass that ablates none, or before it begins.

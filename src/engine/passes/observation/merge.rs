@@ -53,7 +53,7 @@ impl<'a> Shards<'a> {
         Ok(())
     }
 
-    /// The file of the first that there is.
+    /// The file of the first existing shard.
     fn some(&self) -> &'a Path {
         self.given.values().next().expect("there is one")
     }
@@ -76,7 +76,7 @@ impl<'a> Shards<'a> {
     }
 }
 
-/// Makes sure that partials are of one run, whose first is remembered.
+/// Makes sure that all partials belong to the run of the first partial.
 fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
     let (there, of_first) = first.get_or_insert_with(|| (path, identity.clone()));
     match of_first.difference(identity) {
@@ -103,7 +103,7 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     let (mut shards, mut first, mut damaged): (Option<Shards<'_>>, _, _) = (None, None, Vec::new());
     for path in paths {
         let header = match partial::read_header(path) {
-            Err(error) if partial::Damaged::is(&error) => {
+            Err(error) if partial::DamagedPartial::is(&error) => {
                 damaged.push(format!("{error:#}"));
                 continue;
             }
@@ -138,12 +138,12 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
 }
 
 /// The partials of one stage, and their sum.
-struct Gathered<'a> {
+struct MergedStage<'a> {
     shards: Shards<'a>,
     sum: Observation,
 }
 
-impl<'a> Gathered<'a> {
+impl<'a> MergedStage<'a> {
     fn new(path: &'a Path, shard: Shard, part: Observation) -> Self {
         Self { shards: Shards::new(path, shard, part.stage.clone()), sum: part }
     }
@@ -161,21 +161,21 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// Adds up partials, given in any order, that are together all shards of one corpus: of a run of two stages those of the
-/// first, or of both.
+/// Adds up partials, given in any order, that are together all shards of one corpus. In a run of two stages they are the
+/// partials of the first stage, or of both.
 /// Fails if a partial cannot be used, two are not of one run or are the same shard, or a shard is missing.
 pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
-    let mut stages: [Option<Gathered<'_>>; 2] = [None, None];
+    let mut stages: [Option<MergedStage<'_>>; 2] = [None, None];
     let mut first: Option<(&Path, Identity)> = None;
     for path in paths {
         let (shard, part) = partial::read(path, restore)?;
         ensure_of_one_run(&mut first, path, &part.identity)?;
         match &mut stages[usize::from(part.stage.is_after())] {
             Some(gathered) => gathered.add(path, shard, &part)?,
-            none => *none = Some(Gathered::new(path, shard, part)),
+            none => *none = Some(MergedStage::new(path, shard, part)),
         }
     }
-    let [first, after] = stages.map(|stage| stage.map(Gathered::whole).transpose());
+    let [first, after] = stages.map(|stage| stage.map(MergedStage::whole).transpose());
     match (first?, after?) {
         (None, None) => {
             Err(anyhow!("no shard is there yet").hint("run them, or name their partials")).class(Class::Incomplete)

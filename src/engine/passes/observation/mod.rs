@@ -1,6 +1,6 @@
 //! Observations: sums over a corpus, or over a shard of it, before any ratio and any label.
 //!
-//! Observations of the shards of a corpus add up to that of the whole.
+//! The observations of all shards of a corpus add up to the observation of the whole corpus.
 
 pub mod identity;
 pub mod merge;
@@ -31,11 +31,11 @@ pub struct Observation {
     pub run: Option<RunInfo>,
 }
 
-/// The passes of a plan that an observation is of.
+/// The passes of a plan that an observation contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// All of them.
+    /// All passes.
     #[default]
     Whole,
     /// The passes of the first stage.
@@ -60,7 +60,7 @@ impl Stage {
         matches!(self, Self::Whole | Self::Followed { .. })
     }
 
-    /// Whether these are those that follow the others, alone.
+    /// Whether these are the passes of the second stage alone.
     pub fn is_after(&self) -> bool {
         matches!(self, Self::After { .. })
     }
@@ -80,7 +80,7 @@ pub struct PassSums {
     pub pass: Pass,
     /// Sentences that could be encoded and are in none of its sequences.
     pub left_out: u64,
-    /// The sums of everybody who looked at it, in the order in which the passes were planned.
+    /// The sums of all its observers, in the order in which the passes were planned.
     pub sums: Vec<Box<dyn Observer>>,
 }
 
@@ -107,7 +107,7 @@ impl Observation {
         self.run = self.run.take().zip(after.run).map(|(run, after)| run.followed_by(&after));
     }
 
-    /// A digest of its sums, by which the observations that follow it are known: SHA-256 of their bytes.
+    /// A digest of its sums, which identifies it for the observations that follow it: SHA-256 of their bytes.
     /// Fails if they cannot be expressed so.
     pub fn digest(&self) -> Result<String> {
         let mut hash = Sha256::new();

@@ -2,7 +2,7 @@
 //!
 //! A study's sums implement [`Sums`]; a pass holds them as [`Observer`]s of any type and shows them [`Event`]s.
 //! All sums are exact (integers, or [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of
-//! addition, and the sums of workers and shards add up to those of one run.
+//! addition, and the sums of workers and shards add up to the sums of one run.
 
 pub mod countable;
 pub mod event;
@@ -16,8 +16,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::beforehand::Beforehand;
 use super::run::variants::HeadSet;
+use super::setup::PassSetup;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::sequences::fold::words::FromToken;
@@ -29,7 +29,7 @@ pub use input::{Folder, HeadInput};
 
 /// Exact sums over every head in the sequences of a pass.
 ///
-/// Merged with those of another worker or shard they are as if they had seen its sequences.
+/// Merging them with the sums of another worker or shard gives the sums over the sequences of both.
 pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// The facts of a sequence that the sums need, computed once for all its heads.
     type SequenceState: Send + Sync;
@@ -45,7 +45,7 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     }
 
     /// Receives the facts that are known before the pass begins.
-    fn begin_pass(&mut self, _known: &Beforehand<'_>) {}
+    fn begin_pass(&mut self, _known: &PassSetup<'_>) {}
 
     /// Counts a sequence and everything in it that does not depend on a head.
     fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState;
@@ -102,7 +102,7 @@ pub trait Observer: Send + Sync {
     fn further_runs(&self) -> FurtherRuns;
 
     /// [`Sums::begin_pass`]
-    fn begin_pass(&mut self, known: &Beforehand<'_>);
+    fn begin_pass(&mut self, known: &PassSetup<'_>);
 
     /// [`Sums::begin`], for the next sequence of the pack.
     fn begin(&mut self, sequence: &Sequence);
@@ -182,7 +182,7 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
         self.sums.further_runs()
     }
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.sums.begin_pass(known);
     }
 
@@ -244,18 +244,18 @@ mod tests {
 
     /// Keeps what it is shown, and needs it or not.
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-    struct Shown {
+    struct Recorder {
         needy: bool,
         states: Vec<(u64, usize, usize)>,
         logits: Vec<(u64, usize, usize)>,
         ended: Vec<u64>,
     }
 
-    impl Merge for Shown {
+    impl Merge for Recorder {
         fn merge(&mut self, _: &Self) {}
     }
 
-    impl Sums for Shown {
+    impl Sums for Recorder {
         type SequenceState = u64;
 
         fn needs(&self) -> Needs {
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn hidden_states_and_logits_are_shown_to_those_who_need_them() {
-        let shown = |needy| observer_of(Shown { needy, ..Shown::default() });
+        let shown = |needy| observer_of(Recorder { needy, ..Recorder::default() });
         let mut observers = ObserverSet::new(vec![shown(true), shown(false)]);
         assert_eq!(observers.needs(), Needs { hidden_states: true, logits: true, ..Needs::default() });
         let sequences = [7, 9].map(|index| Sequence { index, ..Sequence::default() });
@@ -296,7 +296,7 @@ mod tests {
         observers.end_pack();
         let observers = observers.into_observers();
         let (states, logits) = (vec![(9, 4, 3)], vec![(7, 3, 5)]);
-        assert_eq!(*sums::<Shown>(&*observers[0]), Shown { needy: true, states, logits, ended: vec![7, 9] });
-        assert_eq!(*sums::<Shown>(&*observers[1]), Shown { ended: vec![7, 9], ..Shown::default() });
+        assert_eq!(*sums::<Recorder>(&*observers[0]), Recorder { needy: true, states, logits, ended: vec![7, 9] });
+        assert_eq!(*sums::<Recorder>(&*observers[1]), Recorder { ended: vec![7, 9], ..Recorder::default() });
     }
 }

@@ -6,9 +6,9 @@ use super::event::Event;
 use super::input::Folder;
 use super::{FurtherRuns, Observer};
 use crate::model::forward::visitor::{HeadView, Needs};
-use crate::passes::beforehand::Beforehand;
 use crate::passes::run::patches::RequestedRun;
 use crate::passes::run::variants::HeadSet;
+use crate::passes::setup::PassSetup;
 use crate::sequences::sequence::Sequence;
 
 /// Several observers that look at one forward pass.
@@ -45,7 +45,7 @@ impl ObserverSet {
     }
 
     /// Gives every observer the facts that are known before the pass begins.
-    pub fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    pub fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
     }
 

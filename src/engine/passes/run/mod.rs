@@ -16,12 +16,12 @@ use anyhow::{Context, Result, bail, ensure};
 use super::ablation::choice::Sensitivity;
 use super::ablation::means::{ContextSums, MeanContexts};
 use super::ablation::{Ablation, Conditions, Replacement};
-use super::beforehand::Beforehand;
 use super::observation::PassSums;
 use super::observation::identity::Protocol;
 use super::observer::set::ObserverSet;
 use super::observer::{self, Observer, observer_of};
 use super::pass::{Pass, Phases, Portion, Sequences, Weights};
+use super::setup::PassSetup;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
 use crate::model::Model;
 use crate::model::forward::Encoder;
@@ -52,7 +52,7 @@ pub struct Runner<'a> {
     pub corpus: &'a [Input],
     /// Its index, which lets a shard read only its own part.
     pub index: Option<&'a Arc<Index>>,
-    /// The part of it that is run.
+    /// The part of the corpus that is run.
     pub shard: Shard,
     /// The model.
     pub model: &'a Model,
@@ -320,7 +320,7 @@ impl Runner<'_> {
         };
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
         let chosen = self.chooses(pass).then(places);
-        observers.begin_pass(&Beforehand { encoder: Some(encoder), embeddings, counts, conditions, chosen });
+        observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen });
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let observers = if pass.derivatives {
             let encoder = self.model.differentiable.as_ref();

@@ -16,11 +16,11 @@ use crate::sequences::pack::{PACK_TOKENS, Pack};
 #[derive(Default)]
 pub struct WorkerBuffers {
     scratch: Scratch,
-    kept: Kept,
+    kept: LayerInputs,
 }
 
 /// The hidden states that enter each layer, `[layers][tokens, hidden]`.
-type Kept = Vec<Vec<f32>>;
+type LayerInputs = Vec<Vec<f32>>;
 
 /// Shows a pack to the observers: the baseline, then the patched runs that they request, then each ablation variant.
 /// Fails if a forward pass fails.
@@ -72,7 +72,7 @@ fn groups_by_layer<'a>(requested: &'a [RequestedRun], pack: &Pack) -> Vec<&'a [R
 fn run_patched(
     observers: &mut ObserverSet,
     group: &[RequestedRun],
-    (batch, kept): (&Batch<'_>, &Kept),
+    (batch, kept): (&Batch<'_>, &LayerInputs),
     variants: &Variants,
     encoder: &dyn Encoder,
     scratch: &mut Scratch,
@@ -96,7 +96,7 @@ fn run_patched(
 struct PackVisitor<'a> {
     observers: &'a mut ObserverSet,
     pack: &'a Pack,
-    kept: Option<&'a mut Kept>,
+    kept: Option<&'a mut LayerInputs>,
 }
 
 impl Visitor for PackVisitor<'_> {

@@ -32,7 +32,7 @@ pub struct TokenizedSentences<'a> {
     pub sample: Sample,
     /// Whether sentences in blocks of even number are skipped.
     pub odd_only: bool,
-    /// How many more sentences are read, those of other shards included.
+    /// The number of sentences still to be read, including the sentences of other shards.
     pub left: u64,
 }
 

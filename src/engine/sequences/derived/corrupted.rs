@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::corpus::SentenceFamily;
 use crate::sequences::counts::Unigrams;
-use crate::sequences::sequence::{PredictedToken, Sequence, Shown};
+use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 
 /// One of this many words is corrupted, about the share of tokens that BERT was trained on (Devlin et al. 2019, section
 /// 3.1: 15 %).
@@ -17,7 +17,7 @@ pub const PERIOD: u8 = 7;
 /// The corruption of the sentences of a corpus, from which a model predicts the true tokens.
 #[derive(Clone, Debug)]
 pub struct Corruption {
-    /// So many variants of each sentence: those of the phases from 0 on.
+    /// The number of variants of each sentence: the phases from 0 on.
     pub phases: u8,
     /// The noise that replaces the chosen words.
     pub noise: Noise,
@@ -49,24 +49,24 @@ impl Corruption {
                 let own = sentence.ids[position];
                 let is_known = Some(own) != self.unknown;
                 let (id, shown, truth) = match &self.noise {
-                    Noise::Mask(mask) if is_chosen(word) => (*mask, Shown::Mask, Some(own)),
+                    Noise::Mask(mask) if is_chosen(word) => (*mask, InputToken::Mask, Some(own)),
                     Noise::Mask(_) => continue,
-                    Noise::Replace(unigrams) if is_chosen(word) => match drawn(unigrams, sentence.index, position) {
+                    Noise::Replace(unigrams) if is_chosen(word) => match draw_id(unigrams, sentence.index, position) {
                         // A draw of the true token counts as not replaced (Clark et al. 2020, section 2).
-                        id if id == own => (own, Shown::Itself, Some(ORIGINAL)),
-                        id => (id, Shown::Replacement, Some(REPLACED)),
+                        id if id == own => (own, InputToken::Itself, Some(ORIGINAL)),
+                        id => (id, InputToken::Replacement, Some(REPLACED)),
                     },
-                    Noise::Replace(_) => (own, Shown::Itself, Some(ORIGINAL)),
+                    Noise::Replace(_) => (own, InputToken::Itself, Some(ORIGINAL)),
                 };
                 variant.ids[position] = id;
                 variant.predictions.push(PredictedToken { position, word, shown, truth: truth.filter(|_| is_known) });
             }
         }
-        let is_scored = |token: &PredictedToken| token.shown != Shown::Itself && token.truth.is_some();
+        let is_scored = |token: &PredictedToken| token.shown != InputToken::Itself && token.truth.is_some();
         variant.predictions.iter().any(is_scored).then_some(variant)
     }
 
-    /// The variants of a sentence, by phase; of those the first alone begins the family, if the sentence does.
+    /// The variants of a sentence, by phase. If the sentence begins a family, only the first variant does.
     fn variants(&self, sentence: &Sequence) -> Vec<Sequence> {
         let mut variants: Vec<_> = (0..self.phases).filter_map(|phase| self.variant(sentence, phase)).collect();
         for variant in variants.iter_mut().skip(1) {
@@ -84,7 +84,7 @@ const REPLACED: u32 = 1;
 
 /// The token that stands at a position of a sentence, by a number that any program can find: the first 8 bytes of a SHA-256,
 /// the highest first.
-fn drawn(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
+fn draw_id(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
     let hash = Sha256::digest(format!("headscope/replacement/0/{sentence}/{position}"));
     let number = hash.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte));
     unigrams.token(number)
@@ -104,7 +104,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Corrupted<I> {
         Self { sentences, corruption, ready: Vec::new().into_iter(), left_out: 0 }
     }
 
-    /// Sentences without a token to score, of those read so far.
+    /// The sentences read so far that have no token to score.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -183,17 +183,17 @@ mod tests {
         assert_eq!(
             made[0].predictions[..4],
             [
-                token(1, 0, Shown::Itself, Some(0)),
-                token(2, 1, Shown::Replacement, Some(1)),
-                token(3, 1, Shown::Replacement, None),
-                token(4, 2, Shown::Itself, Some(0)),
+                token(1, 0, InputToken::Itself, Some(0)),
+                token(2, 1, InputToken::Replacement, Some(1)),
+                token(3, 1, InputToken::Replacement, None),
+                token(4, 2, InputToken::Itself, Some(0)),
             ]
         );
         assert_eq!(made[0].targets().collect::<Vec<_>>(), [0, 1, 0, 0, 0, 0, 0, 0, 1]);
         // The token that was there is no replacement; word 8 is still one.
         let (made, _) = corrupted(&[words(6, 9)], 1, always(2));
-        assert_eq!(made[0].predictions[1], token(2, 1, Shown::Itself, Some(0)));
-        assert_eq!(made[0].predictions[9], token(10, 8, Shown::Replacement, Some(1)));
+        assert_eq!(made[0].predictions[1], token(2, 1, InputToken::Itself, Some(0)));
+        assert_eq!(made[0].predictions[9], token(10, 8, InputToken::Replacement, Some(1)));
     }
 
     #[test]
@@ -201,8 +201,8 @@ mod tests {
         let unigrams = Unigrams::new([(7, 3), (8, 0), (9, 1)]);
         assert_eq!([0, 1, 2, 3, 4, 7].map(|number| unigrams.token(number)), [7, 7, 7, 9, 7, 9]);
         // sha256("headscope/replacement/0/12/3") begins with 6d7988359874a2f9.
-        assert_eq!(drawn(&unigrams, 12, 3), unigrams.token(0x6d79_8835_9874_a2f9));
-        let common = (0..2000).filter(|&position| drawn(&unigrams, 0, position) == 7).count();
+        assert_eq!(draw_id(&unigrams, 12, 3), unigrams.token(0x6d79_8835_9874_a2f9));
+        let common = (0..2000).filter(|&position| draw_id(&unigrams, 0, position) == 7).count();
         // Three quarters of them; the standard deviation is 19.
         assert!((1400..1600).contains(&common), "{common}");
     }

@@ -1,4 +1,4 @@
-//! Sequences that are derived from those of a corpus: pairs, windows, shuffled words, masked or replaced tokens, repeats.
+//! Sequences that are made from sentences: pairs, windows, shuffled words, masked or replaced tokens, and repeats.
 
 pub mod corrupted;
 pub mod pairs;

@@ -52,15 +52,15 @@ impl SkipReason {
 pub struct Tally {
     /// Sentences encoded.
     pub sentences: u64,
-    /// Tokens of those, special tokens included.
+    /// Tokens of the encoded sentences, special tokens included.
     pub tokens: u64,
-    /// Tokens of text of those.
+    /// Tokens of text of the encoded sentences.
     pub text_tokens: u64,
     /// Unknown tokens of text: those in the place of text outside the vocabulary.
     pub unknown: u64,
-    /// Words of those.
+    /// Words of the encoded sentences.
     pub words: u64,
-    /// Tokens of the longest of those.
+    /// Tokens of the longest encoded sentence.
     pub longest: u64,
     /// Sentences left out, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
@@ -83,9 +83,9 @@ pub struct Tally {
 pub struct FileTally {
     /// Sentences encoded.
     pub sentences: u64,
-    /// Tokens of those, special tokens included.
+    /// Tokens of the encoded sentences, special tokens included.
     pub tokens: u64,
-    /// Words of those.
+    /// Words of the encoded sentences.
     pub words: u64,
     /// Sentences left out.
     pub skipped: u64,

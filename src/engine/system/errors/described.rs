@@ -9,7 +9,7 @@ use super::facts;
 /// How errors are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ErrorFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
     /// Each as one line of JSON.

@@ -1,4 +1,4 @@
-//! What an error knows beside its words: its class, the file and the line that it is about, and the way out.
+//! Known facts about an error beside its words: its class, the file and line that it is about, and the way out.
 //!
 //! A fact is attached where the error arises, and stays when context is put around it.
 
@@ -12,9 +12,9 @@ use super::class::Class;
 
 /// A fact about an error.
 #[derive(Debug)]
-enum Known {
+enum ErrorFact {
     Class(Class),
-    /// What it is about: a file, a line, or a line of a file.
+    /// The subject of the error: a file, a line, or a line of a file.
     Place {
         file: Option<String>,
         line: Option<u64>,
@@ -32,26 +32,26 @@ enum Known {
 
 /// An error with a fact about it. It reads as the error does, and a way out comes last.
 #[derive(Debug)]
-struct Stated {
+struct AnnotatedError {
     error: Error,
-    known: Known,
+    fact: ErrorFact,
 }
 
-impl Display for Stated {
+impl Display for AnnotatedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.known {
-            Known::Hint { after: Some(after), hint } => write!(f, "{:#}{after}{hint}", self.error),
-            Known::Words(words) => f.write_str(words),
+        match &self.fact {
+            ErrorFact::Hint { after: Some(after), hint } => write!(f, "{:#}{after}{hint}", self.error),
+            ErrorFact::Words(words) => f.write_str(words),
             _ => write!(f, "{}", self.error),
         }
     }
 }
 
-impl StdError for Stated {
+impl StdError for AnnotatedError {
     fn source(&self) -> Option<&Cause> {
-        match self.known {
+        match self.fact {
             // The whole message is in the words, its causes included.
-            Known::Hint { after: Some(_), .. } | Known::Words(_) => None,
+            ErrorFact::Hint { after: Some(_), .. } | ErrorFact::Words(_) => None,
             _ => self.error.source(),
         }
     }
@@ -74,8 +74,8 @@ pub fn causes(error: &Cause) -> impl Iterator<Item = &Cause> {
         let cause = next?;
         // An error of reading or writing passes over the one that it was made of.
         let within = || Some(cause.downcast_ref::<io::Error>()?.get_ref()? as &Cause);
-        next = match cause.downcast_ref::<Stated>() {
-            Some(stated) => Some(stated.error.as_ref()),
+        next = match cause.downcast_ref::<AnnotatedError>() {
+            Some(annotated) => Some(annotated.error.as_ref()),
             None => within().or_else(|| cause.source()),
         };
         Some(cause)
@@ -83,13 +83,13 @@ pub fn causes(error: &Cause) -> impl Iterator<Item = &Cause> {
 }
 
 /// The facts about an error, from the outermost.
-fn known(error: &Cause) -> impl Iterator<Item = &Known> {
-    causes(error).filter_map(|cause| Some(&cause.downcast_ref::<Stated>()?.known))
+fn facts(error: &Cause) -> impl Iterator<Item = &ErrorFact> {
+    causes(error).filter_map(|cause| Some(&cause.downcast_ref::<AnnotatedError>()?.fact))
 }
 
 /// The class of an error: the innermost that it was given.
 pub(super) fn class(error: &Cause) -> Class {
-    let classes = known(error).filter_map(|fact| if let Known::Class(class) = fact { Some(*class) } else { None });
+    let classes = facts(error).filter_map(|fact| if let ErrorFact::Class(class) = fact { Some(*class) } else { None });
     classes.last().unwrap_or(Class::Other)
 }
 
@@ -97,8 +97,8 @@ pub(super) fn class(error: &Cause) -> Class {
 /// reader knows the line.
 pub(super) fn place(error: &Cause) -> (Option<&str>, Option<u64>) {
     let places = || {
-        known(error).filter_map(|fact| match fact {
-            Known::Place { file, line } => Some((file.as_deref(), *line)),
+        facts(error).filter_map(|fact| match fact {
+            ErrorFact::Place { file, line } => Some((file.as_deref(), *line)),
             _ => None,
         })
     };
@@ -112,13 +112,13 @@ pub(super) fn place(error: &Cause) -> (Option<&str>, Option<u64>) {
 
 /// The option of the command line that an error is about.
 pub fn option(error: &Cause) -> Option<&str> {
-    known(error).find_map(|fact| if let Known::Option(name) = fact { Some(name.as_str()) } else { None })
+    facts(error).find_map(|fact| if let ErrorFact::Option(name) = fact { Some(name.as_str()) } else { None })
 }
 
 /// The way out of an error, with what was added to it.
 pub fn hint(error: &Cause) -> Option<String> {
-    let hints = known(error).filter_map(|fact| match fact {
-        Known::Hint { after, hint } => Some((after.unwrap_or("; "), hint.clone())),
+    let hints = facts(error).filter_map(|fact| match fact {
+        ErrorFact::Hint { after, hint } => Some((after.unwrap_or("; "), hint.clone())),
         _ => None,
     });
     hints.reduce(|(joint, rest), (after, hint)| (after, hint + joint + &rest)).map(|(_, hint)| hint)
@@ -127,88 +127,88 @@ pub fn hint(error: &Cause) -> Option<String> {
 /// An error, or a result that may be one, which is told what is known about it. Each method keeps a result that is none.
 pub trait Facts: Sized {
     /// The same with an error of anyhow.
-    type Told;
+    type Annotated;
 
     /// Makes another error of it.
-    fn told(self, make: impl FnOnce(Error) -> Error) -> Self::Told;
+    fn annotate(self, make: impl FnOnce(Error) -> Error) -> Self::Annotated;
 
     /// Gives it a class, unless it has one.
-    fn class(self, class: Class) -> Self::Told {
-        self.told(|error| stated(error, Known::Class(class)))
+    fn class(self, class: Class) -> Self::Annotated {
+        self.annotate(|error| annotated(error, ErrorFact::Class(class)))
     }
 
     /// Says which file it is about, which its words name.
-    fn about(self, file: impl Display) -> Self::Told {
-        self.told(|error| stated(error, Known::Place { file: Some(file.to_string()), line: None }))
+    fn about(self, file: impl Display) -> Self::Annotated {
+        self.annotate(|error| annotated(error, ErrorFact::Place { file: Some(file.to_string()), line: None }))
     }
 
     /// Says which line it is about, which its words name.
-    fn in_line(self, line: u64) -> Self::Told {
-        self.told(|error| stated(error, Known::Place { file: None, line: Some(line) }))
+    fn in_line(self, line: u64) -> Self::Annotated {
+        self.annotate(|error| annotated(error, ErrorFact::Place { file: None, line: Some(line) }))
     }
 
     /// Says which option of the command line it is about, which its words name.
-    fn of_option(self, name: impl Display) -> Self::Told {
-        self.told(|error| stated(error, Known::Option(name.to_string())))
+    fn of_option(self, name: impl Display) -> Self::Annotated {
+        self.annotate(|error| annotated(error, ErrorFact::Option(name.to_string())))
     }
 
     /// Puts `file:line` before it.
-    fn at(self, file: impl Display, line: u64) -> Self::Told {
-        self.told(|error| {
+    fn at(self, file: impl Display, line: u64) -> Self::Annotated {
+        self.annotate(|error| {
             let error = error.context(format!("{file}:{line}"));
-            stated(error, Known::Place { file: Some(file.to_string()), line: Some(line) })
+            annotated(error, ErrorFact::Place { file: Some(file.to_string()), line: Some(line) })
         })
     }
 
     /// Puts before it what cannot be done to a file.
-    fn cannot(self, what: &str, file: impl Display) -> Self::Told {
-        self.told(|error| error.context(format!("cannot {what} `{file}`")).about(file))
+    fn cannot(self, what: &str, file: impl Display) -> Self::Annotated {
+        self.annotate(|error| error.context(format!("cannot {what} `{file}`")).about(file))
     }
 
     /// Puts its whole message in other words. What is known about it stays.
-    fn reworded(self, words: impl FnOnce(String) -> String) -> Self::Told {
-        self.told(|error| {
+    fn reworded(self, words: impl FnOnce(String) -> String) -> Self::Annotated {
+        self.annotate(|error| {
             let words = words(format!("{error:#}"));
-            stated(error, Known::Words(words))
+            annotated(error, ErrorFact::Words(words))
         })
     }
 
     /// Puts the way out at its end, after a colon.
-    fn hint(self, hint: impl Display) -> Self::Told {
+    fn hint(self, hint: impl Display) -> Self::Annotated {
         self.hint_after(": ", hint)
     }
 
     /// Asks at its end whether a name like the given one was meant, if there is one.
-    fn did_you_mean(self, name: Option<impl Display>) -> Self::Told {
-        self.told(|error| match name {
+    fn did_you_mean(self, name: Option<impl Display>) -> Self::Annotated {
+        self.annotate(|error| match name {
             Some(name) => error.hint_after("; ", format!("did you mean `{name}`?")),
             None => error,
         })
     }
 
     /// Puts the way out at its end, `after` these characters.
-    fn hint_after(self, after: &'static str, hint: impl Display) -> Self::Told {
-        self.told(|error| stated(error, Known::Hint { after: Some(after), hint: hint.to_string() }))
+    fn hint_after(self, after: &'static str, hint: impl Display) -> Self::Annotated {
+        self.annotate(|error| annotated(error, ErrorFact::Hint { after: Some(after), hint: hint.to_string() }))
     }
 
     /// Says which of its words are the way out, where they do not end it.
-    fn hinted(self, hint: impl Display) -> Self::Told {
-        self.told(|error| stated(error, Known::Hint { after: None, hint: hint.to_string() }))
+    fn hinted(self, hint: impl Display) -> Self::Annotated {
+        self.annotate(|error| annotated(error, ErrorFact::Hint { after: None, hint: hint.to_string() }))
     }
 }
 
 impl Facts for Error {
-    type Told = Self;
+    type Annotated = Self;
 
-    fn told(self, make: impl FnOnce(Error) -> Error) -> Self {
+    fn annotate(self, make: impl FnOnce(Error) -> Error) -> Self {
         make(self)
     }
 }
 
 impl<T, E: Into<Error>> Facts for Result<T, E> {
-    type Told = anyhow::Result<T>;
+    type Annotated = anyhow::Result<T>;
 
-    fn told(self, make: impl FnOnce(Error) -> Error) -> anyhow::Result<T> {
+    fn annotate(self, make: impl FnOnce(Error) -> Error) -> anyhow::Result<T> {
         self.map_err(|error| make(error.into()))
     }
 }
@@ -218,8 +218,8 @@ pub fn io_error(kind: io::ErrorKind, error: Error) -> io::Error {
     io::Error::new(kind, error.reallocate_into_boxed_dyn_error_without_backtrace())
 }
 
-fn stated(error: Error, known: Known) -> Error {
-    Stated { error, known }.into()
+fn annotated(error: Error, fact: ErrorFact) -> Error {
+    AnnotatedError { error, fact }.into()
 }
 
 #[cfg(test)]

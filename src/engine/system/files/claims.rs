@@ -63,15 +63,15 @@ pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
 
 /// A file that an output replaces, as long as the output is open.
 #[derive(Debug)]
-pub(super) struct Replaced(Option<FileId>);
+pub(super) struct ReplacedFile(Option<FileId>);
 
 /// Notes that a file will be replaced.
 /// Fails if this process has read it.
-pub(super) fn write(metadata: &Metadata) -> io::Result<Replaced> {
+pub(super) fn write(metadata: &Metadata) -> io::Result<ReplacedFile> {
     let id = FileId::of(metadata);
     ensure_unread(metadata)?;
     claims().get_or_insert_default().written.extend(id);
-    Ok(Replaced(id))
+    Ok(ReplacedFile(id))
 }
 
 /// Makes sure that this process has not read a file.
@@ -88,7 +88,7 @@ fn same_run(what: &'static str) -> io::Error {
     io_error(io::ErrorKind::Other, anyhow!(what).hint("give the output another name"))
 }
 
-impl Drop for Replaced {
+impl Drop for ReplacedFile {
     fn drop(&mut self) {
         let mut claims = claims();
         let written = &mut claims.get_or_insert_default().written;

@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use tempfile::TempPath;
 
-use super::claims::{self, Replaced};
+use super::claims::{self, ReplacedFile};
 use super::digest::hex;
 use super::input;
 use crate::system::errors::{Class, Facts, io_error};
@@ -27,7 +27,7 @@ pub struct Output {
     /// written directly.
     rename: Option<(TempPath, PathBuf)>,
     /// The file that existed before, which nobody may read meanwhile.
-    _replaced: Option<Replaced>,
+    _replaced: Option<ReplacedFile>,
 }
 
 impl Output {

@@ -9,7 +9,7 @@ mod terms;
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
 use section::UseSection;
 use sums::UseSums;
 use terms::TERMS;
@@ -55,8 +55,8 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "`used` says that a masked word is harder to predict without this head's weight to its partner than without an \
             equal weight elsewhere. A label without it may still be of use to other words, to other tasks, or beside other \
             heads that do the same.",
-    about: About::Meaning,
-    applies: |judged| section::<UseSection>(judged.section).use_of_arcs.iter().any(|label| label.test.used.is_some()),
+    about: CaveatSubject::Meaning,
+    applies: |labels| section::<UseSection>(labels.section).use_of_arcs.iter().any(|label| label.test.used.is_some()),
 }];
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::sums::{Cuts, UseSums};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::stats::block_test::{LeftOut, p_above};
+use crate::stats::block_test::{Jackknife, p_above};
 use crate::stats::bootstrap::PerBlock;
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseTest};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Completion, Exports, Section, TestOfUse, stored};
+use crate::study::section::{Completion, Exports, HeadUseTest, Section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
@@ -54,7 +54,7 @@ impl UseSection {
             let more = of_blocks(|cuts| cuts.without_partner.value() - cuts.without_other.value());
             let arcs = of_blocks(|cuts| cuts.arcs as f64);
             let tried = total[number].arcs;
-            let left_out = LeftOut::new(&more, &arcs);
+            let left_out = Jackknife::new(&more, &arcs);
             let ci95 = context.resamples.sums(&more).over(&context.resamples.sums(&arcs));
             let test = UseTest {
                 arcs: tried,
@@ -151,7 +151,7 @@ impl Section for UseSection {
     }
 
     fn exports(&self) -> Exports {
-        let exported = |LabelUse { place, label, direction, test }: &LabelUse| TestOfUse {
+        let exported = |LabelUse { place, label, direction, test }: &LabelUse| HeadUseTest {
             head: *place,
             label: label.clone(),
             direction: *direction,

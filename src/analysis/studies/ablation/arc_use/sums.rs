@@ -12,7 +12,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
 use crate::passes::run::patches::PatchedRun;
 use crate::sequences::fold::words::{FromToken, WordAttention};
-use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence, Shown};
+use crate::sequences::sequence::{GoldArc, InputToken, PredictedToken, Sequence};
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::stats::surprisal::surprisal;
@@ -111,7 +111,7 @@ impl Sums for UseSums {
     fn begin(&mut self, sequence: &Sequence) -> ArcUseState {
         let block = block_of(sequence.family.number);
         let tree = sequence.tree.as_deref().unwrap_or_default();
-        let hidden = || sequence.predictions.iter().filter(|token| token.shown != Shown::Itself);
+        let hidden = || sequence.predictions.iter().filter(|token| token.shown != InputToken::Itself);
         let is_hidden = |word: usize| hidden().any(|token| token.word == word);
         let truths = |word: usize| -> Vec<(usize, u32)> {
             let own = hidden().filter(|token| token.word == word);

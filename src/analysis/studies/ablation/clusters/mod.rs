@@ -8,7 +8,7 @@ mod terms;
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
 use section::{DriftSection, Drifts, EffectSection, Effects};
 use sets::{ClusterDrifts, ClusterLosses, Clusters};
 use terms::TERMS;
@@ -85,8 +85,8 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "cluster-drift-geometry",
     text: "A drift grows with the square of what is missing: heads that move the output the same way move it more together \
             than one by one, whether or not one of them would do.",
-    about: About::Meaning,
-    applies: |judged| !section::<DriftSection>(judged.section).cluster_drift.clusters.is_empty(),
+    about: CaveatSubject::Meaning,
+    applies: |labelling| !section::<DriftSection>(labelling.section).cluster_drift.clusters.is_empty(),
 }];
 
 #[cfg(test)]

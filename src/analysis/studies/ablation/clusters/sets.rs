@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadGrid;
 use crate::passes::run::variants::{HeadSet, all_heads, heads_at};
-use crate::studies::ablation::drifts::Moved;
+use crate::studies::ablation::drifts::DriftTotals;
 use crate::studies::ablation::losses::Losses;
 use crate::studies::ablation::removal::{RemovalSums, Removals};
 
@@ -14,7 +14,7 @@ use crate::studies::ablation::removal::{RemovalSums, Removals};
 pub type ClusterLosses = RemovalSums<Clusters, Losses>;
 
 /// The drifts without clusters.
-pub type ClusterDrifts = RemovalSums<Clusters, Moved>;
+pub type ClusterDrifts = RemovalSums<Clusters, DriftTotals>;
 
 /// Clusters of heads, by the places of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

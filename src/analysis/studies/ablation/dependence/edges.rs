@@ -32,7 +32,7 @@ impl Edges {
         self.before(source.layer, target.layer) + source.head * self.0.heads + target.head
     }
 
-    /// The ends of the edge at a place of those between two layers.
+    /// The ends of an edge between two layers, by its place among them.
     pub fn ends(self, (source, target): (usize, usize), place: usize) -> [HeadPlace; 2] {
         let (from, to) = self.0.at(place);
         [HeadPlace { layer: source, head: from }, HeadPlace { layer: target, head: to }]

@@ -3,13 +3,13 @@
 use super::edges::Edges;
 use super::excess::excesses;
 use super::sums::{DependenceSums, Shifts};
-use crate::stats::block_test::{LeftOut, p_above};
+use crate::stats::block_test::{Jackknife, p_above};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::bootstrap::{Interval, PerBlock, Resamples};
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
-use crate::study::metrics::pseudo_values::{Without, fractions};
+use crate::study::metrics::pseudo_values::{Replicate, fractions};
 use crate::system::parallel::in_parallel;
 
 /// One edge.
@@ -63,7 +63,7 @@ fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resa
         let shifted: PerBlock = std::array::from_fn(|block| sums.blocks[block].sum(first + place));
         let left_out = without.iter().map(|without| {
             let (excesses, rest) = without.as_ref()?;
-            Some(Without { value: excesses[place]?, rest: *rest })
+            Some(Replicate { value: excesses[place]?, rest: *rest })
         });
         let (excess_ci95, p) =
             excess.map_or((None, None), |excess| tested(excess, &left_out.collect::<Vec<_>>(), resamples));
@@ -74,11 +74,11 @@ fn between(sums: &DependenceSums, total: &Shifts, first: usize, resamples: &Resa
 }
 
 /// The 95 % interval of an excess, and the one-sided p-value of its being above 0.
-fn tested(excess: f64, without: &[Option<Without>], resamples: &Resamples) -> (Option<Interval>, Option<f64>) {
+fn tested(excess: f64, without: &[Option<Replicate>], resamples: &Resamples) -> (Option<Interval>, Option<f64>) {
     let fractions = fractions(Some(excess), without);
     let blocks = |part: fn(&Fraction) -> f64| -> PerBlock { std::array::from_fn(|block| part(&fractions[block])) };
     let (above, below) = (blocks(Fraction::numerator), blocks(Fraction::denominator));
-    let left_out = LeftOut::new(&above, &below);
+    let left_out = Jackknife::new(&above, &below);
     let p = left_out.standard_error().and_then(|error| p_above(excess, error, left_out.blocks()));
     let ci95 = resamples.sums(&above).over(&resamples.sums(&below));
     debug_assert_eq!(fractions.len(), BLOCKS + 1, "one for each block and one for all");

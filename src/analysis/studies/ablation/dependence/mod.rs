@@ -12,7 +12,7 @@ mod terms;
 use crate::passes::pass::{Pass, Portion};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
 use section::{Dependence, DependenceSection};
 use sums::DependenceSums;
 use terms::TERMS;
@@ -53,8 +53,8 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "dependence-total",
     text: "An edge says how far a head looks elsewhere without another, through whatever lies between, not that it reads \
             what that one writes, nor what for; and it depends on what stands for the head.",
-    about: About::Meaning,
-    applies: |judged| section::<DependenceSection>(judged.section).dependence.tokens > 0,
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<DependenceSection>(labelling.section).dependence.tokens > 0,
 }];
 
 #[cfg(test)]

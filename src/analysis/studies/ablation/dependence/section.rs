@@ -17,7 +17,7 @@ use crate::stats::bootstrap::Interval;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Completion, OnHead, Section, stored};
+use crate::study::section::{Completion, HeadCard, Section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
@@ -275,11 +275,11 @@ impl Section for DependenceSection {
         Summary::written(|out| self.dependence.write_summary(&self.labels, out))
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
         let Some(HeadEdges { upstream, downstream, .. }) =
             self.dependence.heads.iter().find(|edges| edges.place == place)
         else {
-            return OnHead::default();
+            return HeadCard::default();
         };
         let label = |head: &HeadPlace| self.labels.get(head).map_or("-", String::as_str);
         let line = |ends: &str, other: &HeadPlace, edge: &Edge| {

@@ -7,9 +7,9 @@ use super::edges::Edges;
 use crate::linalg::lanes::{LANES, across};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Conditions;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
 use crate::passes::run::variants::each_head;
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -96,7 +96,7 @@ merge_fields!(DependenceSums[grid] { conditions, blocks });
 impl Sums for DependenceSums {
     type SequenceState = DependenceState;
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.conditions = known.conditions;
     }
 
@@ -118,7 +118,7 @@ impl Sums for DependenceSums {
         !state.roots.rows.is_empty()
     }
 
-    /// Variants without each head, except those of the last layer, which no head follows.
+    /// Variants without each head, except the heads of the last layer, which no head follows.
     fn further_runs(&self) -> FurtherRuns {
         let HeadGrid { layers, heads } = self.grid;
         FurtherRuns::Without(each_head(self.grid).take(layers.saturating_sub(1) * heads).collect())

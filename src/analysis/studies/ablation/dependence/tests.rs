@@ -5,8 +5,8 @@ use super::*;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::{Conditions, Replacement};
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Folder, Sums, observer_of};
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -25,9 +25,9 @@ fn place(layer: usize, head: usize) -> HeadPlace {
 
 fn state(grid: HeadGrid) -> DependenceSums {
     let mut sums = DependenceSums::new(grid);
-    sums.begin_pass(&Beforehand {
+    sums.begin_pass(&PassSetup {
         conditions: Conditions { removal: Some(Replacement::Zero), objective: None },
-        ..Beforehand::default()
+        ..PassSetup::default()
     });
     sums
 }

@@ -1,26 +1,26 @@
 //! The metrics of drift: one table.
 
-use crate::studies::ablation::drifts::{Drift, Drifts, Moved};
+use crate::studies::ablation::drifts::{Drift, DriftTotals, Drifts};
 use crate::studies::ablation::removal::{EachHead, RemovalSums};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// The drifts without each head and without any.
-pub type DriftSums = RemovalSums<EachHead, Moved>;
+pub type DriftSums = RemovalSums<EachHead, DriftTotals>;
 
 /// Every cell of the table.
-pub fn values(moved: &Moved, head: Option<usize>) -> Vec<Fraction> {
+pub fn values(moved: &DriftTotals, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| (metric.value)(moved, head)).collect()
 }
 
 /// The drift of last hidden states.
-pub fn output(moved: &Moved, drifts: Option<&Drifts>) -> Fraction {
-    mean(drifts.map(|drifts| &drifts.output), moved.tokens).resting_on(moved.tokens, moved.sentences)
+pub fn output(moved: &DriftTotals, drifts: Option<&Drifts>) -> Fraction {
+    mean(drifts.map(|drifts| &drifts.output), moved.tokens).over(moved.tokens, moved.sentences)
 }
 
 /// The drift of the mean of a sentence.
-pub fn pooled(moved: &Moved, drifts: Option<&Drifts>) -> Fraction {
-    mean(drifts.map(|drifts| &drifts.pooled), moved.sequences).resting_on(moved.sequences, moved.sentences)
+pub fn pooled(moved: &DriftTotals, drifts: Option<&Drifts>) -> Fraction {
+    mean(drifts.map(|drifts| &drifts.pooled), moved.sequences).over(moved.sequences, moved.sentences)
 }
 
 fn mean(drift: Option<&Drift>, eligible: u64) -> Fraction {
@@ -32,7 +32,7 @@ const CAVEATS: &str = "How far is not how much it matters: what moves may be rea
     It depends on what stands for the head (`settings.ablation`).";
 
 /// A metric of the drifts of a block, or of all blocks, and of the place of a head, `None` for chance.
-type DriftMetric = Metric<fn(&Moved, Option<usize>) -> Fraction>;
+type DriftMetric = Metric<fn(&DriftTotals, Option<usize>) -> Fraction>;
 
 /// All metrics of drift, in the order of the report.
 pub const METRICS: &[DriftMetric] = &[

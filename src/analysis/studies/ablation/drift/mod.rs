@@ -9,7 +9,7 @@ use crate::studies::ablation::removal::EachHead;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
-use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use metrics::{DriftSums, METRICS, values};
 use section::{DriftReport, DriftSection};
 
@@ -53,8 +53,8 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "drift-no-worth",
     text: "Drift says how far the output turns without a head, not whether that is for better or worse, nor for what: no \
             task is measured; and it depends on what stands for the head.",
-    about: About::Meaning,
-    applies: |judged| section::<DriftSection>(judged.section).drift.tokens > 0,
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<DriftSection>(labelling.section).drift.tokens > 0,
 }];
 
 #[cfg(test)]

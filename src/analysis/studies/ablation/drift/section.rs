@@ -10,7 +10,7 @@ use super::metrics::{DriftSums, output, pooled};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::stats::bootstrap::{Interval, PerBlock};
-use crate::studies::ablation::drifts::{Drifts, Moved};
+use crate::studies::ablation::drifts::{DriftTotals, Drifts};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
@@ -119,8 +119,8 @@ impl DriftReport {
 }
 
 /// The drift with all heads removed.
-fn without_heads(sums: &DriftSums, total: &Moved, context: &EstimationContext) -> MovedBy {
-    let estimate = |of: fn(&Moved, Option<&Drifts>) -> Fraction| {
+fn without_heads(sums: &DriftSums, total: &DriftTotals, context: &EstimationContext) -> MovedBy {
+    let estimate = |of: fn(&DriftTotals, Option<&Drifts>) -> Fraction| {
         let resampled = |part: fn(&Fraction) -> f64| {
             let blocks: PerBlock =
                 std::array::from_fn(|block| part(&of(&sums.blocks[block], Some(sums.blocks[block].without_any()))));

@@ -2,8 +2,8 @@ use super::*;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::{Conditions, Replacement};
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums, observer_of};
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
@@ -42,7 +42,7 @@ fn show(sums: &mut DriftSums, index: u64, variants: &[States]) {
 
 fn state(grid: HeadGrid) -> DriftSums {
     let mut sums = DriftSums::new(grid, EachHead);
-    sums.begin_pass(&Beforehand { conditions: CONDITIONS, ..Beforehand::default() });
+    sums.begin_pass(&PassSetup { conditions: CONDITIONS, ..PassSetup::default() });
     sums
 }
 

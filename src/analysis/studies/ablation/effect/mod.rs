@@ -14,7 +14,7 @@ use crate::study::metrics::metric;
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
-use crate::study::{About, Card, Caveat, Judged, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
 use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
 use sums::{EffectSums, TokenGroup};
@@ -68,7 +68,7 @@ impl Study for Effect {
         (estimates, EffectSection { effect })
     }
 
-    fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &Judged<'_>) -> UpstreamResults {
+    fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         let sums: &EffectSums = observed.sums();
         let even = &sums.blocks.folds()[0];
         let of_head = |head| effect(even, Some(head), &TokenGroup::All).value();
@@ -84,8 +84,8 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "effect-no-role",
     text: "An effect says that the model misses a head, not what for; other heads may compensate, so that of several \
             negligible heads not all can go; and it depends on what stands for the head.",
-    about: About::Meaning,
-    applies: |judged| section::<EffectSection>(judged.section).effect.masked_tokens > 0,
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<EffectSection>(labelling.section).effect.masked_tokens > 0,
 }];
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::{Completion, OnHead, Section, stored};
+use crate::study::section::{Completion, HeadCard, Section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
@@ -351,11 +351,11 @@ impl Section for EffectSection {
         Summary::written(|out| self.effect.write_summary(out))
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
         let is_it = |head: &&HeadEffect| head.place == place;
         let Some(HeadEffect { effect: Some(effect), ci95, q, verdict, .. }) = self.effect.heads.iter().find(is_it)
         else {
-            return OnHead::default();
+            return HeadCard::default();
         };
         let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
         let q = q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
@@ -363,7 +363,7 @@ impl Section for EffectSection {
         let removal = self.effect.removal.map_or("", Replacement::name);
         let line =
             format!("without it (by {removal}) the loss is {effect:+.4}{spread} nats a token more: {verdict}{q}");
-        OnHead::from_iter([line])
+        HeadCard::from_iter([line])
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -8,7 +8,7 @@ use crate::corpus::{TreeHead, Upos, relation};
 use crate::model::forward::visitor::Needs;
 use crate::sequences::derived::corrupted::PERIOD;
 use crate::sequences::sequence::Sequence;
-use crate::studies::ablation::losses::{Losses, Scored, loss_at, scored};
+use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored};
 use crate::studies::ablation::removal::{EachHead, Quantity, RemovalSums};
 
 /// Masked tokens that losses are summed over.
@@ -70,7 +70,7 @@ fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
 }
 
 impl Quantity for ByGroup {
-    type State = Vec<Scored<Vec<TokenGroup>>>;
+    type State = Vec<ScoredToken<Vec<TokenGroup>>>;
 
     fn needs() -> Needs {
         Losses::needs()

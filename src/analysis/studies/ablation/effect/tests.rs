@@ -5,8 +5,8 @@ use crate::corpus::{Annotation, Upos};
 use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums, observer_of};
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -107,7 +107,7 @@ fn losses_are_summed_by_group_and_turn() {
 fn verdicts_of_planted_effects() {
     let grid = HeadGrid { layers: 1, heads: 5 };
     let mut sums = EffectSums::new(grid, EachHead);
-    sums.begin_pass(&Beforehand { conditions: CONDITIONS, ..Beforehand::default() });
+    sums.begin_pass(&PassSetup { conditions: CONDITIONS, ..PassSetup::default() });
     for index in 0..128 {
         // The effects differ from sentence to sentence, with either sign equally often.
         let noise = match (index % 4 < 2, index < 64) {

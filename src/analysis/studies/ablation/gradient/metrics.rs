@@ -29,7 +29,7 @@ pub const METRICS: &[GradientMetric] = &[
         keys: Keys::Single,
         value: |sums, head| {
             let size = head.map_or(0.0, |head| sums.sizes[head].value());
-            Fraction::new(size, sums.sequences as f64).resting_on(sums.sequences, sums.sentences)
+            Fraction::new(size, sums.sequences as f64).over(sums.sequences, sums.sentences)
         },
         chance: None,
     },
@@ -49,7 +49,7 @@ pub const METRICS: &[GradientMetric] = &[
         value: |sums, head| {
             // Of 0 there is no negative.
             let fall = head.map_or(0.0, |head| 0.0 - sums.signed[head].value());
-            Fraction::new(fall, sums.tokens as f64).resting_on(sums.tokens, sums.sentences)
+            Fraction::new(fall, sums.tokens as f64).over(sums.tokens, sums.sentences)
         },
         chance: None,
     },

@@ -11,7 +11,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
-use crate::study::{About, Card, Caveat, Judged, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
 use metrics::{METRICS, values};
 use section::{GradientSection, Gradients};
 use sums::GradientSums;
@@ -63,7 +63,7 @@ impl Study for Gradient {
         (estimates, GradientSection { gradient })
     }
 
-    fn found(&self, observed: &Observed<'_>, _: &Self::Section, _: &Judged<'_>) -> UpstreamResults {
+    fn upstream(&self, observed: &Observed<'_>, _: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
         let sums: &GradientSums = observed.sums();
         let even = &sums.blocks.folds()[0];
         let of_head = |head| (METRICS[0].value)(even, Some(head)).value();
@@ -78,8 +78,8 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "gradient-first-step",
     text: "A gradient says what goes with the first small part of a head, not with all of it: where the model is sure it is \
             nearly 0, and of the two measures only the first-order effect has a sign.",
-    about: About::Meaning,
-    applies: |judged| section::<GradientSection>(judged.section).gradient.masked_tokens > 0,
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<GradientSection>(labelling.section).gradient.masked_tokens > 0,
 }];
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use crate::model::forward::gradient::GateGradient;
 use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums, observer_of};
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -44,8 +44,8 @@ fn context(grid: HeadGrid) -> EstimationContext {
     EstimationContext { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false }
 }
 
-fn state() -> Beforehand<'static> {
-    Beforehand { conditions: CONDITIONS, ..Beforehand::default() }
+fn state() -> PassSetup<'static> {
+    PassSetup { conditions: CONDITIONS, ..PassSetup::default() }
 }
 
 fn measured(sums: GradientSums, grid: HeadGrid) -> (Estimates, Box<dyn Section>) {

@@ -13,7 +13,7 @@ use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::upstream::Ranking;
-use crate::study::{About, Card, Caveat, Observed, PassSpec, Study};
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
 use section::{Curves, PruningSection};
 use sums::{Orders, PruningSums};
 
@@ -75,8 +75,8 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "pruning-not-trained-again",
     text: "Of the heads that can go by a pruning curve: nothing was trained again, and the loss is on masked words of this \
             corpus. Larger shares in the literature are for pruning that is learned or followed by fine-tuning.",
-    about: About::Meaning,
-    applies: |judged| section::<PruningSection>(judged.section).pruning.masked_tokens > 0,
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<PruningSection>(labelling.section).pruning.masked_tokens > 0,
 }];
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::report::{Example, HeadExamples};
 use super::sums::Rank;
 use crate::study::labels::evidence::Direction;
-use crate::study::show::figure::{Arc, ArcSentence, Arcs, Chart, Figure, Stand};
+use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Figure};
 use crate::system::counted::counted;
 
 /// A sentence in a few words: `typical, 0.62 (3 of 5 arcs), sentence 12`.
@@ -33,15 +33,15 @@ pub fn figure(of: &HeadExamples) -> Option<Figure> {
     let sentence = |example: &Example| {
         let drawn = &example.drawn;
         let stand = |unit: usize| match (drawn.right.contains(&unit), drawn.wrong.contains(&unit)) {
-            (true, _) => Stand::Right,
-            (_, true) => Stand::Wrong,
-            _ => Stand::Beside,
+            (true, _) => ArcMatch::Right,
+            (_, true) => ArcMatch::Wrong,
+            _ => ArcMatch::Neutral,
         };
         // All words are drawn if the label says nothing of any word.
         let speaks = !(drawn.right.is_empty() && drawn.wrong.is_empty());
         let arc = |unit: usize| {
             let (stand, to, weight) = (stand(unit), drawn.to[unit], drawn.weights[unit]);
-            let shown = weight > 0.0 && !(speaks && stand == Stand::Beside);
+            let shown = weight > 0.0 && !(speaks && stand == ArcMatch::Neutral);
             let (from, to) = if *direction == Some(Direction::HeadToDependent) { (to, unit) } else { (unit, to) };
             shown.then_some(Arc { from, to, weight, stand })
         };

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::drawn::{Drawn, MOST_WORDS};
-use super::sums::{Candidate, ExampleSums, Kept, LEAST_WORDS, Rank};
+use super::sums::{Candidate, ExampleSums, HeadCandidates, LEAST_WORDS, Rank};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
-use crate::study::upstream::Aimed;
+use crate::study::upstream::HeadAim;
 
 /// Sentences of the corpus that show what the labels of heads say, chosen by how much they show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -60,7 +60,7 @@ pub struct Example {
 impl Examples {
     /// The section of the examples that were kept.
     pub fn new(sums: &ExampleSums, grid: HeadGrid) -> Self {
-        let of_head = |(Aimed { place, label, aim, mean }, kept): (&Aimed, &Kept)| {
+        let of_head = |(HeadAim { place, label, aim, mean }, kept): (&HeadAim, &HeadCandidates)| {
             let direction = if let Aim::Partner { direction, .. } = aim { Some(*direction) } else { None };
             let example = |(rank, candidate): (Rank, &Candidate)| {
                 let Candidate { sentence, score, queries, drawn } = candidate.clone();

@@ -8,7 +8,7 @@ use super::figure;
 use super::report::{Example, Examples, HeadExamples};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{OnHead, Section, stored};
+use crate::study::section::{HeadCard, Section, stored};
 use crate::study::show::summary::Summary;
 use crate::system::counted::{counted, plural};
 
@@ -37,10 +37,10 @@ impl Section for ExamplesSection {
         text.into()
     }
 
-    fn of_head(&self, head: HeadPlace, _: &Policy) -> OnHead {
-        let Some(of) = self.examples.of(head) else { return OnHead::default() };
+    fn of_head(&self, head: HeadPlace, _: &Policy) -> HeadCard {
+        let Some(of) = self.examples.of(head) else { return HeadCard::default() };
         let line = |example: &Example| format!("{}: {}", figure::about(of, example), example.drawn.text());
-        OnHead { lines: of.examples.iter().map(line).collect(), figures: figure::figure(of).into_iter().collect() }
+        HeadCard { lines: of.examples.iter().map(line).collect(), figures: figure::figure(of).into_iter().collect() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

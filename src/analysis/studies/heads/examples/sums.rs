@@ -12,7 +12,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 use crate::study::aim::{Goals, Score};
-use crate::study::upstream::Aimed;
+use crate::study::upstream::HeadAim;
 
 /// Fewest words of a sentence that is drawn: in shorter ones even attention has more than a seventh on each token.
 pub const LEAST_WORDS: usize = 5;
@@ -56,7 +56,7 @@ pub struct Candidate {
     pub drawn: Drawn,
 }
 
-/// How sentences are put in order: by score, of equal ones by more queries, of those the first of the corpus.
+/// The order of sentences: by score, then by more queries, then by their place in the corpus.
 type Key = (f64, Reverse<u64>, u64);
 
 fn key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u64) -> Key {
@@ -72,17 +72,17 @@ fn by_key(a: &Key, b: &Key) -> Ordering {
     a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
 }
 
-/// The sentences that are kept of one head.
+/// The candidate example sentences of one head.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct HeadCandidates {
     /// Sentences that were scored.
     pub scored: u64,
     /// The kept sentences by [`Rank::ALL`], each in the order of its rank.
     ranks: [Vec<Candidate>; 3],
 }
 
-impl Kept {
-    /// A sentence of each rank, the first that is of none of those before; typical ones first.
+impl HeadCandidates {
+    /// A sentence of each rank: the first that no rank before it has. Typical sentences come first.
     pub fn chosen(&self) -> Vec<(Rank, &Candidate)> {
         let mut chosen: Vec<(Rank, &Candidate)> = Vec::new();
         for (rank, candidates) in Rank::ALL.into_iter().zip(&self.ranks) {
@@ -128,7 +128,7 @@ impl Kept {
     }
 }
 
-/// Adds sentences to those of a rank, as far as they belong there.
+/// Adds sentences to a rank, as far as they belong there.
 fn admit(rank: Rank, kept: &mut Vec<Candidate>, more: &[Candidate], mean: f64) {
     kept.extend(more.iter().cloned());
     kept.sort_by(|a, b| by_key(&a.key(rank, mean), &b.key(rank, mean)));
@@ -146,24 +146,24 @@ impl Candidate {
 pub struct ExampleSums {
     grid: HeadGrid,
     from: FromToken,
-    aims: Vec<Aimed>,
+    aims: Vec<HeadAim>,
     /// How the first special token and separators are written.
     special: [String; 2],
     /// Sentences short enough to draw, the first of each family alone.
     pub sentences: u64,
     /// `[aims]`
-    kept: Vec<Kept>,
+    kept: Vec<HeadCandidates>,
 }
 
 impl ExampleSums {
     /// Nothing yet, of heads of a model with `grid` that have these aims; words attend by `from`.
-    pub fn new(grid: HeadGrid, from: FromToken, aims: Vec<Aimed>, special: [String; 2]) -> Self {
-        let kept = vec![Kept::default(); aims.len()];
+    pub fn new(grid: HeadGrid, from: FromToken, aims: Vec<HeadAim>, special: [String; 2]) -> Self {
+        let kept = vec![HeadCandidates::default(); aims.len()];
         Self { grid, from, aims, special, sentences: 0, kept }
     }
 
     /// The heads with what they look at, and the sentences that are kept of each.
-    pub fn heads(&self) -> impl Iterator<Item = (&Aimed, &Kept)> {
+    pub fn heads(&self) -> impl Iterator<Item = (&HeadAim, &HeadCandidates)> {
         self.aims.iter().zip(&self.kept)
     }
 }
@@ -218,6 +218,6 @@ impl Sums for ExampleSums {
         (self.grid, self.from) == (grid, from)
             && self.kept.len() == self.aims.len()
             && self.aims.iter().all(|aimed| aimed.place < grid.count() && aimed.mean.is_finite())
-            && self.kept.iter().all(Kept::fits)
+            && self.kept.iter().all(HeadCandidates::fits)
     }
 }

@@ -14,14 +14,14 @@ use crate::studies::registry::default_policy;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
 use crate::study::section::Section;
-use crate::study::show::figure::{Chart, Stand};
-use crate::study::upstream::Aimed;
+use crate::study::show::figure::{ArcMatch, Chart};
+use crate::study::upstream::HeadAim;
 use proptest::prelude::*;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 fn sums(aim: Aim, mean: f64) -> ExampleSums {
-    let aimed = Aimed { place: 1, label: "label".to_owned(), aim, mean };
+    let aimed = HeadAim { place: 1, label: "label".to_owned(), aim, mean };
     ExampleSums::new(GRID, FromToken::Mean, vec![aimed], ["[CLS]".to_owned(), "[SEP]".to_owned()])
 }
 
@@ -114,10 +114,10 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
     let right = drawn(Direction::DependentToHead);
     assert_eq!((right.about.as_str(), right.gold.as_slice()), ("best, 4 of 4 arcs, sentence 0", [].as_slice()));
     let ends: Vec<_> = right.arcs.iter().map(|arc| (arc.from, arc.to, arc.stand)).collect();
-    assert_eq!(ends, [2, 3, 4, 5].map(|unit| (unit, unit - 1, Stand::Right)));
+    assert_eq!(ends, [2, 3, 4, 5].map(|unit| (unit, unit - 1, ArcMatch::Right)));
     let wrong = drawn(Direction::HeadToDependent);
     assert_eq!(wrong.gold, [[1, 2], [2, 3], [3, 4], [4, 5]]);
-    assert_eq!(wrong.arcs[0].stand, Stand::Wrong);
+    assert_eq!(wrong.arcs[0].stand, ArcMatch::Wrong);
     let lines = section(Direction::DependentToHead).of_head(place, &default_policy()).lines;
     assert_eq!(lines[0], "best, 4 of 4 arcs, sentence 0: w0 w1 w2 w3 w4");
     let other = HeadPlace { layer: 0, head: 0 };

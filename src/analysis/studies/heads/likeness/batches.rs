@@ -17,7 +17,7 @@ pub struct Outputs {
     block: usize,
     /// The number of the first token of each sentence.
     starts: Vec<usize>,
-    deal: Deal,
+    deal: BatchAssignment,
     /// How often a head of the layer at work was shown, of all its heads in all sentences.
     shown: usize,
     /// `[heads, tokens, head_dim]`: the contexts of the layer at work, tokens in the order of batches.
@@ -46,17 +46,17 @@ pub struct Batches {
 /// HSIC1 divides by `n (n - 3)`, so a batch has at least this many tokens.
 const LEAST: usize = 4;
 
-/// Tokens dealt out to batches one after the other, sentence by sentence, to one more batch than the longest sentence has
-/// tokens.
+/// The assignment of tokens to batches, one after the other, sentence by sentence. There is one batch more than the
+/// longest sentence has tokens.
 ///
 /// So no batch has two tokens of a sentence, and sentences of equal length do not put the same position into the same batch.
 #[derive(Clone, Copy, Debug, Default)]
-struct Deal {
+struct BatchAssignment {
     tokens: usize,
     longest: usize,
 }
 
-impl Deal {
+impl BatchAssignment {
     /// The beginning of a batch, in the order of batches.
     fn start(self, batch: usize) -> usize {
         let batches = self.longest + 1;
@@ -139,7 +139,7 @@ impl Outputs {
         let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.compare(heads));
         self.starts.clear();
         self.centred.iter_mut().for_each(Vec::clear);
-        (self.deal, self.heads, self.shown) = (Deal::default(), 0, 0);
+        (self.deal, self.heads, self.shown) = (BatchAssignment::default(), 0, 0);
         batches.filter(|batches| batches.count > 0)
     }
 
@@ -290,7 +290,7 @@ mod tests {
         // 250 tokens in 51 batches: 46 of five and 5 of four.
         assert_eq!((five.count, five.tokens), (51, 250));
         // The second sentence begins with token 4 of all, the third with token 7.
-        let deal = Deal { tokens: 9, longest: 4 };
+        let deal = BatchAssignment { tokens: 9, longest: 4 };
         assert_eq!((0..9).map(|token| deal.place(token)).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 1, 3, 5, 7]);
     }
 

@@ -6,7 +6,7 @@ use kodama::{Method, Step, linkage};
 
 use super::pairs::HeadPairs;
 use crate::stats::bootstrap::{PerBlock, Resamples};
-use crate::study::show::figure::Join;
+use crate::study::show::figure::TreeJoin;
 use crate::system::parallel::in_parallel;
 
 /// Clusters are cut at this share of the median distance.
@@ -20,7 +20,7 @@ pub const DRAWS: usize = 200;
 pub struct HeadCluster {
     /// Their places, ascending.
     pub places: Vec<usize>,
-    /// The share of the draws in which all of them are in one cluster; `None` where nothing was drawn.
+    /// The share of the draws with a sentence in which all of them are in one cluster; `None` where nothing was drawn.
     pub together: Option<f64>,
 }
 
@@ -34,12 +34,12 @@ pub fn median(distances: &[f64]) -> Option<f64> {
 }
 
 /// All heads joined by average linkage, the closest first.
-pub fn joins(distances: &[f64], heads: usize) -> Vec<Join> {
+pub fn joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     // The crate has the pairs row by row.
     let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| HeadPairs::index(row, column)));
     let mut condensed: Vec<f64> = rows.map(|place| distances[place]).collect();
     let joined = linkage(&mut condensed, heads, Method::Average);
-    let join = |step: &Step<f64>| Join { of: [step.cluster1, step.cluster2], height: step.dissimilarity };
+    let join = |step: &Step<f64>| TreeJoin { of: [step.cluster1, step.cluster2], height: step.dissimilarity };
     joined.steps().iter().map(join).collect()
 }
 
@@ -50,7 +50,7 @@ pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
     // A join gets the next number after the heads.
     let mut clusters: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
     let mut of_head: Vec<usize> = (0..heads).collect();
-    for Join { of: [first, second], height } in joins(distances, heads) {
+    for TreeJoin { of: [first, second], height } in joins(distances, heads) {
         let mut both = std::mem::take(&mut clusters[first]);
         both.append(&mut clusters[second]);
         if height <= CUT * median {
@@ -71,7 +71,7 @@ pub fn groups(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
 
 /// The clusters with how often they are drawn; `squares` are the sums of squared distances by pair and block, `rows` what
 /// they are divided by.
-pub fn drawn(
+pub fn resampled(
     (squares, rows): (&[PerBlock], &PerBlock),
     distances: &[f64],
     heads: usize,
@@ -80,16 +80,21 @@ pub fn drawn(
     let groups = groups(distances, heads);
     let draws = if resamples.is_empty() || groups.is_empty() { 0 } else { DRAWS };
     let found = in_parallel(threads, 0..draws, |draw| {
-        let counts = resamples.drawn(draw);
+        let counts = resamples.block_counts(draw);
         let total = |of: &PerBlock| of.iter().zip(&counts).map(|(value, count)| value * count).sum::<f64>();
         let all = total(rows);
-        let distances: Vec<f64> = squares.iter().map(|squares| distance(total(squares), all)).collect();
-        let of_head = assignment(&distances, heads);
-        groups.iter().map(|places| places.iter().all(|&place| of_head[place] == of_head[places[0]])).collect::<Vec<_>>()
+        // A draw of empty blocks alone, which a few sentences leave many of, has no distances.
+        (all > 0.0).then(|| {
+            let distances: Vec<f64> = squares.iter().map(|squares| distance(total(squares), all)).collect();
+            let of_head = assignment(&distances, heads);
+            let together = |places: &Vec<usize>| places.iter().all(|&place| of_head[place] == of_head[places[0]]);
+            groups.iter().map(together).collect::<Vec<_>>()
+        })
     });
+    let found: Vec<Vec<bool>> = found.into_iter().flatten().collect();
     let group = |(number, places): (usize, Vec<usize>)| {
         let together = found.iter().filter(|together| together[number]).count();
-        HeadCluster { places, together: (draws > 0).then(|| together as f64 / draws as f64) }
+        HeadCluster { places, together: (!found.is_empty()).then(|| together as f64 / found.len() as f64) }
     };
     groups.into_iter().enumerate().map(group).collect()
 }

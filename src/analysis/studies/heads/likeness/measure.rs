@@ -1,6 +1,6 @@
 //! Distances, similarity of outputs, clusters and comparisons from sums, with intervals over blocks of sentences.
 
-use super::clusters::{HeadCluster, distance, drawn, median};
+use super::clusters::{HeadCluster, distance, median, resampled};
 use super::pairs::HeadPairs;
 use super::sums::{HeadSimilarity, LikenessSums};
 use crate::stats::bootstrap::{Interval, PerBlock};
@@ -84,7 +84,7 @@ impl MeasuredPairs {
         let cka = pairs.all().map(|[a, b]| cka(covariance(a, b), covariance(a, a), covariance(b, b))).collect();
         let by_block = PairsByBlock::new(sums);
         let squares: Vec<PerBlock> = (0..pairs.count()).map(|pair| by_block.squares(pair)).collect();
-        let groups = drawn((&squares, &by_block.rows()), &distances, heads, (&context.resamples, context.threads));
+        let groups = resampled((&squares, &by_block.rows()), &distances, heads, (&context.resamples, context.threads));
         Self { median: median(&distances), distances, cka, groups }
     }
 }

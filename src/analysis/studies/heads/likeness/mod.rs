@@ -16,7 +16,7 @@ use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::upstream::UpstreamResults;
-use crate::study::{About, Card, Caveat, Judged, Observed, PassSpec, Study};
+use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study};
 use report::Likeness;
 use section::LikenessSection;
 use show::terms::TERMS;
@@ -49,7 +49,7 @@ impl Study for HeadLikeness {
         (Estimates::none(context.grid.count()), LikenessSection { likeness })
     }
 
-    fn found(&self, observed: &Observed<'_>, section: &Self::Section, _judged: &Judged<'_>) -> UpstreamResults {
+    fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         let sums: &LikenessSums = observed.sums();
         let clusters = section.likeness.kept(sums.grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }
@@ -64,15 +64,15 @@ const CAVEATS: &[Caveat] = &[
         id: "likeness-not-function",
         text: "Heads that look alike need not do the same: what they read out and who reads it may differ. The CKA of what \
             they write is over random tokens of nearby sentences, and large components decide it.",
-        about: About::Meaning,
-        applies: |judged| section::<LikenessSection>(judged.section).likeness.tokens > 0,
+        about: CaveatSubject::Meaning,
+        applies: |labelling| section::<LikenessSection>(labelling.section).likeness.tokens > 0,
     },
     Caveat {
         id: "composition-hints",
         text: "Composition scores are of weights alone: layer normalisations and feed-forward blocks lie between heads, so \
             they are hints, not findings.",
-        about: About::Meaning,
-        applies: |judged| section::<LikenessSection>(judged.section).likeness.weights.is_some(),
+        about: CaveatSubject::Meaning,
+        applies: |labelling| section::<LikenessSection>(labelling.section).likeness.weights.is_some(),
     },
 ];
 

@@ -10,7 +10,7 @@ impl HeadPairs {
         self.0 * self.0.saturating_sub(1) / 2
     }
 
-    /// The number of pairs with those of a head and itself.
+    /// The number of pairs, including the pairs of a head and itself.
     pub fn count_with_self(self) -> usize {
         self.0 * (self.0 + 1) / 2
     }

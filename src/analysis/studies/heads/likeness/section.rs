@@ -7,7 +7,7 @@ use super::show::summary;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::UNLABELLED;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, OnHead, Section, stored};
+use crate::study::section::{Completion, HeadCard, Section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 
@@ -29,8 +29,8 @@ impl Section for LikenessSection {
         summary::of(&self.likeness)
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {
-        let Some(grid) = self.grid() else { return OnHead::default() };
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+        let Some(grid) = self.grid() else { return HeadCard::default() };
         let own = grid.index(place.layer, place.head);
         let distance = |other: &usize| self.likeness.distance[own.max(*other)][own.min(*other)];
         let others = (0..grid.count()).filter(|&other| other != own);

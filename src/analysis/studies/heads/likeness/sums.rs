@@ -9,8 +9,8 @@ use super::weights::Weighed;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
@@ -121,7 +121,7 @@ impl Sums for LikenessSums {
         Needs { values: true, outputs: true, ..Needs::ATTENTION }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.weighed = known.encoder.and_then(|encoder| Weighed::new(encoder, self.grid));
     }
 

@@ -22,28 +22,28 @@ use crate::study::section::Completion;
 use crate::study::section::Section;
 
 /// One head over one sentence: its weights, `[n, n]`, and its contexts, `[n, width]`.
-struct Shown {
+struct TestHead {
     weights: Vec<f32>,
     contexts: Vec<f32>,
 }
 
 /// A head that gives `first` to the first token and the rest to the last.
-fn looking(n: usize, first: f32, contexts: Vec<f32>) -> Shown {
+fn looking(n: usize, first: f32, contexts: Vec<f32>) -> TestHead {
     let weight = |cell: usize| match cell % n {
         0 => first,
         last if last + 1 == n => 1.0 - first,
         _ => 0.0,
     };
-    Shown { weights: (0..n * n).map(weight).collect(), contexts }
+    TestHead { weights: (0..n * n).map(weight).collect(), contexts }
 }
 
 /// Shows sentences that run side by side; `heads` are of each sentence, layer by layer.
-fn show(sums: &mut LikenessSums, pack: &[(Sequence, Vec<Shown>)], grid: HeadGrid) {
+fn show(sums: &mut LikenessSums, pack: &[(Sequence, Vec<TestHead>)], grid: HeadGrid) {
     let mut state: Vec<_> = pack.iter().map(|(sentence, _)| sums.begin(sentence)).collect();
     for place in 0..grid.count() {
         let (layer, head) = grid.at(place);
         for (state, (sentence, heads)) in state.iter_mut().zip(pack) {
-            let Shown { weights, contexts } = &heads[place];
+            let TestHead { weights, contexts } = &heads[place];
             let (n, width) = (sentence.ids.len(), contexts.len() / sentence.ids.len());
             let (contexts, bias) = (Rows::new(contexts, width), vec![0.0; width]);
             let norms = vec![1.0; n];

@@ -43,7 +43,7 @@ impl Stack {
     pub fn classify(
         &self,
         (rows, words, stride): (&[f32], usize, usize),
-        beside: Option<Beside<'_>>,
+        beside: Option<KindScores<'_>>,
         scores: &mut Vec<f32>,
         mut of: impl FnMut(usize, usize, usize),
     ) {
@@ -53,7 +53,7 @@ impl Stack {
         }
         scores.clear();
         match beside {
-            Some(Beside { of_kinds, stride, kinds }) => {
+            Some(KindScores { of_kinds, stride, kinds }) => {
                 kinds.iter().for_each(|kind| scores.extend_from_slice(&of_kinds[kind * stride..][..columns]));
             }
             None => scores.resize(words * columns, 0.0),
@@ -79,7 +79,7 @@ impl Stack {
 
 /// The scores that the embeddings of words add.
 #[derive(Clone, Copy, Debug)]
-pub struct Beside<'a> {
+pub struct KindScores<'a> {
     /// `[kinds, columns]` with a stride.
     of_kinds: &'a [f32],
     stride: usize,
@@ -124,8 +124,9 @@ impl LayerProbes {
     }
 
     /// The result of [`LayerProbes::score_beside`] for the words of one head.
-    pub fn beside_of<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<Beside<'a>> {
+    pub fn kind_scores<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<KindScores<'a>> {
         let columns = self.heads[head].together.columns();
-        (columns > 0).then(|| Beside { of_kinds: &scores[head * columns..], stride: self.heads.len() * columns, kinds })
+        let stride = self.heads.len() * columns;
+        (columns > 0).then(|| KindScores { of_kinds: &scores[head * columns..], stride, kinds })
     }
 }

@@ -5,7 +5,7 @@ use super::moments::Widths;
 use super::scores::{Hits, ProbeScores};
 use super::section::{HeadProbe, LayerProbe, Share, TaskProbes};
 use super::sums::ProbeSums;
-use crate::stats::block_test::{LeftOut, p_above};
+use crate::stats::block_test::{Jackknife, p_above};
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled};
 use crate::study::metrics::estimates::EstimationContext;
 
@@ -114,7 +114,7 @@ impl<'a> Measuring<'a> {
         let both = self.share(on_both, |hits| hits.heads[place].together as f64);
         let gain = |hits: &Hits| hits.heads[place].together as f64 - hits.embedding as f64;
         let gained = self.share(on_both, gain);
-        let left_out = LeftOut::new(&self.per_block(gain), &self.words);
+        let left_out = Jackknife::new(&self.per_block(gain), &self.words);
         let standard_error = gained.accuracy.and_then(|_| left_out.standard_error());
         let blocks = left_out.blocks();
         let alone = self.share(on_contexts, |hits| hits.heads[place].alone as f64);

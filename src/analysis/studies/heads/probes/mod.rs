@@ -15,7 +15,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, Subject};
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
 use fit::Probes;
 use scores::ProbeScores;
 use section::ProbesSection;
@@ -66,8 +66,8 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "probes-read-not-used",
     text: "A probe shows what can be read out of a head's output by a linear classifier, not that the model uses it, nor \
             that the head put it there: it may have been in what went into the layer.",
-    about: About::Meaning,
-    applies: |judged| section::<ProbesSection>(judged.section).probes.iter().any(|task| task.words > 0),
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<ProbesSection>(labelling.section).probes.iter().any(|task| task.words > 0),
 }];
 
 #[cfg(test)]

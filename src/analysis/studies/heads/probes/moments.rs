@@ -102,7 +102,7 @@ pub struct ClassSums {
 merge_fields!(ClassSums { words, forms, embeddings, inputs, contexts });
 
 impl ClassSums {
-    /// Whether the lengths are those of such vectors.
+    /// Whether the lengths fit such vectors.
     pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
         self.embeddings.has(widths.embedding)
             && self.inputs.has(layers * widths.hidden)
@@ -145,7 +145,7 @@ impl Moments {
         Self { inputs: none(layers), crosses: none(layers), contexts: none(layers * heads), ..Self::default() }
     }
 
-    /// Whether the lengths are those of such vectors.
+    /// Whether the lengths fit such vectors.
     pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
         let Widths { embedding, hidden, head } = *widths;
         self.embeddings.has(half(embedding))

@@ -10,7 +10,7 @@ use crate::passes::observer::{Event, HeadInput};
 
 /// The place of a word's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
+pub struct RowPlace {
     /// The group, by its number.
     pub group: usize,
     /// The row in it.
@@ -22,14 +22,14 @@ pub struct At {
 pub struct PackState {
     number: usize,
     /// The words that have a row.
-    pub words: Vec<Placed>,
+    pub words: Vec<WordRow>,
 }
 
 /// A word that has a row.
 #[derive(Debug)]
-pub struct Placed {
+pub struct WordRow {
     /// Where.
-    pub at: At,
+    pub at: RowPlace,
     /// Its tokens.
     pub tokens: Range<usize>,
 }
@@ -83,7 +83,7 @@ impl<K: PartialEq> Pack<K> {
     }
 
     /// A row for a word among those with this key.
-    pub fn place(&mut self, key: K) -> At {
+    pub fn place(&mut self, key: K) -> RowPlace {
         let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
             let (embeddings, kinds, known) = (Vec::new(), Vec::new(), HashMap::new());
             let (inputs, contexts) = (Vec::new(), Vec::new());
@@ -91,11 +91,11 @@ impl<K: PartialEq> Pack<K> {
             self.groups.len() - 1
         });
         self.groups[group].words += 1;
-        At { group, row: self.groups[group].words - 1 }
+        RowPlace { group, row: self.groups[group].words - 1 }
     }
 
     /// Keeps the embedding of a word that was placed last.
-    pub fn embed(&mut self, at: At, embeddings: &WordEmbeddings, ids: &[u32]) {
+    pub fn embed(&mut self, at: RowPlace, embeddings: &WordEmbeddings, ids: &[u32]) {
         let WordGroup { embeddings: all, kinds, known, .. } = &mut self.groups[at.group];
         let kind = known.get(ids).copied().unwrap_or_else(|| {
             let start = all.len();
@@ -123,8 +123,8 @@ impl<K: PartialEq> Pack<K> {
     }
 
     /// Keeps what goes into a layer.
-    fn input(&mut self, words: &[Placed], states: Rows<'_>) {
-        for Placed { at, tokens } in words {
+    fn input(&mut self, words: &[WordRow], states: Rows<'_>) {
+        for WordRow { at, tokens } in words {
             let WordGroup { words, inputs, .. } = &mut self.groups[at.group];
             let width = states.width();
             inputs.resize(*words * width, 0.0);
@@ -133,9 +133,9 @@ impl<K: PartialEq> Pack<K> {
     }
 
     /// Keeps the contexts of one head of the layer's `heads`.
-    fn context(&mut self, words: &[Placed], (head, heads): (usize, usize), context: Rows<'_>) {
+    fn context(&mut self, words: &[WordRow], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
-        for Placed { at, tokens } in words {
+        for WordRow { at, tokens } in words {
             let WordGroup { words, contexts, .. } = &mut self.groups[at.group];
             contexts.resize(*words * heads * width, 0.0);
             let own = &mut contexts[(at.row * heads + head) * width..][..width];

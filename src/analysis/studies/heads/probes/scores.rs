@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::classifiers::{HeadProbes, LayerProbes};
 use super::fit::{FoldProbes, Probes, TaskClasses};
-use super::pack::{Pack, PackState, Placed};
+use super::pack::{Pack, PackState, WordRow};
 use super::sums::{MOST_TASKS, fold_of};
 use super::task::{Form, classes, tasks};
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -63,15 +63,15 @@ pub struct ProbeScores {
     /// The hits of each block.
     pub blocks: Blocks<ByTask>,
     #[serde(skip)]
-    at_work: AtWork,
+    at_work: ScoreBuffers,
 }
 
-/// The part that is of the pack at work, and the classifiers.
+/// The classifiers, and buffers for the pack that is scored.
 #[derive(Clone, Debug, Default)]
-struct AtWork {
+struct ScoreBuffers {
     probes: Arc<Probes>,
     embeddings: Option<WordEmbeddings>,
-    /// The words of each fold, those of fold 0 under 0.
+    /// The words of each fold, by its number.
     pack: Pack<usize>,
     /// The facts of the words of each group.
     words: Vec<Vec<Word>>,
@@ -82,7 +82,7 @@ struct AtWork {
 #[derive(Clone, Debug)]
 struct Word {
     block: usize,
-    /// Its class in each task; none of those that it has no class of.
+    /// Its class in each task; `None` for tasks in which it has no class.
     classes: Vec<Option<usize>>,
     bucket: usize,
 }
@@ -94,13 +94,13 @@ impl ProbeScores {
         let none =
             Hits { inputs: vec![0; grid.layers], heads: vec![HeadHits::default(); grid.count()], ..Hits::default() };
         let blocks = Blocks::new(vec![none; tasks.len()]);
-        Self { grid, tasks, blocks, at_work: AtWork { probes: Arc::new(probes), ..AtWork::default() } }
+        Self { grid, tasks, blocks, at_work: ScoreBuffers { probes: Arc::new(probes), ..ScoreBuffers::default() } }
     }
 
     /// Scores the words of the pack as they are in a layer, all heads of which were seen.
     fn score_layer(&mut self, layer: usize) {
         let Self { grid, blocks, at_work, .. } = self;
-        let AtWork { probes, pack, words, scores, .. } = at_work;
+        let ScoreBuffers { probes, pack, words, scores, .. } = at_work;
         let Some(folds) = &probes.folds else { return };
         let [scores, beside] = scores;
         for (group, words) in pack.groups.iter().zip(words) {
@@ -132,7 +132,7 @@ impl ProbeScores {
                 alone.classify(rows, None, scores, |task, word, class| {
                     blocks[words[word].block][task].heads[place].alone += u64::from(is_right(task, word, class));
                 });
-                let both = layers[layer].beside_of(head, beside, &group.kinds);
+                let both = layers[layer].kind_scores(head, beside, &group.kinds);
                 together.classify(rows, both, scores, |task, word, class| {
                     blocks[words[word].block][task].heads[place].together += u64::from(is_right(task, word, class));
                 });
@@ -155,13 +155,13 @@ impl Sums for ProbeScores {
         Needs { contexts: true, hidden_states: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand) {
+    fn begin_pass(&mut self, known: &PassSetup) {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> PackState {
         let Self { blocks, at_work, .. } = self;
-        let AtWork { probes, embeddings, pack, words: known, .. } = at_work;
+        let ScoreBuffers { probes, embeddings, pack, words: known, .. } = at_work;
         let mut state = pack.begin();
         let (block, fold) = (block_of(sequence.family.number), fold_of(sequence.family.number));
         let Some(trained) = probes.folds.as_ref().map(|folds| &folds[1 - fold]) else {
@@ -191,7 +191,7 @@ impl Sums for ProbeScores {
             if let Some(embeddings) = embeddings {
                 pack.embed(at, embeddings, &sequence.ids[tokens.clone()]);
             }
-            state.words.push(Placed { at, tokens: tokens.clone() });
+            state.words.push(WordRow { at, tokens: tokens.clone() });
         }
         for (hits, _) in blocks[block].iter_mut().zip(seen).filter(|(_, seen)| *seen) {
             hits.sentences += u64::from(sequence.family.is_first);

@@ -12,7 +12,7 @@ use crate::stats::bootstrap::Interval;
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, OnHead, Section, section, stored};
+use crate::study::section::{Completion, HeadCard, Section, section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{percent, plain_table, plus_minus, significance};
 use crate::system::counted::{counted, plural};
@@ -233,7 +233,7 @@ impl Section for ProbesSection {
         summary
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> OnHead {
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
         let of_task = |task: &TaskProbes| {
             let head = task.heads.iter().find(|head| head.place == place)?;
             let adds = if head.adds? {

@@ -4,13 +4,13 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::tests::{Made, probed};
+use super::tests::{TestWord, probed};
 use crate::corpus::Upos;
 use crate::stats::bootstrap::Resamples;
 
 /// A sentence of one to ten words, noisier than others or less: the head knows the tag of a word where its noise lets it, and
 /// the embedding knows it, too, as far as that goes.
-fn sentence(rng: &mut ChaCha8Rng) -> Vec<Made> {
+fn sentence(rng: &mut ChaCha8Rng) -> Vec<TestWord> {
     let (words, spread) = (rng.random_range(1..11), rng.random_range(0.6..2.0_f32));
     let word = |rng: &mut ChaCha8Rng| {
         let tag = rng.random_range(0..2_usize);
@@ -18,7 +18,7 @@ fn sentence(rng: &mut ChaCha8Rng) -> Vec<Made> {
         let mut noise = |spread: f32| rng.random_range(-spread..spread);
         let (embedding, context) = ([side + noise(1.5), noise(1.0)], [side + noise(spread), noise(1.0)]);
         let other = [noise(1.0), noise(1.0)];
-        Made::new(String::new(), [Upos::Noun, Upos::Verb][tag], embedding, [other, context])
+        TestWord::new(String::new(), [Upos::Noun, Upos::Verb][tag], embedding, [other, context])
     };
     (0..words).map(|_| word(rng)).collect()
 }

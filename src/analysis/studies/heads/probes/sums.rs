@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::moments::{ClassSums, Moments, Widths};
-use super::pack::{At, Pack, PackState, Placed, WordGroup};
+use super::pack::{Pack, PackState, RowPlace, WordGroup, WordRow};
 use super::task::{Form, classes, tasks};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
@@ -105,18 +105,18 @@ pub struct ProbeSums {
     /// The two folds.
     pub folds: [FoldSums; 2],
     #[serde(skip)]
-    at_work: AtWork,
+    at_work: PackBuffers,
 }
 
-/// The part of the sums that is of the pack at work.
+/// Buffers for the pack that is added to the sums.
 #[derive(Clone, Debug, Default)]
-struct AtWork {
+struct PackBuffers {
     embeddings: Option<WordEmbeddings>,
     pack: Pack<(usize, Mask)>,
     /// The words of each class, by fold, task and name.
-    classes: BTreeMap<(usize, usize, String), Vec<At>>,
+    classes: BTreeMap<(usize, usize, String), Vec<RowPlace>>,
     /// The words of each bucket, by group and number.
-    buckets: BTreeMap<(usize, u8), Vec<At>>,
+    buckets: BTreeMap<(usize, u8), Vec<RowPlace>>,
     products: Vec<f64>,
 }
 
@@ -126,13 +126,13 @@ impl ProbeSums {
         let tasks = tasks(requested);
         let fold = || FoldSums { tasks: vec![TaskSums::default(); tasks.len()], ..FoldSums::default() };
         let folds = [fold(), fold()];
-        Self { grid, tasks, widths: None, folds, at_work: AtWork::default() }
+        Self { grid, tasks, widths: None, folds, at_work: PackBuffers::default() }
     }
 
     /// Adds the words of the pack as they are in a layer, all heads of which were seen.
     fn add_layer(&mut self, layer: usize) {
         let Self { grid, widths, folds, at_work, .. } = self;
-        let AtWork { pack, classes, buckets, products, .. } = at_work;
+        let PackBuffers { pack, classes, buckets, products, .. } = at_work;
         let Some(first) = pack.groups.iter().find(|group| group.words > 0) else { return };
         let widths = *widths.insert(Widths {
             embedding: first.embeddings.len() / first.count_kinds().max(1),
@@ -231,7 +231,7 @@ fn upper_products(a: Matrix<'_, f64>, b: Matrix<'_, f64>, products: &mut Vec<f64
 }
 
 /// The sum of the rows of some words; `rows` says in which vectors a word's is, and which of them it is.
-fn sum_of<'a>(words: &[At], width: usize, rows: impl Fn(&At) -> (&'a Vec<f32>, usize)) -> Vec<f64> {
+fn sum_of<'a>(words: &[RowPlace], width: usize, rows: impl Fn(&RowPlace) -> (&'a Vec<f32>, usize)) -> Vec<f64> {
     let mut sum = vec![0.0; width];
     for (vectors, row) in words.iter().map(rows) {
         let row = &vectors[row * width..][..width];
@@ -249,13 +249,13 @@ impl Sums for ProbeSums {
         Needs { contexts: true, hidden_states: true, ..Needs::default() }
     }
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> PackState {
         let Self { tasks, folds, at_work, .. } = self;
-        let AtWork { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
+        let PackBuffers { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
         let (mut state, fold) = (pack.begin(), fold_of(sequence.family.number));
         for (word, tokens) in sequence.words.iter().enumerate() {
             let named: Vec<(usize, &str)> = classes(sequence, word)
@@ -278,7 +278,7 @@ impl Sums for ProbeSums {
             if let Some(embeddings) = embeddings {
                 pack.embed(at, embeddings, &sequence.ids[tokens.clone()]);
             }
-            state.words.push(Placed { at, tokens: tokens.clone() });
+            state.words.push(WordRow { at, tokens: tokens.clone() });
         }
         state
     }

@@ -10,7 +10,7 @@ use crate::sequences::sequence::Sequence;
 /// The tasks of every corpus.
 pub const ALWAYS: [&str; 2] = ["upos", "relation"];
 
-/// The names of all tasks: those of every corpus, and the columns that a run keeps.
+/// The names of all tasks: the tasks of every corpus, and the columns that a run keeps.
 pub fn tasks(requested: &[String]) -> Vec<String> {
     ALWAYS.into_iter().map(str::to_owned).chain(requested.iter().cloned()).collect()
 }

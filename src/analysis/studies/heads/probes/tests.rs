@@ -14,10 +14,10 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::Event;
 use crate::passes::observer::Observer;
 use crate::passes::observer::set::ObserverSet;
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -33,7 +33,7 @@ pub(super) const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// A word as a test makes it: vectors of two numbers.
 #[derive(Clone)]
-pub(super) struct Made {
+pub(super) struct TestWord {
     pub form: String,
     pub upos: Option<Upos>,
     pub requested: Vec<Option<Box<str>>>,
@@ -41,19 +41,19 @@ pub(super) struct Made {
     pub contexts: [[f32; 2]; 2],
 }
 
-impl Made {
+impl TestWord {
     pub(super) fn new(form: String, upos: Upos, embedding: [f32; 2], contexts: [[f32; 2]; 2]) -> Self {
         Self { form, upos: Some(upos), requested: Vec::new(), embedding, contexts }
     }
 }
 
 /// Shows sentences, in packs of three, to an observer; the number of each is its place from `first` on.
-pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Made>]) -> Box<dyn Observer> {
+pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<TestWord>]) -> Box<dyn Observer> {
     let table: Vec<f32> =
         [[0.0; 2]].into_iter().chain(sentences.iter().flatten().map(|word| word.embedding)).flatten().collect();
     let embeddings = Some(WordEmbeddings::new(Arc::new(table), 2));
     let mut panel = ObserverSet::new(vec![observer]);
-    panel.begin_pass(&Beforehand { embeddings, ..Beforehand::default() });
+    panel.begin_pass(&PassSetup { embeddings, ..PassSetup::default() });
     let (mut id, mut index) = (0, first);
     for pack in sentences.chunks(3) {
         let mut sequences: Vec<Sequence> = Vec::new();
@@ -95,7 +95,7 @@ pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Ma
 }
 
 /// The sums of sentences, and the scores that follow.
-fn run(sentences: &[Vec<Made>], requested: &[String]) -> [Box<dyn Observer>; 2] {
+fn run(sentences: &[Vec<TestWord>], requested: &[String]) -> [Box<dyn Observer>; 2] {
     let subject = Subject { probes: requested, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
     let sums = shown(AnyStudy::passes(&LinearProbes)[0].observer(&subject), 0, sentences);
     let own = [ObservedPass { sums: &*sums, left_out: 0 }];
@@ -105,7 +105,7 @@ fn run(sentences: &[Vec<Made>], requested: &[String]) -> [Box<dyn Observer>; 2] 
 }
 
 /// The results of the probes of all tasks.
-pub(super) fn probed(sentences: &[Vec<Made>], requested: &[String], resamples: Resamples) -> Vec<TaskProbes> {
+pub(super) fn probed(sentences: &[Vec<TestWord>], requested: &[String], resamples: Resamples) -> Vec<TaskProbes> {
     let both = run(sentences, requested);
     let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
     let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, resamples, leaves_out: false };
@@ -134,7 +134,11 @@ fn near(corner: usize, rng: &mut ChaCha8Rng) -> [f32; 2] {
 }
 
 /// Sentences of six words, each made of its tag and its form.
-fn corpus(count: usize, rng: &mut ChaCha8Rng, word: impl Fn(usize, usize, &mut ChaCha8Rng) -> Made) -> Vec<Vec<Made>> {
+fn corpus(
+    count: usize,
+    rng: &mut ChaCha8Rng,
+    word: impl Fn(usize, usize, &mut ChaCha8Rng) -> TestWord,
+) -> Vec<Vec<TestWord>> {
     let mut one = || (0..6).map(|_| (rng.random_range(0..3), rng.random_range(0..40))).collect::<Vec<_>>();
     let drawn: Vec<_> = (0..count).map(|_| one()).collect();
     drawn.into_iter().map(|words| words.into_iter().map(|(tag, form)| word(tag, form, rng)).collect()).collect()
@@ -203,9 +207,10 @@ fn two_blocks_together_are_one_block() {
 
 #[test]
 fn classes_of_a_control_task_have_the_shares_of_the_task() {
-    let counted = |word: &str, upos| Made { upos, ..Made::new(word.to_owned(), Upos::Noun, [0.0; 2], [[0.0; 2]; 2]) };
+    let counted =
+        |word: &str, upos| TestWord { upos, ..TestWord::new(word.to_owned(), Upos::Noun, [0.0; 2], [[0.0; 2]; 2]) };
     let tags = [Some(Upos::Adj), Some(Upos::Noun), Some(Upos::Noun), Some(Upos::Noun), None];
-    let words: Vec<Made> = tags.into_iter().map(|upos| counted("x", upos)).collect();
+    let words: Vec<TestWord> = tags.into_iter().map(|upos| counted("x", upos)).collect();
     let [sums, _] = run(&[words], &[]);
     let known = fit::TaskClasses::all(crate::passes::observer::sums(&*sums)).remove(0);
     assert_eq!((known.names, known.words), (vec!["ADJ".to_owned(), "NOUN".to_owned()], [4, 0]));
@@ -231,7 +236,7 @@ fn labels_at_random_have_no_gain_and_no_selectivity() {
         let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
             // So many forms that those of each class of the control task have its share.
             let form = format!("f{form}-{}", rng.random_range(0..100));
-            Made::new(form, TAGS[tag], noise(rng), [noise(rng), noise(rng)])
+            TestWord::new(form, TAGS[tag], noise(rng), [noise(rng), noise(rng)])
         };
         let found = probed(&corpus(600, &mut rng, word), &[], Resamples::none()).remove(0);
         assert_eq!((found.words, found.sentences, found.classes), (3600, 600, 3));
@@ -247,7 +252,7 @@ fn labels_at_random_have_no_gain_and_no_selectivity() {
 fn a_head_that_carries_the_tag_has_the_gain() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
-        Made::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), near(tag, rng)])
+        TestWord::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), near(tag, rng)])
     };
     let found = probed(&corpus(600, &mut rng, word), &[], Resamples::new()).remove(0);
     let [without, with] = [0, 1].map(|head| found.heads[head]);
@@ -264,7 +269,7 @@ fn a_head_that_repeats_the_word_knows_its_tag_and_adds_nothing() {
     let mut rng = ChaCha8Rng::seed_from_u64(4);
     let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
         let own = near(tag, rng);
-        Made::new(format!("f{form}"), TAGS[tag], own, [own, noise(rng)])
+        TestWord::new(format!("f{form}"), TAGS[tag], own, [own, noise(rng)])
     };
     let found = probed(&corpus(600, &mut rng, word), &[], Resamples::none()).remove(0);
     let head = found.heads[0];
@@ -277,7 +282,7 @@ fn what_does_not_vary_leaves_the_most_frequent_class() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
         // Two thirds are nouns.
-        Made::new(format!("f{form}"), TAGS[tag.max(1)], noise(rng), [[0.3, -7.0], [0.0; 2]])
+        TestWord::new(format!("f{form}"), TAGS[tag.max(1)], noise(rng), [[0.3, -7.0], [0.0; 2]])
     };
     let found = probed(&corpus(100, &mut rng, word), &[], Resamples::none()).remove(0);
     for head in found.heads {
@@ -290,8 +295,8 @@ fn few_words_and_many_classes_are_not_probed() {
     let mut rng = ChaCha8Rng::seed_from_u64(6);
     let requested = ["x".to_owned()];
     let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
-        let made = Made::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), noise(rng)]);
-        Made { requested: vec![Some(rng.random_range(0..1000).to_string().into())], ..made }
+        let made = TestWord::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), noise(rng)]);
+        TestWord { requested: vec![Some(rng.random_range(0..1000).to_string().into())], ..made }
     };
     let few = probed(&corpus(6, &mut rng, word), &requested, Resamples::none());
     // 18 words a fold, where two dimensions need 20.
@@ -314,7 +319,7 @@ fn few_words_and_many_classes_are_not_probed() {
 fn classes_that_training_lacks_are_wrong() {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
-        Made::new(format!("f{form}"), TAGS[tag], near(tag, rng), [near(tag, rng), noise(rng)])
+        TestWord::new(format!("f{form}"), TAGS[tag], near(tag, rng), [near(tag, rng), noise(rng)])
     };
     let mut sentences = corpus(200, &mut rng, word);
     sentences.iter_mut().skip(1).step_by(2).flatten().for_each(|word| word.upos = Some(Upos::Intj));
@@ -326,9 +331,9 @@ fn classes_that_training_lacks_are_wrong() {
 fn sums_and_scores_of_parts_are_those_of_the_whole() {
     let mut rng = ChaCha8Rng::seed_from_u64(8);
     let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
-        let made = Made::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), near(tag, rng)]);
+        let made = TestWord::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), near(tag, rng)]);
         let requested = vec![(form > 20).then(|| form.to_string().into())];
-        Made { requested, upos: (form != 7).then_some(TAGS[tag]), ..made }
+        TestWord { requested, upos: (form != 7).then_some(TAGS[tag]), ..made }
     };
     let (sentences, requested) = (corpus(60, &mut rng, word), ["x".to_owned()]);
     let whole = run(&sentences, &requested);

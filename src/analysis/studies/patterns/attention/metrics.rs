@@ -17,7 +17,7 @@ pub struct AttentionInputs<'a> {
 type AttentionMetric = Metric<for<'a> fn(&AttentionInputs<'a>, usize) -> Fraction>;
 
 impl<'a> AttentionInputs<'a> {
-    /// The sums of a head in a block with that block's denominators and those of the whole corpus.
+    /// The sums of a head in a block with the denominators of that block and of the whole corpus.
     pub fn new(exposure: &'a TokenExposure, corpus: &'a TokenExposure, sums: &'a TokenSums<ExactSum>) -> Self {
         Self { exposure, corpus, sums }
     }
@@ -40,12 +40,12 @@ impl<'a> AttentionInputs<'a> {
 
     /// A ratio that rests on all text queries.
     fn of_queries(&self, fraction: Fraction) -> Fraction {
-        fraction.resting_on(self.exposure.queries, self.exposure.sentences)
+        fraction.over(self.exposure.queries, self.exposure.sentences)
     }
 
     /// A ratio that rests on the first special tokens.
     fn of_first_specials(&self, fraction: Fraction) -> Fraction {
-        fraction.resting_on(self.exposure.first_specials, self.exposure.first_special_sentences)
+        fraction.over(self.exposure.first_specials, self.exposure.first_special_sentences)
     }
 
     /// The same for attention to tokens that the corpus has `present` of.
@@ -56,7 +56,7 @@ impl<'a> AttentionInputs<'a> {
     /// A mean over the queries that have a token of text at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_sentences[slot]);
-        Fraction::new(sum.value(), queries as f64).resting_on(queries, sentences)
+        Fraction::new(sum.value(), queries as f64).over(queries, sentences)
     }
 }
 
@@ -158,7 +158,7 @@ pub const METRICS: &[AttentionMetric] = &[
         value: |seen, _| {
             let separators = seen.exposure.separators;
             Fraction::new(seen.sums.separator_self_mass.value(), separators as f64)
-                .resting_on(separators, seen.exposure.separator_sentences)
+                .over(separators, seen.exposure.separator_sentences)
         },
         chance: None,
     },

@@ -12,8 +12,8 @@ use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::Nothing;
-use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, columns};
+use crate::study::section::NoSection;
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use metrics::{AttentionInputs, METRICS};
 use sums::AttentionSums;
 
@@ -21,7 +21,7 @@ use sums::AttentionSums;
 pub struct Attention;
 
 impl Study for Attention {
-    type Section = Nothing;
+    type Section = NoSection;
 
     const CARD: Card = Card {
         name: "attention",
@@ -63,7 +63,7 @@ impl Study for Attention {
             let block = blocks.at(number);
             AttentionInputs::new(&block.exposure, &blocks.total().exposure, &block.uniform).chances()
         };
-        (Estimates::new(&columns(self), context, of_head, of_chance), Nothing)
+        (Estimates::new(&columns(self), context, of_head, of_chance), NoSection)
     }
 }
 
@@ -72,6 +72,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "no-op",
     text: "Attention to special tokens may be a way of doing nothing \
             (Clark et al. 2019; Kobayashi et al. 2020).",
-    about: About::Meaning,
-    applies: |judged| judged.has_label(|label| delimiter::TO_SPECIAL.contains(&label)),
+    about: CaveatSubject::Meaning,
+    applies: |labelling| labelling.has_label(|label| delimiter::TO_SPECIAL.contains(&label)),
 }];

@@ -65,7 +65,7 @@ pub(super) const NEXT_TOKEN: Detector = Detector {
     assess: |evidence, policy| offset("next-token", 1, evidence, policy).into_iter().collect(),
 };
 
-/// The offsets of `offset:k`: those of the neighbours have labels of their own.
+/// The offsets of `offset:k`: the offsets of the neighbours have labels of their own.
 fn farther() -> impl Iterator<Item = i32> {
     (-MAX_OFFSET..=MAX_OFFSET).filter(|offset| offset.abs() >= 2)
 }
@@ -130,7 +130,7 @@ pub(super) const LOCAL: Detector = Detector {
     },
 };
 
-/// The two rules of the label at one offset; of those that fire the one with the larger margin.
+/// The two rules of the label at one offset. If both fire, the one with the larger margin counts.
 fn offset(label: &str, offset: i32, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
     let rule = |metric: &str, bound: Bound, threshold: &Threshold| {
         let measured = evidence.metric(metric, Some(&offset.to_string()));

@@ -42,7 +42,7 @@ impl<'a> CoreferenceInputs<'a> {
         let (kind, way) = (cell / WAYS.len(), cell % WAYS.len());
         let sums = &self.block[kind];
         let right = self.right[kind][way] - other(sums, self.best[kind]) as f64;
-        Fraction::new(right, sums.anaphors as f64).resting_on(sums.anaphors, sums.windows)
+        Fraction::new(right, sums.anaphors as f64).over(sums.anaphors, sums.windows)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::passes::pass::{Pass, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
-use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use metrics::{CoreferenceInputs, METRICS, best_baselines};
 use section::{Coreference, CoreferenceSection};
 use sums::CoreferenceSums;
@@ -64,15 +64,15 @@ const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "no-entities",
         text: "No word of the corpus has an entity annotated: no coreference label could be tested.",
-        about: About::Certainty,
-        applies: |judged| section::<CoreferenceSection>(judged.section).coreference.mentions == 0,
+        about: CaveatSubject::Certainty,
+        applies: |labelling| section::<CoreferenceSection>(labelling.section).coreference.mentions == 0,
     },
     Caveat {
         id: "given-mentions",
         text: "The mentions that coreference chooses from are those of the annotation: that a head finds them by itself is not \
             shown.",
-        about: About::Meaning,
-        applies: |judged| section::<CoreferenceSection>(judged.section).coreference.mentions > 0,
+        about: CaveatSubject::Meaning,
+        applies: |labelling| section::<CoreferenceSection>(labelling.section).coreference.mentions > 0,
     },
 ];
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::anaphors::{BASELINES, KINDS};
 use super::metrics::best_baselines;
-use super::sums::{CoreferenceSums, KindSums, Met, WAYS};
+use super::sums::{CoreferenceSums, KindSums, MentionCounts, WAYS};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::bootstrap::{Interval, PerBlock};
 use crate::study::labels::evidence::MIN_QUERIES;
@@ -105,7 +105,7 @@ pub struct KindIntervals {
 impl Coreference {
     /// The section that these sums give.
     pub fn new(sums: &CoreferenceSums, context: &EstimationContext) -> Self {
-        let Met { windows, mentions, headless, unmatched, unscored } = sums.met;
+        let MentionCounts { windows, mentions, headless, unmatched, unscored } = sums.met;
         let (total, folds) = (sums.blocks.total(), sums.blocks.folds());
         let best = best_baselines(&total);
         let kinds = (0..KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {

@@ -48,7 +48,7 @@ pub type Block = [KindSums; KINDS.len()];
 
 /// Counts of anaphors and mentions, scored or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Met {
+pub struct MentionCounts {
     /// Windows.
     pub windows: u64,
     /// Mentions with a head word.
@@ -61,15 +61,15 @@ pub struct Met {
     pub unscored: u64,
 }
 
-merge_fields!(Met { windows, mentions, headless, unmatched, unscored });
+merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoreferenceSums {
     grid: HeadGrid,
     from: FromToken,
-    /// What was met.
-    pub met: Met,
+    /// The counts of anaphors and mentions.
+    pub met: MentionCounts,
     /// The sums of each block.
     pub blocks: Blocks<Block>,
 }
@@ -78,7 +78,7 @@ impl CoreferenceSums {
     /// Empty sums for a model with `grid` heads, words folded by `from`.
     pub fn new(grid: HeadGrid, from: FromToken) -> Self {
         let blocks = Blocks::new(std::array::from_fn(|_| KindSums::new(grid)));
-        Self { grid, from, met: Met::default(), blocks }
+        Self { grid, from, met: MentionCounts::default(), blocks }
     }
 }
 
@@ -96,7 +96,7 @@ impl Sums for CoreferenceSums {
 
     fn begin(&mut self, sequence: &Sequence) -> CoreferenceState {
         let window = Window::of(sequence);
-        let Met { windows, mentions, headless, unmatched, unscored } = &mut self.met;
+        let MentionCounts { windows, mentions, headless, unmatched, unscored } = &mut self.met;
         *windows += 1;
         *mentions += window.mentions;
         *headless += window.headless;

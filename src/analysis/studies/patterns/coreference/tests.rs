@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::anaphors::Window;
-use super::sums::Met;
+use super::sums::MentionCounts;
 use super::*;
 use crate::corpus::{Annotation, SentenceFamily, Upos};
 use crate::evaluation::results::Results;
@@ -23,12 +23,12 @@ use crate::study::ObservedPass;
 use crate::study::section::section;
 
 /// A word: lemma, UPOS, features, `Entity=`.
-type Given<'a> = (&'a str, Upos, &'a str, &'a str);
+type AnnotatedWord<'a> = (&'a str, Upos, &'a str, &'a str);
 
 /// A window of these words, one token each; each word's head is the one before it, the first is the root.
-fn window(index: u64, words: &[Given<'_>]) -> Sequence {
+fn window(index: u64, words: &[AnnotatedWord<'_>]) -> Sequence {
     let given = |text: &str| (!text.is_empty()).then(|| text.into());
-    let annotation = |&(lemma, upos, features, entity): &Given<'_>| Annotation {
+    let annotation = |&(lemma, upos, features, entity): &AnnotatedWord<'_>| Annotation {
         upos: Some(upos),
         lemma: given(lemma),
         features: given(features),
@@ -95,7 +95,7 @@ fn an_example_by_hand() {
     assert_eq!(all.chance.value(), 1.0 / 2.0 + 1.0 / 3.0);
     assert_eq!((pronoun, other_lemma), (all, all));
     assert_eq!((proper.anaphors, common.anaphors), (0, 0));
-    assert_eq!(sums.met, Met { windows: 1, mentions: 4, ..Met::default() });
+    assert_eq!(sums.met, MentionCounts { windows: 1, mentions: 4, ..MentionCounts::default() });
 }
 
 #[test]
@@ -142,7 +142,8 @@ fn corpus(windows: u64, seed: u64) -> Vec<Sequence> {
                 (lemma, entity)
             })
             .collect();
-        let given: Vec<Given<'_>> = words.iter().map(|(lemma, entity)| (&**lemma, Upos::Noun, "", &**entity)).collect();
+        let given: Vec<AnnotatedWord<'_>> =
+            words.iter().map(|(lemma, entity)| (&**lemma, Upos::Noun, "", &**entity)).collect();
         window(index, &given)
     };
     (0..windows).map(&mut made).collect()
@@ -300,7 +301,7 @@ proptest! {
         words in prop::collection::vec(("[ab]?", 0..Upos::ALL.len(), "(Number=(Sing|Plur))?", "(\\(e[12]\\)?|e[12]\\)){0,2}"), 1..12),
         parts in 1..11_usize,
     ) {
-        let given: Vec<Given<'_>> =
+        let given: Vec<AnnotatedWord<'_>> =
             words.iter().map(|(lemma, upos, features, entity)| (&**lemma, Upos::ALL[*upos], &**features, &**entity)).collect();
         let sequence = window(3, &given);
         let found = Window::of(&sequence);

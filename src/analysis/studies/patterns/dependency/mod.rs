@@ -24,7 +24,7 @@ use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 use crate::study::upstream::UpstreamResults;
-use crate::study::{Card, Judged, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Labelling, Observed, PassSpec, Study, columns};
 use crate::system::parallel::in_parallel;
 use arcs::RelationSums;
 use section::{Relations, Tests};
@@ -55,7 +55,7 @@ const METRICS: &[ArcMetric] = &[Metric {
         let hits = sums.hits.get(head).map_or(0, |hits| hits[direction]);
         Fraction::new(hits as f64, sums.count as f64)
     },
-    chance: Some(|sums, _, _| Fraction::NONE.resting_on(sums.count, sums.sentences)),
+    chance: Some(|sums, _, _| Fraction::NONE.over(sums.count, sums.sentences)),
 }];
 
 impl Study for Dependency {
@@ -117,7 +117,7 @@ impl Study for Dependency {
         (estimates, Relations { relations, tests: Tests::default() })
     }
 
-    fn found(&self, _: &Observed<'_>, section: &Self::Section, judged: &Judged<'_>) -> UpstreamResults {
-        UpstreamResults { claims: section.claims(judged.verdicts), ..UpstreamResults::default() }
+    fn upstream(&self, _: &Observed<'_>, section: &Self::Section, labelling: &Labelling<'_>) -> UpstreamResults {
+        UpstreamResults { claims: section.claims(labelling.verdicts), ..UpstreamResults::default() }
     }
 }

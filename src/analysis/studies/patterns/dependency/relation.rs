@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tags::{Side, TagRule};
 use crate::model::grid::HeadPlace;
-use crate::stats::block_test::{LeftOut, p_above};
+use crate::stats::block_test::{Jackknife, p_above};
 use crate::stats::bootstrap::Interval;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, TagComparison};
 use crate::study::show::wording::{percent, plus_minus};
@@ -205,11 +205,11 @@ pub struct HeadAccuracy {
     pub versus_tags: ByDirection<Option<TagComparison>>,
     /// Its accuracy without each block, for the block test of two analyses.
     #[serde(skip)]
-    pub left_out: ByDirection<Option<LeftOut>>,
+    pub left_out: ByDirection<Option<Jackknife>>,
 }
 
-/// The better of a relation's baselines, as a head stands to it.
-pub(super) struct Better {
+/// A head's margin over the better of its relation's baselines.
+pub(super) struct BaselineMargin {
     /// The head's accuracy less the baseline's.
     pub difference: f64,
     /// The interval of that.
@@ -235,12 +235,12 @@ impl RelationMetrics {
 
     /// A head in one direction against the better of both baselines, which is the tags where they are equally good;
     /// `None` where the tags are no baseline.
-    pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<Better> {
+    pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<BaselineMargin> {
         let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction));
         Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
-            Better { difference: tags.difference, ci95: tags.ci95, standard_error: tags.standard_error }
+            BaselineMargin { difference: tags.difference, ci95: tags.ci95, standard_error: tags.standard_error }
         } else {
-            Better { difference: offset.difference, ci95: offset.ci95, standard_error: offset.standard_error }
+            BaselineMargin { difference: offset.difference, ci95: offset.ci95, standard_error: offset.standard_error }
         })
     }
 
@@ -249,7 +249,7 @@ impl RelationMetrics {
     pub(super) fn tests_beyond(&self, margin: f64) -> Vec<Option<f64>> {
         let of_head =
             |head| Direction::BOTH.into_iter().filter_map(move |direction| self.versus_better(head, direction));
-        let p = |better: Better| p_above(better.difference - margin, better.standard_error?, self.blocks);
+        let p = |better: BaselineMargin| p_above(better.difference - margin, better.standard_error?, self.blocks);
         self.by_head.iter().flat_map(of_head).map(p).collect()
     }
 
@@ -258,7 +258,7 @@ impl RelationMetrics {
         self.by_head.iter().find(|entry| entry.place == self.place).expect("the best head is one of the heads")
     }
 
-    /// Takes the comparisons of the best head from those of all heads.
+    /// Takes the comparisons of the best head from the comparisons of all heads.
     pub(super) fn compare_best(&mut self) {
         let (versus_offset, versus_tags) = (&self.best().versus_offset, &self.best().versus_tags);
         (self.versus_offset, self.versus_tags) =

@@ -21,7 +21,7 @@ impl Gram {
         self.0[pair(a, b)]
     }
 
-    /// The sums without those of `others`.
+    /// The difference of the sums and the sums in `others`.
     pub fn less(&self, others: &Self) -> Self {
         Self(self.0.iter().zip(&others.0).map(|(sum, other)| sum - other).collect())
     }

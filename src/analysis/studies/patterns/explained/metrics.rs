@@ -40,7 +40,7 @@ impl ExplainedInputs<'_> {
             None => of_chance(&self.shares[form].chance)
                 .map_or(Fraction::NONE, |chance| Fraction::new(chance * rows as f64, rows as f64)),
         };
-        fraction.resting_on(rows, sentences)
+        fraction.over(rows, sentences)
     }
 
     fn alone(&self, form: usize, group: usize) -> Fraction {

@@ -7,7 +7,7 @@ use super::sums::{ExplainedSums, FormSums};
 use crate::stats::blocks::BLOCKS;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
-use crate::study::metrics::pseudo_values::{Without, fractions};
+use crate::study::metrics::pseudo_values::{Replicate, fractions};
 use crate::system::parallel::in_parallel;
 
 /// The groups.
@@ -21,7 +21,7 @@ pub struct Shares<T> {
     pub all: T,
     /// Each group alone.
     pub alone: [T; COUNT],
-    /// All cues less those of all other groups.
+    /// The share of all cues less the share of all other groups.
     pub unique: [T; COUNT],
 }
 
@@ -156,7 +156,7 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
             let one = |of: &dyn Fn(&Shares<Option<f64>>) -> Option<f64>| {
                 let without = |left_out: &Option<(Vec<Shares<Option<f64>>>, f64)>| {
                     let (shares, rest) = left_out.as_ref()?;
-                    Some(Without { value: of(&shares[place])?, rest: *rest })
+                    Some(Replicate { value: of(&shares[place])?, rest: *rest })
                 };
                 fractions(of(&all), &left_out.iter().map(without).collect::<Vec<_>>())
             };

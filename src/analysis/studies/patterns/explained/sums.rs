@@ -6,8 +6,8 @@ use super::cues::CUES;
 use super::observe::{Columns, SentenceSums, observe};
 use super::sentence::{FORMS, Lexicon, PAIRS, Products, SentenceCues};
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -97,7 +97,7 @@ merge_fields!(ExplainedSums[grid] { blocks });
 impl Sums for ExplainedSums {
     type SequenceState = ExplainedState;
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.lexicon = Lexicon { embeddings: known.embeddings.clone(), counts: known.counts.clone() };
     }
 

@@ -10,8 +10,8 @@ use crate::corpus::{Annotation, TreeHead, Upos};
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::set::ObserverSet;
+use crate::passes::setup::PassSetup;
 use crate::sequences::counts::Counting;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -58,7 +58,7 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Explained)[0].observer(&subject)]);
     let counts = Some(Arc::new(counting.finish()));
-    panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), counts, ..Beforehand::default() });
+    panel.begin_pass(&PassSetup { embeddings: Some(embeddings()), counts, ..PassSetup::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
         panel.begin([sequence].into_iter());

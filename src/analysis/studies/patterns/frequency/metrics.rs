@@ -38,17 +38,17 @@ impl FrequencyInputs<'_> {
     /// A mean over the queries that are not among the rarest.
     fn of_others(&self, sum: f64) -> Fraction {
         let FrequencyExposure { others, others_sentences, .. } = self.exposure;
-        Fraction::new(sum, *others as f64).resting_on(*others, *others_sentences)
+        Fraction::new(sum, *others as f64).over(*others, *others_sentences)
     }
 
-    /// A mean over queries with any attention on other tokens of text; those of chance all have some.
+    /// A mean over queries with any attention on other tokens of text; in the chance baseline every query has some.
     fn of_queries(&self, sum: f64, queries: u64) -> Fraction {
-        Fraction::new(sum, queries as f64).resting_on(self.exposure.queries, self.exposure.sentences)
+        Fraction::new(sum, queries as f64).over(self.exposure.queries, self.exposure.sentences)
     }
 
     /// The same of queries among the rarest.
     fn of_rarest(&self, sum: f64, queries: u64) -> Fraction {
-        Fraction::new(sum, queries as f64).resting_on(self.exposure.rarest, self.exposure.rarest_sentences)
+        Fraction::new(sum, queries as f64).over(self.exposure.rarest, self.exposure.rarest_sentences)
     }
 }
 

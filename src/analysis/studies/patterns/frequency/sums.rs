@@ -9,8 +9,8 @@ use crate::linalg::lanes::{LANES, dot};
 use crate::linalg::search::{first_at_least, largest};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::FromToken;
@@ -19,8 +19,8 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::position::{ByBin, Pair, PositionPairs, Profile, ProfileSums};
 
-/// The rank that the rarest tokens of a sentence must be beyond: those of Voita et al. 2019, section 5.3, are not among
-/// the 500 most frequent.
+/// The rarest tokens of a sentence must be beyond this rank, as in Voita et al. 2019, section 5.3: they are not among the
+/// 500 most frequent.
 pub const COMMONEST: u64 = 500;
 
 /// The sums of one head in a block.
@@ -145,9 +145,9 @@ impl FrequencySums {
     }
 }
 
-/// A sentence of at least two tokens of text, each more or less common.
+/// The corpus frequencies of the tokens of a sentence with at least two tokens of text.
 #[derive(Debug)]
-pub struct Commonness {
+pub struct SentenceFrequencies {
     /// The places of the tokens of text.
     text: Vec<usize>,
     /// The share of occurrences in the corpus that are of rarer tokens; 0 for tokens that are not of text.
@@ -160,7 +160,7 @@ pub struct Commonness {
     rare: Vec<usize>,
 }
 
-impl Commonness {
+impl SentenceFrequencies {
     /// `None` if there are fewer than two tokens of text.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
     fn new(sequence: &Sequence, counts: &TokenCounts) -> Option<Self> {
@@ -204,7 +204,7 @@ struct SentenceSums {
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn observe<'a>(sentence: &'a Commonness, text: &'a TextAttention, view: AttentionView<'a>) -> SentenceSums {
+fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view: AttentionView<'a>) -> SentenceSums {
     let mut seen = SentenceSums::default();
     for &query in &sentence.text {
         let (row, mass) = (text.row(query), text.mass(query));
@@ -233,7 +233,7 @@ fn observe<'a>(sentence: &'a Commonness, text: &'a TextAttention, view: Attentio
 
 /// The token of text with the largest weight, which may be the query, whose weight is not in its row; the lowest of equals.
 #[inline]
-fn favourite(sentence: &Commonness, row: &[f32], query: usize, own: f32) -> usize {
+fn favourite(sentence: &SentenceFrequencies, row: &[f32], query: usize, own: f32) -> usize {
     let most = largest(row);
     if own > most {
         query
@@ -249,7 +249,7 @@ fn favourite(sentence: &Commonness, row: &[f32], query: usize, own: f32) -> usiz
 #[derive(Debug)]
 pub struct FrequencyState {
     block: usize,
-    sentence: Option<Commonness>,
+    sentence: Option<SentenceFrequencies>,
 }
 
 merge_fields!(FrequencySums[grid] { blocks, argmax_pairs, mass_pairs });
@@ -257,13 +257,13 @@ merge_fields!(FrequencySums[grid] { blocks, argmax_pairs, mass_pairs });
 impl Sums for FrequencySums {
     type SequenceState = FrequencyState;
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.counts.clone_from(&known.counts);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> FrequencyState {
         let (block, is_first) = (block_of(sequence.family.number), sequence.family.is_first);
-        let sentence = self.counts.as_ref().and_then(|counts| Commonness::new(sequence, counts));
+        let sentence = self.counts.as_ref().and_then(|counts| SentenceFrequencies::new(sequence, counts));
         if let Some(sentence) = &sentence {
             let (text, rare) = (sentence.text.len() as u64, sentence.rare.len() as u64);
             let others = sentence.others().count() as u64;

@@ -8,8 +8,8 @@ use super::*;
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::set::ObserverSet;
+use crate::passes::setup::PassSetup;
 use crate::sequences::counts::Counting;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -60,7 +60,7 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Results {
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Frequency)[0].observer(&subject)]);
-    panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
+    panel.begin_pass(&PassSetup { counts: Some(Arc::new(counting.finish())), ..PassSetup::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
         panel.begin([sequence].into_iter());
@@ -166,7 +166,7 @@ fn shares_by_hand() {
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Frequency)[0].observer(&subject)]);
-    panel.begin_pass(&Beforehand { counts: Some(Arc::new(counting.finish())), ..Beforehand::default() });
+    panel.begin_pass(&PassSetup { counts: Some(Arc::new(counting.finish())), ..PassSetup::default() });
     panel.begin([&sequence].into_iter());
     panel.head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
     panel.end_pack();

@@ -57,11 +57,11 @@ impl<'a> NormInputs<'a> {
 
     /// A ratio that rests on all text queries.
     fn of(&self, numerator: ExactSum, denominator: ExactSum) -> Fraction {
-        self.resting(Fraction::new(numerator.value(), denominator.value()))
+        self.over_queries(Fraction::new(numerator.value(), denominator.value()))
     }
 
-    fn resting(&self, fraction: Fraction) -> Fraction {
-        fraction.resting_on(self.exposure.queries, self.exposure.families)
+    fn over_queries(&self, fraction: Fraction) -> Fraction {
+        fraction.over(self.exposure.queries, self.exposure.families)
     }
 
     /// A mean over the text queries that have any share by norm.
@@ -71,14 +71,14 @@ impl<'a> NormInputs<'a> {
 
     /// A mean over all text queries but some.
     fn mean_but(&self, silent: ExactSum, sum: ExactSum) -> Fraction {
-        self.resting(Fraction::new(sum.value(), self.exposure.queries as f64 - silent.value()))
+        self.over_queries(Fraction::new(sum.value(), self.exposure.queries as f64 - silent.value()))
     }
 
     /// The same over those with a text token at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_families[slot]);
         let heard = queries as f64 - self.sums.offset_silent[slot].value();
-        Fraction::new(sum.value(), heard).resting_on(queries, sentences)
+        Fraction::new(sum.value(), heard).over(queries, sentences)
     }
 
     /// A ratio about a kind of sink, if the corpus has any of it.
@@ -88,7 +88,7 @@ impl<'a> NormInputs<'a> {
 
     /// The cell of a share that is no ratio of sums.
     fn share(&self, share: &FractionsByBlock) -> Fraction {
-        self.resting(share[self.block])
+        self.over_queries(share[self.block])
     }
 }
 
@@ -215,7 +215,7 @@ pub const METRICS: &[NormMetric] = &[
         keys: Keys::Single,
         value: |seen, _| {
             let layer: f64 = seen.layer.iter().map(|head| head.bare_output.value()).sum();
-            seen.resting(Fraction::new(seen.sums.bare_output.value(), layer / seen.layer.len() as f64))
+            seen.over_queries(Fraction::new(seen.sums.bare_output.value(), layer / seen.layer.len() as f64))
         },
         chance: Some(|seen, _| Fraction::new(seen.exposure.queries as f64, seen.exposure.queries as f64)),
     },

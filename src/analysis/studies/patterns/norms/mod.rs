@@ -11,8 +11,8 @@ use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::Nothing;
-use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, columns};
+use crate::study::section::NoSection;
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::parallel::in_parallel;
 use metrics::{METRICS, NormInputs};
 use shares::Shares;
@@ -22,7 +22,7 @@ use sums::AllNorms;
 pub struct Norms;
 
 impl Study for Norms {
-    type Section = Nothing;
+    type Section = NoSection;
 
     const CARD: Card = Card {
         name: "norms",
@@ -51,7 +51,7 @@ impl Study for Norms {
         let of_chance = |number: Option<usize>| of_head(number, 0).iter().map(metric::Fraction::unknown).collect();
         let chance = (0..grid.count()).map(|place| seen(None, place).chances());
         let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        (estimates.with_own_chance(&columns(self), chance), Nothing)
+        (estimates.with_own_chance(&columns(self), chance), NoSection)
     }
 }
 
@@ -60,6 +60,6 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "sink-types",
     text: "The type of a sink says how much of what the head writes comes from there and whether it differs, \
             not whether the model needs it: a constant part may matter, and an output that is small for its layer too.",
-    about: About::Meaning,
-    applies: |judged| judged.has_label(|label| label.starts_with(sinks::FAMILY)),
+    about: CaveatSubject::Meaning,
+    applies: |labelling| labelling.has_label(|label| label.starts_with(sinks::FAMILY)),
 }];

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
-use super::observe::{Buffers, Written, observe};
+use super::observe::{Buffers, HeadData, observe};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
@@ -20,7 +20,7 @@ pub struct NormExposure {
     pub queries: u64,
     /// Sentences with any.
     pub sentences: u64,
-    /// The sentences of those that are the first of their family.
+    /// The sentences among them that are the first of their family.
     pub families: u64,
     /// The sum over sentences of the square of their text queries.
     pub squared: u64,
@@ -144,7 +144,7 @@ impl Sums for AllNorms {
 
     fn observe(&mut self, state: &mut NormState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
-        let head = Written::new(&input.view);
+        let head = HeadData::new(&input.view);
         let place = self.grid.index(input.view.layer, input.view.head);
         if self.grams[place].is_empty() {
             self.grams[place].extend(head.gram());

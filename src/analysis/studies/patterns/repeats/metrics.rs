@@ -62,7 +62,7 @@ impl<'a> RepeatInputs<'a> {
 
     fn of_queries(&self, kind: usize, above: f64) -> Fraction {
         let (queries, sequences) = (self.exposure.queries[kind], self.exposure.sequences[usize::from(kind == MASKED)]);
-        Fraction::new(above, queries as f64).resting_on(queries, sequences)
+        Fraction::new(above, queries as f64).over(queries, sequences)
     }
 }
 
@@ -146,7 +146,7 @@ pub const METRICS: &[RepeatMetric] = &[
         value: |seen, place| {
             let queries = seen.exposure.offset_queries[place];
             let sequences = seen.exposure.sequences[0];
-            Fraction::new(seen.sums.offset[place].value(), queries as f64).resting_on(queries, sequences)
+            Fraction::new(seen.sums.offset[place].value(), queries as f64).over(queries, sequences)
         },
         chance: None,
     },

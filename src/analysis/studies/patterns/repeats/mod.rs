@@ -17,7 +17,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, Subject, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject, columns};
 use crate::system::counted::counted;
 use metrics::{METRICS, RepeatInputs};
 use sums::RepeatSums;
@@ -117,8 +117,8 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "repeats-identity",
     text: "Random tokens that come twice test whether a head finds the same token; \
             only with the token masked does it take the context to find it.",
-    about: About::Meaning,
-    applies: |judged| section::<RepeatsSection>(judged.section).repeats.plain > 0,
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<RepeatsSection>(labelling.section).repeats.plain > 0,
 }];
 
 #[cfg(test)]

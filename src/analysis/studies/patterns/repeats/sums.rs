@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::copying;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::Copies;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -82,7 +82,7 @@ impl RepeatBlock {
 
 merge_fields!(RepeatBlock { exposure, heads });
 
-/// The sums of all blocks, of plain sequences or of those with a mask.
+/// The sums of all blocks, for plain sequences or for sequences with a mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepeatSums {
     grid: HeadGrid,
@@ -119,9 +119,9 @@ impl RepeatSums {
     }
 }
 
-/// A query with the key that is looked for.
+/// A query with the key that the metric asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sought {
+pub struct QueryKeyPair {
     /// The kind of key.
     pub kind: usize,
     /// The query.
@@ -135,21 +135,21 @@ pub struct Sought {
 pub struct RepeatState {
     block: usize,
     text: std::ops::Range<usize>,
-    sought: Vec<Sought>,
+    pairs: Vec<QueryKeyPair>,
     /// Queries with the token at an offset, by the place of the offset.
     at_offset: Vec<(usize, usize, usize)>,
 }
 
 /// The queries of a sequence with their keys: of the masked token alone where there is one.
-fn sought(copies: &Copies) -> Vec<Sought> {
+fn pairs(copies: &Copies) -> Vec<QueryKeyPair> {
     if let Some(query) = copies.masked {
-        return vec![Sought { kind: MASKED, query, key: query - copies.shift }];
+        return vec![QueryKeyPair { kind: MASKED, query, key: query - copies.shift }];
     }
     let of_twins = copies.twins().flat_map(|(query, twin)| {
         let next = (twin + 1 < copies.text.end).then_some((NEXT, twin + 1));
         let previous = (twin > copies.text.start).then(|| (PREVIOUS, twin - 1));
         let keys = [Some((SAME, twin)), next, previous].into_iter().flatten();
-        keys.filter(move |&(_, key)| key != query).map(move |(kind, key)| Sought { kind, query, key })
+        keys.filter(move |&(_, key)| key != query).map(move |(kind, key)| QueryKeyPair { kind, query, key })
     });
     of_twins.collect()
 }
@@ -167,7 +167,7 @@ impl Merge for RepeatSums {
 impl Sums for RepeatSums {
     type SequenceState = RepeatState;
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         if let Some(encoder) = known.encoder.filter(|_| self.weighs) {
             self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
         }
@@ -176,9 +176,9 @@ impl Sums for RepeatSums {
     fn begin(&mut self, sequence: &Sequence) -> RepeatState {
         let block = block_of(sequence.family.number);
         let Some(copies) = Copies::of(sequence) else {
-            return RepeatState { block, text: 0..0, sought: Vec::new(), at_offset: Vec::new() };
+            return RepeatState { block, text: 0..0, pairs: Vec::new(), at_offset: Vec::new() };
         };
-        let (text, sought) = (copies.text.clone(), sought(&copies));
+        let (text, pairs) = (copies.text.clone(), pairs(&copies));
         let offsets = OFFSETS.into_iter().enumerate().flat_map(|(place, offset)| {
             let keys = text.clone().filter_map(move |query| Some((query, query.checked_add_signed(offset)?)));
             keys.map(move |(query, key)| (place, query, key))
@@ -191,7 +191,7 @@ impl Sums for RepeatSums {
         };
         let (exposure, uniform) = (&mut self.blocks[block].exposure, 1.0 / sequence.ids.len() as f64);
         exposure.sequences[usize::from(copies.masked.is_some())] += 1;
-        for Sought { kind, .. } in &sought {
+        for QueryKeyPair { kind, .. } in &pairs {
             exposure.queries[*kind] += 1;
             exposure.uniform[*kind] += uniform;
         }
@@ -199,7 +199,7 @@ impl Sums for RepeatSums {
             exposure.offset_queries[*place] += 1;
             exposure.offset_uniform[*place] += uniform;
         }
-        RepeatState { block, text, sought, at_offset }
+        RepeatState { block, text, pairs, at_offset }
     }
 
     fn observe(&mut self, state: &mut RepeatState, event: &mut Event<'_>) {
@@ -207,7 +207,7 @@ impl Sums for RepeatSums {
         let view = input.attention();
         let sums = &mut self.blocks[state.block].heads[self.grid.index(view.layer, view.head)];
         let (mut mass, mut null) = ([0.0; KEYS], [0.0; KEYS]);
-        for &Sought { kind, query, key } in &state.sought {
+        for &QueryKeyPair { kind, query, key } in &state.pairs {
             let row = view.row(query);
             mass[kind] += f64::from(row[key]);
             null[kind] += mean_of_null(row, state.text.clone(), query, key);

@@ -31,19 +31,19 @@ impl<'a> SegmentInputs<'a> {
 
     fn of_variation(&self, part: ExactSum) -> Fraction {
         let SegmentExposure { rows, first, .. } = *self.exposure;
-        Fraction::new(part.value(), self.sums.total.value()).resting_on(rows, first)
+        Fraction::new(part.value(), self.sums.total.value()).over(rows, first)
     }
 }
 
 fn share(seen: &SegmentInputs<'_>) -> Fraction {
     let SegmentExposure { queries, first, .. } = *seen.exposure;
-    Fraction::new(seen.sums.same.value(), seen.sums.any.value()).resting_on(queries, first)
+    Fraction::new(seen.sums.same.value(), seen.sums.any.value()).over(queries, first)
 }
 
 /// Noise has nothing that is explained beyond noise.
 fn noise(seen: &SegmentInputs<'_>) -> Fraction {
     let SegmentExposure { rows, first, .. } = *seen.exposure;
-    Fraction::new(0.0, rows as f64).resting_on(rows, first)
+    Fraction::new(0.0, rows as f64).over(rows, first)
 }
 
 const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each row less its mean; columns first, then \

@@ -15,7 +15,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::{About, Card, Caveat, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::counted::{counted, plural};
 use metrics::{METRICS, SegmentInputs};
 use sums::SegmentSums;
@@ -97,15 +97,15 @@ const CAVEATS: &[Caveat] = &[
         id: "segment-pairs",
         text: "`segment-block` is about two sentences as a pair, with special tokens between them and, of most models, \
             other segment ids: not about the bounds of sentences in running text.",
-        about: About::Meaning,
-        applies: |judged| judged.has_label(|label| label.starts_with("segment-block")),
+        about: CaveatSubject::Meaning,
+        applies: |labelling| labelling.has_label(|label| label.starts_with("segment-block")),
     },
     Caveat {
         id: "classes-by-rule",
         text: "The classes go by how much of the variation columns, offsets and sentences explain, not by how maps look: \
             shares of classes by the classifier of Kovaleva et al. are of another measure and of fine-tuned models.",
-        about: About::Meaning,
-        applies: |judged| judged.has_label(|label| label.starts_with("class:")),
+        about: CaveatSubject::Meaning,
+        applies: |labelling| labelling.has_label(|label| label.starts_with("class:")),
     },
 ];
 

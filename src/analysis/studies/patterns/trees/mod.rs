@@ -8,7 +8,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
-use crate::study::section::Nothing;
+use crate::study::section::NoSection;
 use crate::study::{Card, Observed, PassSpec, Study, columns};
 use sums::{TreeCounts, TreeSums};
 
@@ -30,12 +30,12 @@ const METRICS: &[TreeMetric] = &[Metric {
     keys: Keys::Single,
     value: |counts, head| Fraction::new(counts.hits[head] as f64, counts.edges as f64),
     chance: Some(|counts, _| {
-        Fraction::new(counts.chain_hits as f64, counts.edges as f64).resting_on(counts.edges, counts.sentences)
+        Fraction::new(counts.chain_hits as f64, counts.edges as f64).over(counts.edges, counts.sentences)
     }),
 }];
 
 impl Study for Trees {
-    type Section = Nothing;
+    type Section = NoSection;
 
     const CARD: Card = Card {
         name: "trees",
@@ -60,6 +60,6 @@ impl Study for Trees {
         let of_chance = |number: Option<usize>| {
             METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(blocks.at(number), 0)).collect()
         };
-        (Estimates::new(&columns(self), context, of_head, of_chance), Nothing)
+        (Estimates::new(&columns(self), context, of_head, of_chance), NoSection)
     }
 }

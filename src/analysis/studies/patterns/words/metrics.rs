@@ -42,7 +42,7 @@ impl WordInputs<'_> {
             return Fraction::NONE;
         }
         let (queries, sentences) = (queries_of(mass) as usize, &self.exposure.sentences);
-        Fraction::new(sum, self.queries(mass) as f64).resting_on(self.exposure.queries[queries], sentences[queries])
+        Fraction::new(sum, self.queries(mass) as f64).over(self.exposure.queries[queries], sentences[queries])
     }
 }
 

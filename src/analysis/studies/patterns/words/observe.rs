@@ -65,16 +65,16 @@ pub struct SentenceMasses {
     pub profiles: [Profile; QUERIES],
 }
 
-/// Room for one row, and for sums over columns; reused from head to head.
+/// Buffers for one row, and for sums over columns; reused from head to head.
 #[derive(Clone, Debug, Default)]
-pub struct Room {
+pub struct RowScratch {
     row: Vec<f32>,
     columns: Vec<f64>,
 }
 
 /// Adds the attention between words.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut Room, seen: &mut SentenceMasses) {
+pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut RowScratch, seen: &mut SentenceMasses) {
     let columns = &mut room.columns;
     columns.clear();
     columns.resize(words.tags.len(), 0.0);
@@ -104,7 +104,7 @@ pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut R
 pub(super) fn tokens<'a>(
     tokens: &'a Tokens,
     text: &'a TextAttention,
-    room: &'a mut Room,
+    room: &'a mut RowScratch,
     seen: &'a mut SentenceMasses,
 ) {
     for token in &tokens.text {

@@ -3,13 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::observe::{
-    self, LIKENESS, MASSES, QUERIES, Queries, Room, SAME_TAG, SAME_TOKEN, SAME_WORD, SentenceMasses, TAGS, queries_of,
+    self, LIKENESS, MASSES, QUERIES, Queries, RowScratch, SAME_TAG, SAME_TOKEN, SAME_WORD, SentenceMasses, TAGS,
+    queries_of,
 };
 use super::sentence::{TaggedWords, Text, Tokens};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -83,7 +84,7 @@ pub struct WordsSums {
     #[serde(skip)]
     embeddings: Option<WordEmbeddings>,
     #[serde(skip)]
-    room: Room,
+    room: RowScratch,
 }
 
 /// How many masses are of a set of queries.
@@ -100,7 +101,7 @@ impl WordsSums {
             blocks: Blocks::new(WordsBlock::new(grid)),
             pairs: std::array::from_fn(|queries| PositionPairs::new(targets(queries))),
             embeddings: None,
-            room: Room::default(),
+            room: RowScratch::default(),
         }
     }
 
@@ -220,7 +221,7 @@ merge_fields!(WordsSums[grid, from] { blocks, pairs });
 impl Sums for WordsSums {
     type SequenceState = WordState;
 
-    fn begin_pass(&mut self, known: &Beforehand<'_>) {
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.embeddings.clone_from(&known.embeddings);
     }
 

@@ -10,8 +10,8 @@ use crate::evaluation::results::Results;
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
-use crate::passes::beforehand::Beforehand;
 use crate::passes::observer::set::ObserverSet;
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::test_support::sentence;
@@ -69,7 +69,7 @@ fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Words)[0].observer(&subject)]);
-    panel.begin_pass(&Beforehand { embeddings: Some(embeddings()), ..Beforehand::default() });
+    panel.begin_pass(&PassSetup { embeddings: Some(embeddings()), ..PassSetup::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
         panel.begin([sequence].into_iter());
@@ -197,7 +197,7 @@ fn masses_by_hand() {
     // The cosines of a: 0 with b, 1 with the comma; of b: 0 and 0.
     let rows = [[0.0_f32; 2], [0.0; 2], [0.0; 2], [0.0; 2], [0.0; 2], [1.0, 0.0], [0.0, 1.0], [2.0, 0.0]];
     let embeddings = Some(WordEmbeddings::new(Arc::new(rows.concat()), 2));
-    panel.begin_pass(&Beforehand { embeddings, ..Beforehand::default() });
+    panel.begin_pass(&PassSetup { embeddings, ..PassSetup::default() });
     panel.begin([&sequence].into_iter());
     panel.head(0, &sequence, AttentionView::new(0, 0, 6, &weights).into());
     panel.end_pack();

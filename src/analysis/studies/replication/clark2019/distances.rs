@@ -58,7 +58,7 @@ impl HeadDistances {
 
 /// The attention of all heads over one sequence.
 #[derive(Debug, Default)]
-pub struct Smoothed {
+pub struct SmoothedAttention {
     /// Weights of one head, in whole vectors.
     size: usize,
     /// `[heads, size]`: each head's weights, smoothed; behind the last is 1, which adds nothing.
@@ -68,15 +68,15 @@ pub struct Smoothed {
 merge_fields!(HeadDistances[grid] { rows, pairs });
 
 impl Sums for HeadDistances {
-    type SequenceState = Smoothed;
+    type SequenceState = SmoothedAttention;
 
-    fn begin(&mut self, sequence: &Sequence) -> Smoothed {
+    fn begin(&mut self, sequence: &Sequence) -> SmoothedAttention {
         let n = sequence.ids.len();
         self.rows += n as u64;
-        Smoothed { size: (n * n).next_multiple_of(LANES), weights: Vec::new() }
+        SmoothedAttention { size: (n * n).next_multiple_of(LANES), weights: Vec::new() }
     }
 
-    fn observe(&mut self, Smoothed { size, weights }: &mut Smoothed, event: &mut Event<'_>) {
+    fn observe(&mut self, SmoothedAttention { size, weights }: &mut SmoothedAttention, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         let view = input.attention();
         weights.resize(self.grid.count() * *size, 1.0);
@@ -91,8 +91,8 @@ impl Sums for HeadDistances {
         }
     }
 
-    fn end_pack(&mut self, states: Vec<Smoothed>) {
-        for Smoothed { size, weights } in states {
+    fn end_pack(&mut self, states: Vec<SmoothedAttention>) {
+        for SmoothedAttention { size, weights } in states {
             if weights.is_empty() {
                 continue;
             }

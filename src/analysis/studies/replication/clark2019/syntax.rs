@@ -108,7 +108,7 @@ impl Sums for SyntaxHits {
     }
 }
 
-/// The first word of those with the largest weight, the word itself having weight 0.
+/// The first word with the largest weight, where the word itself has weight 0.
 fn most_attended(words: usize, word: usize, weight: impl Fn(usize) -> f64) -> usize {
     let weight = |other: usize| if other == word { 0.0 } else { weight(other) };
     (1..words).fold(0, |best, other| if weight(other) > weight(best) { other } else { best })

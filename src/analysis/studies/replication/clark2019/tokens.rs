@@ -75,7 +75,7 @@ impl<N> Means<N> {
 
 /// The places of the tokens in a sequence that the formulas name.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct TokenPlaces {
     separators: Vec<usize>,
     cls: Vec<usize>,
     punctuation: Vec<usize>,
@@ -119,22 +119,22 @@ impl Merge for TokenMeans {
 }
 
 impl Sums for TokenMeans {
-    type SequenceState = Places;
+    type SequenceState = TokenPlaces;
 
-    fn begin(&mut self, sequence: &Sequence) -> Places {
+    fn begin(&mut self, sequence: &Sequence) -> TokenPlaces {
         let n = sequence.ids.len();
         self.sequences += 1;
         self.tokens += n as u64;
         self.uniform_entropy += (n as f64).ln();
         let places = |wanted: &dyn Fn(usize) -> bool| (0..n).filter(|&place| wanted(place)).collect();
-        Places {
+        TokenPlaces {
             separators: places(&|place| sequence.kinds[place] == TokenKind::Separator),
             cls: places(&|place| sequence.kinds[place] == TokenKind::FirstSpecial),
             punctuation: places(&|place| self.punctuation.contains(&sequence.ids[place])),
         }
     }
 
-    fn observe(&mut self, places: &mut Places, event: &mut Event<'_>) {
+    fn observe(&mut self, places: &mut TokenPlaces, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         let view = input.attention();
         let mut means = means(places, view);
@@ -147,7 +147,7 @@ impl Sums for TokenMeans {
     }
 }
 
-fn means(places: &Places, view: AttentionView<'_>) -> Means<f64> {
+fn means(places: &TokenPlaces, view: AttentionView<'_>) -> Means<f64> {
     let n = view.tokens();
     let mut means = Means::default();
     for query in 0..n {

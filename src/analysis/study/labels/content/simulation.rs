@@ -14,7 +14,7 @@ use crate::studies::registry::default_policy;
 use crate::study::labels::{Measured, correct};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Column, Fraction, Keys, Metrics};
-use crate::study::section::Nothing;
+use crate::study::section::NoSection;
 
 const MARGIN: Threshold = Threshold::rule("content_mass", 0.1, "as the labels of words have it");
 
@@ -75,7 +75,7 @@ fn assessed(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessmen
             blocks,
             ..Measured::default()
         });
-        let evidence = Evidence { place: head, metrics: &metrics, section: &Nothing, given: &[] };
+        let evidence = Evidence { place: head, metrics: &metrics, section: &NoSection, given: &[] };
         assess_content("x", "x", None, &MARGIN, (&evidence, &policy)).expect("both leads are numbers")
     };
     let mut assessed: Vec<Assessment> = (0..heads).map(assess).collect();

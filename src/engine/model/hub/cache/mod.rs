@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result};
 
+use super::digest::Digest;
 use super::environment::Environment;
-use super::promise::Digest;
 use crate::model::files::{FileStore, MissingFile, ModelFile, ModelFiles, Place, gather};
 use crate::system::errors::{Facts, causes};
 use crate::system::files::input;

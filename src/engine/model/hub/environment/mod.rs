@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::patience::Patience;
+use super::backoff::Backoff;
 use crate::system::errors::Facts;
 use crate::system::files::input;
 
@@ -36,7 +36,7 @@ pub(super) struct Environment {
     /// `HF_HUB_DOWNLOAD_TIMEOUT`: how long to wait for each further piece of an answer.
     pub(super) piece_timeout: Duration,
     /// `HEADSCOPE_HUB_WAIT` is its first pause.
-    pub(super) patience: Patience,
+    pub(super) backoff: Backoff,
     /// The variable that names a proxy, if one does. Its value can hold a password, and is in no message.
     pub(super) proxy: Option<&'static str>,
 }
@@ -127,7 +127,7 @@ impl Environment {
             answer_timeout: timeout("HF_HUB_ETAG_TIMEOUT")?,
             piece_timeout: timeout("HF_HUB_DOWNLOAD_TIMEOUT")?,
             proxy: PROXIES.into_iter().find(|name| text(name).is_some()),
-            patience: Patience { first: seconds("HEADSCOPE_HUB_WAIT", Patience::DEFAULT.first)?, ..Patience::DEFAULT },
+            backoff: Backoff { first: seconds("HEADSCOPE_HUB_WAIT", Backoff::DEFAULT.first)?, ..Backoff::DEFAULT },
         })
     }
 

@@ -67,17 +67,17 @@ fn is_alone(stage: &Stage) -> bool {
 
 /// The error of a damaged partial: a disk was full, or a copy was cut short.
 #[derive(Clone, Copy, Debug)]
-pub struct Damaged;
+pub struct DamagedPartial;
 
-impl fmt::Display for Damaged {
+impl fmt::Display for DamagedPartial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("it is damaged or cut short")
     }
 }
 
-impl std::error::Error for Damaged {}
+impl std::error::Error for DamagedPartial {}
 
-impl Damaged {
+impl DamagedPartial {
     /// Whether that is what an error is about.
     pub fn is(error: &anyhow::Error) -> bool {
         causes(error.as_ref()).any(<dyn std::error::Error>::is::<Self>)
@@ -85,7 +85,7 @@ impl Damaged {
 }
 
 fn damaged() -> Error {
-    Error::new(Damaged).hint("run its shard again")
+    Error::new(DamagedPartial).hint("run its shard again")
 }
 
 /// The name of a shard's file, where the program chooses it; the second of two stages has names of its own.
@@ -129,7 +129,7 @@ pub fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes sums of the bytes of all passes of a stage, and checks that they are those of a run by that protocol.
+/// Makes sums of the bytes of all passes of a stage, and checks that they belong to a run by that protocol.
 pub type Restore<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Result<Vec<PassSums>>;
 
 /// Reads the partial at `path`.

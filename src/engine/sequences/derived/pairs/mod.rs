@@ -38,7 +38,7 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         Self { sentences: sentences.peekable(), max_tokens, dropped: 0 }
     }
 
-    /// Sentences that are in no sequence, of those read so far: of all, once the iterator has ended.
+    /// The sentences read so far that are in no sequence; all such sentences once the iterator has ended.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

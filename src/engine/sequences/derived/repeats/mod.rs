@@ -86,7 +86,7 @@ fn chosen<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
     keyed.into_iter().map(|(_, item)| item).collect()
 }
 
-/// The copies, with the filler between them, in the frame; `tokens` are those of a copy and then of the filler.
+/// The copies, with the filler between them, in the frame; `tokens` are the tokens of a copy and then of the filler.
 fn copied(frame: &Frame, draw: &Draw, tokens: &[u32]) -> Sequence {
     let (copy, filler) = tokens.split_at(draw.length);
     let text: Vec<Token> =

@@ -22,9 +22,9 @@ fn sentence(index: u64) -> Sequence {
 }
 
 /// A word's token ids and kinds, its annotation, its relation, and the token ids of its head.
-type Moved = (Vec<u32>, Vec<TokenKind>, Annotation, String, Option<Vec<u32>>);
+type ShuffledWord = (Vec<u32>, Vec<TokenKind>, Annotation, String, Option<Vec<u32>>);
 
-fn arcs(sentence: &Sequence) -> Vec<Moved> {
+fn arcs(sentence: &Sequence) -> Vec<ShuffledWord> {
     let ids = |word: usize| sentence.ids[sentence.words[word].clone()].to_vec();
     let mut arcs: Vec<_> = sentence
         .tree

@@ -8,7 +8,7 @@ use super::relation::{
     TagBaseline,
 };
 use super::tags::{Rules, Side, single};
-use crate::stats::block_test::{LeftOut, standard_error};
+use crate::stats::block_test::{Jackknife, standard_error};
 use crate::stats::blocks::Merge;
 use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
 use crate::stats::significance::mcnemar;
@@ -28,7 +28,7 @@ impl RelationMetrics {
         context: &EstimationContext,
     ) -> Self {
         let grid = context.grid;
-        let scored = Scored::new(blocks, grid.count(), &context.resamples);
+        let scored = ArcScores::new(blocks, grid.count(), &context.resamples);
         let total = &scored.total;
         let best = best_head(total);
         let (heldout_accuracy, heldout_interval) = scored.held_out(best_head, |sums, &best| sums.hits_of(best));
@@ -51,13 +51,13 @@ impl RelationMetrics {
                     let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, direction)).sum();
                     scored.versus_tags(&head, &tags.predicted, both)
                 });
-                Compared {
+                BaselineComparison {
                     accuracy: scored.share(head.right),
                     ci95: scored.interval(&head),
                     alone,
                     offset,
                     tags,
-                    left_out: context.leaves_out.then(|| LeftOut::new(&head.by_block, &scored.words)),
+                    left_out: context.leaves_out.then(|| Jackknife::new(&head.by_block, &scored.words)),
                 }
             });
             let missed = total.count - by_offset.right;
@@ -107,18 +107,18 @@ impl RelationMetrics {
 }
 
 /// One head in one direction beside the baselines.
-struct Compared {
+struct BaselineComparison {
     accuracy: f64,
     ci95: Option<Interval>,
     /// Words on which the head is right and the best offset is not.
     alone: u64,
     offset: Comparison,
     tags: Option<TagComparison>,
-    left_out: Option<LeftOut>,
+    left_out: Option<Jackknife>,
 }
 
 /// The sums of one relation, and the context for its accuracies.
-struct Scored<'a> {
+struct ArcScores<'a> {
     blocks: &'a [Option<&'a RelationSums>],
     resamples: &'a Resamples,
     total: RelationSums,
@@ -130,13 +130,13 @@ struct Scored<'a> {
 }
 
 /// The right predictions of a head or a baseline.
-struct Predicted {
+struct Hits {
     right: u64,
     by_block: PerBlock,
     resampled: Resampled,
 }
 
-impl<'a> Scored<'a> {
+impl<'a> ArcScores<'a> {
     fn new(blocks: &'a [Option<&'a RelationSums>], heads: usize, resamples: &'a Resamples) -> Self {
         let pool = |first: usize, step: usize| {
             let mut sums = RelationSums { hits: vec![[0; 2]; heads], ..RelationSums::default() };
@@ -152,12 +152,12 @@ impl<'a> Scored<'a> {
         right as f64 / self.total.count as f64
     }
 
-    fn predicted(&self, right: impl Fn(&RelationSums) -> u64) -> Predicted {
+    fn predicted(&self, right: impl Fn(&RelationSums) -> u64) -> Hits {
         let by_block = per_block(self.blocks, |_, sums| right(sums));
-        Predicted { right: right(&self.total), by_block, resampled: self.resamples.sums(&by_block) }
+        Hits { right: right(&self.total), by_block, resampled: self.resamples.sums(&by_block) }
     }
 
-    fn interval(&self, predicted: &Predicted) -> Option<Interval> {
+    fn interval(&self, predicted: &Hits) -> Option<Interval> {
         predicted.resampled.over(&self.resampled_words)
     }
 
@@ -179,7 +179,7 @@ impl<'a> Scored<'a> {
     }
 
     /// The difference of two accuracies, its interval and its standard error.
-    fn difference(&self, head: &Predicted, baseline: &Predicted) -> (f64, Option<Interval>, Option<f64>) {
+    fn difference(&self, head: &Hits, baseline: &Hits) -> (f64, Option<Interval>, Option<f64>) {
         let by_block: PerBlock = std::array::from_fn(|block| head.by_block[block] - baseline.by_block[block]);
         (
             (head.right as f64 - baseline.right as f64) / self.total.count as f64,
@@ -190,7 +190,7 @@ impl<'a> Scored<'a> {
 
     /// `both` are the words on which both are right; `later` those on which only the one or the other is, in sentences that
     /// are not the first of their family, which the test leaves out.
-    fn versus_offset(&self, head: &Predicted, offset: &Predicted, both: u64, later: [u64; 2]) -> Comparison {
+    fn versus_offset(&self, head: &Hits, offset: &Hits, both: u64, later: [u64; 2]) -> Comparison {
         let (difference, ci95, standard_error) = self.difference(head, offset);
         let (head_only, offset_only) = (head.right - both - later[0], offset.right - both - later[1]);
         let p = mcnemar(head_only, offset_only);
@@ -198,7 +198,7 @@ impl<'a> Scored<'a> {
     }
 
     /// `both` are the words on which both are right.
-    fn versus_tags(&self, head: &Predicted, tags: &Predicted, both: u64) -> TagComparison {
+    fn versus_tags(&self, head: &Hits, tags: &Hits, both: u64) -> TagComparison {
         let (difference, ci95, standard_error) = self.difference(head, tags);
         let (head_only, tags_only) = (head.right - both, tags.right - both);
         TagComparison { difference, ci95, standard_error, head_only, tags_only, p: None, q: None }
@@ -208,13 +208,13 @@ impl<'a> Scored<'a> {
 /// The tag baseline of a relation.
 struct Tags {
     rules: Rules,
-    predicted: Predicted,
+    predicted: Hits,
     baseline: TagBaseline,
     ci95: BaselineIntervals,
 }
 
 impl Tags {
-    fn new(scored: &Scored<'_>) -> Self {
+    fn new(scored: &ArcScores<'_>) -> Self {
         let best = |sums: &RelationSums| Rules::best(&sums.cues);
         let rules = best(&scored.total);
         let predicted = scored.predicted(|sums| rules.hits(&sums.cues));

@@ -16,12 +16,12 @@ use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Label, Verdict};
 use crate::study::metrics::number::{Number, Part, most_blocks};
-use crate::study::section::{Completion, Exports, OnHead, Section, section, stored};
+use crate::study::section::{Completion, Exports, HeadCard, Section, section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::upstream::ArcClaim;
-use crate::study::{About, Caveat, Judged};
+use crate::study::{Caveat, CaveatSubject, Labelling};
 use crate::system::counted::{counted, plural};
 use crate::system::terminal::printable;
 
@@ -48,13 +48,13 @@ impl Relations {
     pub(super) fn tables(&self) -> Vec<Table> {
         /// The values of a relation, with its name.
         #[derive(Serialize)]
-        struct Of<'a, T> {
+        struct RelationEntry<'a, T> {
             relation: &'a str,
             #[serde(flatten)]
             entry: &'a T,
         }
-        fn of<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = Of<'a, T>> {
-            entries.iter().map(|entry| Of { relation: &relation.relation, entry })
+        fn of<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = RelationEntry<'a, T>> {
+            entries.iter().map(|entry| RelationEntry { relation: &relation.relation, entry })
         }
         let all = &self.relations;
         vec![
@@ -179,33 +179,33 @@ pub(super) const CAVEATS: &[Caveat] = &[
         id: "words-of-a-sentence",
         text: "The significance tests take words as independent, which those of one sentence are not; \
             the intervals of the differences do not.",
-        about: About::Certainty,
+        about: CaveatSubject::Certainty,
         applies: has_trees,
     },
     Caveat {
         id: "significance-not-asked",
         text: "The policy asks no significance of syntactic labels: some may be there by chance.",
-        about: About::Certainty,
-        applies: |judged| judged.policy.rule(&Q).is_none() && judged.has_label(|label| label.starts_with("syntactic:")),
+        about: CaveatSubject::Certainty,
+        applies: |labels| labels.policy.rule(&Q).is_none() && labels.has_label(|label| label.starts_with("syntactic:")),
     },
     Caveat {
         id: "selection",
         text: "The best head of a relation is the best of many tried: its `accuracy` is biased upwards, \
             `heldout_accuracy` is not.",
-        about: About::Certainty,
+        about: CaveatSubject::Certainty,
         applies: has_trees,
     },
     Caveat {
         id: "no-trees",
         text: "No word of the corpus has an annotated head: no syntactic label could be tested.",
-        about: About::Certainty,
-        applies: |judged| !has_trees(judged),
+        about: CaveatSubject::Certainty,
+        applies: |labels| !has_trees(labels),
     },
 ];
 
 /// Whether some word has a head.
-fn has_trees(judged: &Judged<'_>) -> bool {
-    !section::<Relations>(judged.section).relations.is_empty()
+fn has_trees(labels: &Labelling<'_>) -> bool {
+    !section::<Relations>(labels.section).relations.is_empty()
 }
 
 impl RelationMetrics {
@@ -254,7 +254,7 @@ impl Section for Relations {
         self.relations.iter().flat_map(|relation| relation.numbers(policy.count(&MIN_COUNT))).collect()
     }
 
-    fn of_head(&self, place: HeadPlace, policy: &Policy) -> OnHead {
+    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
         let least = policy.count(&MIN_COUNT);
         let of_it = |relation: &&RelationMetrics| relation.place == place && relation.count >= least;
         let mut best: Vec<&RelationMetrics> = self.relations.iter().filter(of_it).collect();
@@ -285,7 +285,7 @@ impl Section for Relations {
 
 impl Relations {
     /// Corrects for the number of tests: sets the q-values of all relations with at least as many words as the policy
-    /// requires, and removes those of the others, which are not tested.
+    /// requires, and removes the q-values of the others, which are not tested.
     fn correct(&mut self, policy: &Policy) {
         let min_count = policy.count(&MIN_COUNT);
         let tested = self.relations.iter().filter(|relation| relation.count >= min_count);

@@ -78,8 +78,8 @@ fn q_values_go_to_the_tests_they_are_of() {
     let verdicts = [Verdict { primary: String::new(), labels, nearest: Vec::new() }];
     let caveats = |found: &Relations, verdicts: &[Verdict]| -> Vec<&str> {
         let policy = policy(10, Value::Off);
-        let judged = Judged { verdicts, policy: &policy, section: found };
-        CAVEATS.iter().filter(|caveat| (caveat.applies)(&judged)).map(|caveat| caveat.id).collect()
+        let labelling = Labelling { verdicts, policy: &policy, section: found };
+        CAVEATS.iter().filter(|caveat| (caveat.applies)(&labelling)).map(|caveat| caveat.id).collect()
     };
     assert_eq!(caveats(&found, &verdicts), ["words-of-a-sentence", "significance-not-asked", "selection"]);
     assert_eq!(caveats(&found, &[]), ["words-of-a-sentence", "selection"]);

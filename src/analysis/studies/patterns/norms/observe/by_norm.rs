@@ -1,7 +1,7 @@
 //! Attention weighted by norms, `A[i,j] |f_j|`, and its shares.
 
 use super::vectors::{products_by_lane, sized, total};
-use super::{NormSums, Written, places, queries};
+use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across};
 use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
 
@@ -26,7 +26,7 @@ pub struct NormBuffers {
 
 /// The shares of a head's own attention; leaves the norms in the buffers.
 #[inline(always)]
-pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut NormBuffers) {
+pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut NormBuffers) {
     let (n, width) = (roles.tokens, roles.is_text.len());
     let stride = REACH + width + SLOTS;
     let rows = sized(&mut buffers.rows, TOGETHER * stride);
@@ -104,7 +104,7 @@ fn window(by_offset: &[f64; OFFSETS]) -> f64 {
 
 /// The same of a head that attends uniformly and has the same values: each key has the share of its norm.
 #[inline(always)]
-pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut NormBuffers) {
+pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut NormBuffers) {
     let NormBuffers { norms, before, .. } = buffers;
     let (all, queries) = (total(norms), queries(roles));
     if all <= 0.0 {

@@ -14,16 +14,16 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// One head at work, with all that is looked at.
+/// The attention, values, norms and output of one head over one sequence.
 #[derive(Clone, Copy)]
-pub struct Written<'a> {
+pub struct HeadData<'a> {
     attention: AttentionView<'a>,
     values: Values<'a>,
     norms: ValueNorms<'a>,
     output: Output<'a>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> HeadData<'a> {
     /// The parts of a view.
     /// Panics if one is missing.
     pub fn new(view: &HeadView<'a>) -> Self {
@@ -66,7 +66,7 @@ impl Buffers {
 
 /// Sums what one head does in one sequence; the sums of vectors stay in `buffers`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn observe<'a>(roles: &'a TokenRoles, head: &'a Written<'a>, buffers: &'a mut Buffers) -> NormSums<f64> {
+pub fn observe<'a>(roles: &'a TokenRoles, head: &'a HeadData<'a>, buffers: &'a mut Buffers) -> NormSums<f64> {
     let mut sums = NormSums::default();
     let Buffers { by_norm, outputs, vectors, products } = buffers;
     let length = VECTORS * head.head_dim();

@@ -1,7 +1,7 @@
 //! The length of what is written: `o_i` with the value bias, `o°_i` without.
 
 use super::vectors::{add_rows, inner, inner_with_row, sized};
-use super::{NormSums, Written, places, queries};
+use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
 use crate::sequences::fold::roles::TokenRoles;
 
@@ -17,8 +17,8 @@ pub struct OutputBuffers {
 
 /// The lengths over all text queries.
 #[inline(always)]
-pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut OutputBuffers) {
-    let Written { output, values, norms, .. } = head;
+pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut OutputBuffers) {
+    let HeadData { output, values, norms, .. } = head;
     let room = roles.tokens.next_multiple_of(LANES);
     let (bare, rest) = sized(&mut buffers.lengths, 3 * room).split_at_mut(room);
     let (whole, inputs) = rest.split_at_mut(room);
@@ -63,9 +63,9 @@ pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buf
 
 /// Outputs and sinks of a head that attends uniformly and has the same values.
 #[inline(always)]
-pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &Written<'_>, buffers: &mut OutputBuffers) {
+pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut OutputBuffers) {
     let OutputBuffers { mean, product, .. } = buffers;
-    let Written { values, norms, .. } = head;
+    let HeadData { values, norms, .. } = head;
     let (all, queries) = (0..roles.tokens, queries(roles));
     let share = (roles.tokens as f64).recip();
     for (rows, into) in [(values.rows, &mut *mean), (norms.products, &mut *product)] {

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::vectors::{add_rows, inner};
-use super::{NormSums, Written, places, queries};
+use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across};
 use crate::sequences::fold::roles::TokenRoles;
 
@@ -14,7 +14,7 @@ use crate::sequences::fold::roles::TokenRoles;
 pub fn add(
     sums: &mut NormSums<f64>,
     roles: &TokenRoles,
-    head: &Written<'_>,
+    head: &HeadData<'_>,
     vectors: &mut [f64],
     products: &mut [f64],
 ) {
@@ -59,7 +59,7 @@ struct Dots {
 
 /// The part that comes from the sinks of one kind.
 struct SinkPart<'a> {
-    head: &'a Written<'a>,
+    head: &'a HeadData<'a>,
     text: &'a [Range<usize>],
     places: &'a [usize],
 }
@@ -107,7 +107,7 @@ impl SinkPart<'_> {
     /// output, of `s_i`, and of its product. A few queries are summed as f32, as the values are.
     #[inline(always)]
     fn of_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
-        let Written { attention, values, norms, output } = self.head;
+        let HeadData { attention, values, norms, output } = self.head;
         let rows: [&[f32]; Q] = std::array::from_fn(|query| attention.row(first + query));
         let (mut parts, mut throughs) = ([[0.0; C]; Q], [[0.0; C]; Q]);
         for &place in self.places {

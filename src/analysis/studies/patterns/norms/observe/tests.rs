@@ -7,7 +7,7 @@ use crate::sequences::test_support::sequence;
 use proptest::prelude::*;
 
 /// A head with all that observers see of it, computed in f64 by the definitions.
-struct Made {
+struct ExactHead {
     head_dim: usize,
     weights: Vec<f32>,
     values: Vec<f32>,
@@ -22,7 +22,7 @@ struct Made {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "what is lent is f32")]
-impl Made {
+impl ExactHead {
     fn new(weights: &[f32], values: &[f32], bias: &[f32], gram: &[f32]) -> Self {
         let head_dim = bias.len();
         let n = values.len() / head_dim;
@@ -57,7 +57,7 @@ impl Made {
 
     fn observe(&self, kinds: &[TokenKind], buffers: &mut Buffers) -> NormSums<f64> {
         let rows = |values| Rows::new(values, self.head_dim);
-        let head = Written {
+        let head = HeadData {
             attention: AttentionView::new(0, 0, kinds.len(), &self.weights),
             values: Values { rows: rows(&self.values), bias: &self.bias },
             norms: ValueNorms {
@@ -85,7 +85,7 @@ fn close(actual: f64, expected: f64) {
 fn example(values: &[f32], bias: &[f32]) -> (NormSums<f64>, f64) {
     let weights = [1.0, 0.0, 0.0, 0.6, 0.2, 0.2, 0.5, 0.5, 0.0];
     let mut buffers = Buffers::default();
-    let head = Made::new(&weights, values, bias, &[1.0, 0.0, 0.0, 1.0]);
+    let head = ExactHead::new(&weights, values, bias, &[1.0, 0.0, 0.0, 1.0]);
     let sums = head.observe(&[FirstSpecial, Text, Text], &mut buffers);
     let constant = buffers.vectors()[..2].iter().map(|sum| sum * sum).sum::<f64>() / 2.0 / sums.square;
     (sums, constant)
@@ -131,7 +131,7 @@ fn parts_of_sinks_by_hand() {
     let kinds = [FirstSpecial, Text, Punctuation, Separator];
     let mut buffers = Buffers::default();
     // A projection that doubles: its Gram matrix is 4.
-    let sums = Made::new(&weights, &[2.0, 1.0, 4.0, -1.0], &[0.0], &[4.0]).observe(&kinds, &mut buffers);
+    let sums = ExactHead::new(&weights, &[2.0, 1.0, 4.0, -1.0], &[0.0], &[4.0]).observe(&kinds, &mut buffers);
     // z: 1 + .25 + 1 = 2.25, and 2 - .5 = 1.5; o is twice that.
     close(sums.square, 4.0 * (2.25 * 2.25 + 1.5 * 1.5));
     close(sums.bare_output, 2.0 * 3.75);
@@ -171,7 +171,7 @@ proptest! {
         let n = kinds.len();
         let gram = [2.0, 0.5, 0.0, 0.5, 1.0, -0.25, 0.0, -0.25, 1.0];
         let weights = vec![1.0 / n as f32; n * n];
-        let sums = Made::new(&weights, &values[..n * 3], &[0.5, 0.0, -1.0], &gram)
+        let sums = ExactHead::new(&weights, &values[..n * 3], &[0.5, 0.0, -1.0], &gram)
             .observe(&kinds, &mut Buffers::default());
         let near = |a: f64, b: f64| (a - b).abs() <= 2e-4 * (1.0 + a.abs());
         let pairs = [
@@ -204,7 +204,7 @@ proptest! {
         let rows = raw[..n * n].chunks(n);
         let weights: Vec<f32> = rows.flat_map(|row| row.iter().map(|weight| weight / row.iter().sum::<f32>())).collect();
         let gram = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
-        let sums = Made::new(&weights, &values[..n * 3], &[0.1, 0.2, 0.3], &gram).observe(&kinds, &mut Buffers::default());
+        let sums = ExactHead::new(&weights, &values[..n * 3], &[0.1, 0.2, 0.3], &gram).observe(&kinds, &mut Buffers::default());
         let room = 1e-4;
         prop_assert!(sums.output <= sums.spent + room);
         prop_assert!(sums.mean_square <= sums.square + room);

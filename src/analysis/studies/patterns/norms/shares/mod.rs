@@ -4,7 +4,7 @@
 use super::head_sums::{SINK_KINDS, VECTORS};
 use super::sums::{AllNorms, NormBlock, NormExposure};
 use crate::study::metrics::metric::Fraction;
-use crate::study::metrics::pseudo_values::{Without, fractions};
+use crate::study::metrics::pseudo_values::{Replicate, fractions};
 
 /// The shares of one head, each with a fraction for every block and, last, one for the whole corpus.
 #[derive(Clone, Debug)]
@@ -158,7 +158,7 @@ impl Squares {
 fn pseudo_values(whole: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> FractionsByBlock {
     let left = |without: &Option<Squares>| {
         let without = without.as_ref()?;
-        Some(Without { value: share(without)?, rest: without.count / whole.count })
+        Some(Replicate { value: share(without)?, rest: without.count / whole.count })
     };
     fractions(share(whole), &without.iter().map(left).collect::<Vec<_>>())
 }

@@ -4,7 +4,7 @@ use crate::studies::registry::default_policy;
 use crate::study::labels::policy::Value;
 use crate::study::labels::{Bound, assess, correct};
 use crate::study::metrics::metric::Metrics;
-use crate::study::section::Nothing;
+use crate::study::section::NoSection;
 use crate::study::{Study, columns};
 
 /// The labels of a head that has the label `given`, or none, and these metrics, all with this standard error.
@@ -21,7 +21,7 @@ fn types(given: Option<&str>, metrics: &[(&str, f64)], standard_error: f64, poli
     let rests = Measured { score: Some(0.8), ci95: Some(Interval(0.75, 0.85)), ..Measured::default() };
     let given: Vec<Assessment> =
         given.into_iter().filter_map(|label| assess(label, "mass", rests, Bound::Above, Some(0.6))).collect();
-    let evidence = Evidence { place: 0, metrics: &metrics, section: &Nothing, given: &given };
+    let evidence = Evidence { place: 0, metrics: &metrics, section: &NoSection, given: &given };
     let mut found: Vec<Assessment> =
         Norms::CARD.labels.iter().flat_map(|detector| (detector.assess)(&evidence, policy)).collect();
     found.iter_mut().for_each(|assessment| correct([assessment], policy));

@@ -2,7 +2,7 @@ use super::*;
 use crate::evaluation::presets;
 use crate::stats::bootstrap::Interval;
 use crate::study::metrics::metric::{Keys, Metrics};
-use crate::study::section::Nothing;
+use crate::study::section::NoSection;
 
 /// The class of a head with these parts, each with an interval of 0.01 to either side; with a `?` if it is borderline.
 fn class([column, offset, segment]: [f64; 3]) -> Vec<String> {
@@ -19,7 +19,7 @@ fn class([column, offset, segment]: [f64; 3]) -> Vec<String> {
 fn assessed(measured: [Measured; 3], policy: &Policy) -> Vec<String> {
     let columns = ["column_r2", "offset_r2", "segment_r2"].map(|name| (name, Keys::Single));
     let metrics = Metrics::new(&columns, measured);
-    let assessed = classes(&Evidence { place: 0, metrics: &metrics, section: &Nothing, given: &[] }, policy);
+    let assessed = classes(&Evidence { place: 0, metrics: &metrics, section: &NoSection, given: &[] }, policy);
     let shown = |class: &Assessment| {
         format!("{}{}", CLASS.code(&class.label.label), if class.label.borderline { "?" } else { "" })
     };

@@ -6,9 +6,9 @@ use super::ablation::Conditions;
 use crate::model::forward::{Encoder, WordEmbeddings};
 use crate::sequences::counts::TokenCounts;
 
-/// The facts that are known before a pass begins.
+/// The facts that an observer receives before a pass begins.
 #[derive(Clone, Default)]
-pub struct Beforehand<'a> {
+pub struct PassSetup<'a> {
     /// The encoder of the pass, for studies of its weights.
     pub encoder: Option<&'a dyn Encoder>,
     /// The word embeddings of the weights; `None` if the encoder gives no access to them.
@@ -17,6 +17,6 @@ pub struct Beforehand<'a> {
     pub counts: Option<Arc<TokenCounts>>,
     /// The replacement of ablated heads, and the kind of prediction.
     pub conditions: Conditions,
-    /// The places of the heads that are removed one by one, ascending, where not all are.
+    /// The places of the heads that are removed one by one, ascending; `None` if all heads are.
     pub chosen: Option<Vec<usize>>,
 }

@@ -1,4 +1,4 @@
-//! How often the Hub is asked, and how long is waited in between.
+//! Retries of requests to the Hub: how many, and the pauses between them.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::system::progress::DownloadProgress;
 
 /// Bounded exponential backoff: pauses of 1, 2, 4, ... times the first one, and then an end.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Patience {
+pub(super) struct Backoff {
     /// The most tries of one request.
     pub(super) tries: u32,
     /// The pause after the first failure.
@@ -21,7 +21,7 @@ const GROWTH: u32 = 8;
 /// The longest pause that a server may request; after a longer one the user had better come back later.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
 
-impl Patience {
+impl Backoff {
     /// Five tries over 15 seconds. `http_backoff` of `huggingface_hub` 2.4 has the same pauses.
     pub(super) const DEFAULT: Self = Self { tries: 5, first: Duration::from_secs(1) };
 
@@ -30,13 +30,13 @@ impl Patience {
 
     /// Nothing has failed yet.
     pub(super) fn begin(self) -> Attempts {
-        Attempts { patience: self, failures: 0 }
+        Attempts { backoff: self, failures: 0 }
     }
 }
 
 /// The tries so far.
 pub(super) struct Attempts {
-    patience: Patience,
+    backoff: Backoff,
     failures: u32,
 }
 
@@ -46,7 +46,7 @@ impl Attempts {
     pub(super) fn failed(&mut self, failure: Failure, progress: &dyn DownloadProgress) -> Result<(), Failure> {
         let Failure::Unavailable { error, wait } = failure else { return Err(failure) };
         self.failures += 1;
-        let tries = self.patience.tries;
+        let tries = self.backoff.tries;
         let Some(pause) = self.pause(wait) else {
             let error = match wait {
                 Some(wait) if wait > LONGEST_ASKED => {
@@ -74,11 +74,11 @@ impl Attempts {
     /// The pause before the next try, if there is one. A server may request a longer one.
     fn pause(&self, asked: Option<Duration>) -> Option<Duration> {
         let asked = asked.unwrap_or_default();
-        if self.failures >= self.patience.tries || asked > LONGEST_ASKED {
+        if self.failures >= self.backoff.tries || asked > LONGEST_ASKED {
             return None;
         }
         let growth = 2_u32.saturating_pow(self.failures.saturating_sub(1)).min(GROWTH);
-        Some(asked.max(self.patience.first * growth))
+        Some(asked.max(self.backoff.first * growth))
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn pauses(asked: Option<Duration>) -> Vec<Option<u64>> {
-        let attempts = |failures| Attempts { patience: Patience { tries: 7, first: Duration::from_secs(1) }, failures };
+        let attempts = |failures| Attempts { backoff: Backoff { tries: 7, first: Duration::from_secs(1) }, failures };
         (1..=7).map(|failures| attempts(failures).pause(asked).map(|pause| pause.as_secs())).collect()
     }
 
@@ -113,21 +113,21 @@ mod tests {
             Err(Failure::Unavailable { error, .. }) => error.to_string(),
             other => panic!("{other:?}"),
         };
-        let mut attempts = Patience { tries: 3, first: Duration::ZERO }.begin();
+        let mut attempts = Backoff { tries: 3, first: Duration::ZERO }.begin();
         attempts.failed(failure(None), &()).unwrap();
         attempts.failed(failure(None), &()).unwrap();
         assert_eq!(text(attempts.failed(failure(None), &())), "answered 503 (tried 3 times)");
-        assert_eq!(text(Patience::NONE.begin().failed(failure(None), &())), "answered 503");
+        assert_eq!(text(Backoff::NONE.begin().failed(failure(None), &())), "answered 503");
         let hour = Some(Duration::from_secs(3600));
         assert_eq!(
-            text(Patience::DEFAULT.begin().failed(failure(hour), &())),
+            text(Backoff::DEFAULT.begin().failed(failure(hour), &())),
             "answered 503, and asks to be left alone for 3600 s: try again then"
         );
     }
 
     #[test]
     fn what_will_not_pass_is_not_tried_again() {
-        let refused = Patience::DEFAULT.begin().failed(Failure::Refused(anyhow!("no")), &());
+        let refused = Backoff::DEFAULT.begin().failed(Failure::Refused(anyhow!("no")), &());
         assert!(matches!(refused, Err(Failure::Refused(_))));
     }
 }

@@ -1,4 +1,4 @@
-//! The Hub's promise of a file before it comes: its size, and a digest of its content.
+//! The size and digest that the Hub states for a file before it is downloaded.
 
 use std::fmt;
 
@@ -99,7 +99,7 @@ impl Hasher {
 
 /// The size and digest that a file is to have when it has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Promise {
+pub(super) struct ExpectedFile {
     pub(super) bytes: u64,
     pub(super) digest: Digest,
 }
