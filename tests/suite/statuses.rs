@@ -146,7 +146,7 @@ fn errors_for_programs_say_where_they_arose_and_what_helps() {
         (vec!["analyze", "-c", &gz], "input", Some(&gz), None, show("get or compress it again")),
         (vec!["analyze", "-c", &unknown], "usage", Some(&unknown), None, show("say --format conllu, text or jsonl")),
         (vec!["analyze", "-c", absent], "input", Some(absent), None, None),
-        (vec!["analyze", "-c", &good, "-c", &good], "input", None, None, show("name it once")),
+        (vec!["analyze", "-c", &good, "-c", &good], "input", Some(&good), None, show("name it once")),
         (vec!["analyze", "-c", &good, "--counts", &counts], "input", Some(&counts), Some(2), None),
         (vec!["analyze", "-c", &good, "--index", &index], "input", Some(&index), None, None),
         (vec!["merge", &partial, "-o", "-"], "input", Some(&partial), None, None),
