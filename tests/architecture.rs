@@ -256,6 +256,26 @@ fn studies_are_named_in_their_folders_and_in_the_registry() {
     }
 }
 
+/// Every file and folder that docs/ARCHITECTURE.md names in a source or test path is there.
+#[test]
+fn the_page_names_what_there_is() {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    ["src", "tests", "docs", "fixtures"].iter().for_each(|folder| sources(&package.join(folder), &mut files));
+    let files: Vec<String> =
+        files.iter().map(|path| format!("/{}", path.strip_prefix(package).unwrap().display())).collect();
+    let page = fs::read_to_string(package.join("docs/ARCHITECTURE.md")).unwrap();
+    let named = page.split('`').skip(1).step_by(2).filter(|name| !name.contains(char::is_whitespace));
+    let paths: Vec<&str> = named.filter(|name| name.ends_with(".rs") || name.ends_with('/')).collect();
+    assert!(paths.len() > 50, "{paths:?}");
+    let is_there = |path: &&&str| {
+        let (inside, whole) = (format!("/{path}"), path.ends_with(".rs"));
+        files.iter().any(|file| if whole { file.ends_with(&inside) } else { file.contains(&inside) })
+    };
+    let absent: Vec<&&str> = paths.iter().filter(|path| !is_there(path)).collect();
+    assert_eq!(absent, [&""; 0]);
+}
+
 #[test]
 fn only_the_hub_client_reaches_the_network() {
     assert_eq!(outside("hf_hub", &["engine/model/hub/"]), [""; 0]);
