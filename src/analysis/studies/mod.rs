@@ -1,8 +1,8 @@
 //! Studies: questions asked of every head, one folder each.
 //!
-//! [`all::STUDIES`] is the table of them. A study's folder holds the passes it looks at, its exact and mergeable sums,
-//! its metrics with intervals and chance, its labels with their thresholds, its section of the report and its words for
-//! the summary; the files here are what they have in common.
+//! [`registry::STUDIES`] is the table of them. A study's folder holds its passes, its exact and mergeable sums, its
+//! metrics with intervals and chance levels, its labels with their thresholds, its section of the report and its lines
+//! of the summary. [`crate::study`] is the contract that all of them keep.
 
 pub mod ablation;
 pub mod heads;

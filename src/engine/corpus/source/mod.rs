@@ -126,7 +126,7 @@ impl Corpus {
         Self::open(inputs)?.keeping(requested).indexed(index)
     }
 
-    /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::requested`](super::Annotation::asked) of
+    /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::requested`](super::Annotation::requested) of
     /// each word: `xpos`, `lemma`, `deprel`, `deps`, `feats` or `misc`, or one feature or entry of these, `feats.Number`; of
     /// JSON lines any key with an entry for each word.
     pub fn keeping(mut self, requested: &[String]) -> Self {

@@ -16,7 +16,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// The map of these distances, in the order of [`HeadPairs`]; `None` of fewer than three heads, or where none differ.
+    /// The map of these distances, in the order of `HeadPairs`; `None` of fewer than three heads, or where none differ.
     pub fn new(distances: &[f64], heads: usize) -> Option<Self> {
         if heads < 3 {
             return None;
