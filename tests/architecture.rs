@@ -266,11 +266,12 @@ fn the_page_names_what_there_is() {
         files.iter().map(|path| format!("/{}", path.strip_prefix(package).unwrap().display())).collect();
     let page = fs::read_to_string(package.join("docs/ARCHITECTURE.md")).unwrap();
     let named = page.split('`').skip(1).step_by(2).filter(|name| !name.contains(char::is_whitespace));
-    let paths: Vec<&str> = named.filter(|name| name.ends_with(".rs") || name.ends_with('/')).collect();
+    let is_file = |name: &str| Path::new(name).extension().is_some_and(|extension| extension == "rs");
+    let paths: Vec<&str> = named.filter(|name| is_file(name) || name.ends_with('/')).collect();
     assert!(paths.len() > 50, "{paths:?}");
     let is_there = |path: &&&str| {
-        let (inside, whole) = (format!("/{path}"), path.ends_with(".rs"));
-        files.iter().any(|file| if whole { file.ends_with(&inside) } else { file.contains(&inside) })
+        let inside = format!("/{path}");
+        files.iter().any(|file| if is_file(path) { file.ends_with(&inside) } else { file.contains(&inside) })
     };
     let absent: Vec<&&str> = paths.iter().filter(|path| !is_there(path)).collect();
     assert_eq!(absent, [&""; 0]);
