@@ -64,7 +64,7 @@ impl TokenizerConfig {
             Some(Value::Bool(value)) => Ok(Some(*value)),
             Some(other) => {
                 let shown = self.path.display();
-                Err(anyhow!("`{shown}`: {key} is {other}: expected true or false").about(&shown))
+                Err(anyhow!("`{shown}`: {key} is {other}: expected true or false").about(&shown).of_value(other))
             }
         }
     }
@@ -102,7 +102,7 @@ impl TokenizerConfig {
                     file.display(),
                     known.join(", "),
                 );
-                Err(error.about(file.display()).hint(way_out))
+                Err(error.about(file.display()).of_value(class).hint(way_out))
             }
             _ => Ok(()),
         }
