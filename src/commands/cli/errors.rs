@@ -63,7 +63,8 @@ pub(super) fn value(error: &clap::Error) -> Option<&str> {
         _ => ContextKind::InvalidSubcommand,
     };
     match error.get(ContextKind::InvalidValue).or_else(|| error.get(unknown))? {
-        ContextValue::String(value) => Some(value),
+        // Empty is what clap makes of a value that is missing.
+        ContextValue::String(value) => Some(value.as_str()).filter(|value| !value.is_empty()),
         _ => None,
     }
 }

@@ -224,12 +224,10 @@ impl Config {
             self.num_hidden_layers,
             self.num_attention_heads,
         );
-        ensure!(
-            self.positions() > 0,
-            "max_position_embeddings {} leaves no position after the padding index {}",
-            self.max_position_embeddings,
-            self.padding.unwrap_or(0),
-        );
+        let (positions, padding) = (self.max_position_embeddings, self.padding.unwrap_or(0));
+        let none =
+            || anyhow!("max_position_embeddings {positions} leaves no position after the padding index {padding}");
+        ensure!(self.positions() > 0, none().of_value(positions));
         // Beyond these an f32 epsilon is 0 or swallows the variance; models have 1e-12 to 1e-5.
         let plausible = f64::from(f32::MIN_POSITIVE)..=1.0;
         let epsilon = self.layer_norm_eps;

@@ -115,7 +115,7 @@ impl Architecture {
                 }
                 Some(other) => {
                     let error = anyhow!("{flag} is {}: expected true or false", shortened(&other.to_string()));
-                    bail!(error.of_value(other))
+                    bail!(error.of_value(other.as_str().unwrap_or(&other.to_string())))
                 }
             }
         }

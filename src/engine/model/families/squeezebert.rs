@@ -72,7 +72,8 @@ fn read(text: &str) -> Result<(Config, Names)> {
     for (name, groups) in [("intermediate_groups", found.intermediate_groups), ("output_groups", found.output_groups)] {
         ensure!(
             divides(groups, hidden) && divides(groups, wide),
-            "{name} is {groups}: it has to divide hidden_size {hidden} and intermediate_size {wide}"
+            anyhow!("{name} is {groups}: it has to divide hidden_size {hidden} and intermediate_size {wide}")
+                .of_value(groups)
         );
     }
     let convolutions = Groups {

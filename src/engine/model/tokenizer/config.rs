@@ -64,7 +64,8 @@ impl TokenizerConfig {
             Some(Value::Bool(value)) => Ok(Some(*value)),
             Some(other) => {
                 let shown = self.path.display();
-                Err(anyhow!("`{shown}`: {key} is {other}: expected true or false").about(&shown).of_value(other))
+                let error = anyhow!("`{shown}`: {key} is {other}: expected true or false").about(&shown);
+                Err(error.of_value(other.as_str().unwrap_or(&other.to_string())))
             }
         }
     }
