@@ -192,6 +192,7 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
                 given.map_or_else(|| "none".to_owned(), |given| given.to_string()),
             )
             .about(path.display())
+            .of_value(&content)
         );
     }
     let takes_space = defaults.mask_takes_space;

@@ -48,7 +48,7 @@ impl<'a> Shards<'a> {
         );
         if let Some(other) = self.given.insert(shard.number(), path) {
             let both = anyhow!("`{}` and `{here}` are both shard {shard}", other.display());
-            return Err(both.about(other.display()).hint("give each shard once"));
+            return Err(both.about(other.display()).of_value(shard).hint("give each shard once"));
         }
         Ok(())
     }

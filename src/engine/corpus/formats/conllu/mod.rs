@@ -120,13 +120,10 @@ fn word(
     let head = match head {
         "_" => TreeHead::Unknown,
         "0" => TreeHead::Root,
-        _ => match number(head) {
-            Some(head) => TreeHead::Word(head - 1),
-            None => {
-                let error = anyhow!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head));
-                bail!(error.of_value(head))
-            }
-        },
+        _ => {
+            let other = || anyhow!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head));
+            TreeHead::Word(number(head).ok_or_else(other).of_value(head)? - 1)
+        }
     };
     relations.check(head, relation).reworded(|problem| format!("column 8 (DEPREL) {problem}")).of_value(relation)?;
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
