@@ -24,6 +24,7 @@ class HeadscopeError(Exception):
     message: str
     file: Optional[str]
     line: Optional[int]
+    value: Optional[str]
     hint: Optional[str]
 
     def __init__(self, error: dict[str, Any]) -> None:
@@ -33,6 +34,7 @@ class HeadscopeError(Exception):
         self.message = error["message"]
         self.file = error["file"]
         self.line = error["line"]
+        self.value = error["value"]
         self.hint = error["hint"]
 
 
@@ -77,10 +79,10 @@ def error_of(status: int, printed: str) -> HeadscopeError:
             error = json.loads(line)
         except ValueError:
             continue
-        if isinstance(error, dict) and error.keys() >= {"code", "status", "message", "file", "line", "hint"}:
+        if isinstance(error, dict) and error.keys() >= HeadscopeError.__annotations__.keys():
             return HeadscopeError(error)
     message = printed.strip() or f"headscope ended with status {status}"
-    none = {"file": None, "line": None, "hint": None}
+    none = {"file": None, "line": None, "value": None, "hint": None}
     return HeadscopeError({"code": "failed", "status": status, "message": message, **none})
 
 

@@ -61,6 +61,7 @@ class Analysis(unittest.TestCase):
             headscope.analyze("box:smal")
         self.assertEqual((raised.exception.code, raised.exception.status), ("usage", 2))
         self.assertIn("did you mean `box:small`?", raised.exception.message)
+        self.assertEqual((raised.exception.value, raised.exception.line), ("box:smal", None))
         with tempfile.TemporaryDirectory() as folder:
             broken = Path(folder, "broken.conllu")
             broken.write_text("1\tThe\n", encoding="utf-8")

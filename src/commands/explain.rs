@@ -82,7 +82,7 @@ pub fn one(name: &str) -> Result<String> {
     registry::find(name).map(|entry| entry.to_string()).or_else(other).or_else(|| of_cell(name)).ok_or_else(|| {
         if name.parse::<HeadPlace>().is_ok() {
             let way_out = format!("`headscope show report.json {name}`");
-            return anyhow!("what a head does is in a report").hint(way_out);
+            return anyhow!("what a head does is in a report").of_value(name).hint(way_out);
         }
         unknown(anyhow!("there is nothing named `{}`", name.escape_debug()), name)
     })
@@ -90,6 +90,7 @@ pub fn one(name: &str) -> Result<String> {
 
 /// The error of a name that is not there, with what may have been meant.
 pub fn unknown(error: Error, name: &str) -> Error {
+    let error = error.of_value(name);
     match registry::closest(name) {
         Some(known) => error.did_you_mean(Some(known)),
         None => error.hint("`headscope explain` lists all"),

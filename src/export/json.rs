@@ -71,6 +71,7 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
         bail!(
             anyhow!("{name}: its schema_version is {schema_version} and this program reads {SCHEMA_VERSION}")
                 .about(name)
+                .of_value(schema_version)
                 .hint("take the version of headscope that wrote it, or analyse again")
         );
     }

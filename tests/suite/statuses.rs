@@ -93,6 +93,7 @@ fn an_error_names_its_place_and_the_way_out() {
     let (_, error) = failure(&["analyze", "box:planted", "-c", path(&good), "--policy", path(&policy)]);
     assert_eq!(place(&error), (json!(path(&policy)), json!(2)), "{error}");
     assert_eq!(error["hint"], json!("did you mean `syntactic_margin`?"));
+    assert_eq!(error["value"], json!("syntactic_margn"));
     let absent = at("absent/report.json");
     let (_, error) = failure(&["analyze", "box:planted", "-c", path(&good), "-o", path(&absent)]);
     assert_eq!(place(&error), (json!(path(&absent)), json!(null)), "{error}");
@@ -105,8 +106,9 @@ fn an_error_names_its_place_and_the_way_out() {
     let (table, out) = (at("t.toml"), at("out"));
     let (_, error) = failure(&["batch", path(&table), "-o", path(&out)]);
     assert_eq!(place(&error), (json!(path(&table)), json!(2)), "{error}");
-    assert_eq!(error["hint"], json!(null), "{error}");
+    assert_eq!((&error["value"], &error["hint"]), (&json!("0"), &json!(null)), "{error}");
     let (_, error) = failure(&["analyze", "--limt", "3"]);
+    assert_eq!(error["value"], json!("--limt"));
     assert_eq!(error["message"], json!("unexpected argument '--limt' found"));
     assert_eq!(error["hint"], json!("a similar argument exists: '--limit'"));
     for arguments in [&["export"][..], &["export", "report.json", "--figure", "grid", "-o"]] {
@@ -115,8 +117,8 @@ fn an_error_names_its_place_and_the_way_out() {
     }
 }
 
-/// The arguments of a command, and the code, the file, the line and the way out of its error.
-type BadInput<'a> = (Vec<&'a str>, &'a str, Option<&'a str>, Option<u64>, Option<String>);
+/// The arguments of a command, and the code, the file, the line, the value and the way out of its error.
+type BadInput<'a> = (Vec<&'a str>, &'a str, Option<&'a str>, Option<u64>, Option<&'a str>, Option<String>);
 
 #[test]
 fn errors_for_programs_say_where_they_arose_and_what_helps() {
@@ -141,40 +143,70 @@ fn errors_for_programs_say_where_they_arose_and_what_helps() {
     let output = file("out.pdf", b"");
     let show = |text: &str| Some(text.to_owned());
     let cases: Vec<BadInput> = vec![
-        (vec!["analyze", "-c", &latin], "input", Some(&latin), Some(2), show("convert the file to UTF-8 first")),
-        (vec!["analyze", "-c", &plus], "input", Some(&plus), Some(1), show("convert it to the ten columns of CoNLL-U")),
-        (vec!["analyze", "-c", &gz], "input", Some(&gz), None, show("get or compress it again")),
-        (vec!["analyze", "-c", &unknown], "usage", Some(&unknown), None, show("say --format conllu, text or jsonl")),
-        (vec!["analyze", "-c", absent], "input", Some(absent), None, None),
-        (vec!["analyze", "-c", &good, "-c", &good], "input", Some(&good), None, show("name it once")),
-        (vec!["analyze", "-c", &good, "--counts", &counts], "input", Some(&counts), Some(2), None),
-        (vec!["analyze", "-c", &good, "--index", &index], "input", Some(&index), None, None),
-        (vec!["merge", &partial, "-o", "-"], "input", Some(&partial), None, None),
-        (vec!["show", &report], "input", Some(&report), Some(2), None),
-        (vec!["batch", &table, "-o", path(&out)], "usage", Some(&table), Some(6), show("did you mean `limit`?")),
+        (vec!["analyze", "-c", &latin], "input", Some(&latin), Some(2), None, show("convert the file to UTF-8 first")),
+        (
+            vec!["analyze", "-c", &plus],
+            "input",
+            Some(&plus),
+            Some(1),
+            None,
+            show("convert it to the ten columns of CoNLL-U"),
+        ),
+        (vec!["analyze", "-c", &gz], "input", Some(&gz), None, None, show("get or compress it again")),
+        (
+            vec!["analyze", "-c", &unknown],
+            "usage",
+            Some(&unknown),
+            None,
+            Some("pdf"),
+            show("say --format conllu, text or jsonl"),
+        ),
+        (vec!["analyze", "-c", absent], "input", Some(absent), None, None, None),
+        (vec!["analyze", "-c", &good, "-c", &good], "input", Some(&good), None, None, show("name it once")),
+        (vec!["analyze", "-c", &good, "--counts", &counts], "input", Some(&counts), Some(2), None, None),
+        (vec!["analyze", "-c", &good, "--index", &index], "input", Some(&index), None, None, None),
+        (vec!["merge", &partial, "-o", "-"], "input", Some(&partial), None, Some("999"), None),
+        (vec!["show", &report], "input", Some(&report), Some(2), None, None),
+        (
+            vec!["batch", &table, "-o", path(&out)],
+            "usage",
+            Some(&table),
+            Some(6),
+            Some("limt"),
+            show("did you mean `limit`?"),
+        ),
         (
             vec!["analyze", spaced],
             "model",
             Some(spaced),
             None,
+            None,
             show("name a model on the Hub as `org/name` or `org/name@revision`"),
         ),
-        (vec!["analyze", "box:smal"], "usage", None, None, show("did you mean `box:small`?")),
+        (vec!["analyze", "box:smal"], "usage", None, None, Some("box:smal"), show("did you mean `box:small`?")),
         (
             vec!["analyze", "--shard", "auto", "-o", "a.headscope"],
             "usage",
             None,
             None,
+            Some("auto"),
             show("say of how many shards: auto/N"),
         ),
-        (vec!["analyze", "-o", &output], "usage", Some(&output), None, None),
-        (vec!["explain", "entrpy_ratio"], "usage", None, None, show("did you mean `entropy_ratio`?")),
-        (vec!["analyze", "--probe", "xpos"], "usage", None, None, show("give --with probes as well")),
+        (vec!["analyze", "-o", &output], "usage", Some(&output), None, Some("pdf"), None),
+        (
+            vec!["explain", "entrpy_ratio"],
+            "usage",
+            None,
+            None,
+            Some("entrpy_ratio"),
+            show("did you mean `entropy_ratio`?"),
+        ),
+        (vec!["analyze", "--probe", "xpos"], "usage", None, None, Some("xpos"), show("give --with probes as well")),
     ];
-    for (arguments, code, file, line, hint) in cases {
+    for (arguments, code, file, line, value, hint) in cases {
         let (_, error) = failure(&arguments);
-        let found = (&error["code"], &error["file"], &error["line"]);
-        assert_eq!(found, (&json!(code), &json!(file), &json!(line)), "{arguments:?} {error}");
+        let found = (&error["code"], &error["file"], &error["line"], &error["value"]);
+        assert_eq!(found, (&json!(code), &json!(file), &json!(line), &json!(value)), "{arguments:?} {error}");
         if let Some(hint) = hint {
             assert_eq!(error["hint"], json!(hint), "{arguments:?} {error}");
             assert!(error["message"].as_str().unwrap().ends_with(&hint), "{arguments:?} {error}");
@@ -189,20 +221,22 @@ fn a_part_that_a_report_does_not_have_is_wrong_usage() {
     let (report, out) = (at("report.json"), at("out.csv"));
     headscope(&["analyze", "-q", "--limit", "3", "-o", path(&report)]).assert().success();
     let (report, out, svg) = (path(&report), path(&out), at("out.svg"));
-    for (arguments, hint) in [
-        (vec!["show", report, "L9H9"], json!(null)),
-        (vec!["show", report, "--relation", "objj"], json!(null)),
-        (vec!["show", report, "--label", "bradd"], json!("did you mean `broad`?")),
-        (vec!["export", report, "--table", "labls", "-o", out], json!(null)),
-        (vec!["export", report, "--figure", "gird", "-o", path(&svg)], json!(null)),
+    for (arguments, value, hint) in [
+        (vec!["show", report, "L9H9"], "L9H9", json!(null)),
+        (vec!["show", report, "--relation", "objj"], "objj", json!(null)),
+        (vec!["show", report, "--label", "bradd"], "bradd", json!("did you mean `broad`?")),
+        (vec!["export", report, "--table", "labls", "-o", out], "labls", json!(null)),
+        (vec!["export", report, "--figure", "gird", "-o", path(&svg)], "gird", json!(null)),
         (
             vec!["export", report, "--figure", "heatmap:entrpy_ratio", "-o", path(&svg)],
+            "entrpy_ratio",
             json!("is it `entropy_ratio`? `headscope explain` lists them"),
         ),
-        (vec!["explain", "L2H8"], json!("`headscope show report.json L2H8`")),
+        (vec!["explain", "L2H8"], "L2H8", json!("`headscope show report.json L2H8`")),
     ] {
         let (status, error) = failure(&arguments);
         assert_eq!((status, &error["file"], &error["hint"]), (2, &json!(null), &hint), "{error}");
+        assert_eq!(error["value"], json!(value), "{error}");
     }
 }
 

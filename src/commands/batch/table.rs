@@ -98,13 +98,13 @@ fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, TableError> {
         let Some(known) = PARTS.into_iter().find(|known| *known == name) else {
             return wrong(
                 key.span().start,
-                anyhow!("there is no part {}: {}", shown(name), PARTS.map(bracketed).join(", ")),
+                anyhow!("there is no part {}: {}", shown(name), PARTS.map(bracketed).join(", ")).of_value(name),
             );
         };
         let Some(table) = value.get_ref().as_table() else {
             return wrong(
                 value.span().start,
-                anyhow!("{} is a part of the table", shown(name)).hint(format!("write [{known}]")),
+                anyhow!("{} is a part of the table", shown(name)).of_value(name).hint(format!("write [{known}]")),
             );
         };
         parts.insert(known, TableSection { at: key.span().start, table });
@@ -202,6 +202,7 @@ fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<Str
     for (name, value) in ordered(part.table) {
         let Some(table) = value.get_ref().as_table() else {
             let why = anyhow!("{} is a set of options", shown(name.get_ref()))
+                .of_value(name.get_ref())
                 .hint(format!("write {} = {{ ... }}", name.get_ref()));
             return wrong(value.span().start, why);
         };
@@ -223,6 +224,7 @@ fn checked_name(name: &Spanned<DeString<'_>>) -> Result<String, TableError> {
         return Ok(text.to_owned());
     }
     let why = anyhow!("{} becomes part of a file's name", shown(text))
+        .of_value(text)
         .hint("use letters, digits, `_` and `-`, and `-` not first");
     wrong(name.span().start, why)
 }
@@ -236,7 +238,7 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also:
             continue;
         }
         if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            return wrong(at, anyhow!("`{name}` has no place here").hint(why));
+            return wrong(at, anyhow!("`{name}` has no place here").of_value(name).hint(why));
         }
         let Some((_, takes)) = known.iter().find(|(known, _)| known == name) else {
             let similar = |known: &&str| strsim::jaro_winkler(known, name);
@@ -245,7 +247,7 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also:
                 .map(|(known, _)| known.as_str())
                 .max_by(|a, b| similar(a).total_cmp(&similar(b)))
                 .filter(|known| name != CORPUS && similar(known) > 0.8);
-            let unknown = anyhow!("there is no option {} of `headscope analyze`", shown(name));
+            let unknown = anyhow!("there is no option {} of `headscope analyze`", shown(name)).of_value(name);
             let unknown = match close {
                 Some(_) => unknown.did_you_mean(close),
                 None => unknown.hint("`headscope analyze --help` lists them"),
@@ -310,7 +312,7 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Tab
     let options = words::read(line).map_err(refused)?;
     if options.corpus.iter().any(|corpus| matches!(corpus, Input::Stdin(_))) {
         let once = anyhow!("--corpus -: standard input can be read once, and a table again and again");
-        return Err(refused(once.hint("name a file")));
+        return Err(refused(once.of_value("-").hint("name a file")));
     }
     let named: Vec<(&'static str, PathBuf)> = match &options.outcome {
         Outcome::Report { wanted, .. } => {

@@ -56,6 +56,19 @@ fn tip(error: &clap::Error) -> Option<String> {
     })
 }
 
+/// The value that clap refuses: that of an option, or a word that is none of those which may stand there.
+pub(super) fn value(error: &clap::Error) -> Option<&str> {
+    let unknown = match error.kind() {
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        _ => ContextKind::InvalidSubcommand,
+    };
+    match error.get(ContextKind::InvalidValue).or_else(|| error.get(unknown))? {
+        // Empty is what clap makes of a value that is missing.
+        ContextValue::String(value) => Some(value.as_str()).filter(|value| !value.is_empty()),
+        _ => None,
+    }
+}
+
 /// Ends with clap's own message, or one line of JSON, `all` being the commands that there are; one that repeats what a
 /// terminal would obey is printed without colours, and each argument on one line.
 pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
@@ -65,7 +78,8 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
         let message = message.split("\n\n").next().unwrap_or_default().trim_end();
         let of_value = error.source().and_then(errors::hint);
         let hint = of_value.or_else(|| tip(error)).unwrap_or_else(|| where_to_look(all));
-        Described { hint: Some(hint), ..Described::of(&anyhow!(message.to_owned()).class(Class::Usage)) }.say();
+        let value = value(error).map(str::to_owned);
+        Described { value, hint: Some(hint), ..Described::of(&anyhow!(message.to_owned()).class(Class::Usage)) }.say();
         std::process::exit(error.exit_code());
     }
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());

@@ -54,7 +54,7 @@ const COLOURS: &[Named<ColorChoice>] = &[
 /// The forms of errors.
 const ERROR_FORMATS: &[Named<ErrorFormat>] = &[
     (ErrorFormat::Text, "text", "Sentences"),
-    (ErrorFormat::Json, "json", "One line of JSON: code, status, message, file, line, hint"),
+    (ErrorFormat::Json, "json", "One line of JSON: code, status, message, file, line, value, hint"),
 ];
 
 #[derive(Subcommand)]

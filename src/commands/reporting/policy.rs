@@ -31,6 +31,7 @@ impl PolicyOptions {
         match presets::missing(&self.presets, &plan::studies(studies)?) {
             Some((preset, study)) => {
                 Err(anyhow!("--preset {preset} labels what the study `{study}` measures, which was not run")
+                    .of_value(preset)
                     .hint(format!("headscope analyze --with {study}")))
                 .class(Class::Usage)
             }

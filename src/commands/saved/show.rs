@@ -86,6 +86,7 @@ fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
         .with_context(|| {
             format!("there is no head {place}: the model has {layers} layers of {heads} heads, both counted from 0")
         })
+        .of_value(place)
         .class(Class::Usage)
 }
 
@@ -106,8 +107,9 @@ fn relation(report: &Report, name: &str) -> Result<Tracked> {
     for (place, tracked) in known.iter().enumerate() {
         let _ = write!(names, "{}{}", if place == 0 { "" } else { ", " }, tracked.relation);
     }
-    let name = shortened(&name.escape_debug().to_string());
-    Err(anyhow!("the report has no relation `{name}`: it has {}", shortened_list(&names))).class(Class::Usage)
+    let shown = shortened(&name.escape_debug().to_string());
+    let unknown = anyhow!("the report has no relation `{shown}`: it has {}", shortened_list(&names));
+    Err(unknown.of_value(name).class(Class::Usage))
 }
 
 /// A list that is not longer than a few lines.
@@ -132,11 +134,11 @@ fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a
         .flat_map(|head| head.labels.iter().filter(|label| is_meant(label)).map(move |label| (head, label)))
         .collect();
     if found.is_empty() {
-        let name = shortened(&name.escape_debug().to_string());
-        if registry::find(&name).is_none() {
-            return Err(unknown(anyhow!("there is no label `{name}`"), &name)).class(Class::Usage);
+        let shown = shortened(&name.escape_debug().to_string());
+        if registry::find(name).is_none() {
+            return Err(unknown(anyhow!("there is no label `{shown}`"), name)).class(Class::Usage);
         }
-        bail!("no head has the label `{name}` in this report");
+        bail!(anyhow!("no head has the label `{shown}` in this report").of_value(name));
     }
     Ok(found)
 }

@@ -6,7 +6,7 @@ pub mod view;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use crate::corpus::{Content, Corpus, Input, Sentence};
 use crate::model::forward::attention::AttentionView;
@@ -82,14 +82,18 @@ pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
         HeadChoice::Layers(layers) => {
             let HeadGrid { layers: there, heads } = grid;
             if let Some(layer) = layers.iter().find(|&&layer| layer >= there) {
-                bail!("there is no layer {layer}: `{}` has {there}, counted from 0", model.id);
+                let error = anyhow!("there is no layer {layer}: `{}` has {there}, counted from 0", model.id);
+                return Err(error.of_value(layer));
             }
             layers.iter().flat_map(|&layer| (0..heads).map(move |head| HeadPlace { layer, head })).collect()
         }
         HeadChoice::Heads(heads) => {
             let HeadGrid { layers, heads: of_layer } = grid;
             if let Some(head) = heads.iter().find(|head| head.layer >= layers || head.head >= of_layer) {
-                bail!("there is no head {head}: `{}` has {layers} layers of {of_layer}, counted from 0", model.id);
+                let id = &model.id;
+                let error =
+                    anyhow!("there is no head {head}: `{id}` has {layers} layers of {of_layer}, counted from 0");
+                return Err(error.of_value(head));
             }
             heads.clone()
         }
@@ -204,11 +208,12 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
     }
     if let Some(index) = missing.first().filter(|_| sentences.len() < most) {
         let missing = anyhow!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
-        return Err(missing.about(corpus.name()));
+        return Err(missing.about(corpus.name()).of_value(index));
     }
     if let Some(word) = find {
-        let word = shortened(&word.escape_debug().to_string());
-        ensure!(!sentences.is_empty(), "none of the {read} sentences of `{}` has the word `{word}`", corpus.name());
+        let (name, shown) = (corpus.name(), shortened(&word.escape_debug().to_string()));
+        let without = || anyhow!("none of the {read} sentences of `{name}` has the word `{shown}`").of_value(word);
+        ensure!(!sentences.is_empty(), without());
     }
     ensure!(!sentences.is_empty(), "none of the {read} sentences of `{}` can go through the model", corpus.name());
     Ok(sentences)

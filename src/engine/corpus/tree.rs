@@ -1,17 +1,21 @@
 //! The conditions that a dependency tree must meet, in whatever format it comes.
 
+use anyhow::{Error, anyhow};
+
 use super::sentence::{TreeHead, Word};
 use crate::system::counted::counted;
+use crate::system::errors::Facts;
 
 /// Checks that heads are in range and lead to a root; the error names the word, counted from 0, and the problem.
-pub(super) fn check(words: &[Word]) -> Result<(), (usize, String)> {
+pub(super) fn check(words: &[Word]) -> Result<(), (usize, Error)> {
     let next = |word: usize| match words[word].head {
         TreeHead::Word(head) => Some(head),
         TreeHead::Root | TreeHead::Unknown => None,
     };
     for word in 0..words.len() {
         if let Some(head) = next(word).filter(|&head| head >= words.len()) {
-            return Err((word, format!("is {}, but the sentence has {}", head + 1, counted(words.len(), "word"))));
+            let error = anyhow!("is {}, but the sentence has {}", head + 1, counted(words.len(), "word"));
+            return Err((word, error.of_value(head + 1)));
         }
     }
     // The walk that met each word first: a walk that meets itself has found a cycle.
@@ -20,7 +24,7 @@ pub(super) fn check(words: &[Word]) -> Result<(), (usize, String)> {
         let mut at = Some(start);
         while let Some(word) = at {
             if met_by[word] == Some(start) {
-                return Err((word, format!("leads into a cycle: {}", cycle(word, next))));
+                return Err((word, anyhow!("leads into a cycle: {}", cycle(word, next))));
             }
             if met_by[word].is_some() {
                 break;

@@ -76,7 +76,8 @@ impl TryFrom<String> for PositionEmbedding {
 pub(super) fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
-        bail!("{what} {:?} is not supported (supported: {})", shortened(name), known.join(", "));
+        let known = known.join(", ");
+        bail!(anyhow!("{what} {:?} is not supported (supported: {known})", shortened(name)).of_value(name));
     };
     Ok(*found)
 }
@@ -187,7 +188,7 @@ impl Config {
     /// Fails if a field is missing or has a value that is not supported.
     pub fn parse(text: &str) -> Result<Self> {
         let config: Self = fields(text)?;
-        ensure!(config.type_vocab_size > 0, "type_vocab_size is 0");
+        ensure!(config.type_vocab_size > 0, anyhow!("type_vocab_size is 0").of_value(0));
         Ok(config)
     }
 
@@ -205,10 +206,11 @@ impl Config {
             ("max_position_embeddings", self.max_position_embeddings, LARGEST_SIZE),
         ];
         for (name, size, most) in sizes {
-            ensure!(size > 0, "{name} is 0");
-            ensure!(size <= most, "{name} is {size}: no model has more than {most}");
+            ensure!(size > 0, anyhow!("{name} is 0").of_value(0));
+            ensure!(size <= most, anyhow!("{name} is {size}: no model has more than {most}").of_value(size));
         }
-        ensure!(self.type_vocab_size <= LARGEST_SIZE, "type_vocab_size is {}", self.type_vocab_size);
+        let types = self.type_vocab_size;
+        ensure!(types <= LARGEST_SIZE, anyhow!("type_vocab_size is {types}").of_value(types));
         ensure!(
             self.hidden_size.is_multiple_of(self.num_attention_heads),
             "hidden_size {} is not a multiple of num_attention_heads {}",
@@ -222,19 +224,15 @@ impl Config {
             self.num_hidden_layers,
             self.num_attention_heads,
         );
-        ensure!(
-            self.positions() > 0,
-            "max_position_embeddings {} leaves no position after the padding index {}",
-            self.max_position_embeddings,
-            self.padding.unwrap_or(0),
-        );
+        let (positions, padding) = (self.max_position_embeddings, self.padding.unwrap_or(0));
+        let none =
+            || anyhow!("max_position_embeddings {positions} leaves no position after the padding index {padding}");
+        ensure!(self.positions() > 0, none().of_value(positions));
         // Beyond these an f32 epsilon is 0 or swallows the variance; models have 1e-12 to 1e-5.
         let plausible = f64::from(f32::MIN_POSITIVE)..=1.0;
-        ensure!(
-            plausible.contains(&self.layer_norm_eps),
-            "layer_norm_eps is {:e}: a small positive number is expected",
-            self.layer_norm_eps,
-        );
+        let epsilon = self.layer_norm_eps;
+        let implausible = || anyhow!("layer_norm_eps is {epsilon:e}: a small positive number is expected");
+        ensure!(plausible.contains(&epsilon), implausible().of_value(format!("{epsilon:e}")));
         Ok(self)
     }
 

@@ -67,7 +67,9 @@ fn unknown(what: &str, name: &str, all: &[&str]) -> Error {
     let likeness = |known: &&str| strsim::jaro_winkler(known, name);
     let closest = all.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|known| likeness(known) > ALIKE);
     let shown = name.escape_debug();
-    let error = anyhow!("there is no {what} `{shown}` in the box: it has {}", all.join(" and ")).did_you_mean(closest);
+    let error = anyhow!("there is no {what} `{shown}` in the box: it has {}", all.join(" and "))
+        .of_value(name)
+        .did_you_mean(closest);
     match Path::new(name).symlink_metadata() {
         Ok(_) => error.hint_after(" ", format!("What is on disk under that name is `./{shown}`.")),
         Err(_) => error,

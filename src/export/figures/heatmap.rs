@@ -21,6 +21,7 @@ pub fn draw(report: &Report, metric: &str, medium: Medium) -> Result<String> {
         let ids: Vec<String> = report.chance.cells().map(|(name, _)| name).collect();
         let near = nearest(metric, &ids);
         return Err(anyhow!("the report has no metric `{metric}`")
+            .of_value(metric)
             .hint(format!("is it `{near}`? `headscope explain` lists them")));
     }
     let values: Vec<Option<f64>> = report

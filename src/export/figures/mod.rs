@@ -20,6 +20,7 @@ use super::svg::Medium;
 use crate::model::grid::HeadPlace;
 use crate::report::Report;
 use crate::study::show::figure::{Chart, Figure};
+use crate::system::errors::Facts;
 
 pub use arcs::draw as sentences;
 pub use table::{of_sentences, table};
@@ -54,8 +55,8 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
             let place = report.heads.iter().map(|head| head.place).find(|place| place.to_string() == head);
             let of_head = place.map(|place| of_head(report, place)).unwrap_or_default();
             let found = of_head.iter().find(|found| found.name == figure);
-            let found =
-                found.ok_or_else(|| anyhow!("the report has no figure `{figure}` of `{}`", head.escape_debug()))?;
+            let unknown = || anyhow!("the report has no figure `{figure}` of `{}`", head.escape_debug()).of_value(name);
+            let found = found.ok_or_else(unknown)?;
             Ok(draw(report, found, medium))
         }
         _ => {
@@ -73,7 +74,8 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
                 let known = known.chain(of_studies.iter().map(|figure| figure.name)).map(str::to_owned);
                 known.chain(of_heads).collect::<Vec<_>>().join(", ")
             };
-            let figure = figure.ok_or_else(|| anyhow!("the report has no figure `{name}`: it has {}", names()))?;
+            let figure = figure
+                .ok_or_else(|| anyhow!("the report has no figure `{name}`: it has {}", names()).of_value(name))?;
             Ok(draw(report, figure, medium))
         }
     }

@@ -14,6 +14,7 @@ use crate::stats::bootstrap::Interval;
 use crate::study::labels::Label;
 use crate::study::metrics::metric::Values;
 use crate::study::show::table::{Cell, Table};
+use crate::system::errors::Facts;
 
 /// The table of this name.
 /// Fails if the report has none of that name.
@@ -29,7 +30,7 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
         OF_EVERY_REPORT.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
     let names = names.join(", ");
     let table = of_studies.into_iter().find(|table| table.name == name);
-    table.ok_or_else(|| anyhow!("the report has no table `{name}`: it has {names}"))
+    table.ok_or_else(|| anyhow!("the report has no table `{name}`: it has {names}").of_value(name))
 }
 
 /// A row for each head.

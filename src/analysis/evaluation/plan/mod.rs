@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use crate::model::config::MOST_HEADS;
 use crate::passes::control::Control;
@@ -14,6 +14,7 @@ use crate::passes::pass::{Pass, shared};
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
+use crate::system::errors::Facts;
 
 /// A study's request for a pass.
 struct PassRequest {
@@ -43,7 +44,8 @@ pub fn names(studies: &[&'static dyn AnyStudy]) -> Vec<String> {
 pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
     if let Some(unknown) = names.iter().find(|name| registry::named(name).is_none()) {
         let known: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
-        anyhow::bail!("there is no study `{}`: there are {}", unknown.escape_debug(), known.join(", "));
+        let error = anyhow!("there is no study `{}`: there are {}", unknown.escape_debug(), known.join(", "));
+        return Err(error.of_value(unknown));
     }
     Ok(STUDIES.iter().copied().filter(|study| names.iter().any(|name| name == study.card().name)).collect())
 }

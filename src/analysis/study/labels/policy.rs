@@ -202,7 +202,8 @@ impl Policy {
             *current = threshold.toml_value(value.get_ref()).ok_or_else(|| {
                 let given = shortened(text[value.span()].lines().next().unwrap_or_default());
                 let expected = threshold.expected();
-                refused(value.span().start, anyhow!("`{name}` is {given}: it must be {expected}"))
+                let error = anyhow!("`{name}` is {given}: it must be {expected}");
+                refused(value.span().start, error.of_value(value.get_ref().as_str().unwrap_or(&given)))
             })?;
         }
         Ok(self)
@@ -244,10 +245,11 @@ impl Policy {
         let nearest = names().max_by(|a, b| similar(a).total_cmp(&similar(b)));
         let shown = shortened(name);
         let shown = shown.escape_debug();
-        match nearest.filter(|known| similar(known) > 0.8) {
+        let error = match nearest.filter(|known| similar(known) > 0.8) {
             Some(known) => anyhow!("there is no threshold `{shown}`").did_you_mean(Some(known)),
             None => anyhow!("there is no threshold `{shown}`: there are {}", names().collect::<Vec<_>>().join(", ")),
-        }
+        };
+        error.of_value(name)
     }
 }
 

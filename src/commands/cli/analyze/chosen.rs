@@ -33,7 +33,7 @@ pub(super) fn studies(
     may_join: bool,
 ) -> Result<Vec<&'static dyn AnyStudy>, Usage> {
     if let Some(both) = with.iter().find(|name| without.contains(name)) {
-        return Err(anyhow!("--with {both} and --without {both}: which of them?").of_option("with"));
+        return Err(anyhow!("--with {both} and --without {both}: which of them?").of_option("with").of_value(both));
     }
     let presets = presets::named(presets_named)?;
     let by_preset = |name: &str| presets.iter().any(|preset| preset.studies.contains(&name));
@@ -47,7 +47,9 @@ pub(super) fn studies(
     for study in STUDIES.iter().filter(|study| runs(**study)) {
         if let Some(needed) = study.card().builds_on.iter().find(|needed| without.iter().any(|name| name == *needed)) {
             let asks = study.card().name;
-            return Err(anyhow!("--without {needed}: the study {asks} asks about what it finds").of_option("without"));
+            return Err(anyhow!("--without {needed}: the study {asks} asks about what it finds")
+                .of_option("without")
+                .of_value(needed));
         }
     }
     let is_needed = |study: &dyn AnyStudy| {
@@ -78,7 +80,7 @@ pub(super) fn can_count(
     let (left_out, kept): (Vec<_>, Vec<_>) =
         studies.into_iter().partition(|study| study.card().counts == Counts::Needed);
     match left_out.iter().map(|study| study.card().name).find(|name| with.iter().any(|wanted| wanted == name)) {
-        Some(name) => Err(anyhow!("--with {name}: {ONLY_ONCE}").of_option("with").hint(GIVE_COUNTS)),
+        Some(name) => Err(anyhow!("--with {name}: {ONLY_ONCE}").of_option("with").of_value(name).hint(GIVE_COUNTS)),
         None => Ok((kept, left_out)),
     }
 }
@@ -138,7 +140,7 @@ pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> R
         }
     }
     if let Some(always) = probes.iter().find(|name| ["upos", "relation"].contains(&name.as_str())) {
-        return Err(anyhow!("--probe {always}: that is probed for in any case").of_option("probe"));
+        return Err(anyhow!("--probe {always}: that is probed for in any case").of_option("probe").of_value(always));
     }
     if probes.len() > MOST_PROBES {
         let count = probes.len();
@@ -149,6 +151,7 @@ pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> R
     if let Some(name) = probes.first().filter(|_| studies.iter().all(|study| study.card().name != about)) {
         return Err(anyhow!("--probe {name} is about the study {about}")
             .of_option("probe")
+            .of_value(name)
             .hint(format!("give --with {about} as well")));
     }
     Ok(probes)

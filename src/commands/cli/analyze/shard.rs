@@ -62,6 +62,7 @@ impl Engine {
                 shown(value),
                 self.name
             )
+            .of_value(value)
         })
     }
 }

@@ -6,6 +6,7 @@ use clap::{ArgAction, Args, Command, FromArgMatches};
 
 use super::AnalyzeArguments;
 use crate::commands::analyze::options::AnalyzeOptions;
+use crate::commands::cli::errors::value;
 use crate::commands::cli::shared::command::Usage;
 use crate::system::errors::Facts;
 
@@ -45,8 +46,12 @@ pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
     let arguments = arguments.map_err(|error| {
         let error = error.format(&mut known);
         let usage = anyhow!(sentence(&error));
-        match option_of(&error, &known) {
+        let usage = match option_of(&error, &known) {
             Some(option) => usage.of_option(option),
+            None => usage,
+        };
+        match value(&error) {
+            Some(value) => usage.of_value(value),
             None => usage,
         }
     });

@@ -93,10 +93,14 @@ impl DiffArguments {
         refuse_overlap(&outputs, &[])?;
         refuse_other_than_pages(&outputs, "what changed")?;
         if !tolerance.is_finite() || tolerance < 0.0 {
-            return Err(anyhow!("--tolerance {tolerance} is no distance").hint("give a number of 0 or more"));
+            return Err(anyhow!("--tolerance {tolerance} is no distance")
+                .of_value(tolerance)
+                .hint("give a number of 0 or more"));
         }
         if !(rate > 0.0 && rate < 1.0) {
-            return Err(anyhow!("--rate {rate} is no rate of false discoveries").hint("give a number between 0 and 1"));
+            return Err(anyhow!("--rate {rate} is no rate of false discoveries")
+                .of_value(rate)
+                .hint("give a number between 0 and 1"));
         }
         if a == Path::new("-") && a == b {
             return Err(anyhow!("standard input can be one of the reports, not both"));

@@ -7,7 +7,7 @@ use clap::Args;
 use anyhow::anyhow;
 
 use super::arguments::{SentenceArguments, once, refuse_corpus};
-use crate::commands::cli::shared::checks::lower_extension;
+use crate::commands::cli::shared::checks::{extension, lower_extension};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments};
 use crate::commands::cli::shared::numbers;
@@ -76,7 +76,10 @@ impl ViewArguments {
         let drawing = |path: &PathBuf| match lower_extension(path).as_str() {
             "svg" => Ok((path.clone(), Drawing::Svg)),
             "html" => Ok((path.clone(), Drawing::Html)),
-            _ => Err(anyhow!("`{}`: attention is drawn as .svg or .html", path.display()).about(path.display())),
+            _ => {
+                let error = anyhow!("`{}`: attention is drawn as .svg or .html", path.display());
+                Err(error.about(path.display()).of_value(extension(path)))
+            }
         };
         let options = ViewOptions {
             model,

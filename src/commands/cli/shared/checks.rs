@@ -38,7 +38,7 @@ pub fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usag
 /// The error of an output whose name tells another format.
 pub fn unfit(what: &str, output: &Path, way_out: &str) -> Usage {
     let shown = output.display();
-    anyhow!("cannot {what} `{shown}`").about(shown).hint(way_out)
+    anyhow!("cannot {what} `{shown}`").about(shown).of_value(extension(output)).hint(way_out)
 }
 
 /// Each head once, ascending.
@@ -47,5 +47,10 @@ pub fn heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
 }
 
 pub fn lower_extension(path: &Path) -> String {
-    path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
+    extension(path).to_lowercase()
+}
+
+/// What a file's name ends in after its last dot, empty if there is none.
+pub fn extension(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().into_owned()
 }

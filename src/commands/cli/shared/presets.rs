@@ -38,10 +38,9 @@ pub fn named(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
 /// Refuses presets that only measure more where nothing is measured; `instead` takes them.
 pub fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
     match named(names)?.iter().find(|preset| !preset.is_policy()) {
-        Some(preset) => {
-            Err(anyhow!("--preset {} is no policy, it measures more", preset.name)
-                .hint(format!("give it to {instead}")))
-        }
+        Some(preset) => Err(anyhow!("--preset {} is no policy, it measures more", preset.name)
+            .of_value(preset.name)
+            .hint(format!("give it to {instead}"))),
         None => Ok(()),
     }
 }

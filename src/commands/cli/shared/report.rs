@@ -7,7 +7,7 @@ use clap::Args;
 
 use anyhow::anyhow;
 
-use super::checks::lower_extension;
+use super::checks::{self, lower_extension};
 use super::command::Usage;
 use super::values::{Named, one_of};
 use super::{numbers, presets};
@@ -106,7 +106,7 @@ fn target(path: &Path) -> Result<Target, Usage> {
     let known = known.ok_or_else(|| {
         let shown = path.display();
         let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
-        unknown.about(shown).hint(format!("use {}", all()))
+        unknown.about(shown).of_value(checks::extension(path)).hint(format!("use {}", all()))
     })?;
     Ok(Target::File(path.to_owned(), known.1))
 }

@@ -77,7 +77,8 @@ impl Input {
         };
         let shown = path.display();
         let unknown = || format!("cannot tell the format of `{shown}` by its extension");
-        kind.map(|kind| Self::File(path.to_owned(), kind)).with_context(unknown).about(shown).hint(Self::choices())
+        let file = kind.map(|kind| Self::File(path.to_owned(), kind)).with_context(unknown).about(shown);
+        file.of_value(path.extension().unwrap_or_default().display()).hint(Self::choices())
     }
 
     fn choices() -> String {

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Error, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -129,12 +129,14 @@ impl Line {
             size.add(kept.into_iter().chain(requested.iter().flatten().map(|value| &**value)))?;
             let head = tree_head(heads.next());
             let check = relations.check(head, &relation);
-            check.reworded(|problem| format!("{}: its relation {problem}", nth(words.len())))?;
+            check.reworded(|problem| format!("{}: its relation {problem}", nth(words.len()))).of_value(&relation)?;
             let upos = upos.next().as_deref().and_then(Upos::of);
             let annotation = Annotation { upos, lemma, features, entity: None, requested };
             words.push(Word { form, head, relation, annotation });
         }
-        tree::check(&words).map_err(|(word, problem)| anyhow!("{}: its head {problem}", nth(word)))?;
+        let fault =
+            |(word, problem): (usize, Error)| problem.reworded(|problem| format!("{}: its head {problem}", nth(word)));
+        tree::check(&words).map_err(fault)?;
         Ok(words)
     }
 }

@@ -1,10 +1,11 @@
 //! BigBird (Zaheer et al. 2020): BERT, up to the length from which on its attention is sparse.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{Family, Names, bert};
 use crate::model::config::{Config, fields};
+use crate::system::errors::Facts;
 
 pub(super) const BIG_BIRD: Family = Family { model_type: "big_bird", class: "BigBird", read, ..bert::BERT };
 
@@ -37,11 +38,13 @@ impl BigBirdConfig {
             "block_sparse" => {
                 let blocks = self.num_random_blocks.saturating_mul(2).saturating_add(5);
                 let tokens = blocks.saturating_mul(self.block_size);
-                ensure!(tokens > 0, "block_size is 0");
+                ensure!(tokens > 0, anyhow!("block_size is 0").of_value(0));
                 Ok(Some(tokens))
             }
             other => {
-                anyhow::bail!("attention_type {other:?} is not supported (supported: original_full, block_sparse)")
+                let error =
+                    anyhow!("attention_type {other:?} is not supported (supported: original_full, block_sparse)");
+                Err(error.of_value(other))
             }
         }
     }

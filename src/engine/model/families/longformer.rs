@@ -1,10 +1,11 @@
 //! Longformer (Beltagy et al. 2020): RoBERTa, up to the length that fits into its window of attention.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{Family, Names, bert, roberta};
 use crate::model::config::{Config, fields};
+use crate::system::errors::Facts;
 
 pub(super) const LONGFORMER: Family =
     Family { model_type: "longformer", class: "Longformer", prefix: "longformer.", read, ..roberta::ROBERTA };
@@ -42,7 +43,8 @@ impl Windows {
 fn read(text: &str) -> Result<(Config, Names)> {
     let LongformerConfig { attention_window } = fields(text)?;
     let window = attention_window.narrowest();
-    ensure!(window >= 2, "attention_window is {window}: no token would attend to another");
+    let blind = || anyhow!("attention_window is {window}: no token would attend to another").of_value(window);
+    ensure!(window >= 2, blind());
     // Nothing is global, as in transformers unless a task says so: the first and the last token of a sequence of this
     // length are half a window apart.
     let config = Config { full_attention: Some(window / 2 + 1), ..roberta::parse(text)? }.checked()?;

@@ -1,11 +1,12 @@
 //! MarkupLM (Li et al. 2022) of text alone: BERT with positions counted from the padding index and an embedding of each
 //! word's place in a tree of markup, which is that of no place.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{Family, Markup, Names, PlainText, TableRow, bert};
 use crate::model::config::{Config, LARGEST_SIZE, fields};
+use crate::system::errors::Facts;
 
 pub(super) const MARKUPLM: Family =
     Family { model_type: "markuplm", class: "MarkupLM", prefix: "markuplm.", read, ..bert::BERT };
@@ -44,8 +45,10 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let found: MarkupLmConfig = fields(text)?;
     let config = Config { padding: Some(found.pad_token_id), ..Config::parse(text)? }.checked()?;
     let (depth, width) = (found.max_depth, found.xpath_unit_hidden_size);
-    ensure!((1..=DEEPEST).contains(&depth), "max_depth is {depth}: 1 to {DEEPEST} are expected");
-    ensure!((1..=LARGEST_SIZE).contains(&width), "xpath_unit_hidden_size is {width}: 1 to {LARGEST_SIZE} are expected");
+    for (name, size, most) in [("max_depth", depth, DEEPEST), ("xpath_unit_hidden_size", width, LARGEST_SIZE)] {
+        let other = || anyhow!("{name} is {size}: 1 to {most} are expected").of_value(size);
+        ensure!((1..=most).contains(&size), other());
+    }
     let row = |kind: &str, depth: usize, rows: usize, row: usize| {
         let table = format!("embeddings.xpath_embeddings.xpath_{kind}_sub_embeddings.{depth}");
         TableRow { table, rows, row }

@@ -23,7 +23,7 @@ mod squeezebert;
 
 use std::fmt;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 
 use super::config::{Config, PositionEmbedding, named};
@@ -113,7 +113,10 @@ impl Architecture {
                 Some(Value::Bool(true)) => {
                     bail!("{flag} is true: only encoders are supported, whose tokens attend in both directions")
                 }
-                Some(other) => bail!("{flag} is {}: expected true or false", shortened(&other.to_string())),
+                Some(other) => {
+                    let error = anyhow!("{flag} is {}: expected true or false", shortened(&other.to_string()));
+                    bail!(error.of_value(other.as_str().unwrap_or(&other.to_string())))
+                }
             }
         }
         let (config, names) = (family.read)(text)?;
@@ -148,7 +151,8 @@ fn family(json: &Value) -> Result<Family> {
                 .hint(format!("add the model's own (supported: {})", supported()))
         }
         Some(other) => {
-            bail!("model_type is {}: expected a text (supported: {})", shortened(&other.to_string()), supported())
+            let shown = shortened(&other.to_string());
+            bail!(anyhow!("model_type is {shown}: expected a text (supported: {})", supported()).of_value(other))
         }
     }
 }

@@ -1,11 +1,12 @@
 //! MPNet (Song et al. 2020): BERT without segments, positions counted from the padding index, and a bias by distance
 //! that all layers add to their scores.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{Family, LayerNames, Names, roberta};
 use crate::model::config::{Config, DISTANCE_BUCKETS, LARGEST_SIZE, PositionEmbedding, fields};
+use crate::system::errors::Facts;
 
 pub(super) const MPNET: Family = Family {
     model_type: "mpnet",
@@ -53,8 +54,11 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let Buckets { relative_attention_num_buckets: rows } = fields(text)?;
     ensure!(
         (DISTANCE_BUCKETS..=LARGEST_SIZE).contains(&rows),
-        "relative_attention_num_buckets is {rows}: distances are sorted into {DISTANCE_BUCKETS}, whatever it is, and each \
-         has a row",
+        anyhow!(
+            "relative_attention_num_buckets is {rows}: distances are sorted into {DISTANCE_BUCKETS}, whatever it is, and \
+             each has a row"
+        )
+        .of_value(rows)
     );
     let names = Names::numbered(&LAYER, "encoder.layer", &config);
     Ok((config, Names { position_bias: Some(("encoder.relative_attention_bias", rows)), ..names }))

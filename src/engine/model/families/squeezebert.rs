@@ -1,10 +1,11 @@
 //! SqueezeBERT (Iandola et al. 2020): BERT with convolutions in groups in place of linear layers.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{Family, Groups, LayerNames, Names, bert};
 use crate::model::config::{Config, fields};
+use crate::system::errors::Facts;
 
 pub(super) const SQUEEZEBERT: Family =
     Family { model_type: "squeezebert", class: "SqueezeBert", prefix: "transformer.", read, ..bert::BERT };
@@ -65,12 +66,14 @@ fn read(text: &str) -> Result<(Config, Names)> {
     ];
     let divides = |groups: usize, channels: usize| groups > 0 && channels.is_multiple_of(groups);
     for (name, groups) in attention {
-        ensure!(divides(groups, hidden), "{name} is {groups}: it has to divide hidden_size {hidden}");
+        let unfit = || anyhow!("{name} is {groups}: it has to divide hidden_size {hidden}").of_value(groups);
+        ensure!(divides(groups, hidden), unfit());
     }
     for (name, groups) in [("intermediate_groups", found.intermediate_groups), ("output_groups", found.output_groups)] {
         ensure!(
             divides(groups, hidden) && divides(groups, wide),
-            "{name} is {groups}: it has to divide hidden_size {hidden} and intermediate_size {wide}"
+            anyhow!("{name} is {groups}: it has to divide hidden_size {hidden} and intermediate_size {wide}")
+                .of_value(groups)
         );
     }
     let convolutions = Groups {

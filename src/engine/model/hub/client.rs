@@ -55,7 +55,11 @@ impl<'a> Client<'a> {
     pub(super) fn new(environment: &'a Environment, cache: &'a Cache, id: &'a str, revision: &'a str) -> Result<Self> {
         let endpoint = &environment.endpoint;
         if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-            bail!(anyhow!("HF_ENDPOINT is `{endpoint}`").hint("give a URL such as https://huggingface.co"));
+            bail!(
+                anyhow!("HF_ENDPOINT is `{endpoint}`")
+                    .of_value(endpoint)
+                    .hint("give a URL such as https://huggingface.co")
+            );
         }
         let api = ApiBuilder::from_cache(HubCache::new(environment.cache.clone()))
             .with_endpoint(endpoint.clone())
@@ -278,8 +282,10 @@ impl<'a> Client<'a> {
                 })
             }
             (401, _, None) => anyhow!("{unnamed} the model is private or gated and no token was sent")
+                .of_value(id)
                 .hint_after("; ", format!("check the name, or put an access token into {places}{meant}")),
             (401, _, Some(token)) => anyhow!("{unnamed} the token from {} is not valid for it", token.origin)
+                .of_value(id)
                 .hint_after("; ", format!("check the name and the token{meant}")),
             (403, _, None) => anyhow!("model `{id}` may not be read without a token ({answered})")
                 .hint(format!("put an access token into {places}")),
@@ -288,8 +294,10 @@ impl<'a> Client<'a> {
                     .hint("give the token the right to read it, or use another one")
             }
             (404, "RevisionNotFound", _) => anyhow!("model `{id}` has no revision `{revision}` ({answered})")
+                .of_value(revision)
                 .hint("check what stands after the `@`; without it, `main` is meant"),
             (404, _, _) => anyhow!("no folder and no Hub model is named `{id}` ({answered} for revision `{revision}`)")
+                .of_value(id)
                 .hint(format!("check the name{meant}")),
             _ => anyhow!("{answered} for model `{id}`, which it should not").hint("check HF_ENDPOINT"),
         })

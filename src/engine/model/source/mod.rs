@@ -192,6 +192,7 @@ fn folder(path: &Path) -> Result<ModelFiles> {
         Ok(metadata) => metadata,
         Err(_) if address::is_address(&shown.to_string()) => bail!(
             anyhow!("`{shown}` is an address, and no model on the Hub")
+                .of_value(shown)
                 .hint("models are folders, or are named `org/name` or `org/name@revision`")
         ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

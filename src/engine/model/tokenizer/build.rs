@@ -36,7 +36,7 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
         && let Some(dropout) = bpe.dropout.filter(|dropout| *dropout > 0.0)
     {
         let error = anyhow!("tokenizer `{at}` has a BPE dropout of {dropout}: its tokens are drawn by lot");
-        return Err(error.about(at).hint_after("; ", "set it to null"));
+        return Err(error.about(at).of_value(dropout).hint_after("; ", "set it to null"));
     }
     let kind = settings.kind();
     if kind == Some(Kind::WordPiece)
@@ -85,6 +85,7 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
         vocabulary.contains_key(&unknown),
         anyhow!("vocabulary `{}` has no token `{unknown}`, which stands for unknown words", path.display())
             .about(path.display())
+            .of_value(&unknown)
             .hint("is it whole?")
     );
     let model = WordPiece::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
@@ -191,6 +192,7 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
                 given.map_or_else(|| "none".to_owned(), |given| given.to_string()),
             )
             .about(path.display())
+            .of_value(&content)
         );
     }
     let takes_space = defaults.mask_takes_space;

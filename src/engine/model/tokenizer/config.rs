@@ -64,7 +64,8 @@ impl TokenizerConfig {
             Some(Value::Bool(value)) => Ok(Some(*value)),
             Some(other) => {
                 let shown = self.path.display();
-                Err(anyhow!("`{shown}`: {key} is {other}: expected true or false").about(&shown))
+                let error = anyhow!("`{shown}`: {key} is {other}: expected true or false").about(&shown);
+                Err(error.of_value(other.as_str().unwrap_or(&other.to_string())))
             }
         }
     }
@@ -102,7 +103,7 @@ impl TokenizerConfig {
                     file.display(),
                     known.join(", "),
                 );
-                Err(error.about(file.display()).hint(way_out))
+                Err(error.about(file.display()).of_value(class).hint(way_out))
             }
             _ => Ok(()),
         }

@@ -190,6 +190,7 @@ fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
         token.escape_debug(),
     )
     .about(path.display())
+    .of_value(token)
 }
 
 /// The separator: what `sep_token` names, else the last of several special tokens around a text.

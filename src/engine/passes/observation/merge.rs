@@ -48,7 +48,7 @@ impl<'a> Shards<'a> {
         );
         if let Some(other) = self.given.insert(shard.number(), path) {
             let both = anyhow!("`{}` and `{here}` are both shard {shard}", other.display());
-            return Err(both.about(other.display()).hint("give each shard once"));
+            return Err(both.about(other.display()).of_value(shard).hint("give each shard once"));
         }
         Ok(())
     }
@@ -124,7 +124,8 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
             )));
         }
         if others != of {
-            let error = anyhow!("`{shown}` is shard {} and not of {of}", header.shard).about(shown);
+            let error =
+                anyhow!("`{shown}` is shard {} and not of {of}", header.shard).about(shown).of_value(header.shard);
             return Err(error.hint(format!("was the corpus run in {others}?")));
         }
         ensure_of_one_run(&mut first, path, &header.identity)?;

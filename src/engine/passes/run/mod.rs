@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::ablation::choice::Sensitivity;
 use super::ablation::means::{ContextSums, MeanContexts};
@@ -41,6 +41,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
+use crate::system::errors::Facts;
 use crate::system::progress::Analysis;
 use derivatives::differentiate;
 use variants::Variants;
@@ -357,7 +358,8 @@ pub fn token_limit(model: &Model, requested: Option<usize>) -> Result<usize> {
     let config = &model.architecture.config;
     let positions = config.positions();
     let limit = requested.unwrap_or(positions);
-    ensure!(limit <= positions, "--max-tokens {limit} is more than the {positions} {}", config.bound());
+    let more = || anyhow!("--max-tokens {limit} is more than the {positions} {}", config.bound()).of_value(limit);
+    ensure!(limit <= positions, more());
     Ok(limit)
 }
 
@@ -366,7 +368,8 @@ pub fn token_limit(model: &Model, requested: Option<usize>) -> Result<usize> {
 pub fn heads_of(model: &Model, removed: &[HeadPlace]) -> Result<Vec<HeadPlace>> {
     let HeadGrid { layers, heads } = model.grid();
     if let Some(head) = removed.iter().find(|place| place.layer >= layers || place.head >= heads) {
-        bail!("--remove {head}: the model has {layers} layers of {heads} heads, both counted from 0");
+        let error = anyhow!("--remove {head}: the model has {layers} layers of {heads} heads, both counted from 0");
+        return Err(error.of_value(head));
     }
     Ok(removed.to_vec())
 }

@@ -29,6 +29,8 @@ pub struct Described {
     pub file: Option<String>,
     /// The line of that file, counted from 1.
     pub line: Option<u64>,
+    /// The value that cannot be used, as it was given; of a long one its beginning.
+    pub value: Option<String>,
     /// The way out, which ends the message, if there is one.
     pub hint: Option<String>,
 }
@@ -43,6 +45,7 @@ impl Described {
             message: format!("{error:#}"),
             file: file.map(str::to_owned),
             line,
+            value: facts::value(error.as_ref()).map(str::to_owned),
             hint: facts::hint(error.as_ref()),
         }
     }
@@ -50,5 +53,25 @@ impl Described {
     /// The line of JSON.
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers are JSON")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::super::facts::Facts;
+    use super::*;
+
+    #[test]
+    fn an_error_is_described_with_its_value() {
+        let error = anyhow!("`x` is no number").of_value("x").class(Class::Input).at("a", 2);
+        assert_eq!(
+            Described::of(&error).json(),
+            r#"{"code":"input","status":3,"message":"a:2: `x` is no number","file":"a","line":2,"value":"x","hint":null}"#
+        );
+        assert_eq!(Described::of(&anyhow!("bad")).value, None);
+        let long = Described::of(&anyhow!("bad").of_value("x".repeat(5000))).value;
+        assert!(long.is_some_and(|value| value.len() < 200 && value.ends_with("...")));
     }
 }

@@ -9,6 +9,7 @@ use std::{io, iter};
 use anyhow::Error;
 
 use super::class::Class;
+use crate::system::terminal::shortened;
 
 /// A fact about an error.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ enum ErrorFact {
     Words(String),
     /// The option of the command line that it is about.
     Option(String),
+    /// The value that cannot be used.
+    Value(String),
 }
 
 /// An error with a fact about it. It reads as the error does, and a way out comes last.
@@ -115,6 +118,11 @@ pub fn option(error: &Cause) -> Option<&str> {
     facts(error).find_map(|fact| if let ErrorFact::Option(name) = fact { Some(name.as_str()) } else { None })
 }
 
+/// The value that an error is about, as it was given: the outermost.
+pub fn value(error: &Cause) -> Option<&str> {
+    facts(error).find_map(|fact| if let ErrorFact::Value(value) = fact { Some(value.as_str()) } else { None })
+}
+
 /// The way out of an error, with what was added to it.
 pub fn hint(error: &Cause) -> Option<String> {
     let hints = facts(error).filter_map(|fact| match fact {
@@ -150,6 +158,11 @@ pub trait Facts: Sized {
     /// Says which option of the command line it is about, which its words name.
     fn of_option(self, name: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, ErrorFact::Option(name.to_string())))
+    }
+
+    /// Says which value it is about, which its words name; a long one is cut short.
+    fn of_value(self, value: impl Display) -> Self::Annotated {
+        self.annotate(|error| annotated(error, ErrorFact::Value(shortened(&value.to_string()))))
     }
 
     /// Puts `file:line` before it.
@@ -244,6 +257,17 @@ mod tests {
         assert_eq!(format!("{error:#}"), "run a: cannot open it: denied: ask; or leave it");
         assert_eq!(hint(error.as_ref()).as_deref(), Some("ask; or leave it"));
         assert_eq!((hint(denied().as_ref()), class(error.as_ref())), (None, Class::Input));
+    }
+
+    #[test]
+    fn the_value_is_the_outermost() {
+        let error = anyhow!("no label `a b`").of_value("a b").context("run a").hint("see all");
+        assert_eq!((value(error.as_ref()), value(anyhow!("bad").as_ref())), (Some("a b"), None));
+        let error = error.reworded(|words| format!("({words})")).of_value("c");
+        assert_eq!(
+            (value(error.as_ref()), format!("{error:#}")),
+            (Some("c"), "(run a: no label `a b`: see all)".into())
+        );
     }
 
     #[test]

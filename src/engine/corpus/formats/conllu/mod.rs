@@ -55,7 +55,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     }
     let Some(origin) = first else { return Ok(None) };
     if let Err((word, problem)) = tree::check(&words) {
-        bail!(anyhow!("column 7 (HEAD) {problem}").at(lines.path(), numbers[word]));
+        bail!(problem.reworded(|problem| format!("column 7 (HEAD) {problem}")).at(lines.path(), numbers[word]));
     }
     let Names { family, id } = names;
     Ok(Some(Parsed { origin, content: Content::Words(words), begins_document, family, id }))
@@ -92,11 +92,8 @@ fn comment(line: &str, file: &mut FileContext, names: &mut Names) -> Result<bool
             let unnamed = || anyhow!("`# family` is empty").hint("give the family a name, or leave the comment out");
             ensure!(!value.is_empty(), unnamed());
             let before = names.family.replace(value.into());
-            ensure!(
-                before.as_deref().is_none_or(|before| before == value),
-                "the sentence is in a second family, `{}`: it can be in one",
-                excerpt(value),
-            );
+            let second = || anyhow!("the sentence is in a second family, `{}`: it can be in one", excerpt(value));
+            ensure!(before.as_deref().is_none_or(|before| before == value), second().of_value(value));
         }
         "sent_id" if !value.is_empty() && value.len() <= MAX_ID_BYTES => names.id = Some(value.into()),
         _ => {}
@@ -117,17 +114,18 @@ fn word(
         return Ok(None);
     }
     let expected = before + 1;
-    ensure!(number(id) == Some(expected), "column 1 (ID) is `{}`: expected {expected}", excerpt(id));
+    let other = || anyhow!("column 1 (ID) is `{}`: expected {expected}", excerpt(id)).of_value(id);
+    ensure!(number(id) == Some(expected), other());
     ensure!(!form.is_empty(), "column 2 (FORM) is empty");
     let head = match head {
         "_" => TreeHead::Unknown,
         "0" => TreeHead::Root,
-        _ => match number(head) {
-            Some(head) => TreeHead::Word(head - 1),
-            None => bail!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head)),
-        },
+        _ => {
+            let other = || anyhow!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head));
+            TreeHead::Word(number(head).ok_or_else(other).of_value(head)? - 1)
+        }
     };
-    relations.check(head, relation).reworded(|problem| format!("column 8 (DEPREL) {problem}"))?;
+    relations.check(head, relation).reworded(|problem| format!("column 8 (DEPREL) {problem}")).of_value(relation)?;
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
     let requested: Box<[_]> = requested.iter().map(|name| named(name, &columns).and_then(given)).collect();
     size.add(

@@ -94,7 +94,7 @@ impl Environment {
         let seconds = |name: &str, default: Duration| {
             let Some(text) = text(name) else { return Ok(default) };
             let seconds = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            seconds.ok_or_else(|| anyhow!("{name} is `{text}`").hint("give a number of seconds"))
+            seconds.ok_or_else(|| anyhow!("{name} is `{text}`").of_value(&text).hint("give a number of seconds"))
         };
         // 0 is no useful timeout, as in Python.
         let timeout = |name| seconds(name, TIMEOUT).map(|value| if value.is_zero() { TIMEOUT } else { value });

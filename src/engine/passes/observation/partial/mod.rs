@@ -189,6 +189,7 @@ fn checked(bytes: &[u8]) -> Result<(Header, &[u8])> {
         FORMAT_VERSION => {}
         other => bail!(
             anyhow!("it has format version {other}, this program reads {FORMAT_VERSION}")
+                .of_value(other)
                 .hint("use the version of headscope that wrote it, or remove it and run its shard again")
         ),
     }
