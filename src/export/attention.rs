@@ -14,7 +14,7 @@ use super::svg::{Medium, clipped};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
-use crate::system::terminal::one_line;
+use crate::system::printable::one_line;
 
 /// One head over one sentence.
 #[derive(Clone, Debug)]

@@ -19,7 +19,7 @@ use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, percent, plain_table, plus_minus, significance};
 use crate::study::tracked::{Tracked, Tracker};
 use crate::system::counted::counted;
-use crate::system::terminal::printable;
+use crate::system::printable::printable;
 
 /// The card of a head: its labels with their evidence, what each study says of it, its metrics, and the literature on
 /// its labels.

@@ -10,7 +10,7 @@ use crate::report::{Report, SCHEMA_VERSION};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::input;
 use crate::system::json::problem_in_line;
-use crate::system::terminal::is_unprintable;
+use crate::system::printable::is_unprintable;
 
 /// The report, indented, with a newline at the end. Floats are the shortest that read back to the same value.
 /// Fails for no a report.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::palette::Ink;
-use crate::system::terminal::printable;
+use crate::system::printable::printable;
 
 /// The medium of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

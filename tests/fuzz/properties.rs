@@ -20,7 +20,7 @@ use headscope::sequences::pack::{PACK_TOKENS, Packs};
 use headscope::sequences::sequence::{Sequence, TokenKind};
 use headscope::studies::registry::default_policy;
 use headscope::study::labels::policy::Value;
-use headscope::system::terminal::{is_unprintable, one_line, printable};
+use headscope::system::printable::{is_unprintable, one_line, printable};
 
 /// Takes any bytes, panics if a property does not hold, and says whether the bytes were what they should be.
 pub type Target = fn(&[u8]) -> bool;

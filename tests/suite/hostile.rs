@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use crate::support::{headscope, path, tiny_bert};
-use headscope::system::terminal::is_unprintable;
+use headscope::system::printable::is_unprintable;
 use serde_json::Value;
 use tempfile::TempDir;
 

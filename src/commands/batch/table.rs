@@ -17,7 +17,7 @@ use crate::commands::cli::analyze::words::OptionArity;
 use crate::corpus::Input;
 use crate::system::errors::{self, Class, Facts};
 use crate::system::files::input;
-use crate::system::terminal::shortened;
+use crate::system::printable::shortened;
 
 /// A run of a table.
 #[derive(Clone)]

@@ -7,7 +7,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::shared::command::Usage;
 use crate::system::errors::{self, Class, Described, ErrorFormat, Facts};
-use crate::system::terminal::{is_unprintable, one_line, say};
+use crate::system::printable::{is_unprintable, one_line};
+use crate::system::terminal::say;
 
 /// How errors are printed, as far as the arguments say: also where they cannot be read otherwise.
 pub fn error_format() -> ErrorFormat {

@@ -12,7 +12,8 @@ use crate::export::{Target, json, summary};
 use crate::report::{HeadReport, Report};
 use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
-use crate::system::terminal::{print, printable};
+use crate::system::printable::printable;
+use crate::system::terminal::print;
 
 /// A saved report and another policy.
 #[derive(Clone)]

@@ -15,7 +15,8 @@ use crate::studies::registry;
 use crate::study::labels::Label;
 use crate::study::tracked::Tracked;
 use crate::system::errors::{Class, Facts};
-use crate::system::terminal::{self, print, shortened};
+use crate::system::printable::shortened;
+use crate::system::terminal::{self, print};
 
 /// A saved report, and what of it is shown.
 #[derive(Clone, Debug)]

@@ -21,8 +21,9 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::errors::{Class, Facts};
+use crate::system::printable::{one_line, shortened};
 use crate::system::progress::{self, Downloads};
-use crate::system::terminal::{one_line, say, shortened};
+use crate::system::terminal::say;
 
 /// The heads of `headscope maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]

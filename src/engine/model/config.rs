@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::system::errors::Facts;
 use crate::system::json::problem;
-use crate::system::terminal::shortened;
+use crate::system::printable::shortened;
 
 /// The activation between the two linear layers of a feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

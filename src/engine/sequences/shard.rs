@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::SEGMENT_SENTENCES;
-use crate::system::terminal::shortened;
+use crate::system::printable::shortened;
 
 /// Each has a segment at least, so that a corpus for as many has 16 million sentences.
 const MOST: u32 = 1 << 16;

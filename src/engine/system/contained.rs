@@ -7,7 +7,7 @@ use std::sync::Once;
 
 use anyhow::{Error, anyhow};
 
-use super::terminal::one_line;
+use super::printable::one_line;
 
 thread_local! {
     static CONTAINED: Cell<bool> = const { Cell::new(false) };

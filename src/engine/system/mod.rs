@@ -8,6 +8,7 @@ pub mod files;
 pub mod interrupt;
 pub mod json;
 pub mod parallel;
+pub mod printable;
 pub mod processor;
 pub mod progress;
 pub mod terminal;

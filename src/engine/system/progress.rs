@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-use super::terminal::{one_line, say};
+use super::printable::one_line;
+use super::terminal::say;
 
 /// How often a bar moves without news.
 const TICK: Duration = Duration::from_millis(120);

@@ -9,7 +9,7 @@ use crate::studies::registry;
 use crate::study::labels::Detector;
 use crate::study::show::summary::Summary;
 use crate::system::counted::counted;
-use crate::system::terminal::printable;
+use crate::system::printable::printable;
 
 /// So many heads are listed with what they keep; the report has all.
 const SHOWN: usize = 12;

@@ -22,7 +22,7 @@ use crate::study::metrics::metric::Values;
 use crate::study::show::summary::{Summary, width_of};
 use crate::study::show::wording::plain_table;
 use crate::system::counted::{counted, plural};
-use crate::system::terminal::printable;
+use crate::system::printable::printable;
 
 /// How much a summary says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

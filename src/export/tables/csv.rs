@@ -9,7 +9,7 @@ use crate::report::{HeadReport, Report};
 use crate::stats::bootstrap::Interval;
 use crate::study::labels::Label;
 use crate::study::show::table::{Cell, Table};
-use crate::system::terminal::printable;
+use crate::system::printable::printable;
 
 /// The table; an empty cell is a value that could not be computed, or a label that the head does not have.
 ///

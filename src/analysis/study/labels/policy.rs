@@ -14,7 +14,7 @@ use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
-use crate::system::terminal::shortened;
+use crate::system::printable::shortened;
 
 /// A threshold of a label.
 #[derive(Debug, PartialEq)]

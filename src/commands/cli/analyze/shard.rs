@@ -10,7 +10,7 @@ use crate::commands::cli::shared::command::Usage;
 use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
 use crate::system::errors::Facts;
-use crate::system::terminal::{one_line, shortened};
+use crate::system::printable::{one_line, shortened};
 
 /// A shard as it was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub(super) fn in_folder(output: &Path, shard: Shard, is_after: bool) -> Option<P
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::terminal::is_unprintable;
+    use crate::system::printable::is_unprintable;
 
     fn auto(of: u32, set: &[(&str, &str)]) -> Result<String, String> {
         let asked: ShardArgument = format!("auto/{of}").parse().unwrap();

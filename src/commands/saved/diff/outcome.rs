@@ -9,7 +9,7 @@ use crate::stats::bootstrap::Interval;
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::decimal;
 use crate::system::counted::{counted, plural};
-use crate::system::terminal::one_line;
+use crate::system::printable::one_line;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 2;

@@ -10,7 +10,7 @@ use super::outcome::{Change, Described, DiffOutcome, LabelChange};
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::{counted, plural};
-use crate::system::terminal::{one_line, printable};
+use crate::system::printable::{one_line, printable};
 
 /// The longest lists of a page: together with the lines around them they are about sixty lines.
 const LABELS: usize = 16;

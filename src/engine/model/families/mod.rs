@@ -28,7 +28,7 @@ use serde_json::Value;
 
 use super::config::{Config, PositionEmbedding, named};
 use crate::system::errors::Facts;
-use crate::system::terminal::shortened;
+use crate::system::printable::shortened;
 pub use names::{DiscriminatorNames, Groups, LayerNames, Markup, MaskedLmNames, Names, PlainText, TableRow};
 
 /// The families that can be loaded.

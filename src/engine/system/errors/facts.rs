@@ -9,7 +9,7 @@ use std::{io, iter};
 use anyhow::Error;
 
 use super::class::Class;
-use crate::system::terminal::shortened;
+use crate::system::printable::shortened;
 
 /// A fact about an error.
 #[derive(Debug)]

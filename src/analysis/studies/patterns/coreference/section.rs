@@ -20,7 +20,7 @@ use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{percent, plain_table, plus_minus};
 use crate::system::counted::{counted, plural};
-use crate::system::terminal::printable;
+use crate::system::printable::printable;
 
 /// The section as it stands in a report.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

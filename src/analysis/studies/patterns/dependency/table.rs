@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table};
 use super::relation::RelationMetrics;
 use crate::stats::bootstrap::Interval;
 use crate::study::show::wording::{percent, plain_table, plus_minus, significance};
-use crate::system::terminal::printable;
+use crate::system::printable::printable;
 
 /// A column: its name, whether it holds text, and what it says of a relation.
 type RelationColumn = (&'static str, bool, fn(&RelationMetrics) -> String);

@@ -23,7 +23,7 @@ use crate::study::show::table::Table;
 use crate::study::upstream::ArcClaim;
 use crate::study::{Caveat, CaveatSubject, Labelling};
 use crate::system::counted::{counted, plural};
-use crate::system::terminal::printable;
+use crate::system::printable::printable;
 
 /// All relations of a corpus, by name, and the tests on them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -1,0 +1,77 @@
+//! Text from files and arguments for a terminal: control characters are shown and not obeyed, long values are cut.
+
+/// Text from files and arguments for a terminal: what a terminal would obey is shown instead, but for line ends.
+pub fn printable(text: &str) -> String {
+    escaped(text, |c| is_unprintable(c) && c != '\n')
+}
+
+/// The same for text on one line, such as a name that somebody else gave.
+pub fn one_line(text: &str) -> String {
+    escaped(text, is_unprintable)
+}
+
+fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_shown(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Whether a terminal or an editor does something at this character rather than show it: control characters, with
+/// which escape sequences begin; separators of lines and paragraphs; those that turn the direction of the text around
+/// them (Unicode Standard Annex 9, section 2); and those that make two texts look alike, being nothing to see: the space
+/// without width, the word joiner and the byte order mark. The joiners U+200C and U+200D, which spelling needs, are not
+/// among them.
+pub fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'
+                | '\u{2066}'..='\u{2069}' | '\u{feff}'
+        )
+}
+
+/// A value from a file or an argument for a message: of a long one its beginning.
+pub fn shortened(text: &str) -> String {
+    /// Names of models, relations and tensors are shorter.
+    const LONGEST: usize = 100;
+    ellipsis(text, LONGEST, 0)
+}
+
+/// The first characters of a text and the last ones, if it has more than both.
+pub fn ellipsis(text: &str, first: usize, last: usize) -> String {
+    let mut starts = text.char_indices().map(|(start, _)| start);
+    let Some(cut) = starts.clone().nth(first).filter(|_| text.chars().count() > first + last) else {
+        return text.to_owned();
+    };
+    let rest = starts.nth_back(last.saturating_sub(1)).filter(|_| last > 0).unwrap_or(text.len());
+    format!("{}...{}", &text[..cut], &text[rest..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_on_one_line_and_shows_what_it_hides() {
+        let name = "a\nerror: b\u{200b}\u{200e}\u{200f}\u{61c}\u{2028}\u{2029}\u{feff}";
+        assert_eq!(one_line(name), "a\\nerror: b\\u{200b}\\u{200e}\\u{200f}\\u{61c}\\u{2028}\\u{2029}\\u{feff}");
+        assert_eq!(printable("a\nb\r"), "a\nb\\r");
+        // Persian and emoji are spelt with joiners.
+        assert_eq!(one_line("می\u{200c}خواهم 👩\u{200d}🔬"), "می\u{200c}خواهم 👩\u{200d}🔬");
+    }
+
+    #[test]
+    fn of_a_long_text_the_middle_is_left_out() {
+        assert_eq!(ellipsis("äöüß", 2, 1), "äö...ß");
+        assert_eq!(ellipsis("äöüß", 2, 2), "äöüß");
+        assert_eq!(ellipsis("äöüß", 3, 0), "äöü...");
+        assert_eq!(shortened("short"), "short");
+        assert_eq!(shortened(&"é".repeat(1000)), format!("{}...", "é".repeat(100)));
+    }
+}
