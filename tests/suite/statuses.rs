@@ -13,7 +13,7 @@ fn failure(arguments: &[&str]) -> (i32, Value) {
     let error: Value = serde_json::from_str(last).unwrap_or_else(|_| panic!("no JSON: {errors}"));
     assert_eq!(error["status"], json!(status));
     let keys: Vec<&str> = error.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(keys.len(), 6, "{keys:?}");
+    assert_eq!(keys.len(), 7, "{keys:?}");
     (status, error)
 }
 
