@@ -159,7 +159,7 @@ impl Runner<'_> {
                 let plain = Pass { derivatives: false, ..pass.clone() };
                 self.mean_contexts.of(&plain, || {
                     let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
-                    // The sensitivities of all shards, so that every shard removes the same heads.
+                    // The means over all shards, so that every shard replaces heads by the same vectors.
                     let whole = self.sampled(corpus, Shard::WHOLE, pass);
                     let once = Variants::once(pass.gates());
                     let seen = self.again(corpus, whole, plain.clone(), contexts, &once)?;

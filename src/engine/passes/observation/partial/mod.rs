@@ -118,7 +118,7 @@ pub fn render(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
 }
 
 /// Packs `sums` and puts the file together, whatever is in it: what fuzzing makes up passes the checksum, too.
-/// Fails for no its arguments.
+/// Never fails because of its arguments.
 pub fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
     let beginning = format!("{MAGIC}{FORMAT_VERSION}\n{header}\n").into_bytes();
     let mut packed = zstd::Encoder::new(beginning, zstd::DEFAULT_COMPRESSION_LEVEL)?;
