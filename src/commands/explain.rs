@@ -57,7 +57,7 @@ fn runs(study: &dyn AnyStudy) -> String {
 pub fn one(name: &str) -> Result<String> {
     if let Some(study) = registry::named(name) {
         let Card { name, question, needs, by_default, .. } = study.card();
-        let metrics: Vec<&str> = columns(study).into_iter().map(|(id, _)| id).collect();
+        let metrics: Vec<&str> = columns(study).into_iter().map(|column| column.id).collect();
         let labels: Vec<&str> = study.card().labels.iter().map(|detector| detector.explanation.name).collect();
         let or_none = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let switch = if *by_default { "--without" } else { "--with" };

@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 use super::lacking;
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::studies::registry;
 use crate::study::columns;
 use crate::study::labels::Label;
 use crate::study::labels::evidence::{Direction, Reach};
-use crate::study::metrics::metric::Keys;
+use crate::study::metrics::metric::{Column, Keys};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, percent, plain_table, plus_minus, significance};
 use crate::study::tracked::{Tracked, Tracker};
@@ -71,7 +71,6 @@ fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<HeadPlace>)>) -> T
     let mut table = plain_table();
     let mut named = false;
     for (label, head) in labels {
-        let q = label.test.and_then(|test| test.q).or(label.versus_offset.as_ref().and_then(|offset| offset.q));
         let sure = match (label.borderline, label.tied) {
             (false, false) => "firm",
             (false, true) => "firm, tied",
@@ -84,7 +83,7 @@ fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<HeadPlace>)>) -> T
             number(label.score, label.ci95),
             label.baseline.map_or_else(|| "-".to_owned(), |beside| decimal(beside, 3)),
             format!("{:.3}", label.threshold),
-            q.map_or_else(|| "-".to_owned(), significance),
+            label.test.q.map_or_else(|| "-".to_owned(), significance),
             sure.to_owned(),
         ];
         named |= head.is_some();
@@ -127,7 +126,7 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
     let mut table = plain_table();
     table.set_header(["study", "metric", "value", "chance"]);
     for (study, _) in &report.sections.0 {
-        for (id, keys) in columns(*study) {
+        for Column { id, keys, .. } in columns(*study) {
             let Keys::Single = keys else { continue };
             let Some(value) = head.metrics.get(id, None).copied().flatten() else { continue };
             let own = head.chance.get(id, None).copied().flatten();

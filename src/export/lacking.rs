@@ -33,7 +33,7 @@ fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<EvidenceGap> {
     if !detectors.iter().any(|detector| detector.is_on(policy)) {
         return None;
     }
-    let ids: Vec<&str> = columns(study).into_iter().map(|(id, _)| id).collect();
+    let ids: Vec<&str> = columns(study).into_iter().map(|column| column.id).collect();
     let is_own = |name: &str| ids.contains(&name.split_once('.').map_or(name, |(id, _)| id));
     let rest_on = report.denominators.cells().filter(|(name, _)| is_own(name)).map(|(_, rests_on)| *rests_on);
     let most = rest_on.max_by_key(|rests_on| (rests_on.sentences, rests_on.count))?;

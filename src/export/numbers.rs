@@ -1,6 +1,6 @@
 //! Numbers as figures and pages show them.
 
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::study::show::figure::Mark;
 use crate::study::show::wording::decimal;
 

@@ -29,7 +29,6 @@ use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::pack::{Pack, Packs};
 use headscope::sequences::sequence::Sequence;
 use headscope::stats::blocks::Merge;
-use headscope::stats::bootstrap::Resamples;
 use headscope::studies::ablation::dependence::LaterHeads;
 use headscope::studies::ablation::drift::OutputDrift;
 use headscope::studies::ablation::effect::Effect;

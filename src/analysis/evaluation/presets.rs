@@ -60,7 +60,6 @@ pub const PRESETS: &[Preset] = &[
             ("class_both_r2", Value::Share(0.25)),
             ("class_segment_r2", Value::Share(0.25)),
             LABEL_Q,
-            ("syntactic_q", Value::Share(0.05)),
             // It cannot be off; no head is a whole above a baseline.
             ("syntactic_margin", Value::Share(1.0)),
         ],

@@ -17,7 +17,7 @@ use crate::passes::observer::observer_of;
 use crate::sequences::fold::words::FromToken;
 use crate::stats::block_test::p_value;
 use crate::stats::blocks::{BLOCKS, Blocks};
-use crate::stats::bootstrap::{Interval, Resamples};
+use crate::stats::interval::Interval;
 use crate::studies::patterns::attention::sums::{AttentionBlock, AttentionSums};
 use crate::studies::patterns::attention::tokens::TokenSums;
 use crate::studies::patterns::dependency::arcs::{Agreement, BASELINE_OFFSETS, PLACES, RelationSums, ScoredArc};

@@ -21,7 +21,6 @@ use crate::evaluation::results::Results;
 use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
 use crate::passes::observation::identity::{ModelInfo, Protocol, RunInfo, Tool};
-use crate::stats::bootstrap::Bootstrap;
 use crate::studies::registry;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Label, Near, Verdict};
@@ -35,7 +34,7 @@ pub use corpus::{CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// A report on what each head of a model does, with the evidence.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -116,8 +115,6 @@ pub struct Settings {
     /// The settings that the sums depend on.
     #[serde(flatten)]
     pub protocol: Protocol,
-    /// How the blocks were resampled for the intervals.
-    pub bootstrap: Bootstrap,
     /// The thresholds of the labels.
     #[serde(deserialize_with = "policy")]
     #[schemars(schema_with = "schema::policy")]

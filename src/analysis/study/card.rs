@@ -36,6 +36,8 @@ pub struct Card {
     pub metrics: fn() -> Vec<(&'static Explanation, Keys)>,
     /// The least and the most that a metric can be, by its name, for the schema of the report.
     pub range: fn(&str) -> RangeInclusive<f64>,
+    /// Whether a metric is a share, from 0 to 1 but for rounding: its intervals and tests are of its logit.
+    pub is_share: fn(&str) -> bool,
     /// Its labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
     /// The aim of one of its labels, if it is visible in a sentence.
@@ -66,6 +68,7 @@ impl Card {
         controls: &[],
         metrics: Vec::new,
         range: |_| f64::NEG_INFINITY..=f64::INFINITY,
+        is_share: |_| false,
         labels: &[],
         aim: |_| None,
         terms: &[],

@@ -13,8 +13,10 @@ pub mod upstream;
 
 use schemars::{Schema, SchemaGenerator};
 
+use crate::stats::block_test::Scale;
 use metrics::estimates::{Estimates, EstimationContext};
-use metrics::metric::Column;
+use metrics::explanation::Explanation;
+use metrics::metric::{Column, Keys};
 use section::{Entry, Section, Stored};
 use upstream::UpstreamResults;
 
@@ -101,5 +103,10 @@ impl<S: Study> AnyStudy for S {
 
 /// The columns of a study's metrics.
 pub fn columns(study: &dyn AnyStudy) -> Vec<Column> {
-    (study.card().metrics)().into_iter().map(|(explanation, keys)| (explanation.name, keys)).collect()
+    let card = study.card();
+    let column = |(explanation, keys): (&'static Explanation, Keys)| {
+        let scale = if (card.is_share)(explanation.name) { Scale::Share } else { Scale::Real };
+        Column { id: explanation.name, keys, scale }
+    };
+    (card.metrics)().into_iter().map(column).collect()
 }

@@ -6,7 +6,7 @@ use schemars::{Schema, SchemaGenerator};
 
 use super::labels::evidence::{Direction, UseTest};
 use super::labels::policy::Policy;
-use super::metrics::estimates::{Estimates, EstimationContext};
+use super::metrics::estimates::Estimates;
 use super::metrics::number::Number;
 use super::show::figure::Figure;
 use super::show::summary::Summary;
@@ -59,7 +59,7 @@ pub trait Section: Any + Send + Sync {
 /// A fact that is known only after all studies have measured.
 pub enum Completion<'a> {
     /// The metrics of all studies.
-    Estimates(&'a Estimates, &'a EstimationContext),
+    Estimates(&'a Estimates),
     /// The thresholds: what depends on them is corrected.
     Policy(&'a Policy),
     /// The section of the same study in a control of this kind with each seed.

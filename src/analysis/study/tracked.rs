@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::labels::evidence::Direction;
 use crate::model::grid::HeadPlace;
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 
 /// A relation with both baselines, and all heads.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -28,7 +28,6 @@ use crate::sequences::counts::{Counting, TokenCounts};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
-use crate::stats::bootstrap::Resamples;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::upstream::{NOTHING, UpstreamResults};
@@ -236,12 +235,7 @@ impl<'a> PreparedRun<'a> {
         let FirstStage { observation: first, policy, .. } = after;
         let (model, stage) = (&self.model, after.followed());
         let token_id = |token: &str| model.tokenizer.id(token);
-        let context = EstimationContext {
-            grid: model.grid(),
-            threads: self.options.threads,
-            resamples: Resamples::new(),
-            leaves_out: false,
-        };
+        let context = EstimationContext { grid: model.grid(), threads: self.options.threads, leaves_out: false };
         let observed = self.plan.observed(&first.passes, None);
         let found = Results::new(&observed, &context, policy).upstream(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));

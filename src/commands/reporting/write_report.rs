@@ -15,7 +15,6 @@ use crate::passes::control::Control;
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::Identity;
 use crate::report::{ControlVerdicts, CorpusInfo, Report, ReportContext, Settings};
-use crate::stats::bootstrap::{BOOTSTRAP, Resamples};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::errors::{Class, Facts};
@@ -81,12 +80,11 @@ pub fn measure(
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
 
-    let context = EstimationContext { grid, threads, resamples: Resamples::new(), leaves_out };
+    let context = EstimationContext { grid, threads, leaves_out };
     let mut findings = Results::new(&plan.observed(&passes, None), &context, &policy);
-    // Labels and the other results of a control do not depend on an interval.
-    let bare = EstimationContext { grid, threads, resamples: Resamples::none(), leaves_out: false };
+    let alone = EstimationContext { grid, threads, leaves_out: false };
     let of_control =
-        |control: &Control| (*control, Results::new(&plan.observed(&passes, Some(*control)), &bare, &policy));
+        |control: &Control| (*control, Results::new(&plan.observed(&passes, Some(*control)), &alone, &policy));
     let found: Vec<(Control, Results)> = protocol.controls.iter().map(of_control).collect();
     findings.control(&found);
     let controlled = |(control, found): (Control, Results)| ControlVerdicts {
@@ -97,6 +95,6 @@ pub fn measure(
     let controls = found.into_iter().map(controlled).collect();
 
     let corpus = CorpusInfo::new(corpus, &tally);
-    let settings = Settings { protocol, bootstrap: BOOTSTRAP, policy };
+    let settings = Settings { protocol, policy };
     Ok((ReportContext { tool, model, corpus, settings, controls, run }, findings))
 }

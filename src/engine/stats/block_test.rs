@@ -1,31 +1,176 @@
-//! Student's test of a ratio against a margin, by leaving out one block of sentences at a time (the jackknife: Efron &
-//! Tibshirani 1993, chapter 11).
+//! Student's test of a number against a margin, and its interval, by leaving out one block at a time (the jackknife: Efron
+//! & Tibshirani 1993, chapter 11).
+//!
+//! Interval and test are of the same `t`, so that an interval crosses a margin just where the test finds nothing.
 
+use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::function::beta::beta_reg;
+
+use super::interval::Interval;
 
 /// The fewest blocks with a denominator for a test: with fewer, Student's distribution says more of its assumptions
 /// than of the data.
-pub const FEWEST_BLOCKS: usize = 20;
+pub const FEWEST_BLOCKS: usize = 10;
 
 /// The largest difference that is one of rounding: ratios of counts below 10^9 that differ at all differ by more.
 pub(super) const ROUNDING: f64 = 1e-12;
 
-/// A ratio over all blocks of sentences, or a difference of two, and the same without each block.
+/// The share of a distribution below a 95 % interval, and above it.
+const TAIL: f64 = 0.025;
+
+/// The values that a number can have, and so the scale on which its `t` is symmetric.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scale {
+    /// A share, from 0 to 1: `t` is of its logit, so that an interval stays within 0 and 1.
+    Share,
+    /// Any other number: `t` is of the number itself.
+    #[default]
+    Real,
+}
+
+/// A number with all that tests and intervals need: its standard error, and how many blocks of equal size would be as good
+/// as those it is over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The number.
+    pub value: f64,
+    /// Its standard error, by leaving out one block at a time.
+    pub standard_error: f64,
+    /// The blocks with a denominator, at least [`FEWEST_BLOCKS`].
+    pub blocks: usize,
+    /// `(sum n)² / sum n²` of their denominators `n` (Kish 1965, section 11.2): Student's distribution has one degree of
+    /// freedom less. With blocks of unequal size as many degrees as blocks would say more than is known.
+    pub effective_blocks: f64,
+    /// The scale of its `t`.
+    pub scale: Scale,
+}
+
+impl Estimate {
+    /// The degrees of freedom.
+    pub fn freedom(&self) -> f64 {
+        self.effective_blocks - 1.0
+    }
+
+    /// The number and its standard error on its scale; of a share the delta method gives the standard error of the logit.
+    fn on_scale(&self) -> (f64, f64) {
+        match self.scale {
+            Scale::Share => (logit(self.value), self.standard_error / (self.value * (1.0 - self.value))),
+            Scale::Real => (self.value, self.standard_error),
+        }
+    }
+
+    /// Whether the blocks do not vary: a share of 0 or 1 cannot.
+    fn is_constant(&self) -> bool {
+        let at_end = self.scale == Scale::Share && self.value * (1.0 - self.value) <= ROUNDING;
+        at_end || self.standard_error <= ROUNDING
+    }
+
+    /// The 95 % interval: all margins that the number is neither above nor below by a one-sided test at 2.5 %.
+    pub fn interval(&self) -> Interval {
+        if self.is_constant() || self.freedom() <= 0.0 {
+            return Interval(self.value, self.value);
+        }
+        let (middle, error) = self.on_scale();
+        let reach = critical(self.freedom()) * error;
+        match self.scale {
+            Scale::Share => Interval(logistic(middle - reach), logistic(middle + reach)),
+            Scale::Real => Interval(middle - reach, middle + reach),
+        }
+    }
+
+    /// The one-sided p-value of the number being above the margin: the chance of at least such an excess if there is none.
+    ///
+    /// Where no block varies, a number above the margin has `2^-m`: the chance that `m` blocks fall on one side (Fisher
+    /// 1935, section 21).
+    pub fn p_above(&self, margin: f64) -> f64 {
+        self.one_sided(margin, 1.0)
+    }
+
+    /// The one-sided p-value of the number being below the margin.
+    pub fn p_below(&self, margin: f64) -> f64 {
+        self.one_sided(margin, -1.0)
+    }
+
+    /// The two-sided p-value of the number being different from the margin.
+    pub fn p_different(&self, margin: f64) -> f64 {
+        (2.0 * self.p_above(margin).min(self.p_below(margin))).min(1.0)
+    }
+
+    /// The p-value of the number being between two margins: the larger of the two one-sided ones (Schuirmann 1987).
+    pub fn p_between(&self, low: f64, high: f64) -> f64 {
+        if low < high { self.p_above(low).max(self.p_below(high)) } else { 1.0 }
+    }
+
+    fn one_sided(&self, margin: f64, sign: f64) -> f64 {
+        let excess = sign * (self.value - margin);
+        if self.is_constant() {
+            return if excess > ROUNDING { (-(self.blocks as f64)).exp2() } else { 1.0 };
+        }
+        let (value, error) = self.on_scale();
+        let margin = if self.scale == Scale::Share { logit(margin) } else { margin };
+        let t = sign * (value - margin) / error;
+        let half = student(t, self.freedom()) / 2.0;
+        if t > 0.0 { half } else { 1.0 - half }
+    }
+}
+
+/// `ln(share / (1 - share))`; without end at 0 and 1, and beyond them.
+fn logit(share: f64) -> f64 {
+    let share = share.clamp(0.0, 1.0);
+    (share / (1.0 - share)).ln()
+}
+
+fn logistic(logit: f64) -> f64 {
+    1.0 / (1.0 + (-logit).exp())
+}
+
+/// The 97.5th percentile of Student's distribution with this many degrees of freedom.
+///
+/// Panics if there are none.
+pub(super) fn critical(freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).expect("degrees of freedom above 0").inverse_cdf(1.0 - TAIL)
+}
+
+/// A ratio over all blocks, or a difference of two, and the same without each block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Jackknife {
     all: f64,
     /// `[blocks]`: without the block; `None` of a block that has no denominator, and so nothing to leave out.
     without: Vec<Option<f64>>,
+    /// As [`Estimate::effective_blocks`].
+    effective_blocks: f64,
+    scale: Scale,
 }
 
 impl Jackknife {
     /// The ratio `sum(numerators) / sum(denominators)`, both `[blocks]`.
     pub fn new(numerators: &[f64], denominators: &[f64]) -> Self {
-        let (above, below): (f64, f64) = (numerators.iter().sum(), denominators.iter().sum());
+        Self::of_parts([numerators.iter().sum(), denominators.iter().sum()], numerators, denominators)
+    }
+
+    /// A ratio of `[numerator, denominator]` over all blocks, and what each block adds to the two, both `[blocks]`. What the
+    /// blocks add need not sum up to a numerator that is no sum, such as a product of two sums.
+    pub fn of_parts([above, below]: [f64; 2], numerators: &[f64], denominators: &[f64]) -> Self {
         let without = |(numerator, denominator): (&f64, &f64)| {
             (*denominator != 0.0).then(|| (above - numerator) / (below - denominator))
         };
-        Self { all: above / below, without: numerators.iter().zip(denominators).map(without).collect() }
+        Self {
+            all: above / below,
+            without: numerators.iter().zip(denominators).map(without).collect(),
+            effective_blocks: effective_blocks(denominators),
+            scale: Scale::Real,
+        }
+    }
+
+    /// A number that is no ratio of sums, with the same `without` each block, `None` of a block that has nothing to leave out;
+    /// `denominators` are how much of the corpus each block has, all `[blocks]`.
+    pub fn of(all: f64, without: Vec<Option<f64>>, denominators: &[f64]) -> Self {
+        Self { all, without, effective_blocks: effective_blocks(denominators), scale: Scale::Real }
+    }
+
+    /// The same on its scale.
+    pub fn on(self, scale: Scale) -> Self {
+        Self { scale, ..self }
     }
 
     /// This ratio less another over the same sentences in the same blocks.
@@ -35,7 +180,8 @@ impl Jackknife {
             (here.is_some() || there.is_some()).then(|| here.unwrap_or(self.all) - there.unwrap_or(other.all))
         };
         let without = self.without.iter().zip(&other.without).map(difference).collect();
-        Self { all: self.all - other.all, without }
+        let effective_blocks = self.effective_blocks.min(other.effective_blocks);
+        Self { all: self.all - other.all, without, effective_blocks, scale: Scale::Real }
     }
 
     /// The ratio or difference over all blocks.
@@ -48,9 +194,28 @@ impl Jackknife {
         self.without.iter().flatten().count()
     }
 
-    /// The standard error, by the jackknife; `None` where fewer than [`FEWEST_BLOCKS`] have a denominator.
+    /// The number with its standard error; `None` where fewer than [`FEWEST_BLOCKS`] have a denominator, or there is no
+    /// number.
+    pub fn estimate(&self) -> Option<Estimate> {
+        let &Self { all, effective_blocks, scale, .. } = self;
+        let blocks = self.blocks();
+        let standard_error = (blocks >= FEWEST_BLOCKS).then(|| self.jackknife()).filter(|error| error.is_finite())?;
+        all.is_finite().then_some(Estimate { value: all, standard_error, blocks, effective_blocks, scale })
+    }
+
+    /// The standard error; `None` as [`Self::estimate`].
     pub fn standard_error(&self) -> Option<f64> {
-        (self.blocks() >= FEWEST_BLOCKS).then(|| self.jackknife())
+        self.estimate().map(|estimate| estimate.standard_error)
+    }
+
+    /// The 95 % interval; `None` as [`Self::estimate`].
+    pub fn interval(&self) -> Option<Interval> {
+        self.estimate().map(|estimate| estimate.interval())
+    }
+
+    /// The one-sided p-value of the number being above the margin; `None` as [`Self::estimate`].
+    pub fn p_above(&self, margin: f64) -> Option<f64> {
+        self.estimate().map(|estimate| estimate.p_above(margin))
     }
 
     /// `SE² = (m - 1)/m · sum (θ_(b) - mean)²`, `θ_(b)` the ratio without block `b`, over the `m` blocks with a
@@ -63,23 +228,11 @@ impl Jackknife {
     }
 }
 
-/// The standard error of the ratio `sum(numerators) / sum(denominators)`, both `[blocks]`, by leaving out one block at a
-/// time; `None` where fewer than [`FEWEST_BLOCKS`] have a denominator.
-pub fn standard_error(numerators: &[f64], denominators: &[f64]) -> Option<f64> {
-    Jackknife::new(numerators, denominators).standard_error()
-}
-
-/// The two-sided p-value of an `excess` over a margin with this standard error, by Student's distribution with
-/// `blocks - 1` degrees of freedom.
-///
-/// If the standard error is 0, the p-value is 1 without an excess, and else `None`: a constant does not show how it
-/// would vary.
-pub fn p_value(excess: f64, standard_error: f64, blocks: usize) -> Option<f64> {
-    if standard_error <= ROUNDING {
-        return (excess.abs() <= ROUNDING).then_some(1.0);
-    }
-    let freedom = blocks.checked_sub(1).filter(|&freedom| freedom > 0)? as f64;
-    Some(student(excess / standard_error, freedom))
+/// `(sum n)² / sum n²` of the denominators of blocks: as many as there are if all are equal, and fewer the more they differ.
+pub fn effective_blocks(denominators: &[f64]) -> f64 {
+    let sum: f64 = denominators.iter().sum();
+    let squares: f64 = denominators.iter().map(|denominator| denominator * denominator).sum();
+    if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
 
 /// `P(|T| > |t|)` of Student's distribution with this many degrees of freedom, above 0.
@@ -88,34 +241,49 @@ pub fn student(t: f64, freedom: f64) -> f64 {
     beta_reg(freedom / 2.0, 0.5, freedom / (freedom + t * t))
 }
 
-/// The one-sided p-value of [`p_value`]: the chance of at least such an excess if there is none.
-///
-/// Families of tests for values above a margin are corrected with these p-values. With two-sided ones, values that are
-/// surely below the margin would count among the discoveries, and the correction would have no effect. If the standard
-/// error is 0, the p-value is 1 without an excess, and else `None`.
-pub fn p_above(excess: f64, standard_error: f64, blocks: usize) -> Option<f64> {
-    if standard_error <= ROUNDING && excess <= ROUNDING {
-        return Some(1.0);
-    }
-    let half = p_value(excess, standard_error, blocks)? / 2.0;
-    Some(if excess > 0.0 { half } else { 1.0 - half })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn close(actual: f64, expected: f64) {
+        assert!((actual - expected).abs() < 1e-6 * expected.abs().max(1e-3), "{actual:e}, not {expected:e}");
+    }
+
+    fn estimate(value: f64, standard_error: f64, effective_blocks: f64, scale: Scale) -> Estimate {
+        Estimate { value, standard_error, blocks: 64, effective_blocks, scale }
+    }
+
     #[test]
     fn an_example_by_hand() {
         // Left out one at a time: 0.3/4, 0.5/5, 0.4/3; their mean is 0.102778.
         let (differences, items) = ([0.3, 0.1, 0.2], [2.0, 1.0, 3.0]);
-        let error = Jackknife::new(&differences, &items).jackknife();
-        assert!((error - 0.033_793_1).abs() < 1e-7, "{error}");
-        // t = 0.1 / 0.0337931 = 2.959182; with two degrees of freedom p = 1 - t / sqrt(2 + t²).
-        let p = p_value(0.1, error, 3).unwrap();
-        assert!((p - 0.097_742).abs() < 1e-6, "{p}");
-        assert_eq!(standard_error(&differences, &items), None);
+        let ratio = Jackknife::new(&differences, &items);
+        let error = ratio.jackknife();
+        close(error, 0.033_793_1);
+        // Two degrees of freedom: t = 0.1 / 0.0337931 = 2.959182, and p = 1 - t / sqrt(2 + t²), half of it on one side.
+        let estimate = |effective_blocks| estimate(0.1, error, effective_blocks, Scale::Real);
+        close(estimate(3.0).p_different(0.0), 0.097_742);
+        close(estimate(3.0).p_above(0.0), 0.048_871);
+        // They are as good as 36 / 14 blocks of equal size; half a degree fewer makes it less sure.
+        close(ratio.effective_blocks, 36.0 / 14.0);
+        assert!(estimate(36.0 / 14.0).p_above(0.0) > 0.048_871);
+        assert_eq!(ratio.estimate(), None);
+    }
+
+    #[test]
+    fn a_share_by_hand() {
+        // Sixteen blocks of one item, half of them 0.9 and half of them 0.7: SE² = 0.01 / 15, and t = (ln 4 - ln 3) 0.16 / SE.
+        let values: Vec<f64> = (0..16).map(|block| 0.8 + 0.1 * f64::from(1 - 2 * (block % 2))).collect();
+        let share = Jackknife::new(&values, &[1.0; 16]).on(Scale::Share).estimate().unwrap();
+        close(share.standard_error, (0.01_f64 / 15.0).sqrt());
+        // t = 1.782715 with 15 degrees of freedom, by scipy 1.17: t.sf(t, 15).
+        close(share.p_above(0.75), 0.047_438_46);
+        // t.ppf(.975, 15) = 2.131450; logit .8 = 1.386294, its standard error SE / .16 = .161374.
+        let Interval(low, high) = share.interval();
+        close(low, 0.739_299_6);
+        close(high, 0.849_458_4);
+        assert_eq!([share.p_above(1.0), share.p_below(0.0)], [1.0, 1.0]);
     }
 
     #[test]
@@ -124,37 +292,43 @@ mod tests {
         let table =
             [(1.998_340_542_520_741_7, 0.05), (10.5, 1.802_908_800_225_731e-15), (40.0, 1.697_427_992_090_12e-46)];
         for (t, p) in table {
-            let found = p_value(t, 1.0, 64).unwrap();
+            let found = estimate(t, 1.0, 64.0, Scale::Real).p_different(0.0);
             assert!((found / p - 1.0).abs() < 1e-9, "{found:e}, not {p:e}");
         }
-        assert_eq!(p_value(-3.0, 1.0, 64), p_value(3.0, 1.0, 64));
+        close(critical(63.0), 1.998_340_542_520_741_7);
+        close(critical(1.5), 4.165_267_5);
     }
 
     #[test]
     fn what_is_below_a_margin_is_not_above_it() {
-        let above = p_above(0.1, 0.033_793_1, 3).unwrap();
-        assert!((above - 0.097_742 / 2.0).abs() < 1e-6, "{above}");
-        let below = p_above(-0.1, 0.033_793_1, 3).unwrap();
-        assert!((above + below - 1.0).abs() < 1e-12);
-        assert_eq!([p_above(-0.1, 0.0, 9), p_above(0.0, 0.0, 9), p_above(0.1, 0.0, 9)], [Some(1.0), Some(1.0), None]);
+        let found = estimate(0.1, 0.033_793_1, 3.0, Scale::Real);
+        close(found.p_above(0.0), 0.097_742 / 2.0);
+        close(found.p_above(0.0) + found.p_below(0.0), 1.0);
+        // Between 0 and 0.15 is as sure as the less sure of the two ends: t is 1.479591 at the upper one.
+        assert_eq!(found.p_between(0.0, 0.15), found.p_below(0.15));
+        assert_eq!(found.p_between(0.0, 0.0), 1.0);
     }
 
     #[test]
-    fn what_does_not_vary_is_not_tested() {
+    fn what_does_not_vary_is_a_matter_of_sides() {
         let words: Vec<f64> = (0..30).map(|block| f64::from(1 + block % 3)).collect();
         let third: Vec<f64> = words.iter().map(|words| words / 3.0).collect();
-        let error = standard_error(&third, &words).unwrap();
-        assert_eq!(p_value(1.0 / 3.0, error, 30), None);
-        assert_eq!(p_value(0.0, error, 30), Some(1.0));
-        assert_eq!(p_value(0.5, 1.0, 1), None);
+        let found = Jackknife::new(&third, &words).estimate().unwrap();
+        assert_eq!((found.p_above(0.25), found.p_above(1.0 / 3.0), found.p_above(0.5)), (f64::exp2(-30.0), 1.0, 1.0));
+        assert_eq!((found.p_below(0.5), found.p_different(0.5)), (f64::exp2(-30.0), f64::exp2(-29.0)));
+        assert_eq!(found.interval().half_width(), 0.0);
+        let all = Jackknife::new(&words, &words).on(Scale::Share).estimate().unwrap();
+        assert_eq!((all.p_above(0.9), all.interval()), (f64::exp2(-30.0), Interval(1.0, 1.0)));
     }
 
     #[test]
     fn blocks_without_a_denominator_do_not_count() {
         let blocks =
             |present: usize| -> Vec<f64> { (0..64).map(|block| f64::from(u8::from(block < present))).collect() };
-        assert_eq!(standard_error(&[0.0; 64], &blocks(FEWEST_BLOCKS - 1)), None);
-        assert_eq!(standard_error(&[0.0; 64], &blocks(FEWEST_BLOCKS)), Some(0.0));
+        let error = |present: usize| Jackknife::new(&[0.0; 64], &blocks(present)).standard_error();
+        assert_eq!([error(0), error(FEWEST_BLOCKS - 1), error(FEWEST_BLOCKS)], [None, None, Some(0.0)]);
+        assert_eq!(effective_blocks(&blocks(12)), 12.0);
+        assert_eq!(effective_blocks(&blocks(0)), 0.0);
     }
 
     proptest! {
@@ -164,13 +338,31 @@ mod tests {
             let count = values.len() as f64;
             let mean = values.iter().sum::<f64>() / count;
             let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
-            let error = standard_error(&values, &vec![1.0; values.len()]).unwrap();
+            let error = Jackknife::new(&values, &vec![1.0; values.len()]).standard_error().unwrap();
             prop_assert!((error - (variance / count).sqrt()).abs() < 1e-9);
         }
 
         #[test]
         fn more_excess_is_never_less_significant(excess in 0.0..9.0_f64, more in 0.0..9.0_f64, blocks in 2..64_usize) {
-            prop_assert!(p_value(excess + more, 1.0, blocks) <= p_value(excess, 1.0, blocks).map(|p| p + 1e-12));
+            let p = |value| estimate(value, 1.0, blocks as f64, Scale::Real).p_above(0.0);
+            prop_assert!(p(excess + more) <= p(excess) + 1e-12);
+        }
+
+        /// The interval holds just the margins that the one-sided tests at 2.5 % do not rule out.
+        #[test]
+        fn interval_and_test_agree(
+            value in 0.01..0.99_f64,
+            error in 0.001..0.2_f64,
+            effective_blocks in 3.0..64.0_f64,
+            is_share in any::<bool>(),
+            margin in 0.01..0.99_f64,
+        ) {
+            let found = estimate(value, error, effective_blocks, if is_share { Scale::Share } else { Scale::Real });
+            let Interval(low, high) = found.interval();
+            prop_assert!(low <= value && value <= high);
+            prop_assume!((margin - low).abs() > 1e-6 && (margin - high).abs() > 1e-6);
+            prop_assert_eq!(found.p_above(margin) < TAIL, margin < low);
+            prop_assert_eq!(found.p_below(margin) < TAIL, margin > high);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks of sentences: the unit that is resampled.
+//! Blocks of sentences: the unit that is left out.
 
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
@@ -16,6 +16,9 @@ pub const BLOCKS: usize = 64;
 pub fn block_of(family: u64) -> usize {
     usize::try_from(family % BLOCKS as u64).expect("less than BLOCKS")
 }
+
+/// A quantity of each block.
+pub type PerBlock = [f64; BLOCKS];
 
 /// Sums that add up.
 pub trait Merge {

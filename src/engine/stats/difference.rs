@@ -3,8 +3,8 @@
 
 use statrs::function::factorial::ln_binomial;
 
-use super::block_test::{FEWEST_BLOCKS, Jackknife, ROUNDING, student};
-use super::bootstrap::Interval;
+use super::block_test::{FEWEST_BLOCKS, Jackknife, ROUNDING, critical, student};
+use super::interval::Interval;
 
 /// A difference that was tested.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,15 +19,15 @@ pub struct DifferenceTest {
 
 /// A number as a report has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct ReportedNumber {
     /// The number.
     pub value: f64,
-    /// Its 95 % interval, by the bootstrap over blocks.
+    /// Its 95 % interval.
     pub ci95: Interval,
     /// Blocks with a denominator.
     pub blocks: usize,
-    /// How often the blocks were drawn.
-    pub resamples: usize,
+    /// As many blocks of equal size would be as good ([`super::block_test::Estimate::effective_blocks`]).
+    pub effective_blocks: f64,
     /// The number of things, each right or wrong, whose share the number is; `None` if it is no such share.
     pub trials: Option<u64>,
 }
@@ -39,9 +39,9 @@ pub struct Estimate {
 /// sign (Fisher 1935, section 21), all `m` blocks would agree with a chance of `2^(1 - m)`: that is its `p`.
 pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<DifferenceTest> {
     let difference = b.minus(a);
-    let (standard_error, blocks) = (difference.standard_error()?, difference.blocks());
-    let constant = || (1.0 - blocks as f64).exp2();
-    Some(tested(difference.all(), standard_error, blocks as f64 - 1.0, tolerance, constant))
+    let estimate = difference.estimate()?;
+    let constant = || (1.0 - estimate.blocks as f64).exp2();
+    Some(tested(estimate.value, estimate.standard_error, estimate.freedom(), tolerance, constant))
 }
 
 /// Welch's test of two numbers over sentences of their own, by their intervals; `None` where one of them rests on fewer
@@ -51,7 +51,7 @@ pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<Difference
 /// side the half of its interval that faces the other side.
 /// Numbers that differ and vary in no block have none. If chance alone had given each block to its side, they would be
 /// parted as they are in 2 of `C(m_a + m_b, m_a)` cases: that is their `p`.
-pub fn by_intervals(a: &Estimate, b: &Estimate, tolerance: f64) -> Option<DifferenceTest> {
+pub fn by_intervals(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> Option<DifferenceTest> {
     if a.blocks.min(b.blocks) < FEWEST_BLOCKS {
         return None;
     }
@@ -84,34 +84,20 @@ fn tested(
     DifferenceTest { difference, standard_error, p }
 }
 
-/// The 97.5th percentile of the normal distribution: half of a 95 % interval in standard errors.
-const NORMAL_975: f64 = 1.959_963_984_540_054;
-
-/// The density of the normal distribution there.
-const DENSITY_975: f64 = 0.058_445_069_805_035_4;
-
-impl Estimate {
+impl ReportedNumber {
     /// The standard error that half of its interval implies.
     ///
-    /// The variance of a bootstrap mean over `m` blocks is `(m - 1)/m` of the unbiased one (Efron & Tibshirani 1993,
-    /// chapter 5). A share has at least the variance of as many independent trials, because the words of one sentence
-    /// depend on each other, which adds to it. A smaller value is luck, and some of thousands of shares have much of
-    /// it.
+    /// A share has at least the variance of as many independent trials, because the words of one sentence depend on each
+    /// other, which adds to it. A smaller value is luck, and some of thousands of shares have much of it.
     fn standard_error(&self, half: f64) -> f64 {
-        let blocks = self.blocks as f64;
         let of_trials = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
         let least = self.trials.map_or(0.0, of_trials).max(0.0).sqrt();
-        (half.max(0.0) / NORMAL_975 * (blocks / (blocks - 1.0)).sqrt()).max(least)
+        (half.max(0.0) / critical(self.freedom())).max(least)
     }
 
-    /// The degrees of freedom of that standard error: `1 / (2 v)`, `v` its relative variance.
-    ///
-    /// `v` is `1 / (2 (m - 1))` for the `m` blocks, and `.025 · .975 / (resamples · density² · quantile²)` for the end
-    /// of the interval, which is a percentile of the resamples.
+    /// The degrees of freedom of that standard error.
     fn freedom(&self) -> f64 {
-        let of_blocks = 1.0 / (2.0 * (self.blocks as f64 - 1.0));
-        let of_draws = 0.025 * 0.975 / (self.resamples.max(1) as f64 * (DENSITY_975 * NORMAL_975).powi(2));
-        1.0 / (2.0 * (of_blocks + of_draws))
+        self.effective_blocks - 1.0
     }
 }
 
@@ -119,8 +105,8 @@ impl Estimate {
 mod tests {
     use super::*;
 
-    fn estimate(value: f64, low: f64, high: f64) -> Estimate {
-        Estimate { value, ci95: Interval(low, high), blocks: 64, resamples: 2000, trials: None }
+    fn estimate(value: f64, low: f64, high: f64) -> ReportedNumber {
+        ReportedNumber { value, ci95: Interval(low, high), blocks: 64, effective_blocks: 64.0, trials: None }
     }
 
     fn close(actual: f64, expected: f64) {
@@ -149,7 +135,7 @@ mod tests {
         let of = |value: f64, blocks: usize| Jackknife::new(&vec![value; blocks], &vec![1.0; blocks]);
         assert_eq!(paired(&of(0.25, 20), &of(0.5, 20), 0.0).unwrap().p, f64::exp2(-19.0));
         assert_eq!(paired(&of(0.25, 20), &of(0.25, 20), 0.0).unwrap().p, 1.0);
-        assert_eq!(paired(&of(0.25, 19), &of(0.5, 19), 0.0), None);
+        assert_eq!(paired(&of(0.25, 9), &of(0.5, 9), 0.0), None);
     }
 
     #[test]
@@ -168,31 +154,31 @@ mod tests {
         let (a, b) = (estimate(0.4, 0.1, 0.43), estimate(0.5, 0.46, 0.9));
         let found = by_intervals(&a, &b, 0.0).unwrap();
         close(found.difference, 0.1);
-        close(found.standard_error, 0.05 / NORMAL_975 * (64.0_f64 / 63.0).sqrt());
-        // Each side has 1 / (2 (1/126 + 0.000928771)) = 56.4 degrees of freedom; both together, with 9 and 16 parts of
-        // the variance, have 625 / (81 + 256) times as many; t = 3.889: by scipy 1.17 2 * t.sf(t, 104.6).
-        close(a.freedom(), 56.399_613_65);
+        // The 97.5th percentile of Student's distribution with 63 degrees of freedom is 1.998341.
+        close(found.standard_error, 0.05 / 1.998_340_542_520_741_7);
+        // Each side has 63 degrees of freedom; both together, with 9 and 16 parts of the variance, have
+        // 625 / (81 + 256) times as many: 116.8; t = 3.996681: by scipy 1.17 2 * t.sf(t, 116.8).
         let back = by_intervals(&b, &a, 0.0).unwrap();
         assert_eq!((back.difference, back.p), (-found.difference, found.p));
-        assert!((1e-4..3e-4).contains(&found.p), "{}", found.p);
+        assert!((1e-4..1.2e-4).contains(&found.p), "{}", found.p);
     }
 
     #[test]
     fn a_share_varies_as_its_trials_at_least() {
         // 0.5 of 100 has a standard error of 0.05, and no half of 0.03 makes it less; one of 0.2 makes it more.
-        let of = |half: f64| Estimate { trials: Some(100), ..estimate(0.5, 0.5 - half, 0.5 + half) };
+        let of = |half: f64| ReportedNumber { trials: Some(100), ..estimate(0.5, 0.5 - half, 0.5 + half) };
         assert_eq!(of(0.03).standard_error(0.03), 0.05);
         assert!(of(0.2).standard_error(0.2) > 0.1);
-        assert_eq!(Estimate { value: 1.0, ..of(0.0) }.standard_error(0.0), 0.0);
+        assert_eq!(ReportedNumber { value: 1.0, ..of(0.0) }.standard_error(0.0), 0.0);
     }
 
     #[test]
     fn what_does_not_vary_is_a_matter_of_sides() {
-        let of = |value: f64, blocks: usize| Estimate { blocks, ..estimate(value, value, value) };
+        let of = |value: f64, blocks: usize| ReportedNumber { blocks, ..estimate(value, value, value) };
         // 2 / C(40, 20).
         close(by_intervals(&of(0.0, 20), &of(1.0, 20), 0.0).unwrap().p, 2.0 / 137_846_528_820.0);
         assert_eq!(by_intervals(&of(0.5, 64), &of(0.5, 64), 0.0).unwrap().p, 1.0);
-        assert_eq!(by_intervals(&of(0.0, 19), &of(1.0, 64), 0.0), None);
+        assert_eq!(by_intervals(&of(0.0, 9), &of(1.0, 64), 0.0), None);
         // An interval that does not hold its number has no half of less than nothing.
         let outside = estimate(0.5, 0.6, 0.7);
         assert!(by_intervals(&outside, &estimate(0.4, 0.3, 0.45), 0.0).unwrap().standard_error > 0.0);

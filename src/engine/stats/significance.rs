@@ -47,6 +47,18 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     q
 }
 
+/// The q-values of a family of verdicts that numbers are above their margins: `p` has the one-sided p-values of those whose
+/// estimate is above, `None` for all others, which have no q-value.
+///
+/// Given that the estimate is above its margin, a p-value is at most one half if the number is not above, so twice the
+/// p-value is valid again, and tests that are surely below do not count (Zhao, Small & Su 2019, "Multiple testing when
+/// many p-values are uniformly conservative"). `[m]`, as `p`.
+pub fn q_of_those_above(p: &[Option<f64>]) -> Vec<Option<f64>> {
+    let doubled: Vec<f64> = p.iter().flatten().map(|p| (2.0 * p).min(1.0)).collect();
+    let mut q = benjamini_hochberg(&doubled).into_iter();
+    p.iter().map(|p| p.and_then(|_| q.next())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +131,14 @@ mod tests {
         let q = benjamini_hochberg(&[0.5, 0.01, 0.03, 0.02]);
         [0.5, 0.04, 0.04, 0.04].into_iter().zip(q).for_each(|(expected, q)| close(q, expected));
         assert_eq!(benjamini_hochberg(&[]), [0.0; 0]);
+    }
+
+    #[test]
+    fn only_estimates_above_their_margins_are_in_the_family() {
+        // Twice .01 and .03 are .02 and .06: .02 x 2/1 and .06 x 2/2. Twice .6 is no chance.
+        let q = q_of_those_above(&[None, Some(0.01), None, Some(0.03)]);
+        assert_eq!((q[0], q[2]), (None, None));
+        [0.04, 0.06].into_iter().zip([q[1], q[3]]).for_each(|(expected, q)| close(q.unwrap(), expected));
+        assert_eq!(q_of_those_above(&[Some(0.6)]), [Some(1.0)]);
     }
 }

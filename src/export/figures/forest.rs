@@ -4,7 +4,7 @@ use super::scale::Scale;
 use crate::export::numbers::shown;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::study::show::figure::{Figure, Forest, ForestRow, Mark};
 
 const WIDTH: f64 = 480.0;

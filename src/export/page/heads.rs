@@ -173,8 +173,7 @@ fn row(label: &Label) -> LabelRow {
         sure.push(format!("of {rests_on}"));
     }
     sure.extend(label.direction.map(Direction::name).map(str::to_owned));
-    let q = label.test.as_ref().and_then(|test| test.q).or(label.versus_offset.as_ref().and_then(|offset| offset.q));
-    sure.extend(q.map(|q| format!("q {}", significance(q))));
+    sure.extend(label.test.q.map(|q| format!("q {}", significance(q))));
     if let Some(tags) = &label.versus_tags {
         let reach = if label.beyond == Some(Reach::Tags) { "beyond word classes" } else { "not beyond word classes" };
         sure.push(format!("{reach} ({:+.1} points)", 100.0 * tags.difference));

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::export::numbers::concise;
 use crate::report::Report;
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::studies::registry;
 use crate::study::metrics::metric::Denominator;
 use crate::system::counted::counted;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::report::{HeadReport, Report};
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::study::labels::Label;
 use crate::study::show::table::{Cell, Table};
 use crate::system::printable::printable;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::model::grid::HeadPlace;
 use crate::passes::control::Control;
 use crate::report::{HeadReport, Report};
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::study::labels::Label;
 use crate::study::metrics::metric::Values;
 use crate::study::show::table::{Cell, Table};

@@ -2,17 +2,17 @@
 
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
-use crate::stats::block_test::Jackknife;
+use crate::stats::blocks::BLOCKS;
 use crate::study::labels;
 use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Assessment, Evidence, Label, Measured, Verdict};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::metric::{Denominator, Metrics};
-use crate::study::metrics::number::{Number, Part, most_blocks};
+use crate::study::metrics::metric::{Column, Denominator, Metrics};
+use crate::study::metrics::number::{Number, Part};
 use crate::study::section::{Completion, HeadUseTest, Section};
 use crate::study::upstream::{HeadAim, UpstreamResults};
-use crate::study::{AnyStudy, Caveat, Labelling, Observed, ObservedPass};
+use crate::study::{AnyStudy, Caveat, Labelling, Observed, ObservedPass, columns};
 
 /// The results of a run: the metrics and sections of its studies.
 pub struct Results {
@@ -36,7 +36,7 @@ impl Results {
             findings.sections.push((*study, section));
         }
         let Self { estimates, sections } = &mut findings;
-        sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Estimates(estimates, context)));
+        sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Estimates(estimates)));
         findings.correct(policy);
         findings
     }
@@ -116,6 +116,9 @@ impl Results {
     /// The assessments of every head for every label, in the order of the tables; `[layers * heads]`.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, denominators, .. } = &self.estimates;
+        let columns: Vec<Column> = self.studies().into_iter().flat_map(columns).collect();
+        let scales = columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale));
+        let scales = Metrics::new(&columns, scales);
         // A score with too little evidence gives no label. Reports of 0.1 do not have the amount of evidence.
         let enough = |known: Option<&Denominator>| known.is_none_or(|known| EvidenceGap::of(known, policy).is_none());
         let measured = |place: usize| {
@@ -125,18 +128,16 @@ impl Results {
                     ci95: ci95.copied().flatten(),
                     ..Measured::default()
                 })
-                .zip_map(&standard_errors[place], |&measured, standard_error| Measured {
-                    standard_error: standard_error.copied().flatten(),
-                    ..measured
-                })
                 .zip_map(chance, |&measured, baseline| Measured { baseline: baseline.copied().flatten(), ..measured })
                 .zip_map(&own_chance[place], |&measured, own| Measured {
                     baseline: own.copied().flatten().or(measured.baseline),
                     ..measured
                 })
-                .zip_map(denominators, |&measured, known| {
-                    let blocks = known.map_or(0, |known| known.blocks);
-                    if enough(known) { Measured { blocks, ..measured } } else { Measured::default() }
+                .zip_map(&standard_errors[place], |&measured, error| (measured, error.copied().flatten()))
+                .zip_map(&scales, |&(measured, error), scale| (measured, error, scale.copied().unwrap_or_default()))
+                .zip_map(denominators, |&(measured, error, scale), known| {
+                    let estimate = || Some(known?.estimate(measured.score?, error?, scale));
+                    if enough(known) { Measured { estimate: estimate(), ..measured } } else { Measured::default() }
                 })
         };
         let measured: Vec<Metrics<Measured>> = (0..heads.len()).map(measured).collect();
@@ -170,8 +171,8 @@ impl Results {
 }
 
 impl Results {
-    /// Every number of every head; `sentences` is the number of sentences of the corpus.
-    pub fn numbers(&self, sentences: u64, policy: &Policy) -> Vec<Number<'_>> {
+    /// Every number of every head.
+    pub fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         let Estimates { heads, ci95, denominators, without_blocks, .. } = &self.estimates;
         let denominators = denominators.by_name();
         let of_head = |place: usize| {
@@ -179,16 +180,15 @@ impl Results {
             let without = without_blocks.get(place).map(Metrics::by_name).unwrap_or_default();
             let number = |(name, value): (String, &Option<f64>)| {
                 let left_out = without.get(&name).copied().and_then(Option::as_ref);
-                // Reports of 0.1 do not say in how many blocks a metric has a denominator.
-                let known = denominators.get(&name).and_then(|denominator| usize::try_from(denominator.blocks).ok());
-                let blocks = known.filter(|&blocks| blocks > 0).unwrap_or_else(|| most_blocks(sentences));
+                let known = denominators.get(&name).copied().copied().unwrap_or_default();
                 Number {
                     part: Part::Metrics,
                     head: place,
                     of: name.split_once('.').map_or(name.as_str(), |(metric, _)| metric).to_owned(),
                     value: *value,
                     ci95: intervals.get(&name).copied().copied().flatten(),
-                    blocks: left_out.map_or(blocks, Jackknife::blocks),
+                    blocks: usize::try_from(known.blocks).unwrap_or(BLOCKS),
+                    effective_blocks: known.effective_blocks,
                     trials: None,
                     enough: true,
                     left_out,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::evaluation::presets;
 use crate::model::grid::HeadPlace;
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::stats::significance::mcnemar;
 use crate::studies::patterns::dependency::section::{Relations, Tests};
 use crate::studies::patterns::dependency::tags::{Side, TagRule};

@@ -14,8 +14,7 @@ use crate::passes::run::variants::{HeadSet, each_head_and_all, heads_at};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::{Blocks, Merge, block_of};
-use crate::stats::bootstrap::PerBlock;
+use crate::stats::blocks::{Blocks, Merge, PerBlock, block_of};
 
 /// The sets of heads that a study removes.
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {

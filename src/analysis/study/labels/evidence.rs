@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::policy::{Policy, Range, Threshold, Value};
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::study::metrics::metric::Denominator;
 
 /// Fewest queries that any label rests on; of a syntactic one its words, which have a threshold of their own.
@@ -57,19 +57,23 @@ impl EvidenceGap {
 pub const LABEL_Q: Threshold = Threshold::rule(
     "label_q",
     0.05,
-    "largest q-value of a label that is tested against its threshold by blocks of sentences (all heads' tests of a label \
-        are one family): the rate of false discoveries among them; if off, no significance is asked of it",
+    "largest q-value of a firm label, and of every other verdict (all heads' scores above the threshold of a label are one \
+        family): the rate of false discoveries among them; if off, a label is firm where its interval is above its \
+        threshold",
 );
 
 /// The block test of a score against the threshold of a label.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MarginTest {
-    /// The standard error of the score, by leaving out one block at a time; null where fewer than 20 have a denominator.
+    /// The standard error of the score, by leaving out one block at a time; null where fewer than 10 have a denominator.
     pub standard_error: Option<f64>,
-    /// The one-sided p-value of the score being above the threshold; null where there is no standard error, or it is 0
-    /// and the score above the threshold.
+    /// The one-sided p-value of the rule: of one condition, the score being above the threshold; of several that must hold,
+    /// the largest; of two that may, the smaller one doubled. Null where there is no standard error.
+    #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// `p` corrected by Benjamini & Hochberg for all heads' tests of labels of this family.
+    /// Twice `p` corrected by Benjamini & Hochberg for all labels of this kind whose scores are above their thresholds; null
+    /// where this one is not.
+    #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 
@@ -86,12 +90,13 @@ pub struct UseTest {
     pub loss: Option<f64>,
     /// The 95 % interval of that.
     pub ci95: Option<Interval>,
-    /// Its standard error, by leaving out one block at a time; null where fewer than 20 have such an arc.
+    /// Its standard error, by leaving out one block at a time; null where fewer than 10 have such an arc.
     pub standard_error: Option<f64>,
-    /// The one-sided p-value of its being above 0; null where there is no standard error, or too few arcs.
+    /// The one-sided p-value of its being above 0; null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// `p` corrected by Benjamini & Hochberg for all labels.
+    /// Twice `p` corrected by Benjamini & Hochberg for all labels whose use is above 0; null for others, and where there are
+    /// too few arcs.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
     /// Whether it is above 0 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
@@ -159,20 +164,25 @@ pub struct Comparison {
     /// The head's accuracy less the offset's.
     #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
-    /// The 95 % interval of the difference; null where no two blocks have such a word.
+    /// The 95 % interval of the difference; null where fewer than 10 blocks have such a word.
     pub ci95: Option<Interval>,
-    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 20 have such a
+    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 10 have such a
     /// word.
     pub standard_error: Option<f64>,
     /// Words on which the head alone is right, in sentences that are the first of their family.
     pub head_only: u64,
     /// Words on which the offset alone is right, likewise.
     pub offset_only: u64,
-    /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal.
+    /// The exact one-sided McNemar test: the chance of at least so many words of the head's own if both were equal and words
+    /// independent. It decides nothing.
     #[schemars(range(min = 0, max = 1))]
-    pub p: f64,
-    /// `p` corrected by Benjamini & Hochberg for all tests of the run; null where the relation has too few words to
-    /// be tested.
+    pub mcnemar_p: f64,
+    /// The one-sided block test of whether the difference is above `settings.policy.syntactic_margin`; null where there is
+    /// no standard error.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// Twice `p` corrected by Benjamini & Hochberg for all heads, directions and relations with a difference above the
+    /// margin; null for others, and where the relation has too few words to be tested.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
@@ -183,9 +193,9 @@ pub struct TagComparison {
     /// The head's accuracy less that of the tags.
     #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
-    /// The 95 % interval of the difference; null where no two blocks have such a word.
+    /// The 95 % interval of the difference; null where fewer than 10 blocks have such a word.
     pub ci95: Option<Interval>,
-    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 20 have such a
+    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 10 have such a
     /// word.
     pub standard_error: Option<f64>,
     /// Words on which the head alone is right.
@@ -193,12 +203,11 @@ pub struct TagComparison {
     /// Words on which the tags alone are right.
     pub tags_only: u64,
     /// The one-sided block test of whether the head's lead over the better of the tags and the best fixed offset is
-    /// above `settings.policy.syntactic_beyond_margin`; null where there is no standard error, or it is 0 and the lead
-    /// above the margin.
+    /// above `settings.policy.syntactic_beyond_margin`; null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// `p` corrected by Benjamini & Hochberg for all such tests of the run; null where the relation has too few words
-    /// to be tested.
+    /// Twice `p` corrected by Benjamini & Hochberg for all such leads above the margin; null for others, and where the
+    /// relation has too few words to be tested.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }

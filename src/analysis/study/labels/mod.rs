@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use super::metrics::explanation::Explanation;
 use super::metrics::metric::Metrics;
 use super::section::Section;
-use crate::stats::block_test::p_above;
-use crate::stats::bootstrap::Interval;
-use crate::stats::significance::benjamini_hochberg;
+use crate::stats::block_test::Estimate;
+use crate::stats::interval::Interval;
+use crate::stats::significance::q_of_those_above;
 use evidence::{Comparison, Direction, LABEL_Q, MarginTest, Reach, TagComparison, UseTest};
 use policy::{Policy, Range, Threshold};
 
@@ -159,10 +159,8 @@ pub struct Measured {
     pub ci95: Option<Interval>,
     /// The chance level, or the baseline that it is held against.
     pub baseline: Option<f64>,
-    /// Its standard error.
-    pub standard_error: Option<f64>,
-    /// The blocks of sentences that it rests on.
-    pub blocks: u64,
+    /// The score with its standard error; `None` where it rests on too few blocks.
+    pub estimate: Option<Estimate>,
 }
 
 /// The outcome of a rule for a head.
@@ -170,10 +168,10 @@ pub struct Measured {
 pub struct Assessment {
     /// The label, and the score with which the rule fires or does not.
     pub label: Label,
-    /// Whether the rule fires.
+    /// Whether the rule fires: the score is on the good side of the threshold.
     pub fires: bool,
-    /// Whether it would fire at the upper end of the interval.
-    pub may_fire: bool,
+    /// The p-value of the rule not holding: of the score being on the other side of the threshold.
+    pub p_of_failing: Option<f64>,
     /// Whether some score could fire the rule.
     pub attainable: bool,
     /// The number that the rule holds against its threshold, as the rule names it.
@@ -187,7 +185,7 @@ pub struct Label {
     pub label: String,
     /// The score that was measured.
     pub score: f64,
-    /// The 95 % interval of the score; null where no two blocks could be resampled.
+    /// The 95 % interval of the score; null where it rests on fewer than 10 blocks.
     pub ci95: Option<Interval>,
     /// The chance level of the score, or the baseline that it is held against.
     pub baseline: Option<f64>,
@@ -198,7 +196,8 @@ pub struct Label {
     pub margin: f64,
     /// The rule.
     pub rule: String,
-    /// Whether the rule fails somewhere in the interval: another corpus of the kind might not give the label.
+    /// Whether only the estimate is above the threshold, and the test does not show it: another corpus of the kind might not
+    /// give the label.
     pub borderline: bool,
     /// Whether it might as well stand first: it is as firm as the first label of the head, and the intervals of their
     /// margins meet. Of the first label false.
@@ -209,9 +208,9 @@ pub struct Label {
     pub rests_on: Option<String>,
     /// The direction, where the label has one.
     pub direction: Option<Direction>,
-    /// The block test of the score against the threshold: of labels that ask for one, null for others.
+    /// The block test of the score against the threshold, which decides whether the label is firm.
     #[serde(default)]
-    pub test: Option<MarginTest>,
+    pub test: MarginTest,
     /// The head against the offset baseline: of a syntactic label, null for others.
     pub versus_offset: Option<Comparison>,
     /// How far a syntactic label reaches; null for others, and where no word of the relation has a UPOS.
@@ -328,6 +327,8 @@ impl Bound {
 }
 
 /// Holds a score against `threshold`; `metric` is its name in the rule. `None` if there is no score, or the rule is off.
+///
+/// [`correct`] tells firm labels from borderline ones once all heads are assessed.
 pub fn assess(
     label: &str,
     metric: &str,
@@ -335,11 +336,16 @@ pub fn assess(
     bound: Bound,
     threshold: Option<f64>,
 ) -> Option<Assessment> {
-    let Measured { score, ci95, baseline, .. } = measured;
+    let Measured { score, ci95, baseline, estimate } = measured;
     let (score, threshold) = (score?, threshold?);
     let sign = match bound {
         Bound::AtLeast => ">=",
         Bound::Above => ">",
+    };
+    let test = MarginTest {
+        standard_error: estimate.map(|estimate| estimate.standard_error),
+        p: estimate.map(|estimate| estimate.p_above(threshold)),
+        q: None,
     };
     let label = Label {
         label: label.to_owned(),
@@ -349,81 +355,95 @@ pub fn assess(
         threshold,
         margin: margin(score, threshold),
         rule: format!("{metric} {sign} {threshold}"),
-        // No interval, no certainty.
-        borderline: ci95.is_none_or(|interval| !bound.holds(interval.low(), threshold)),
+        borderline: true,
         tied: false,
         rests_on: None,
         direction: None,
-        test: None,
+        test,
         versus_offset: None,
         beyond: None,
         versus_tags: None,
         use_of_arcs: None,
     };
-    let may_fire = bound.holds(ci95.map_or(score, Interval::high), threshold);
     let (fires, attainable) = (bound.holds(score, threshold), bound.attainable(threshold));
-    Some(Assessment { label, fires, may_fire, attainable, metric: metric.to_owned() })
+    let p_of_failing = estimate.map(|estimate| estimate.p_below(threshold));
+    Some(Assessment { label, fires, p_of_failing, attainable, metric: metric.to_owned() })
 }
 
-/// Compares a score with `threshold` as [`assess`] does, and tests by blocks of sentences whether it is above it.
-///
-/// The label then needs a q-value of at most [`LABEL_Q`], which [`correct`] computes once all heads are assessed.
-pub fn assess_tested(
-    label: &str,
-    metric: &str,
-    measured: Measured,
-    threshold: Option<f64>,
-    policy: &Policy,
-) -> Option<Assessment> {
-    assess_all_tested(label, [(metric.to_owned(), measured, threshold)], policy)
-}
-
-/// The same of several scores, each with the name of its metric and its threshold, all of which must reach theirs: the
-/// one that is least above its threshold is the label's, and the test is the least sure of theirs (Berger 1982).
-pub fn assess_all_tested(
+/// The label that asks all of several scores, each with the name of its metric and its threshold, to reach theirs: the
+/// one that is least above its threshold is the label's, and the p-value is the largest of theirs (Berger 1982).
+pub fn assess_all(
     label: &str,
     scores: impl IntoIterator<Item = (String, Measured, Option<f64>)>,
-    policy: &Policy,
 ) -> Option<Assessment> {
     let one = |(metric, measured, threshold): (String, Measured, Option<f64>)| {
-        let mut assessment = assess(label, &metric, measured, Bound::AtLeast, threshold)?;
-        let Measured { standard_error, blocks, .. } = measured;
-        let excess = assessment.label.score - assessment.label.threshold;
-        let blocks = usize::try_from(blocks).ok();
-        let p = standard_error.zip(blocks).and_then(|(error, blocks)| p_above(excess, error, blocks));
-        assessment.label.test = Some(MarginTest { standard_error, p, q: None });
-        Some(assessment)
+        assess(label, &metric, measured, Bound::AtLeast, threshold)
     };
     let all: Vec<Assessment> = scores.into_iter().map(one).collect::<Option<_>>()?;
-    let rules: Vec<String> = all.iter().map(|one| one.label.rule.clone()).collect();
-    let (fires, may_fire) = (all.iter().all(|one| one.fires), all.iter().all(|one| one.may_fire));
-    let (borderline, attainable) = (all.iter().any(|one| one.label.borderline), all.iter().all(|one| one.attainable));
-    let p = all.iter().map(|one| one.label.test?.p).collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max);
-    let mut least = all.into_iter().min_by(|a, b| a.label.margin.total_cmp(&b.label.margin))?;
-    (least.fires, least.may_fire, least.label.borderline) = (fires, may_fire, borderline);
-    least.attainable = attainable;
-    least.label.test = least.label.test.map(|test| MarginTest { p, ..test });
-    let significant = policy.rule(&LABEL_Q).map(|most| format!("q <= {most}"));
-    least.label.rule = rules.into_iter().chain(significant).collect::<Vec<_>>().join(" and ");
-    Some(least)
+    let rules: Vec<&str> = all.iter().map(|one| one.label.rule.as_str()).collect();
+    let rule = rules.join(" and ");
+    let (fires, attainable) = (all.iter().all(|one| one.fires), all.iter().all(|one| one.attainable));
+    let largest = all.iter().map(|one| one.label.test.p).reduce(|a, b| Some(a?.max(b?))).flatten();
+    let p_of_failing = smallest_of(all.iter().map(|one| one.p_of_failing));
+    let least = all.into_iter().min_by(|a, b| a.label.margin.total_cmp(&b.label.margin))?;
+    let label = Label { rule, test: MarginTest { p: largest, ..least.label.test }, ..least.label };
+    Some(Assessment { label, fires, attainable, p_of_failing, ..least })
 }
 
-/// Corrects the tests of one detector's labels for their number, `[heads][labels]`: one without enough significance
-/// does not fire.
-pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
-    let mut tested: Vec<&mut Assessment> =
-        assessed.into_iter().filter(|assessment| assessment.label.test.is_some()).collect();
-    let p_of = |assessment: &Assessment| assessment.label.test.and_then(|test| test.p);
-    let p: Vec<f64> = tested.iter().filter_map(|assessment| p_of(assessment)).collect();
-    let mut q = benjamini_hochberg(&p).into_iter();
-    for assessment in &mut tested {
-        let q = p_of(assessment).and_then(|_| q.next());
-        assessment.label.test.as_mut().expect("those that are tested").q = q;
-        assessment.fires &= policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
+/// The label that any of several rules gives: the one that is surest is the label's, and the smallest p-value, times the
+/// number of rules that are on (Bonferroni), is its own. `None` if there is no rule.
+pub fn assess_any(rules: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
+    let rules: Vec<Assessment> = rules.into_iter().collect();
+    let p_of_failing = rules.iter().map(|rule| rule.p_of_failing).reduce(|a, b| Some(a?.max(b?))).flatten();
+    let p = smallest_of(rules.iter().map(|rule| rule.label.test.p));
+    let mut best = best(rules)?;
+    best.label.test.p = p;
+    Some(Assessment { p_of_failing, ..best })
+}
+
+/// The smallest of some p-values times their number; `None` where there is none.
+fn smallest_of(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let p: Vec<f64> = p.collect::<Option<_>>()?;
+    Some((p.iter().copied().reduce(f64::min)? * p.len() as f64).min(1.0))
+}
+
+impl Assessment {
+    /// The same of a label that is given only where none of the `others` is: its p-value is the largest of its own and of
+    /// theirs of failing.
+    pub fn where_none_of<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
+        for other in others {
+            self.fires &= !other.fires;
+            self.label.test.p = self.label.test.p.zip(other.p_of_failing).map(|(p, failing)| p.max(failing));
+        }
+        self
+    }
+
+    /// The p-value of the label, if its rule fires.
+    fn p_above(&self) -> Option<f64> {
+        self.label.test.p.filter(|_| self.fires)
     }
 }
 
-/// One assessment of each label: of several the [`best`] one, which is known once all are corrected.
+/// Corrects the tests of one detector's labels for their number, `[heads][labels]`: those that are significant are firm.
+///
+/// Without a bound on the q-value a label is firm where its own one-sided test at 2.5 % is, as its interval shows it.
+pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
+    let assessed: Vec<&mut Assessment> = assessed.into_iter().collect();
+    let p: Vec<Option<f64>> = assessed.iter().map(|assessment| assessment.p_above()).collect();
+    for (assessment, q) in assessed.into_iter().zip(q_of_those_above(&p)) {
+        let firm = match policy.rule(&LABEL_Q) {
+            Some(most) => q.is_some_and(|q| q <= most),
+            None => assessment.p_above().is_some_and(|p| p <= ONE_SIDED),
+        };
+        assessment.label.test.q = q;
+        assessment.label.borderline = !firm;
+    }
+}
+
+/// The one-sided level of a 95 % interval.
+const ONE_SIDED: f64 = 0.025;
+
+/// One assessment of each label: of several the surest, which is known once all are corrected.
 pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     let mut labels: Vec<(String, Vec<Assessment>)> = Vec::new();
     for assessment in assessed {
@@ -435,20 +455,17 @@ pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best(same)).collect()
 }
 
-/// The rule with the largest margin among several rules for one label: a rule that fires comes before one that does
-/// not, and one that could fire before one that never does.
-///
-/// The label is borderline only if none of its rules fires over the whole of its interval.
-pub fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
-    let assessments: Vec<Assessment> = assessments.into_iter().collect();
-    let firm = assessments.iter().any(|assessment| assessment.fires && !assessment.label.borderline);
-    let may_fire = assessments.iter().any(|assessment| assessment.may_fire);
+/// The assessment among several of one label: one that fires comes before one that does not, a firm one before a borderline
+/// one, the surer one before others, and one that could fire before one that never does; of those that cannot be told
+/// apart, the one with the largest margin.
+fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
+    let p = |one: &Assessment| one.p_above().unwrap_or(1.0);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {
-        a.fires.cmp(&b.fires).then(a.attainable.cmp(&b.attainable)).then(a.label.margin.total_cmp(&b.label.margin))
+        (a.fires.cmp(&b.fires))
+            .then(p(b).total_cmp(&p(a)))
+            .then(a.attainable.cmp(&b.attainable))
+            .then(a.label.margin.total_cmp(&b.label.margin))
     };
     // The first of equals.
-    let mut best = assessments.into_iter().reduce(|best, next| if rank(&next, &best).is_gt() { next } else { best })?;
-    best.label.borderline = !firm;
-    best.may_fire = may_fire;
-    Some(best)
+    assessments.into_iter().reduce(|best, next| if rank(&next, &best).is_gt() { next } else { best })
 }

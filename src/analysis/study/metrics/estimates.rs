@@ -7,9 +7,8 @@ use std::num::NonZeroUsize;
 use super::by_block::ByBlock;
 use super::metric::{Column, Denominator, Fraction, Intervals, Metrics, StandardErrors, Values, WithoutBlocks};
 use crate::model::grid::HeadGrid;
-use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::BLOCKS;
-use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
+use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
+use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::system::parallel::in_parallel;
 
 /// The context for computing ratios.
@@ -18,9 +17,7 @@ pub struct EstimationContext {
     pub grid: HeadGrid,
     /// Threads.
     pub threads: NonZeroUsize,
-    /// The resamples that intervals are made by; empty where none are wanted.
-    pub resamples: Resamples,
-    /// Whether every ratio is also computed without each block, for the block test of two analyses.
+    /// Whether every ratio without each block is kept, for the block test of two analyses.
     pub leaves_out: bool,
 }
 
@@ -59,7 +56,7 @@ impl Estimates {
         }
     }
 
-    /// Computes the ratios, and resamples the blocks.
+    /// Computes the ratios, and leaves out one block at a time: what all blocks have less what that block has.
     ///
     /// `of_head` gives the cells of `columns` of a head (by its place) in a block, or in all of them where that is
     /// `None`. `of_chance` gives the cells of a head without any preference, and so the denominators of all heads.
@@ -72,24 +69,22 @@ impl Estimates {
         let by_block = |of: &dyn Fn(Option<usize>) -> Vec<Fraction>| -> Vec<Vec<Fraction>> {
             (0..BLOCKS).map(|block| of(Some(block))).collect()
         };
-        let estimate = |divided: &mut Denominators<'_>, of: &dyn Fn(Option<usize>) -> Vec<Fraction>| {
-            let (values, blocks): (Vec<Option<f64>>, _) =
-                (of(None).iter().map(Fraction::value).collect(), by_block(of));
-            let ci95 = divided.intervals(&values, &blocks);
-            let without = left_out(&values, &blocks);
-            let errors = without.iter().map(|without| without.as_ref().and_then(Jackknife::standard_error));
+        let scales: Vec<Scale> = columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale)).collect();
+        let estimate = |of: &dyn Fn(Option<usize>) -> Vec<Fraction>| {
+            let whole = of(None);
+            let values = whole.iter().map(Fraction::value);
+            let without = left_out(&whole, &by_block(of), &scales);
+            let estimates = || without.iter().map(|without| without.as_ref().and_then(Jackknife::estimate));
+            let errors = estimates().map(|estimate| estimate.map(|estimate| estimate.standard_error));
+            let ci95 = estimates().map(|estimate| estimate.map(|estimate| estimate.interval()));
             let (errors, ci95) = (Metrics::new(columns, errors), Metrics::new(columns, ci95));
-            (Metrics::new(columns, values), ci95, errors, Metrics::new(columns, without))
+            (Metrics::new(columns, values), ci95, errors, Metrics::new(columns, without.iter().cloned()))
         };
         let grid = context.grid;
-        let (chance, chance_ci95, ..) = estimate(&mut Denominators::new(&context.resamples), &of_chance);
-        let layers = in_parallel(context.threads, 0..grid.layers, |layer| {
-            let mut divided = Denominators::new(&context.resamples);
-            let of_head = |head| estimate(&mut divided, &|block| of_head(block, grid.index(layer, head)));
-            (0..grid.heads).map(of_head).collect::<Vec<_>>()
-        });
+        let (chance, chance_ci95, ..) = estimate(&of_chance);
+        let heads = in_parallel(context.threads, 0..grid.count(), |place| estimate(&|block| of_head(block, place)));
         let mut found = Self { chance, chance_ci95, ..Self::default() };
-        for (values, ci95, errors, without) in layers.into_iter().flatten() {
+        for (values, ci95, errors, without) in heads {
             found.heads.push(values);
             found.ci95.push(ci95);
             found.standard_errors.push(errors);
@@ -99,8 +94,10 @@ impl Estimates {
         }
         let blocks = by_block(&of_chance);
         let denominator = |(cell, fraction): (usize, &Fraction)| {
-            let present = blocks.iter().filter(|block| block[cell].denominator() != 0.0).count();
-            Denominator { blocks: present as u64, ..fraction.basis() }
+            let of_blocks: PerBlock = std::array::from_fn(|block| blocks[block][cell].denominator());
+            let present = of_blocks.iter().filter(|&&denominator| denominator != 0.0).count();
+            let effective_blocks = effective_blocks(&of_blocks);
+            Denominator { blocks: present as u64, effective_blocks, ..fraction.basis() }
         };
         found.own_chance = vec![Values::default(); grid.count()];
         found.denominators = Metrics::new(columns, of_chance(None).iter().enumerate().map(denominator));
@@ -147,61 +144,11 @@ fn columns_of(blocks: &[Vec<Fraction>], cell: usize) -> [PerBlock; 2] {
 }
 
 /// Each cell that has a value without each block; `blocks` are `[BLOCKS][cells]`.
-fn left_out(values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<Jackknife>> {
-    let cell = |(cell, value): (usize, &Option<f64>)| {
+fn left_out(whole: &[Fraction], blocks: &[Vec<Fraction>], scales: &[Scale]) -> Vec<Option<Jackknife>> {
+    let cell = |(cell, (whole, &scale)): (usize, (&Fraction, &Scale))| {
         let [above, below] = columns_of(blocks, cell);
-        value.map(|_| Jackknife::new(&above, &below))
+        let all = [whole.numerator(), whole.denominator()];
+        whole.value().map(|_| Jackknife::of_parts(all, &above, &below).on(scale))
     };
-    values.iter().enumerate().map(cell).collect()
-}
-
-/// The resampled denominators of the head before, by cell: most do not depend on the head.
-struct Denominators<'a> {
-    resamples: &'a Resamples,
-    known: Vec<(PerBlock, Resampled)>,
-}
-
-impl<'a> Denominators<'a> {
-    fn new(resamples: &'a Resamples) -> Self {
-        Self { resamples, known: Vec::new() }
-    }
-
-    /// The interval of each cell that has a value; `blocks` are `[BLOCKS][cells]`.
-    fn intervals(&mut self, values: &[Option<f64>], blocks: &[Vec<Fraction>]) -> Vec<Option<Interval>> {
-        if self.resamples.is_empty() {
-            return vec![None; values.len()];
-        }
-        let interval = |(cell, value): (usize, &Option<f64>)| {
-            let [numerators, denominators] = columns_of(blocks, cell);
-            match self.known.get_mut(cell) {
-                Some((known, _)) if *known == denominators => {}
-                Some(other) => *other = (denominators, self.resamples.sums(&denominators)),
-                None => self.known.push((denominators, self.resamples.sums(&denominators))),
-            }
-            let numerators = self.resamples.sums(&numerators);
-            value.and_then(|_| numerators.over(&self.known[cell].1))
-        };
-        values.iter().enumerate().map(interval).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_head_with_denominators_of_its_own_has_intervals_of_its_own() {
-        let resamples = Resamples::new();
-        // Block b has b in b mod 2 times `more`, and 1.
-        let of = |more: f64| {
-            let block = |block: usize| vec![Fraction::new(block as f64, 1.0 + (block % 2) as f64 * more)];
-            (0..BLOCKS).map(block).collect::<Vec<_>>()
-        };
-        let alone = |more| Denominators::new(&resamples).intervals(&[Some(0.5)], &of(more));
-        assert_ne!(alone(0.0), alone(3.0));
-        let mut denominators = Denominators::new(&resamples);
-        for more in [0.0, 3.0, 3.0, 0.0] {
-            assert_eq!(denominators.intervals(&[Some(0.5)], &of(more)), alone(more));
-        }
-    }
+    whole.iter().zip(scales).enumerate().map(cell).collect()
 }

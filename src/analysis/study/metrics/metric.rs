@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::explanation::Explanation;
 use crate::sequences::fold::roles::{OFFSETS, offset_at};
-use crate::stats::block_test::Jackknife;
-use crate::stats::bootstrap::Interval;
+use crate::stats::block_test::{Estimate, Jackknife, Scale};
+use crate::stats::blocks::BLOCKS;
+use crate::stats::interval::Interval;
 
 /// A metric: one line of a study's table.
 ///
@@ -56,12 +57,20 @@ impl Keys {
     }
 }
 
-/// The id of a metric, and the names of its cells.
-pub type Column = (&'static str, Keys);
+/// A metric as a column of all heads' values.
+#[derive(Clone, Copy)]
+pub struct Column {
+    /// The id of the metric.
+    pub id: &'static str,
+    /// Its cells.
+    pub keys: Keys,
+    /// The scale of its tests and intervals.
+    pub scale: Scale,
+}
 
 /// The names of all cells in order: the id, and the key after a dot where there are several.
 pub fn cell_names(columns: &[Column]) -> impl Iterator<Item = String> {
-    columns.iter().flat_map(|(id, keys)| {
+    columns.iter().flat_map(|Column { id, keys, .. }| {
         keys.places().map(move |place| match keys {
             Keys::Single => (*id).to_owned(),
             Keys::Each(_, name) => format!("{id}.{}", name(place)),
@@ -78,21 +87,35 @@ pub struct Fraction {
 }
 
 /// How much a ratio rests on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Denominator {
     /// The things that were eligible: queries of the token level, words of a relation, edges of trees.
     pub count: u64,
     /// Sentences with any, the first of each family alone: those after it are no independent evidence.
     pub sentences: u64,
-    /// Blocks of sentences with any; 0 in reports that do not say.
+    /// Blocks with any; 0 in reports that do not say.
     #[serde(default)]
     pub blocks: u64,
+    /// `(sum n)² / sum n²` over the blocks, `n` what each has: as many blocks of equal size would be as good.
+    #[serde(default)]
+    pub effective_blocks: f64,
+}
+
+impl Denominator {
+    /// A number over these blocks with this standard error.
+    pub fn estimate(&self, value: f64, standard_error: f64, scale: Scale) -> Estimate {
+        let (blocks, effective_blocks) = (usize::try_from(self.blocks).unwrap_or(BLOCKS), self.effective_blocks);
+        Estimate { value, standard_error, blocks, effective_blocks, scale }
+    }
 }
 
 impl Fraction {
     /// Nothing of nothing: a ratio without a value.
-    pub const NONE: Self =
-        Self { numerator: 0.0, denominator: 0.0, basis: Denominator { count: 0, sentences: 0, blocks: 0 } };
+    pub const NONE: Self = Self {
+        numerator: 0.0,
+        denominator: 0.0,
+        basis: Denominator { count: 0, sentences: 0, blocks: 0, effective_blocks: 0.0 },
+    };
 
     /// `numerator / denominator`
     pub fn new(numerator: f64, denominator: f64) -> Self {
@@ -101,7 +124,7 @@ impl Fraction {
 
     /// The same ratio over this many things, in this many sentences.
     pub fn over(self, count: u64, sentences: u64) -> Self {
-        Self { basis: Denominator { count, sentences, blocks: 0 }, ..self }
+        Self { basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
     }
 
     /// The same denominator without a value, where each head has a value of its own over the same things.
@@ -150,11 +173,11 @@ pub(in crate::study) struct Named<T>(pub(in crate::study) Vec<(String, T)>);
 /// The metrics of one head; `null` where nothing in the corpus was eligible.
 pub type Values = Metrics<Option<f64>>;
 
-/// The standard errors of the metrics of one head, by leaving out one block of sentences at a time; `null` where fewer
-/// than 20 blocks have a denominator.
+/// The standard errors of the metrics of one head, by leaving out one block at a time; `null` where fewer than 10 blocks
+/// have a denominator.
 pub type StandardErrors = Metrics<Option<f64>>;
 
-/// The 95 % intervals of the metrics of one head; `null` where there is no value, or no two blocks to resample.
+/// The 95 % intervals of the metrics of one head; `null` where there is no value, or no standard error.
 pub type Intervals = Metrics<Option<Interval>>;
 
 /// The metrics of one head without each block; none where there is no value.
@@ -166,7 +189,7 @@ impl<T> Metrics<T> {
     pub fn new(columns: &[Column], values: impl IntoIterator<Item = T>) -> Self {
         let mut values = values.into_iter();
         let mut next = || values.next().expect("a value for each cell");
-        let column = |(id, keys): &Column| {
+        let column = |Column { id, keys, .. }: &Column| {
             let cells = match keys {
                 Keys::Single => Cells::Single(next()),
                 Keys::Each(count, name) => {
@@ -187,7 +210,7 @@ impl<T> Metrics<T> {
     ///
     /// JSON objects have no order, so another program may have changed it.
     pub fn in_order(mut self, columns: &[Column]) -> Option<Self> {
-        let mut take = |(id, keys): &Column| {
+        let mut take = |Column { id, keys, .. }: &Column| {
             let cells = match (self.0.take(id)?, keys) {
                 (Cells::Single(value), Keys::Single) => Cells::Single(value),
                 (Cells::Keyed(mut values), Keys::Each(count, name)) => {
@@ -205,7 +228,7 @@ impl<T> Metrics<T> {
 
     /// The same, where some metrics may be missing.
     pub fn those_in_order(self, columns: &[Column]) -> Option<Self> {
-        let present: Vec<Column> = columns.iter().filter(|(id, _)| self.0.get(id).is_some()).copied().collect();
+        let present: Vec<Column> = columns.iter().filter(|column| self.0.get(column.id).is_some()).copied().collect();
         self.in_order(&present)
     }
 
@@ -311,9 +334,13 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Metrics<T> {
 mod tests {
     use super::*;
 
+    fn column(id: &'static str, keys: Keys) -> Column {
+        Column { id, keys, scale: Scale::Real }
+    }
+
     fn metrics() -> Values {
         let keys = Keys::Each(2, |place| ["-1", "0"][place].to_owned());
-        Metrics::new(&[("b", keys), ("a", Keys::Single)], [Some(7.0), None, Some(0.5)])
+        Metrics::new(&[column("b", keys), column("a", Keys::Single)], [Some(7.0), None, Some(0.5)])
     }
 
     #[test]
@@ -336,7 +363,7 @@ mod tests {
     #[test]
     fn metrics_are_put_in_order_if_all_are_there() {
         let keys = Keys::Each(2, |place| ["-1", "0"][place].to_owned());
-        let columns = [("b", keys), ("a", Keys::Single)];
+        let columns = [column("b", keys), column("a", Keys::Single)];
         let read = |json: &str| serde_json::from_str::<Values>(json).unwrap().in_order(&columns);
         assert_eq!(read(r#"{"a":0.5,"b":{"0":null,"-1":7.0}}"#), Some(metrics()));
         for json in [

@@ -4,8 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::BLOCKS;
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 
 /// A number of a head, with its uncertainty.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +21,10 @@ pub struct Number<'a> {
     pub value: Option<f64>,
     /// Its 95 % interval.
     pub ci95: Option<Interval>,
-    /// Blocks of sentences with a denominator; if that is not known, the most that there can be.
+    /// Blocks with a denominator.
     pub blocks: usize,
+    /// As many blocks of equal size would be as good.
+    pub effective_blocks: f64,
     /// The number of things, each right or wrong, whose share it is; `None` if it is no such share.
     pub trials: Option<u64>,
     /// Whether it has as much evidence as the policy requires.
@@ -52,9 +53,4 @@ impl Number<'_> {
             _ => self.name.clone(),
         }
     }
-}
-
-/// The most blocks that this many sentences can be in.
-pub fn most_blocks(sentences: u64) -> usize {
-    usize::try_from(sentences).map_or(BLOCKS, |sentences| sentences.min(BLOCKS))
 }

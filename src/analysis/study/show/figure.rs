@@ -1,7 +1,7 @@
 //! Figures of studies as data: what is drawn, and not how. The writers of `export/` draw them.
 
 use crate::model::grid::HeadPlace;
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 
 /// A figure that a study has of what it found.
 #[derive(Clone, Debug, PartialEq)]

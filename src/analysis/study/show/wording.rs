@@ -2,7 +2,7 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 
 /// A share in per cent.
 pub fn percent(share: Option<f64>) -> String {

@@ -22,9 +22,9 @@ pub struct Labels {
 /// How a head stands to a label.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LabelStanding {
-    /// The rule fires over the whole interval.
+    /// The label is firm.
     Firm,
-    /// It does so nowhere in it.
+    /// The one-sided test at 2.5 % finds that the rule does not fire.
     Out,
     /// Neither.
     Between,
@@ -34,7 +34,7 @@ impl LabelStanding {
     fn of(assessment: &Assessment) -> Self {
         match assessment {
             Assessment { fires: true, label, .. } if !label.borderline => Self::Firm,
-            Assessment { fires: false, may_fire: false, .. } => Self::Out,
+            Assessment { fires: false, p_of_failing: Some(p), .. } if *p <= 0.025 => Self::Out,
             _ => Self::Between,
         }
     }

@@ -5,14 +5,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::model::grid::HeadPlace;
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::decimal;
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// What changed between two analyses, beyond chance.
 #[derive(Serialize, JsonSchema)]

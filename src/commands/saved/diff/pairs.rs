@@ -6,7 +6,7 @@ use super::outcome::{Change, LeftAside, Method, Valued};
 use super::side::Side;
 use crate::model::grid::HeadGrid;
 use crate::stats::block_test::FEWEST_BLOCKS;
-use crate::stats::difference::{DifferenceTest, Estimate, by_intervals, paired};
+use crate::stats::difference::{DifferenceTest, ReportedNumber, by_intervals, paired};
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::metrics::number::{Number, Part};
 use crate::system::counted::plural;
@@ -71,7 +71,6 @@ impl Reason {
 impl<'a> NumberPairs<'a> {
     /// Tests every number that both sides have; differences up to `tolerance` are none.
     pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerance: f64) -> Self {
-        let resamples = [a, b].map(|side| side.circumstances.settings.bootstrap.resamples);
         let [grid, other_grid] = [a, b].map(|side| side.circumstances.model.grid());
         let alone = if grid == other_grid { Reason::OneSided } else { Reason::OtherHeads };
         let mut aside: BTreeMap<Reason, (usize, BTreeSet<String>)> = BTreeMap::new();
@@ -93,7 +92,7 @@ impl<'a> NumberPairs<'a> {
                 leave(&number, alone);
                 continue;
             };
-            match test(&number, &other, method, resamples, tolerance) {
+            match test(&number, &other, method, tolerance) {
                 Ok(Some(test)) => tested.push(Pair { a: number, b: other, test, q: 1.0 }),
                 Ok(None) => {}
                 Err(reason) => leave(&number, reason),
@@ -141,13 +140,7 @@ impl<'a> NumberPairs<'a> {
 }
 
 /// The test of a number; none where neither side has it.
-fn test(
-    a: &Number<'_>,
-    b: &Number<'_>,
-    method: Method,
-    resamples: [usize; 2],
-    tolerance: f64,
-) -> Result<Option<DifferenceTest>, Reason> {
+fn test(a: &Number<'_>, b: &Number<'_>, method: Method, tolerance: f64) -> Result<Option<DifferenceTest>, Reason> {
     let values = match (a.value, b.value) {
         (Some(a), Some(b)) => [a, b],
         (None, None) => return Ok(None),
@@ -159,12 +152,12 @@ fn test(
     let test = match method {
         Method::PairedByBlock => a.left_out.zip(b.left_out).and_then(|(a, b)| paired(a, b, tolerance)),
         Method::ByIntervals => {
-            let estimate = |number: &Number<'_>, place: usize| {
-                let (value, resamples) = (values[place], resamples[place]);
-                let Number { blocks, trials, .. } = *number;
-                number.ci95.map(|ci95| Estimate { value, ci95, blocks, resamples, trials })
+            let reported = |number: &Number<'_>, place: usize| {
+                let Number { blocks, effective_blocks, trials, .. } = *number;
+                let of = |ci95| ReportedNumber { value: values[place], ci95, blocks, effective_blocks, trials };
+                number.ci95.map(of)
             };
-            estimate(a, 0).zip(estimate(b, 1)).and_then(|(a, b)| by_intervals(&a, &b, tolerance))
+            reported(a, 0).zip(reported(b, 1)).and_then(|(a, b)| by_intervals(&a, &b, tolerance))
         }
     };
     let untested = if (values[0] - values[1]).abs() <= tolerance { Reason::Equal } else { Reason::Differing };

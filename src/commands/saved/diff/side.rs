@@ -87,7 +87,7 @@ impl Side {
 
     /// Every number that can be compared.
     pub fn numbers(&self) -> Vec<Number<'_>> {
-        self.findings.numbers(self.circumstances.corpus.sentences, &self.circumstances.settings.policy)
+        self.findings.numbers(&self.circumstances.settings.policy)
     }
 
     /// Whether both are known to be over the same sentences in the same blocks, block by block: two partials of one shard

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::sums::{Cuts, UseSums};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::stats::block_test::{Jackknife, p_above};
-use crate::stats::bootstrap::PerBlock;
-use crate::stats::significance::benjamini_hochberg;
+use crate::stats::block_test::Jackknife;
+use crate::stats::blocks::PerBlock;
+use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseTest};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
@@ -55,13 +55,13 @@ impl UseSection {
             let arcs = of_blocks(|cuts| cuts.arcs as f64);
             let tried = total[number].arcs;
             let left_out = Jackknife::new(&more, &arcs);
-            let ci95 = context.resamples.sums(&more).over(&context.resamples.sums(&arcs));
             let test = UseTest {
                 arcs: tried,
                 blocks: left_out.blocks(),
                 loss: (tried > 0).then(|| left_out.all()),
-                ci95,
+                ci95: left_out.interval(),
                 standard_error: left_out.standard_error(),
+                p: left_out.p_above(0.0),
                 ..UseTest::default()
             };
             LabelUse { place, label: claim.label.clone(), direction: claim.direction, test }
@@ -177,20 +177,13 @@ impl Section for UseSection {
 impl UseSection {
     fn correct(&mut self, policy: &Policy) {
         let least = policy.count(&MIN_QUERIES);
-        let mut tested: Vec<&mut UseTest> = Vec::new();
-        for LabelUse { test, .. } in &mut self.use_of_arcs {
-            (test.p, test.q, test.used) = (None, None, None);
-            if test.arcs >= least {
-                let tested = test.loss.zip(test.standard_error);
-                test.p = tested.and_then(|(loss, error)| p_above(loss, error, test.blocks));
-            }
-            tested.extend(test.p.is_some().then_some(test));
-        }
-        let p: Vec<f64> = tested.iter().filter_map(|test| test.p).collect();
-        for (test, q) in tested.into_iter().zip(benjamini_hochberg(&p)) {
-            test.q = Some(q);
-            let significant = policy.rule(&LABEL_Q).is_none_or(|most| q <= most);
-            test.used = Some(significant && test.loss.is_some_and(|loss| loss > 0.0));
+        let p_above = |LabelUse { test, .. }: &LabelUse| {
+            test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))
+        };
+        let p: Vec<Option<f64>> = self.use_of_arcs.iter().map(p_above).collect();
+        for (LabelUse { test, .. }, q) in self.use_of_arcs.iter_mut().zip(q_of_those_above(&p)) {
+            let used = policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
+            (test.q, test.used) = (q, (test.p.is_some() && test.arcs >= least).then_some(used && q.is_some()));
         }
     }
 }

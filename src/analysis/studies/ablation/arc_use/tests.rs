@@ -9,7 +9,6 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::{Merge, block_of};
-use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::sets::{ClusterDrifts, ClusterLosses, Clusters, all_but};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
-use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::stats::block_test::Jackknife;
+use crate::stats::blocks::PerBlock;
+use crate::stats::interval::Interval;
 use crate::studies::ablation::removal::{PerToken, Quantity, RemovalSums};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
@@ -135,13 +137,13 @@ fn removed(sums: &RemovalSums<Clusters, impl Quantity + PerToken>, context: &Est
         let variant = sums.variant_without(places);
         sums.per_block(|block| block.change(variant))
     };
-    let (total, drawn) = (counts.iter().sum::<f64>(), context.resamples.sums(&counts));
+    let total = counts.iter().sum::<f64>();
     if total == 0.0 {
         return Vec::new();
     }
     let change = |blocks: &PerBlock| Change {
         value: blocks.iter().sum::<f64>() / total,
-        ci95: context.resamples.sums(blocks).over(&drawn),
+        ci95: Jackknife::new(blocks, &counts).interval(),
     };
     let each = |of: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(of) };
     let cluster = |places: &Vec<usize>| {

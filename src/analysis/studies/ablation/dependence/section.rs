@@ -13,7 +13,7 @@ use super::strongest::{Edge, HeadEdges, chains};
 use super::sums::DependenceSums;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;

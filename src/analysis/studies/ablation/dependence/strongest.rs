@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::measure::EdgeEstimate;
 use crate::model::grid::HeadPlace;
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 
 /// An edge: what removing one head does to the attention of a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::metrics::{DriftSums, output, pooled};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
-use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::stats::block_test::Jackknife;
+use crate::stats::blocks::PerBlock;
+use crate::stats::interval::Interval;
 use crate::studies::ablation::drifts::{DriftTotals, Drifts};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -94,7 +96,7 @@ impl DriftReport {
             removal: sums.conditions.removal,
             sentences: total.sentences,
             tokens: total.tokens,
-            without_heads: without_heads(sums, &total, context),
+            without_heads: without_heads(sums, &total),
             most: heads,
             least: others.into_iter().rev().take(LISTED).collect(),
         }
@@ -119,14 +121,12 @@ impl DriftReport {
 }
 
 /// The drift with all heads removed.
-fn without_heads(sums: &DriftSums, total: &DriftTotals, context: &EstimationContext) -> MovedBy {
+fn without_heads(sums: &DriftSums, total: &DriftTotals) -> MovedBy {
     let estimate = |of: fn(&DriftTotals, Option<&Drifts>) -> Fraction| {
-        let resampled = |part: fn(&Fraction) -> f64| {
-            let blocks: PerBlock =
-                std::array::from_fn(|block| part(&of(&sums.blocks[block], Some(sums.blocks[block].without_any()))));
-            context.resamples.sums(&blocks)
+        let by_block = |part: fn(&Fraction) -> f64| -> PerBlock {
+            std::array::from_fn(|block| part(&of(&sums.blocks[block], Some(sums.blocks[block].without_any()))))
         };
-        let ci95 = resampled(Fraction::numerator).over(&resampled(Fraction::denominator));
+        let ci95 = Jackknife::new(&by_block(Fraction::numerator), &by_block(Fraction::denominator)).interval();
         (of(total, Some(total.without_any())).value(), ci95)
     };
     let ((output_drift, output_ci95), (pooled_drift, pooled_ci95)) = (estimate(output), estimate(pooled));

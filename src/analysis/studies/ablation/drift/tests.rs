@@ -7,7 +7,6 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
-use crate::stats::bootstrap::Resamples;
 use crate::studies::ablation::drifts::{Drifts, one_less_cosine};
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;

@@ -11,8 +11,9 @@ use super::sums::{ByGroup, EffectSums, TokenGroup};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
-use crate::stats::block_test::p_value;
-use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::blocks::PerBlock;
+use crate::stats::interval::Interval;
 use crate::stats::significance::benjamini_hochberg;
 use crate::studies::ablation::removal::PerToken;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
@@ -102,8 +103,7 @@ pub struct HeadEffect {
     pub effect: Option<f64>,
     /// Its 95 % interval.
     pub ci95: Option<Interval>,
-    /// The two-sided p-value of the block test against 0; null where there is no standard error, or it is 0 and the effect
-    /// is not.
+    /// The two-sided p-value of the block test against 0; null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// `p` corrected by Benjamini & Hochberg for all heads.
@@ -128,7 +128,7 @@ pub struct RelationEffects {
     pub loss_without_heads: f64,
     /// The effect of each head, layer by layer; null where it was not removed by itself.
     pub effects: Vec<Option<f64>>,
-    /// Their 95 % intervals; null where no two blocks have such a word.
+    /// Their 95 % intervals; null where fewer than 10 blocks have such a word.
     pub ci95: Vec<Option<Interval>>,
 }
 
@@ -144,8 +144,8 @@ impl Effects {
             let effect = estimates.heads[place].get("loss_effect", None).copied().flatten();
             let ci95 = estimates.ci95[place].get("loss_effect", None).copied().flatten();
             let error = estimates.standard_errors[place].get("loss_effect", None).copied().flatten();
-            let blocks = usize::try_from(known.blocks).unwrap_or(0);
-            let p = effect.zip(error).and_then(|(effect, error)| p_value(effect, error, blocks));
+            let p =
+                effect.zip(error).map(|(effect, error)| known.estimate(effect, error, Scale::Real).p_different(0.0));
             let verdict = effect.map(|_| Verdict::Undecided);
             HeadEffect { place: context.grid.place(place), effect, ci95, p, q: None, verdict }
         };
@@ -298,12 +298,11 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
         TokenGroup::All | TokenGroup::Class(_) => None,
     });
     in_parallel(context.threads, named, |(group, relation, losses)| {
-        let of_blocks = |head: usize, part: fn(&Fraction) -> f64| {
-            let blocks: PerBlock = std::array::from_fn(|block| part(&effect(&sums.blocks[block], Some(head), group)));
-            context.resamples.sums(&blocks)
+        let of_blocks = |head: usize, part: fn(&Fraction) -> f64| -> PerBlock {
+            std::array::from_fn(|block| part(&effect(&sums.blocks[block], Some(head), group)))
         };
         let tokens = of_blocks(0, Fraction::denominator);
-        let interval = |head: usize| of_blocks(head, Fraction::numerator).over(&tokens);
+        let interval = |head: usize| Jackknife::new(&of_blocks(head, Fraction::numerator), &tokens).interval();
         let mean = |sum: f64| sum / losses.tokens as f64;
         let heads = 0..context.grid.count();
         RelationEffects {

@@ -11,7 +11,7 @@ use super::sums::GradientSums;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -169,8 +169,8 @@ stored!(GradientSection { gradient: Gradients });
 
 impl Section for GradientSection {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Estimates(all, context) = known {
-            self.compare_with(all, context);
+        if let Completion::Estimates(all) = known {
+            self.compare_with(all);
         }
     }
 
@@ -185,10 +185,10 @@ impl Section for GradientSection {
 }
 
 impl GradientSection {
-    fn compare_with(&mut self, all: &Estimates, context: &EstimationContext) {
+    fn compare_with(&mut self, all: &Estimates) {
         let Some(exact) = all.by_block.get(EXACT).filter(|_| self.gradient.masked_tokens > 0) else { return };
         let agreement = |metric: &'static str| {
-            let correlation = all.by_block.get(metric)?.rank_correlation(exact, &context.resamples);
+            let correlation = all.by_block.get(metric)?.rank_correlation(exact);
             Some(Agreement { metric: metric.to_owned(), with: EXACT.to_owned(), correlation })
         };
         self.gradient.rank_correlations =

@@ -10,7 +10,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::{BLOCKS, Merge};
-use crate::stats::bootstrap::{Interval, Resamples};
+use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
@@ -103,12 +103,12 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     let (mut estimates, mut section) = measured(sums, grid);
     let alone = section.summary(&default_policy()).to_string();
     assert!(alone.contains("towards the zero") && !alone.contains("Spearman"), "{alone}");
-    section.complete(&Completion::Estimates(&estimates, &context(grid)));
+    section.complete(&Completion::Estimates(&estimates));
     assert!(found(&*section).rank_correlations.is_empty(), "there is nothing to hold it against");
 
     let exact = ByBlock::new(4, |head, _| [5.0, 2.0, 1.0, 0.0][head], |_| 1.0);
     estimates = estimates.with_blocks("loss_effect", exact);
-    section.complete(&Completion::Estimates(&estimates, &context(grid)));
+    section.complete(&Completion::Estimates(&estimates));
     let [importance, first] = &found(&*section).rank_correlations[..] else { panic!("one of each metric") };
     assert_eq!((&*importance.metric, &*importance.with), ("gradient_importance", "loss_effect"));
     assert_eq!((importance.correlation.rho, importance.correlation.ci95), (Some(1.0), Some(Interval(1.0, 1.0))));

@@ -1,7 +1,7 @@
 //! The figure of pruning: the loss without more and more heads.
 
 use super::section::{Curve, Curves};
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
 use crate::system::counted::counted;
 

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::sums::PruningSums;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
-use crate::stats::bootstrap::Interval;
+use crate::stats::block_test::Jackknife;
+use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::Losses;
 use crate::studies::ablation::removal::PerToken;
 use crate::study::labels::policy::Policy;
@@ -144,9 +145,9 @@ impl Curve {
         let variants: Vec<usize> = points.map(|count| sums.variant_without(&order.places[..count])).collect();
         let mean = |sum: f64| sum / total.tokens as f64;
         let loss: Vec<f64> = variants.iter().map(|&variant| mean(total.without[variant].value())).collect();
-        let tokens = context.resamples.sums(&sums.per_block(|losses| losses.tokens as f64));
+        let tokens = sums.per_block(|losses| losses.tokens as f64);
         let rise_ci95 = in_parallel(context.threads, variants.iter().copied(), |variant| {
-            context.resamples.sums(&sums.per_block(|losses| losses.change(variant))).over(&tokens)
+            Jackknife::new(&sums.per_block(|losses| losses.change(variant)), &tokens).interval()
         });
         let whole = mean(total.whole.value());
         let can_go = RISES.map(|rise| {
@@ -194,9 +195,8 @@ impl Interaction {
         let of_each = |losses: &Losses| each.iter().map(|&variant| losses.change(variant)).sum::<f64>();
         let mean = |sum: f64| sum / total.tokens as f64;
         let (together, sum) = (mean(total.change(all)), mean(of_each(total)));
-        let resampled = |part: &dyn Fn(&Losses) -> f64| context.resamples.sums(&sums.per_block(part));
-        let more = resampled(&|losses| losses.change(all) - of_each(losses));
-        let ci95 = more.over(&resampled(&|losses| losses.tokens as f64));
+        let more = sums.per_block(|losses| losses.change(all) - of_each(losses));
+        let ci95 = Jackknife::new(&more, &sums.per_block(|losses| losses.tokens as f64)).interval();
         let heads = places.iter().map(|&place| context.grid.place(place)).collect();
         Self { heads, together, sum, difference: together - sum, ci95 }
     }

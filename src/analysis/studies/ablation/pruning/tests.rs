@@ -5,7 +5,6 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
-use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
 use crate::study::section::Section;
 use crate::system::parallel::all_cores;

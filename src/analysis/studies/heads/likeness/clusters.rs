@@ -5,7 +5,8 @@ use std::num::NonZeroUsize;
 use kodama::{Method, Step, linkage};
 
 use super::pairs::HeadPairs;
-use crate::stats::bootstrap::{PerBlock, Resamples};
+use crate::stats::blocks::PerBlock;
+use crate::stats::draws::block_counts;
 use crate::study::show::figure::TreeJoin;
 use crate::system::parallel::in_parallel;
 
@@ -75,12 +76,11 @@ pub fn resampled(
     (squares, rows): (&[PerBlock], &PerBlock),
     distances: &[f64],
     heads: usize,
-    (resamples, threads): (&Resamples, NonZeroUsize),
+    threads: NonZeroUsize,
 ) -> Vec<HeadCluster> {
     let groups = groups(distances, heads);
-    let draws = if resamples.is_empty() || groups.is_empty() { 0 } else { DRAWS };
-    let found = in_parallel(threads, 0..draws, |draw| {
-        let counts = resamples.block_counts(draw);
+    let draws = if groups.is_empty() { 0 } else { DRAWS };
+    let found = in_parallel(threads, block_counts(draws), |counts| {
         let total = |of: &PerBlock| of.iter().zip(&counts).map(|(value, count)| value * count).sum::<f64>();
         let all = total(rows);
         // A draw of empty blocks alone, which a few sentences leave many of, has no distances.

@@ -3,7 +3,9 @@
 use super::clusters::{HeadCluster, distance, median, resampled};
 use super::pairs::HeadPairs;
 use super::sums::{HeadSimilarity, LikenessSums};
-use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::stats::block_test::Jackknife;
+use crate::stats::blocks::{BLOCKS, PerBlock};
+use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::EstimationContext;
 
 /// All pairs of heads, in the order of [`HeadPairs`].
@@ -47,21 +49,24 @@ impl<'a> PairsByBlock<'a> {
     }
 
     /// The 95 % interval of the distance of two heads.
-    pub fn distance_ci95(&self, [a, b]: [usize; 2], context: &EstimationContext) -> Option<Interval> {
-        let squares = context.resamples.sums(&self.squares(HeadPairs::index(a, b)));
-        let rows = context.resamples.sums(&self.rows());
-        let enough = rows.blocks() > 1;
-        let drawn = |draw: usize| (rows.at(draw) > 0.0).then(|| distance(squares.at(draw), rows.at(draw)));
-        enough.then(|| context.resamples.interval(drawn)).flatten()
+    pub fn distance_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
+        let (squares, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
+        let all = |of: &PerBlock| of.iter().sum::<f64>();
+        let (whole, count) = (all(&squares), all(&rows));
+        let without = |block: usize| (rows[block] > 0.0).then(|| distance(whole - squares[block], count - rows[block]));
+        Jackknife::of(distance(whole, count), (0..BLOCKS).map(without).collect(), &rows).interval()
     }
 
     /// The 95 % interval of the CKA of two heads.
-    pub fn cka_ci95(&self, [a, b]: [usize; 2], context: &EstimationContext) -> Option<Interval> {
-        let [both, first, second] =
-            [(a, b), (a, a), (b, b)].map(|(a, b)| context.resamples.sums(&self.covariances(a, b)));
-        let enough = first.blocks() > 1 && second.blocks() > 1;
-        let drawn = |draw: usize| cka(both.at(draw), first.at(draw), second.at(draw));
-        enough.then(|| context.resamples.interval(drawn)).flatten()
+    pub fn cka_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
+        let by_block = [(a, b), (a, a), (b, b)].map(|(a, b)| self.covariances(a, b));
+        let all = by_block.map(|blocks| blocks.iter().sum::<f64>());
+        let of = |[both, first, second]: [f64; 3]| cka(both, first, second);
+        let present = |block: usize| by_block[1][block] != 0.0 && by_block[2][block] != 0.0;
+        let without = |block: usize| {
+            present(block).then(|| of(std::array::from_fn(|part| all[part] - by_block[part][block]))).flatten()
+        };
+        Jackknife::of(of(all)?, (0..BLOCKS).map(without).collect(), &self.rows()).interval()
     }
 }
 
@@ -84,7 +89,7 @@ impl MeasuredPairs {
         let cka = pairs.all().map(|[a, b]| cka(covariance(a, b), covariance(a, a), covariance(b, b))).collect();
         let by_block = PairsByBlock::new(sums);
         let squares: Vec<PerBlock> = (0..pairs.count()).map(|pair| by_block.squares(pair)).collect();
-        let groups = resampled((&squares, &by_block.rows()), &distances, heads, (&context.resamples, context.threads));
+        let groups = resampled((&squares, &by_block.rows()), &distances, heads, context.threads);
         Self { median: median(&distances), distances, cka, groups }
     }
 }

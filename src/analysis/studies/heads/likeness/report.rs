@@ -10,8 +10,10 @@ use super::show::map::Map;
 use super::sums::LikenessSums;
 use super::weights::Weighed;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::stats::block_test::Jackknife;
+use crate::stats::blocks::PerBlock;
 use crate::stats::exact::ExactSum;
+use crate::stats::interval::Interval;
 use crate::stats::ranks::spearman;
 use crate::study::metrics::estimates::EstimationContext;
 
@@ -174,9 +176,9 @@ impl Likeness {
         let close = |&pair: &[usize; 2]| ClosePair {
             heads: places(pair),
             distance: distances[index(pair)],
-            distance_ci95: by_block.distance_ci95(pair, context),
+            distance_ci95: by_block.distance_ci95(pair),
             cka: cka[index(pair)],
-            cka_ci95: by_block.cka_ci95(pair, context),
+            cka_ci95: by_block.cka_ci95(pair),
         };
         let clusters = groups.into_iter().map(|group| {
             let within = || {
@@ -213,7 +215,7 @@ impl Likeness {
             same_label: Comparisons::default(),
             apart: (0..grid.layers).filter_map(layers_apart).collect(),
             map: if distances.is_empty() { None } else { Map::new(&distances, heads) },
-            disagreement: disagreement(sums, context),
+            disagreement: disagreement(sums),
             weights: sums.weighed().cloned(),
             distance: triangle(&distances, heads),
             cka: triangle(&cka, heads),
@@ -240,16 +242,15 @@ pub fn comparisons(distances: &[f64], cka: &[Option<f64>], groups: &[Option<usiz
 }
 
 /// The disagreement of each layer; none without a token of text.
-fn disagreement(sums: &LikenessSums, context: &EstimationContext) -> Vec<LayerDisagreement> {
+fn disagreement(sums: &LikenessSums) -> Vec<LayerDisagreement> {
     let blocks = &sums.blocks;
     let total = blocks.total();
     let per_block = |part: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(part) };
-    let rows = context.resamples.sums(&per_block(&|block| blocks[block].rows as f64));
+    let rows = per_block(&|block| blocks[block].rows as f64);
     let layer = |(layer, all): (usize, &super::disagreement::Disagreement)| {
         let mean = |part: fn(&super::disagreement::Disagreement) -> ExactSum| {
             let of_block = |block: usize| blocks[block].disagreement.get(layer).map_or(0.0, |sums| -part(sums).value());
-            let sums = context.resamples.sums(&per_block(&of_block));
-            let ci95 = sums.over(&rows);
+            let ci95 = Jackknife::new(&per_block(&of_block), &rows).interval();
             // Less than 0, for a cosine with itself is 1; rounding does not take it beyond.
             ((-part(all).value() / total.rows as f64).clamp(-1.0, 0.0), ci95)
         };

@@ -9,7 +9,7 @@ use super::batches::Outputs;
 use super::measure::PairsByBlock;
 use super::sums::LikenessSums;
 use crate::model::grid::HeadGrid;
-use crate::stats::bootstrap::{Interval, Resamples};
+use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::all_cores;
 

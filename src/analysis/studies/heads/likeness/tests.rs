@@ -15,7 +15,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
-use crate::stats::bootstrap::{Interval, Resamples};
+use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::section::Completion;

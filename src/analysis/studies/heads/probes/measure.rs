@@ -5,8 +5,8 @@ use super::moments::Widths;
 use super::scores::{Hits, ProbeScores};
 use super::section::{HeadProbe, LayerProbe, Share, TaskProbes};
 use super::sums::ProbeSums;
-use crate::stats::block_test::{Jackknife, p_above};
-use crate::stats::bootstrap::{Interval, PerBlock, Resampled};
+use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::blocks::PerBlock;
 use crate::study::metrics::estimates::EstimationContext;
 
 /// The probes of every task.
@@ -26,7 +26,6 @@ struct Measuring<'a> {
     context: &'a EstimationContext,
     total: Hits,
     words: PerBlock,
-    resampled: Resampled,
     /// The words trained classifiers on embeddings, inputs of layers, contexts, and embeddings and contexts.
     trained: [bool; 4],
     /// Both folds have words.
@@ -48,23 +47,28 @@ impl<'a> Measuring<'a> {
             [embedding, hidden, head, together].map(|features| classes.can_train(features))
         });
         let both = classes.words.iter().all(|&words| words > 0);
-        Self { number, scores, context, total, words, resampled: context.resamples.sums(&words), trained, both }
+        Self { number, scores, context, total, words, trained, both }
     }
 
     fn per_block(&self, part: impl Fn(&Hits) -> f64) -> PerBlock {
         std::array::from_fn(|block| part(&self.scores.blocks[block][self.number]))
     }
 
-    fn interval(&self, hits: &PerBlock) -> Option<Interval> {
-        self.context.resamples.sums(hits).over(&self.resampled)
+    fn share(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
+        self.on(Scale::Share, known, part)
     }
 
-    fn share(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
+    /// The difference of two shares.
+    fn difference(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
+        self.on(Scale::Real, known, part)
+    }
+
+    fn on(&self, scale: Scale, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
         if !known || !self.both || self.total.words == 0 {
             return Share::default();
         }
-        let accuracy = part(&self.total) / self.total.words as f64;
-        Share { accuracy: Some(accuracy), ci95: self.interval(&self.per_block(part)) }
+        let share = Jackknife::new(&self.per_block(part), &self.words).on(scale);
+        Share { accuracy: Some(share.all()), ci95: share.interval() }
     }
 
     fn task(&self, name: &str, classes: &TaskClasses, is_crowded: bool) -> TaskProbes {
@@ -103,7 +107,7 @@ impl<'a> Measuring<'a> {
             layer,
             input: self.share(on_inputs, |hits| hits.inputs[layer] as f64),
             mean_gain: known.then(|| gains.iter().sum::<f64>() / gains.len() as f64),
-            mean_gain_ci95: if known { self.interval(&self.per_block(mean)) } else { None },
+            mean_gain_ci95: self.difference(known, mean).ci95,
             best: best.map(|(head, _)| head.place),
             best_gain: best.map(|(_, gain)| gain),
         }
@@ -113,20 +117,19 @@ impl<'a> Measuring<'a> {
         let [_, _, on_contexts, on_both] = self.trained;
         let both = self.share(on_both, |hits| hits.heads[place].together as f64);
         let gain = |hits: &Hits| hits.heads[place].together as f64 - hits.embedding as f64;
-        let gained = self.share(on_both, gain);
+        let gained = self.difference(on_both, gain);
         let left_out = Jackknife::new(&self.per_block(gain), &self.words);
-        let standard_error = gained.accuracy.and_then(|_| left_out.standard_error());
-        let blocks = left_out.blocks();
+        let estimate = gained.accuracy.and_then(|_| left_out.estimate());
         let alone = self.share(on_contexts, |hits| hits.heads[place].alone as f64);
         let control = self.share(on_contexts, |hits| hits.heads[place].control as f64);
         let selectivity =
-            self.share(on_contexts, |hits| hits.heads[place].alone as f64 - hits.heads[place].control as f64);
+            self.difference(on_contexts, |hits| hits.heads[place].alone as f64 - hits.heads[place].control as f64);
         HeadProbe {
             place: self.context.grid.place(place),
             gain: gained.accuracy,
             gain_ci95: gained.ci95,
-            standard_error,
-            p: gained.accuracy.zip(standard_error).and_then(|(gain, error)| p_above(gain, error, blocks)),
+            standard_error: estimate.map(|estimate| estimate.standard_error),
+            p: estimate.map(|estimate| estimate.p_above(0.0)),
             q: None,
             adds: None,
             together: both.accuracy,

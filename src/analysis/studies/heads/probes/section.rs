@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;

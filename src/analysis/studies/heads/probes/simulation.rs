@@ -6,7 +6,6 @@ use rand_chacha::ChaCha8Rng;
 
 use super::tests::{TestWord, probed};
 use crate::corpus::Upos;
-use crate::stats::bootstrap::Resamples;
 
 /// A sentence of one to ten words, noisier than others or less: the head knows the tag of a word where its noise lets it, and
 /// the embedding knows it, too, as far as that goes.

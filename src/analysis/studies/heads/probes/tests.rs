@@ -21,7 +21,6 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
-use crate::stats::bootstrap::Resamples;
 use crate::studies::heads::probes::section::TaskProbes;
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;

@@ -44,6 +44,7 @@ impl Study for Attention {
         caveats: CAVEATS,
         // Shares of mass are not bounded by 1: a row of f32 weights sums to 1 but for rounding.
         range: |metric| 0.0..=if metric == "offset_argmax" { 1.0 } else { f64::INFINITY },
+        is_share: |metric| !matches!(metric, "mean_distance" | "entropy"),
         aim: |label| aims::of(&label.label).map(|(aim, metric)| (aim, Some(metric))),
         ..Card::NEW
     };

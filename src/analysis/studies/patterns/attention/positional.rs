@@ -5,7 +5,7 @@ use anstyle::AnsiColor;
 
 use crate::sequences::fold::roles::MAX_OFFSET;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Parameter, assess, best};
+use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Parameter, assess, assess_any};
 use crate::study::metrics::explanation::Explanation;
 
 const OFFSET_ARGMAX: Threshold = Threshold::rule(
@@ -117,25 +117,21 @@ pub(super) const LOCAL: Detector = Detector {
     shown: shown(None, AnsiColor::Blue),
     assess: |evidence, policy| {
         let measured = evidence.metric("window_mass", None);
-        let mut local = assess("local", "window_mass", measured, Bound::Above, policy.rule(&WINDOW_MASS));
+        let local = assess("local", "window_mass", measured, Bound::Above, policy.rule(&WINDOW_MASS));
         let single: Vec<Assessment> = [PREVIOUS_TOKEN, NEXT_TOKEN, OFFSET]
             .iter()
             .flat_map(|detector| (detector.assess)(evidence, policy))
             .collect();
-        if let Some(local) = &mut local {
-            // A head that might have a label at one offset is not surely without one.
-            local.label.borderline |= single.iter().any(|single| single.may_fire);
-        }
-        local.filter(|_| !single.iter().any(|single| single.fires)).into_iter().collect()
+        local.map(|local| local.where_none_of(&single)).into_iter().collect()
     },
 };
 
-/// The two rules of the label at one offset. If both fire, the one with the larger margin counts.
+/// The two rules of the label at one offset.
 fn offset(label: &str, offset: i32, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
     let rule = |metric: &str, bound: Bound, threshold: &Threshold| {
         let measured = evidence.metric(metric, Some(&offset.to_string()));
         assess(label, &format!("{metric}[{offset}]"), measured, bound, policy.rule(threshold))
     };
     let argmax = rule("offset_argmax", Bound::AtLeast, &OFFSET_ARGMAX);
-    best(argmax.into_iter().chain(rule("offset_mass", Bound::Above, &OFFSET_MASS)))
+    assess_any(argmax.into_iter().chain(rule("offset_mass", Bound::Above, &OFFSET_MASS)))
 }

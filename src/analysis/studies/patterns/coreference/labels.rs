@@ -7,7 +7,7 @@ use super::metrics::key;
 use super::sums::WAYS;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Detector, LabelStyle, Parameter, assess_tested};
+use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const MARGIN: Threshold = Threshold::rule(
@@ -40,7 +40,7 @@ pub(super) const COREFERENCE: Detector = Detector {
             let (label, key) = (format!("coreference:{}", KINDS[kind]), key(kind, way));
             let measured = evidence.metric("coreference_gain", Some(&key));
             let metric = format!("coreference_gain.{key}");
-            assess_tested(&label, &metric, measured, policy.rule(&MARGIN), policy)
+            assess(&label, &metric, measured, Bound::AtLeast, policy.rule(&MARGIN))
         });
         tested.collect()
     },

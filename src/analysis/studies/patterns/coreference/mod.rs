@@ -36,6 +36,7 @@ impl Study for Antecedents {
         labels: &[labels::COREFERENCE],
         caveats: CAVEATS,
         range: |metric| if metric == "coreference_accuracy" { 0.0..=1.0 } else { -1.0..=1.0 },
+        is_share: |metric| metric == "coreference_accuracy",
         figures: &["coreference"],
         tables: &["coreference"],
         ..Card::NEW

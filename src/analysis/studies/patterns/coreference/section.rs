@@ -10,7 +10,9 @@ use super::anaphors::{BASELINES, KINDS};
 use super::metrics::best_baselines;
 use super::sums::{CoreferenceSums, KindSums, MentionCounts, WAYS};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::stats::bootstrap::{Interval, PerBlock};
+use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::blocks::PerBlock;
+use crate::stats::interval::Interval;
 use crate::study::labels::evidence::MIN_QUERIES;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
@@ -187,11 +189,11 @@ impl KindMetrics {
     ) -> Self {
         let (place, way) = best_head(total);
         let share = |right: u64| right as f64 / total.anaphors as f64;
-        let per_block = |count: &dyn Fn(usize, &KindSums) -> u64| {
-            let counts: PerBlock = std::array::from_fn(|block| count(block, blocks[block]) as f64);
-            context.resamples.sums(&counts)
+        let per_block = |count: &dyn Fn(usize, &KindSums) -> u64| -> PerBlock {
+            std::array::from_fn(|block| count(block, blocks[block]) as f64)
         };
         let anaphors = per_block(&|_, sums| sums.anaphors);
+        let over = |right: &PerBlock| Jackknife::new(right, &anaphors);
         let right = per_block(&|_, sums| sums.heads[place][way]);
         let of_rule = per_block(&|_, sums| sums.baselines[best]);
         // The blocks of each half with the head that is best on the other one.
@@ -211,9 +213,9 @@ impl KindMetrics {
             baselines: Baselines { nearest, same_lemma, agreement },
             chance: total.chance.value() / total.anaphors as f64,
             ci95: KindIntervals {
-                accuracy: right.over(&anaphors),
-                heldout_accuracy: heldout.and_then(|right| right.over(&anaphors)),
-                gain: right.minus(&of_rule).over(&anaphors),
+                accuracy: over(&right).on(Scale::Share).interval(),
+                heldout_accuracy: heldout.and_then(|right| over(&right).on(Scale::Share).interval()),
+                gain: over(&right).minus(&over(&of_rule)).interval(),
             },
         }
     }

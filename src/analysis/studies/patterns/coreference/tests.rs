@@ -17,7 +17,6 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::{BLOCKS, Merge};
-use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::{default_policy, named};
 use crate::study::ObservedPass;
 use crate::study::section::section;

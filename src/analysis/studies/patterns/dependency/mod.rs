@@ -72,6 +72,7 @@ impl Study for Dependency {
         labels: &[syntactic::SYNTACTIC],
         caveats: section::CAVEATS,
         range: |_| 0.0..=1.0,
+        is_share: |_| true,
         aim: |label| {
             let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
             Some((Aim::Partner { relation, direction }, None))

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::tags::{Side, TagRule};
 use crate::model::grid::HeadPlace;
-use crate::stats::block_test::{Jackknife, p_above};
-use crate::stats::bootstrap::Interval;
+use crate::stats::block_test::{Estimate, Jackknife, Scale};
+use crate::stats::interval::Interval;
+use crate::study::labels::Bound;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, TagComparison};
 use crate::study::show::wording::{percent, plus_minus};
 use crate::study::tracked::{Tracked, Tracker};
@@ -23,9 +24,12 @@ pub struct RelationMetrics {
     pub count: u64,
     /// Sentences with such a word, the first of each family alone; null in reports of 0.1.
     pub sentences: Option<u64>,
-    /// Blocks of sentences with such a word.
+    /// Blocks with such a word.
     #[serde(default)]
     pub blocks: usize,
+    /// `(sum n)² / sum n²` over them, `n` the words of each: as many blocks of equal size would be as good.
+    #[serde(default)]
+    pub effective_blocks: f64,
     /// The best head on all data.
     #[serde(flatten)]
     pub place: HeadPlace,
@@ -208,6 +212,21 @@ pub struct HeadAccuracy {
     pub left_out: ByDirection<Option<Jackknife>>,
 }
 
+/// The test of a difference against a margin.
+pub(super) struct MarginExcess {
+    /// The one-sided p-value; `None` where there is no standard error.
+    pub p: Option<f64>,
+    /// Whether the estimate is above the margin.
+    pub is_above: bool,
+}
+
+impl MarginExcess {
+    /// The p-value, if the estimate is above the margin.
+    pub fn p_above(&self) -> Option<f64> {
+        self.p.filter(|_| self.is_above)
+    }
+}
+
 /// A head's margin over the better of its relation's baselines.
 pub(super) struct BaselineMargin {
     /// The head's accuracy less the baseline's.
@@ -244,13 +263,27 @@ impl RelationMetrics {
         })
     }
 
+    /// The block test of every head against the best offset and a margin, in the order of [`RelationMetrics::comparisons`].
+    pub(super) fn tests(&self, margin: f64) -> Vec<MarginExcess> {
+        self.comparisons().map(|offset| self.test(offset.difference, offset.standard_error, margin)).collect()
+    }
+
     /// The block test of every head against the better of both baselines and a margin, in the order of
     /// [`RelationMetrics::comparisons`]; none where the tags are no baseline.
-    pub(super) fn tests_beyond(&self, margin: f64) -> Vec<Option<f64>> {
+    pub(super) fn tests_beyond(&self, margin: f64) -> Vec<MarginExcess> {
         let of_head =
             |head| Direction::BOTH.into_iter().filter_map(move |direction| self.versus_better(head, direction));
-        let p = |better: BaselineMargin| p_above(better.difference - margin, better.standard_error?, self.blocks);
-        self.by_head.iter().flat_map(of_head).map(p).collect()
+        let test = |better: BaselineMargin| self.test(better.difference, better.standard_error, margin);
+        self.by_head.iter().flat_map(of_head).map(test).collect()
+    }
+
+    /// The block test of a difference of two accuracies over the words of the relation.
+    fn test(&self, value: f64, standard_error: Option<f64>, margin: f64) -> MarginExcess {
+        let &Self { blocks, effective_blocks, .. } = self;
+        let estimate =
+            |standard_error| Estimate { value, standard_error, blocks, effective_blocks, scale: Scale::Real };
+        let p = standard_error.map(|standard_error| estimate(standard_error).p_above(margin));
+        MarginExcess { p, is_above: Bound::AtLeast.holds(value, margin) }
     }
 
     /// The entry of the best head.

@@ -4,7 +4,8 @@ use anstyle::AnsiColor;
 
 use super::assessment::of_relation;
 use super::section::Relations;
-use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT, Q};
+use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT};
+use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::{Detector, LabelStyle, Parameter};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::section::section;
@@ -26,27 +27,25 @@ pub(super) const SYNTACTIC: Detector = Detector {
         measures: "The head's attention points from a word to its head in the dependency tree (dep->head), \
             or from the head to the word (head->dep), for words of one Universal Dependencies relation. \
             The relation `all` pools every relation but `punct`.",
-        formula: "count >= {syntactic_min_count}, accuracy >= baseline + {syntactic_margin} and q <= {syntactic_q}, the baseline being the best fixed offset on \
-            the same words",
+        formula: "count >= {syntactic_min_count}, accuracy >= baseline + {syntactic_margin}, the baseline being the best fixed offset on the same words; firm if \
+            the block test of the difference has q <= {label_q} over all heads, directions and relations",
         chance: "the accuracy of the best fixed offset (\"the head is the word at d+k\"), for each relation; beside it \
             that of the best tags (\"the head is the nearest word of a UPOS on one side\", by the UPOS of d), and in \
             `beyond` how far the label reaches: `offset`, or `tags` if the head is also above the better of both by \
-            {syntactic_beyond_margin} over the whole interval, with a block test against that of q <= {syntactic_q}",
+            {syntactic_beyond_margin}, by a block test of q <= {label_q}",
         source: "Ten points over the best fixed offset: Voita et al. 2019, section 5.2. \
             Accuracy by the most attended word: Clark et al. 2019, section 4.2. \
-            Significance: exact McNemar test, corrected by Benjamini & Hochberg 1995 for all heads, directions and \
-            relations.",
-        caveats: "The test takes words as independent, which those of one sentence are not: \
-            a label is borderline where the bootstrap interval of the difference, which does not, falls below 0.1. \
-            The accuracy of the best head is biased upwards: compare `heldout_accuracy`. \
+            Significance: block test against the margin, corrected by Benjamini & Hochberg 1995 for all heads, directions \
+            and relations.",
+        caveats: "The accuracy of the best head is biased upwards: compare `heldout_accuracy`. \
             Most labels do not reach beyond tags: that the head knows more than word classes is then not shown. \
             A tree is one theory of syntax, and the labels depend on it.",
     },
-    thresholds: &[&MARGIN, &MIN_COUNT, &Q, &BEYOND_MARGIN],
+    thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &BEYOND_MARGIN],
     parameter: Parameter::Any("syntactic", is_universal),
     shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
     assess: |evidence, policy| {
         let Relations { relations, .. } = section(evidence.section);
-        relations.iter().filter_map(|relation| of_relation(relation, evidence.place, policy)).collect()
+        relations.iter().flat_map(|relation| of_relation(relation, evidence.place, policy)).collect()
     },
 };

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table};
 
 use super::relation::RelationMetrics;
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::study::show::wording::{percent, plain_table, plus_minus, significance};
 use crate::system::printable::printable;
 

@@ -19,14 +19,6 @@ pub(super) const MIN_COUNT: Threshold = Threshold {
     about: "fewest scored words of a syntactic label; relations with fewer are not tested",
 };
 
-/// Largest q-value of a syntactic label.
-pub(super) const Q: Threshold = Threshold::rule(
-    "syntactic_q",
-    0.05,
-    "largest q-value of a syntactic label: the rate of false discoveries among all that are significant; if off, no \
-        significance is asked of it",
-);
-
 /// How far above both baselines a syntactic label reaches beyond tags.
 pub(super) const BEYOND_MARGIN: Threshold = Threshold {
     name: "syntactic_beyond_margin",

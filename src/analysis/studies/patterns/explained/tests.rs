@@ -16,7 +16,6 @@ use crate::sequences::counts::Counting;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
-use crate::stats::bootstrap::Resamples;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
 use crate::study::Subject;

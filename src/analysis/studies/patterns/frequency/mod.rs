@@ -89,6 +89,7 @@ impl Study for Frequency {
         counts: Counts::Needed,
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
+        is_share: |metric| metric.starts_with("rare_") && !metric.contains("_over_"),
         labels: &[RARE_WORDS],
         ..Card::NEW
     };

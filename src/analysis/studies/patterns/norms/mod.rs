@@ -30,6 +30,9 @@ impl Study for Norms {
         needs: "any corpus; the types of sinks also need the study `attention`",
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
+        is_share: |metric| {
+            metric.ends_with("_mass") || matches!(metric, "cancellation" | "constant_share" | "sentence_share")
+        },
         labels: &[sinks::NO_OP, sinks::PARKED, sinks::CONSTANT, sinks::BROADCAST, sinks::USED],
         caveats: CAVEATS,
         ..Card::NEW

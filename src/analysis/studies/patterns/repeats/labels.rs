@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Parameter, assess_tested};
+use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Parameter, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const SCORE: Threshold = Threshold::rule(
@@ -22,7 +22,7 @@ const fn shown(code: &'static str) -> LabelStyle {
 
 fn scored(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let measured = evidence.metric(metric, Some("score"));
-    assess_tested(label, &format!("{metric}.score"), measured, policy.rule(&SCORE), policy).into_iter().collect()
+    assess(label, &format!("{metric}.score"), measured, Bound::AtLeast, policy.rule(&SCORE)).into_iter().collect()
 }
 
 pub(super) const DUPLICATE_TOKEN: Detector = Detector {

@@ -37,6 +37,7 @@ impl Study for RepeatedTokens {
         needs: "no corpus: 64 sequences of random tokens of the vocabulary, and 512 with a mask, about 31,000 tokens",
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
+        is_share: |metric| metric == "random_offset",
         labels: &[labels::DUPLICATE_TOKEN, labels::INDUCTION, labels::INDUCTION_MIRROR, labels::MASKED_COPY],
         caveats: CAVEATS,
         ..Card::NEW

@@ -8,7 +8,6 @@ use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::{BLOCKS, Merge};
-use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;

@@ -9,7 +9,6 @@ use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token, TokenKind};
 use crate::stats::blocks::{BLOCKS, Merge};
-use crate::stats::bootstrap::Resamples;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
 use crate::study::labels::policy::Policy;

@@ -44,6 +44,7 @@ impl Study for Trees {
         by_default: true,
         metrics: || metric::listed(METRICS),
         range: |_| 0.0..=1.0,
+        is_share: |_| true,
         ..Card::NEW
     };
 

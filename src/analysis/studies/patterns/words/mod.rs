@@ -80,6 +80,7 @@ impl Study for Words {
         by_default: true,
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
+        is_share: |metric| metric.ends_with("_mass") || metric.ends_with("_mass_expected"),
         labels: &[labels::TAG, labels::SAME_TAG, labels::SIMILAR_WORDS, labels::SAME_TOKEN],
         aim,
         ..Card::NEW

@@ -15,7 +15,6 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::test_support::sentence;
-use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::{default_policy, named};
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;

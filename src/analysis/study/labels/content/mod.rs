@@ -3,7 +3,7 @@
 
 use super::evidence::LABEL_Q;
 use super::policy::{Policy, Threshold};
-use super::{Assessment, Evidence, assess_all_tested};
+use super::{Assessment, Evidence, assess_all};
 
 /// The multiple of the position-matched chance that a label of content needs. That chance is right to about a tenth,
 /// because it takes a head's preference for offsets as the same for all queries, so a label needs twice that distance.
@@ -30,7 +30,7 @@ pub fn assess_content(
         (key.map_or(id.clone(), |key| format!("{id}[{key}]")), measured, threshold)
     };
     let scores = [score("_over_chance", margin), score("_over_position", margin.map(|_| 0.0))];
-    assess_all_tested(label, scores, policy)
+    assess_all(label, scores)
 }
 
 /// A metric's position-matched chance, as a line of its study's table.

@@ -9,7 +9,6 @@ use rand_chacha::ChaCha8Rng;
 use super::*;
 use crate::model::grid::HeadGrid;
 use crate::stats::blocks::{BLOCKS, block_of};
-use crate::stats::bootstrap::Resamples;
 use crate::studies::registry::default_policy;
 use crate::study::labels::{Measured, correct};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};

@@ -8,9 +8,9 @@ use super::relation::{
     TagBaseline,
 };
 use super::tags::{Rules, Side, single};
-use crate::stats::block_test::{Jackknife, standard_error};
-use crate::stats::blocks::Merge;
-use crate::stats::bootstrap::{Interval, PerBlock, Resampled, Resamples};
+use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
+use crate::stats::blocks::{Merge, PerBlock};
+use crate::stats::interval::Interval;
 use crate::stats::significance::mcnemar;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, TagComparison};
 use crate::study::metrics::estimates::EstimationContext;
@@ -28,7 +28,7 @@ impl RelationMetrics {
         context: &EstimationContext,
     ) -> Self {
         let grid = context.grid;
-        let scored = ArcScores::new(blocks, grid.count(), &context.resamples);
+        let scored = ArcScores::new(blocks, grid.count());
         let total = &scored.total;
         let best = best_head(total);
         let (heldout_accuracy, heldout_interval) = scored.held_out(best_head, |sums, &best| sums.hits_of(best));
@@ -57,7 +57,9 @@ impl RelationMetrics {
                     alone,
                     offset,
                     tags,
-                    left_out: context.leaves_out.then(|| Jackknife::new(&head.by_block, &scored.words)),
+                    left_out: context
+                        .leaves_out
+                        .then(|| Jackknife::new(&head.by_block, &scored.words).on(Scale::Share)),
                 }
             });
             let missed = total.count - by_offset.right;
@@ -79,6 +81,7 @@ impl RelationMetrics {
             count: total.count,
             sentences: Some(total.sentences),
             blocks: blocks.iter().flatten().filter(|sums| sums.count > 0).count(),
+            effective_blocks: effective_blocks(&scored.words),
             place: grid.place(best.0),
             direction,
             accuracy: scored.share(total.hits_of(best)),
@@ -120,32 +123,28 @@ struct BaselineComparison {
 /// The sums of one relation, and the context for its accuracies.
 struct ArcScores<'a> {
     blocks: &'a [Option<&'a RelationSums>],
-    resamples: &'a Resamples,
     total: RelationSums,
     /// Even and odd families: blocks are their numbers modulo an even number.
     folds: [RelationSums; 2],
     /// Scored words.
     words: PerBlock,
-    resampled_words: Resampled,
 }
 
 /// The right predictions of a head or a baseline.
 struct Hits {
     right: u64,
     by_block: PerBlock,
-    resampled: Resampled,
 }
 
 impl<'a> ArcScores<'a> {
-    fn new(blocks: &'a [Option<&'a RelationSums>], heads: usize, resamples: &'a Resamples) -> Self {
+    fn new(blocks: &'a [Option<&'a RelationSums>], heads: usize) -> Self {
         let pool = |first: usize, step: usize| {
             let mut sums = RelationSums { hits: vec![[0; 2]; heads], ..RelationSums::default() };
             blocks.iter().skip(first).step_by(step).flatten().for_each(|block| sums.merge(block));
             sums
         };
         let words = per_block(blocks, |_, sums| sums.count);
-        let resampled_words = resamples.sums(&words);
-        Self { blocks, resamples, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words, resampled_words }
+        Self { blocks, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words }
     }
 
     fn share(&self, right: u64) -> f64 {
@@ -153,12 +152,16 @@ impl<'a> ArcScores<'a> {
     }
 
     fn predicted(&self, right: impl Fn(&RelationSums) -> u64) -> Hits {
-        let by_block = per_block(self.blocks, |_, sums| right(sums));
-        Hits { right: right(&self.total), by_block, resampled: self.resamples.sums(&by_block) }
+        Hits { right: right(&self.total), by_block: per_block(self.blocks, |_, sums| right(sums)) }
     }
 
     fn interval(&self, predicted: &Hits) -> Option<Interval> {
-        predicted.resampled.over(&self.resampled_words)
+        self.interval_of(&predicted.by_block)
+    }
+
+    /// The interval of a share of the words.
+    fn interval_of(&self, right: &PerBlock) -> Option<Interval> {
+        Jackknife::new(right, &self.words).on(Scale::Share).interval()
     }
 
     /// The accuracy, with its interval, of what is chosen on one fold and scored on the other, both ways; `None` where
@@ -175,16 +178,17 @@ impl<'a> ArcScores<'a> {
         let elsewhere = [choose(odd), choose(even)];
         let by_block = per_block(self.blocks, |block, sums| right(sums, &elsewhere[block % 2]));
         let value = self.share(right(even, &elsewhere[0]) + right(odd, &elsewhere[1]));
-        (Some(value), self.resamples.sums(&by_block).over(&self.resampled_words))
+        (Some(value), self.interval_of(&by_block))
     }
 
     /// The difference of two accuracies, its interval and its standard error.
     fn difference(&self, head: &Hits, baseline: &Hits) -> (f64, Option<Interval>, Option<f64>) {
         let by_block: PerBlock = std::array::from_fn(|block| head.by_block[block] - baseline.by_block[block]);
+        let difference = Jackknife::new(&by_block, &self.words);
         (
             (head.right as f64 - baseline.right as f64) / self.total.count as f64,
-            head.resampled.minus(&baseline.resampled).over(&self.resampled_words),
-            standard_error(&by_block, &self.words),
+            difference.interval(),
+            difference.standard_error(),
         )
     }
 
@@ -193,8 +197,8 @@ impl<'a> ArcScores<'a> {
     fn versus_offset(&self, head: &Hits, offset: &Hits, both: u64, later: [u64; 2]) -> Comparison {
         let (difference, ci95, standard_error) = self.difference(head, offset);
         let (head_only, offset_only) = (head.right - both - later[0], offset.right - both - later[1]);
-        let p = mcnemar(head_only, offset_only);
-        Comparison { difference, ci95, standard_error, head_only, offset_only, p, q: None }
+        let mcnemar_p = mcnemar(head_only, offset_only);
+        Comparison { difference, ci95, standard_error, head_only, offset_only, mcnemar_p, p: None, q: None }
     }
 
     /// `both` are the words on which both are right.

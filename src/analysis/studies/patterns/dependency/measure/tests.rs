@@ -4,7 +4,6 @@ use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::grid::HeadGrid;
 use crate::stats::blocks::BLOCKS;
-use crate::stats::bootstrap::Resamples;
 use crate::studies::patterns::dependency::tags::{Cue, TagRule};
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };

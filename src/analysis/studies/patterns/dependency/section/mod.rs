@@ -2,20 +2,21 @@
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
+use std::vec::IntoIter;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::assessment::{accuracy_of, label_of, of_relation};
-use super::relation::RelationMetrics;
+use super::relation::{MarginExcess, RelationMetrics};
 use super::table::{MAY_GO, table};
-use super::thresholds::{BEYOND_MARGIN, MIN_COUNT, Q};
+use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::stats::significance::benjamini_hochberg;
-use crate::study::labels::evidence::{Direction, Reach};
+use crate::stats::significance::q_of_those_above;
+use crate::study::labels::evidence::{Comparison, Direction, LABEL_Q, Reach};
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{Label, Verdict};
-use crate::study::metrics::number::{Number, Part, most_blocks};
+use crate::study::labels::{Label, Verdict, one_of_each};
+use crate::study::metrics::number::{Number, Part};
 use crate::study::section::{Completion, Exports, HeadCard, Section, section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
@@ -39,7 +40,9 @@ pub struct Relations {
 pub struct Tests {
     /// Tests: every head in both directions, on every relation with enough words.
     pub count: usize,
-    /// Those with a q-value of at most `settings.policy.syntactic_q`; null where that is, and no significance is asked.
+    /// Those with a difference of at least `settings.policy.syntactic_margin`: the family that is corrected.
+    pub above: usize,
+    /// Those with a q-value of at most `settings.policy.label_q`; null where that is, and no significance is asked.
     pub significant: Option<usize>,
 }
 
@@ -64,12 +67,13 @@ impl Relations {
         ]
     }
 
-    /// How many tests there are, and how many have a q-value of at most `most`, if there is such a bound.
-    fn tests(&self, most: Option<f64>) -> Tests {
-        let comparisons = self.relations.iter().flat_map(RelationMetrics::comparisons);
-        let tested: Vec<f64> = comparisons.filter_map(|comparison| comparison.q).collect();
-        let significant = most.map(|most| tested.iter().filter(|&&q| q <= most).count());
-        Tests { count: tested.len(), significant }
+    /// How many tests there are, and how many have a q-value of at most the policy's, if there is such a bound.
+    fn tests(&self, policy: &Policy) -> Tests {
+        let tested = || self.relations.iter().filter(|relation| relation.count >= policy.count(&MIN_COUNT));
+        let comparisons: Vec<&Comparison> = tested().flat_map(RelationMetrics::comparisons).collect();
+        let above: Vec<f64> = comparisons.iter().filter_map(|comparison| comparison.q).collect();
+        let significant = policy.rule(&LABEL_Q).map(|most| above.iter().filter(|&&q| q <= most).count());
+        Tests { count: comparisons.len(), above: above.len(), significant }
     }
 
     /// The arcs that the syntactic labels of these verdicts claim heads to follow.
@@ -116,13 +120,13 @@ impl Relations {
             let named: Vec<String> = others.iter().map(|relation| printable(&relation.relation)).collect();
             writeln!(out, "\nNo head is better than the best fixed offset at {}.", named.join(", "))?;
         }
-        let Tests { count, significant } = self.tests;
-        let tests = counted(count, "test");
-        if let Some((significant, rate)) = significant.zip(policy.rule(&Q)) {
-            let are = plural(&significant, "is", "are");
-            writeln!(out, "\n{significant} of {tests} of a head against the offset {are} significant (q <= {rate}).")?;
+        let Tests { count, above, significant } = self.tests;
+        let (tests, points) = (counted(count, "test"), policy.share(&MARGIN) * 100.0);
+        write!(out, "\n{above} of {tests} of a head find it at least {points:.0} points above the best offset")?;
+        if let Some((significant, rate)) = significant.zip(policy.rule(&LABEL_Q)) {
+            writeln!(out, ", {significant} of them significantly (q <= {rate}).")?;
         } else {
-            writeln!(out, "\n{tests} of a head against the offset; no significance is asked of a label.")?;
+            writeln!(out, "; no significance is asked of a label.")?;
         }
         self.write_reach(out, policy)?;
         let rare = self.relations.len() - shown.len();
@@ -138,7 +142,8 @@ impl Relations {
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = |relation: &RelationMetrics| 0..relation.by_head.len();
         let labels = self.relations.iter().flat_map(|relation| {
-            places(relation).filter_map(|place| of_relation(relation, place, policy)).filter(|label| label.fires)
+            let of_head = |place| one_of_each(of_relation(relation, place, policy));
+            places(relation).flat_map(of_head).filter(|label| label.fires)
         });
         let reaches: Vec<Reach> = labels.filter_map(|assessment| assessment.label.beyond).collect();
         if reaches.is_empty() {
@@ -154,39 +159,28 @@ impl Relations {
         )
     }
 
-    /// Corrects the tests against the better of both baselines for their number, as [`Section::correct`] does those
-    /// against the offset.
+    /// The tests against the better of both baselines, corrected as those against the offset.
     fn correct_beyond(&mut self, policy: &Policy) {
         let (min_count, margin) = (policy.count(&MIN_COUNT), policy.share(&BEYOND_MARGIN));
-        let mut tested = Vec::new();
-        for relation in &mut self.relations {
-            let (tests, enough) = (relation.tests_beyond(margin), relation.count >= min_count);
-            for (comparison, p) in relation.tag_comparisons_mut().zip(tests) {
-                (comparison.p, comparison.q) = (p, None);
-                if enough && p.is_some() {
-                    tested.push(comparison);
-                }
+        let tests = |relation: &RelationMetrics| relation.tests_beyond(margin);
+        let (tests, mut q) = family(&self.relations, min_count, tests);
+        for (relation, tests) in self.relations.iter_mut().zip(tests) {
+            for (comparison, test) in relation.tag_comparisons_mut().zip(tests) {
+                (comparison.p, comparison.q) = (test.p, q.next().flatten());
             }
         }
-        let p: Vec<f64> = tested.iter().filter_map(|comparison| comparison.p).collect();
-        tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(comparison, q)| comparison.q = Some(q));
     }
 }
 
 /// The limits of what the study shows.
 pub(super) const CAVEATS: &[Caveat] = &[
     Caveat {
-        id: "words-of-a-sentence",
-        text: "The significance tests take words as independent, which those of one sentence are not; \
-            the intervals of the differences do not.",
-        about: CaveatSubject::Certainty,
-        applies: has_trees,
-    },
-    Caveat {
         id: "significance-not-asked",
         text: "The policy asks no significance of syntactic labels: some may be there by chance.",
         about: CaveatSubject::Certainty,
-        applies: |labels| labels.policy.rule(&Q).is_none() && labels.has_label(|label| label.starts_with("syntactic:")),
+        applies: |labels| {
+            labels.policy.rule(&LABEL_Q).is_none() && labels.has_label(|label| label.starts_with("syntactic:"))
+        },
     },
     Caveat {
         id: "selection",
@@ -211,9 +205,7 @@ fn has_trees(labels: &Labelling<'_>) -> bool {
 impl RelationMetrics {
     /// The accuracy of each head in each direction.
     fn numbers(&self, min_count: u64) -> Vec<Number<'_>> {
-        // Reports of 0.1 do not say in how many blocks it has a word.
-        let most = most_blocks(self.sentences.unwrap_or(self.count));
-        let (blocks, enough) = (if self.blocks > 0 { self.blocks } else { most }, self.count >= min_count);
+        let (blocks, effective_blocks, enough) = (self.blocks, self.effective_blocks, self.count >= min_count);
         let mut numbers = Vec::new();
         for (head, entry) in self.by_head.iter().enumerate() {
             for direction in Direction::BOTH {
@@ -225,6 +217,7 @@ impl RelationMetrics {
                     value: Some(*entry.accuracy.get(direction)),
                     ci95: *entry.ci95.get(direction),
                     blocks,
+                    effective_blocks,
                     trials: Some(self.count),
                     enough,
                     left_out: entry.left_out.get(direction).as_ref(),
@@ -287,18 +280,33 @@ impl Relations {
     /// Corrects for the number of tests: sets the q-values of all relations with at least as many words as the policy
     /// requires, and removes the q-values of the others, which are not tested.
     fn correct(&mut self, policy: &Policy) {
-        let min_count = policy.count(&MIN_COUNT);
-        let tested = self.relations.iter().filter(|relation| relation.count >= min_count);
-        let p: Vec<f64> = tested.flat_map(RelationMetrics::comparisons).map(|comparison| comparison.p).collect();
-        let mut q = benjamini_hochberg(&p).into_iter();
-        for relation in &mut self.relations {
-            let tested = relation.count >= min_count;
-            relation.comparisons_mut().for_each(|comparison| comparison.q = if tested { q.next() } else { None });
+        let (min_count, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
+        let (tests, mut q) = family(&self.relations, min_count, |relation| relation.tests(margin));
+        for (relation, tests) in self.relations.iter_mut().zip(tests) {
+            for (comparison, test) in relation.comparisons_mut().zip(tests) {
+                (comparison.p, comparison.q) = (test.p, q.next().flatten());
+            }
         }
         self.correct_beyond(policy);
         self.relations.iter_mut().for_each(RelationMetrics::compare_best);
-        self.tests = self.tests(policy.rule(&Q));
+        self.tests = self.tests(policy);
     }
+}
+
+/// The tests of each relation, and the q-values of all of them in order; relations with fewer words than `min_count` are
+/// not in the family.
+fn family(
+    relations: &[RelationMetrics],
+    min_count: u64,
+    tests: impl Fn(&RelationMetrics) -> Vec<MarginExcess>,
+) -> (Vec<Vec<MarginExcess>>, IntoIter<Option<f64>>) {
+    let tests: Vec<Vec<MarginExcess>> = relations.iter().map(tests).collect();
+    let p = relations.iter().zip(&tests).flat_map(|(relation, tests)| {
+        let enough = relation.count >= min_count;
+        tests.iter().map(move |test| test.p_above().filter(|_| enough))
+    });
+    let p: Vec<Option<f64>> = p.collect();
+    (tests, q_of_those_above(&p).into_iter())
 }
 
 #[cfg(test)]

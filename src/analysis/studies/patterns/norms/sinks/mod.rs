@@ -4,9 +4,10 @@
 use anstyle::AnsiColor;
 
 use super::head_sums::SINKS;
-use crate::stats::bootstrap::Interval;
+use crate::stats::block_test::Estimate;
+use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Measured, Parameter, assess_all_tested};
+use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Measured, Parameter, assess_all};
 use crate::study::metrics::explanation::Explanation;
 
 /// The beginning of every label of this file.
@@ -183,7 +184,7 @@ fn complement(measured: Measured) -> Measured {
         score: measured.score.map(less),
         ci95: measured.ci95.map(|ci95| Interval(less(ci95.high()), less(ci95.low()))),
         baseline: measured.baseline.map(less),
-        ..measured
+        estimate: measured.estimate.map(|estimate| Estimate { value: less(estimate.value), ..estimate }),
     }
 }
 
@@ -203,13 +204,14 @@ fn typed<'a>(
     };
     let rules = Rules { sink, evidence, policy };
     let others = other(&rules);
-    if !others.is_empty() && assess_all_tested(label, others, policy).is_some_and(|other| other.fires) {
+    if !others.is_empty() && assess_all(label, others).is_some_and(|other| other.fires) {
         return Vec::new();
     }
-    let mut assessment = assess_all_tested(label, conditions(&rules), policy);
+    let mut assessment = assess_all(label, conditions(&rules));
     if let Some(assessment) = &mut assessment {
         // The label of the sink is a condition, too: it is named first, and its type is not surer than it.
-        assessment.label.borderline |= rests.borderline;
+        let test = &mut assessment.label.test;
+        test.p = test.p.zip(rests.test.p).map(|(p, of_sink)| p.max(of_sink));
         assessment.label.margin = assessment.label.margin.min(rests.margin);
         assessment.label.rests_on = Some(rests.label.clone());
         assessment.label.rule = format!("{sink} and {}", assessment.label.rule);

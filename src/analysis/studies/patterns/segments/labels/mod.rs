@@ -4,9 +4,7 @@ use anstyle::AnsiColor;
 
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Range, Threshold, Value};
-use crate::study::labels::{
-    Assessment, Bound, Detector, Evidence, LabelStyle, Measured, Parameter, assess, assess_tested,
-};
+use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Measured, Parameter, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const SEGMENT: Threshold = Threshold::rule(
@@ -35,8 +33,7 @@ pub(super) const SEGMENT_BLOCK: Detector = Detector {
     shown: shown(Some("seg")),
     assess: |evidence, policy| {
         let measured = evidence.metric("segment_r2", None);
-        let assessed = assess_tested("segment-block", "segment_r2", measured, policy.rule(&SEGMENT), policy);
-        assessed.into_iter().collect()
+        assess("segment-block", "segment_r2", measured, Bound::AtLeast, policy.rule(&SEGMENT)).into_iter().collect()
     },
 };
 
@@ -103,22 +100,19 @@ fn classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let assessed = CLASSES.iter().zip(rules).filter_map(|(class, (metric, measured, threshold))| {
         assess(&name(class), metric, measured, Bound::AtLeast, policy.rule(threshold))
     });
-    let mut assessed: Vec<Assessment> = assessed.collect();
-    // One that might fit takes the head from those after it.
-    let (mut taken, mut contested) = (false, false);
-    for class in &mut assessed {
-        class.fires &= !taken;
-        class.label.borderline |= contested;
-        (taken, contested) = (taken | class.fires, contested | class.may_fire);
-    }
+    let rules: Vec<Assessment> = assessed.collect();
+    // A class takes the head from those after it.
+    let mut assessed: Vec<Assessment> =
+        rules.iter().enumerate().map(|(place, rule)| rule.clone().where_none_of(&rules[..place])).collect();
     let explained = [column, offset, segment].map(|measured| measured.score.map(f64::abs));
-    if let ([Some(column), Some(offset), Some(segment)], false, false) = (explained, taken, assessed.is_empty()) {
+    if let ([Some(column), Some(offset), Some(segment)], false) = (explained, rules.is_empty()) {
         let left = Measured { score: Some(1.0 - column - offset - segment), ..Measured::default() };
         let none = assess(&name(CLASSES[4]), "", left, Bound::AtLeast, Some(0.0));
         assessed.extend(none.map(|mut none| {
-            (none.fires, none.may_fire, none.label.borderline) = (true, true, contested);
+            // Nothing but the absence of the others is asked.
+            (none.fires, none.label.test.p) = (true, Some(0.0));
             "no other class".clone_into(&mut none.label.rule);
-            none
+            none.where_none_of(&rules)
         }));
     }
     assessed

@@ -1,6 +1,6 @@
 use super::*;
 use crate::evaluation::presets;
-use crate::stats::bootstrap::Interval;
+use crate::stats::interval::Interval;
 use crate::study::metrics::metric::{Keys, Metrics};
 use crate::study::section::NoSection;
 
