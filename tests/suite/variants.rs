@@ -283,8 +283,7 @@ fn found(
     } else {
         run(&encoder, &Variants::default().without(each_head_and_all(grid), grid, &gates), observers, sequences)
     };
-    let context =
-        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::none(), leaves_out: false };
+    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
     study.measure(&Observed(&[ObservedPass { sums: &*seen.into_observers()[0], left_out: 0 }]), &context)
 }
 

@@ -149,6 +149,9 @@ fn mean_confidence(heads: &[&Labelled<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::block_test::Scale;
+    use crate::study::labels::evidence::MarginTest;
+    use crate::study::metrics::metric::Column;
     use crate::study::metrics::metric::Keys;
 
     #[test]
@@ -219,6 +222,8 @@ mod tests {
         assert_eq!(missing(&[named("voita2019").unwrap()], &[]), None);
     }
 
+    const CONFIDENCE: Column = Column { id: "confidence", keys: Keys::Single, scale: Scale::Share };
+
     fn label(label: &str) -> Label {
         Label {
             label: label.to_owned(),
@@ -232,7 +237,7 @@ mod tests {
             tied: false,
             rests_on: None,
             direction: None,
-            test: None,
+            test: MarginTest::default(),
             versus_offset: None,
             beyond: None,
             versus_tags: None,
@@ -244,7 +249,7 @@ mod tests {
     fn the_line_of_voita2019_counts_heads_and_averages_their_confidence() {
         let head = |labels: &[&str], confidence: Option<f64>| {
             let labels: Vec<Label> = labels.iter().map(|name| label(name)).collect();
-            (labels, Values::new(&[("confidence", Keys::Single)], [confidence]))
+            (labels, Values::new(&[CONFIDENCE], [confidence]))
         };
         let heads = [
             head(&["previous-token", "offset:-2"], Some(0.75)),

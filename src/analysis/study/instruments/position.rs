@@ -132,10 +132,29 @@ impl ProfileSums {
         }
     }
 
-    /// The sum over the queries of what a head that is blind to all but offsets would score, where `rates` are those of
-    /// [`PositionPairs::rates`].
-    pub fn expected(&self, rates: &ByBin<f64>) -> f64 {
+    /// The sum of the weights, each times what `rates` say of its bin.
+    fn times(&self, rates: &ByBin<f64>) -> f64 {
         self.0.iter().zip(rates).map(|(&weight, rate)| weight as f64 / ONE * rate).sum()
+    }
+}
+
+/// The mean of a target over the pairs of each bin, in the whole corpus and without one block of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    without: ByBin<f64>,
+    /// How much the mean is higher in the whole corpus.
+    change: ByBin<f64>,
+}
+
+impl Rates {
+    /// The part that a block has in the sum over the queries of what a head that is blind to all but offsets would score;
+    /// `block` is the head's profile there, `corpus` that in the whole corpus.
+    ///
+    /// What the corpus has, `corpus · rates`, less the part of the block is what the corpus without the block has, by its
+    /// own rates: `(corpus - block) · without`. So the jackknife knows that the rates, too, are of a sample. Of rates in
+    /// which nothing is left out it is `block · rates`.
+    pub fn expected(&self, block: &ProfileSums, corpus: &ProfileSums) -> f64 {
+        block.times(&self.without) + corpus.times(&self.change)
     }
 }
 
@@ -188,12 +207,19 @@ impl PositionPairs {
         self.targets.len()
     }
 
-    /// The mean of a target over the pairs of each bin; 0 where there are none.
-    pub fn rates(&self, target: usize) -> ByBin<f64> {
-        std::array::from_fn(|bin| {
-            let weight = self.weights[bin].value();
-            if weight > 0.0 { self.targets[target][bin].value() / weight } else { 0.0 }
-        })
+    /// The mean of a target over the pairs of each bin, with and without those of a block; 0 where there are none.
+    pub fn rates(&self, target: usize, block: Option<&Self>) -> Rates {
+        let mean = |block: Option<&Self>| -> ByBin<f64> {
+            let less = |of: fn(&Self, usize, usize) -> ExactSum, bin: usize| {
+                of(self, target, bin).value() - block.map_or(0.0, |block| of(block, target, bin).value())
+            };
+            std::array::from_fn(|bin| {
+                let weight = less(|pairs, _, bin| pairs.weights[bin], bin);
+                if weight > 0.0 { less(|pairs, target, bin| pairs.targets[target][bin], bin) / weight } else { 0.0 }
+            })
+        };
+        let (all, without) = (mean(None), mean(block));
+        Rates { without, change: std::array::from_fn(|bin| all[bin] - without[bin]) }
     }
 }
 
@@ -238,7 +264,7 @@ mod tests {
         }));
         let observed: f64 = pairs().map(|(query, key)| weights[query][key] * same(query, key)).sum();
         let count = queries.len() as f64;
-        (observed / count, sums.expected(&uniform.rates(0)) / count)
+        (observed / count, uniform.rates(0, None).expected(&sums, &sums) / count)
     }
 
     #[test]

@@ -88,8 +88,7 @@ fn losses_are_summed_by_block() {
 }
 
 fn measured(sums: &UseSums, policy: &Policy) -> UseSection {
-    let context =
-        EstimationContext { grid: GRID, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
+    let context = EstimationContext { grid: GRID, threads: all_cores(), leaves_out: false };
     let mut section = UseSection::new(sums, &context);
     section.complete(&Completion::Policy(policy));
     section

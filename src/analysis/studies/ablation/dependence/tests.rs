@@ -80,7 +80,7 @@ fn show_shifts(sums: &mut DependenceSums, grid: HeadGrid, index: u64, shift: imp
 
 fn measured(sums: DependenceSums, grid: HeadGrid) -> Dependence {
     let observer = observer_of(sums);
-    let context = EstimationContext { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
+    let context = EstimationContext { grid, threads: all_cores(), leaves_out: false };
     let (_, mut found) =
         AnyStudy::measure(&LaterHeads, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
     found.complete(&Completion::Policy(&default_policy()));

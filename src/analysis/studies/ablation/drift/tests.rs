@@ -47,7 +47,7 @@ fn state(grid: HeadGrid) -> DriftSums {
 
 fn measured(sums: DriftSums, grid: HeadGrid) -> (Estimates, DriftReport) {
     let observer = observer_of(sums);
-    let context = EstimationContext { grid, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
+    let context = EstimationContext { grid, threads: all_cores(), leaves_out: false };
     let (estimates, found) =
         AnyStudy::measure(&OutputDrift, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
     (estimates, section::<DriftSection>(&*found).drift.clone())

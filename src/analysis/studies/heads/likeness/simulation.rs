@@ -10,8 +10,6 @@ use super::measure::PairsByBlock;
 use super::sums::LikenessSums;
 use crate::model::grid::HeadGrid;
 use crate::stats::interval::Interval;
-use crate::study::metrics::estimates::EstimationContext;
-use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
@@ -61,8 +59,6 @@ fn corpus(random: &mut ChaCha8Rng) -> LikenessSums {
 #[test]
 fn intervals_cover_what_is_true() {
     const CORPORA: usize = 300;
-    let context =
-        EstimationContext { grid: GRID, threads: all_cores(), resamples: Resamples::new(), leaves_out: false };
     let mut random = ChaCha8Rng::seed_from_u64(1936);
     let (mut distances, mut likeness) = (0, 0);
     for _ in 0..CORPORA {
@@ -71,8 +67,8 @@ fn intervals_cover_what_is_true() {
         let has = |interval: Option<Interval>, truth: f64| {
             interval.is_some_and(|interval| interval.low() <= truth && truth <= interval.high())
         };
-        distances += usize::from(has(by_block.distance_ci95([0, 1], &context), SQUARE.sqrt()));
-        likeness += usize::from(has(by_block.cka_ci95([0, 1], &context), CKA));
+        distances += usize::from(has(by_block.distance_ci95([0, 1]), SQUARE.sqrt()));
+        likeness += usize::from(has(by_block.cka_ci95([0, 1]), CKA));
     }
     println!("of {CORPORA} intervals {distances} have the distance and {likeness} the CKA");
     // 285 are expected; the standard deviation is 3.8. Percentile intervals of 64 blocks cover a little less.

@@ -61,7 +61,7 @@ fn show(sums: &mut LikenessSums, pack: &[(Sequence, Vec<TestHead>)], grid: HeadG
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
-    EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false }
+    EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false }
 }
 
 fn normal(random: &mut ChaCha8Rng, count: usize) -> Vec<f32> {

@@ -29,7 +29,7 @@ fn intervals_of_gains_cover() {
     let found: Vec<_> = (0..CORPORA)
         .map(|_| {
             let sentences: Vec<_> = (0..200).map(|_| sentence(&mut rng)).collect();
-            probed(&sentences, &[], Resamples::new()).remove(0).heads
+            probed(&sentences, &[]).remove(0).heads
         })
         .collect();
     for (head, name) in ["a head without the tag", "a head with the tag"].into_iter().enumerate() {

@@ -104,10 +104,10 @@ fn run(sentences: &[Vec<TestWord>], requested: &[String]) -> [Box<dyn Observer>;
 }
 
 /// The results of the probes of all tasks.
-pub(super) fn probed(sentences: &[Vec<TestWord>], requested: &[String], resamples: Resamples) -> Vec<TaskProbes> {
+pub(super) fn probed(sentences: &[Vec<TestWord>], requested: &[String]) -> Vec<TaskProbes> {
     let both = run(sentences, requested);
     let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
-    let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, resamples, leaves_out: false };
+    let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, leaves_out: false };
     let (_, mut found) = AnyStudy::measure(&LinearProbes, &Observed(&observed), &context);
     found.complete(&Completion::Policy(&default_policy()));
     assert_eq!(found.defect(GRID), None);
@@ -237,7 +237,7 @@ fn labels_at_random_have_no_gain_and_no_selectivity() {
             let form = format!("f{form}-{}", rng.random_range(0..100));
             TestWord::new(form, TAGS[tag], noise(rng), [noise(rng), noise(rng)])
         };
-        let found = probed(&corpus(600, &mut rng, word), &[], Resamples::none()).remove(0);
+        let found = probed(&corpus(600, &mut rng, word), &[]).remove(0);
         assert_eq!((found.words, found.sentences, found.classes), (3600, 600, 3));
         for head in &found.heads {
             assert!(gain(head).abs() < 0.03 && head.selectivity.unwrap().abs() < 0.05, "{head:?}");
@@ -253,7 +253,7 @@ fn a_head_that_carries_the_tag_has_the_gain() {
     let word = |tag: usize, form: usize, rng: &mut ChaCha8Rng| {
         TestWord::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), near(tag, rng)])
     };
-    let found = probed(&corpus(600, &mut rng, word), &[], Resamples::new()).remove(0);
+    let found = probed(&corpus(600, &mut rng, word), &[]).remove(0);
     let [without, with] = [0, 1].map(|head| found.heads[head]);
     assert!(gain(&with) > 0.5 && with.adds == Some(true) && with.selectivity.unwrap() > 0.4, "{with:?}");
     assert!(gain(&without).abs() < 0.03, "{without:?}");
@@ -270,7 +270,7 @@ fn a_head_that_repeats_the_word_knows_its_tag_and_adds_nothing() {
         let own = near(tag, rng);
         TestWord::new(format!("f{form}"), TAGS[tag], own, [own, noise(rng)])
     };
-    let found = probed(&corpus(600, &mut rng, word), &[], Resamples::none()).remove(0);
+    let found = probed(&corpus(600, &mut rng, word), &[]).remove(0);
     let head = found.heads[0];
     assert!(head.accuracy.unwrap() > 0.8 && gain(&head).abs() < 0.005 && head.adds != Some(true), "{head:?}");
     assert_eq!(found.embedding.accuracy, found.layers[0].input.accuracy);
@@ -283,7 +283,7 @@ fn what_does_not_vary_leaves_the_most_frequent_class() {
         // Two thirds are nouns.
         TestWord::new(format!("f{form}"), TAGS[tag.max(1)], noise(rng), [[0.3, -7.0], [0.0; 2]])
     };
-    let found = probed(&corpus(100, &mut rng, word), &[], Resamples::none()).remove(0);
+    let found = probed(&corpus(100, &mut rng, word), &[]).remove(0);
     for head in found.heads {
         assert_eq!((head.accuracy, head.gain), (found.majority.accuracy, Some(0.0)));
     }
@@ -297,14 +297,14 @@ fn few_words_and_many_classes_are_not_probed() {
         let made = TestWord::new(format!("f{form}"), TAGS[tag], noise(rng), [noise(rng), noise(rng)]);
         TestWord { requested: vec![Some(rng.random_range(0..1000).to_string().into())], ..made }
     };
-    let few = probed(&corpus(6, &mut rng, word), &requested, Resamples::none());
+    let few = probed(&corpus(6, &mut rng, word), &requested);
     // 18 words a fold, where two dimensions need 20.
     assert!(few[0].heads.iter().all(|head| (head.gain, head.accuracy, head.adds) == (None, None, None)));
     assert!(few[0].majority.accuracy.is_some() && !few[2].is_crowded);
     let section = ProbesSection { probes: few };
     let summary = section.summary(&default_policy()).to_string();
     assert!(summary.contains("Right in per cent: most frequent class ") && !summary.contains(" -"), "{summary}");
-    let many = probed(&corpus(200, &mut rng, word), &requested, Resamples::none());
+    let many = probed(&corpus(200, &mut rng, word), &requested);
     assert!(many[2].is_crowded && many[2].heads.iter().all(|head| head.gain.is_none()));
     assert!(many[0].heads.iter().all(|head| head.gain.is_some()));
     let section = ProbesSection { probes: many };
@@ -322,7 +322,7 @@ fn classes_that_training_lacks_are_wrong() {
     };
     let mut sentences = corpus(200, &mut rng, word);
     sentences.iter_mut().skip(1).step_by(2).flatten().for_each(|word| word.upos = Some(Upos::Intj));
-    let found = probed(&sentences, &[], Resamples::none()).remove(0);
+    let found = probed(&sentences, &[]).remove(0);
     assert_eq!((found.classes, found.heads[0].accuracy, found.majority.accuracy), (4, Some(0.0), Some(0.0)));
 }
 

@@ -183,8 +183,7 @@ fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
         }
     }
     let grid = HeadGrid { layers: 1, heads: PLANTED.len() };
-    let context =
-        EstimationContext { grid, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: false };
+    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
     let sums = observer_of(sums);
     let observed = vec![ObservedPass { sums: &*sums, left_out: 0 }];
     Results::new(&[(named("coreference").unwrap(), observed)], &context, &default_policy())
@@ -210,7 +209,7 @@ fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
         "{}",
         label.rule
     );
-    assert!(!label.borderline && label.test.unwrap().q.unwrap() < 0.01);
+    assert!(!label.borderline && label.test.q.unwrap() < 0.01);
 
     let Coreference { kinds, windows, .. } = &section::<CoreferenceSection>(&*findings.sections[0].1).coreference;
     assert_eq!((*windows, kinds.len()), (40, 3));

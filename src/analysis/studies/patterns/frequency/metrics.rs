@@ -1,7 +1,7 @@
 //! The metrics of attention by how common tokens are: one table.
 
 use super::sums::{FrequencyExposure, FrequencyHeadSums};
-use crate::study::instruments::position::ByBin;
+use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_position};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
@@ -12,8 +12,10 @@ pub(super) struct FrequencyInputs<'a> {
     pub exposure: &'a FrequencyExposure,
     /// The sums.
     pub sums: &'a FrequencyHeadSums,
+    /// Its sums over the corpus.
+    pub whole: &'a FrequencyHeadSums,
     /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
-    pub rates: &'a [ByBin<f64>; 2],
+    pub rates: &'a [Rates; 2],
 }
 
 /// A cell of a metric.
@@ -22,12 +24,12 @@ pub(super) type FrequencyMetric = Metric<for<'a> fn(&FrequencyInputs<'a>, usize)
 impl FrequencyInputs<'_> {
     /// How many queries would have one of the rarest as their most attended token, by offsets alone.
     fn expected_argmax(&self) -> f64 {
-        self.sums.argmax_profile.expected(&self.rates[0])
+        self.rates[0].expected(&self.sums.argmax_profile, &self.whole.argmax_profile)
     }
 
     /// The expected attention to the rarest, by offsets alone.
     fn expected_mass(&self) -> f64 {
-        self.sums.mass_profile.expected(&self.rates[1])
+        self.rates[1].expected(&self.sums.mass_profile, &self.whole.mass_profile)
     }
 
     /// `rare_argmax` less a baseline, both as sums over queries.

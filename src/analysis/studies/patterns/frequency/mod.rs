@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
+use crate::stats::blocks::BLOCKS;
 use crate::study::labels::content::{assess_content, thresholds};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, LabelStyle, Parameter};
@@ -22,7 +23,7 @@ use crate::study::section::{Section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
 use metrics::{FrequencyInputs, METRICS};
-use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
+use sums::{FrequencyHeadSums, FrequencySums};
 
 /// Whether each head goes to rare or to common words.
 pub struct Frequency;
@@ -100,19 +101,22 @@ impl Study for Frequency {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &FrequencySums = observed.sums();
-        let (blocks, rates, uniform) = (sums.blocks.with_total(), sums.rates(), FrequencyHeadSums::default());
-        let seen = |block: &FrequencyBlock, sums: &FrequencyHeadSums, of_chance: bool| -> Vec<Fraction> {
-            let seen = FrequencyInputs { exposure: &block.exposure, sums, rates: &rates };
+        let (blocks, uniform) = (sums.blocks.with_total(), FrequencyHeadSums::default());
+        // Without each block, and last without none.
+        let left_out = sums.blocks.iter().map(Some).chain([None]);
+        let rates: Vec<_> = left_out.map(|block| blocks.total().rates(block)).collect();
+        let seen = |number: Option<usize>, [sums, whole]: [&FrequencyHeadSums; 2], of_chance: bool| -> Vec<Fraction> {
+            let (exposure, rates) = (&blocks.at(number).exposure, &rates[number.unwrap_or(BLOCKS)]);
+            let seen = FrequencyInputs { exposure, sums, whole, rates };
             let value = |metric: &metrics::FrequencyMetric| {
                 if of_chance { metric.chance.unwrap_or(metric.value)(&seen, 0) } else { (metric.value)(&seen, 0) }
             };
             METRICS.iter().map(value).collect()
         };
         let of_head = |number: Option<usize>, place: usize| {
-            let block = blocks.at(number);
-            seen(block, &block.heads[place], false)
+            seen(number, [&blocks.at(number).heads[place], &blocks.total().heads[place]], false)
         };
-        let of_chance = |number: Option<usize>| seen(blocks.at(number), &uniform, true);
+        let of_chance = |number: Option<usize>| seen(number, [&uniform, &uniform], true);
         let frequency = Counted { queries: blocks.total().exposure.others };
         (Estimates::new(&columns(self), context, of_head, of_chance), FrequencySection { frequency })
     }

@@ -17,7 +17,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
-use crate::study::instruments::position::{ByBin, Pair, PositionPairs, Profile, ProfileSums};
+use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums, Rates};
 
 /// The rarest tokens of a sentence must be beyond this rank, as in Voita et al. 2019, section 5.3: they are not among the
 /// 500 most frequent.
@@ -101,21 +101,34 @@ merge_fields!(FrequencyExposure {
 });
 
 /// The sums of one block of sentences, or of all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
     /// The denominators.
     pub exposure: FrequencyExposure,
+    /// The pairs of queries that are not among the rarest: each key as likely to be the most attended, and as uniform
+    /// attention weights them.
+    pairs: [PositionPairs; 2],
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<FrequencyHeadSums>,
 }
 
 impl FrequencyBlock {
     fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![FrequencyHeadSums::default(); grid.count()], ..Self::default() }
+        Self {
+            exposure: FrequencyExposure::default(),
+            pairs: [(); 2].map(|()| PositionPairs::new(1)),
+            heads: vec![FrequencyHeadSums::default(); grid.count()],
+        }
+    }
+
+    /// The rates by which offsets alone find the rarest, by the most attended token and by mass, with and without a block of
+    /// this one.
+    pub fn rates(&self, block: Option<&Self>) -> [Rates; 2] {
+        [0, 1].map(|weights| self.pairs[weights].rates(0, block.map(|block| &block.pairs[weights])))
     }
 }
 
-merge_fields!(FrequencyBlock { exposure, heads });
+merge_fields!(FrequencyBlock { exposure, pairs, heads });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -123,10 +136,6 @@ pub struct FrequencySums {
     grid: HeadGrid,
     /// The sums of each block.
     pub blocks: Blocks<FrequencyBlock>,
-    /// The pairs of queries that are not among the rarest, each key as likely to be the most attended.
-    argmax_pairs: PositionPairs,
-    /// The same pairs as uniform attention weights them.
-    mass_pairs: PositionPairs,
     #[serde(skip)]
     counts: Option<Arc<TokenCounts>>,
 }
@@ -134,14 +143,7 @@ pub struct FrequencySums {
 impl FrequencySums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
-        let blocks = Blocks::new(FrequencyBlock::new(grid));
-        let pairs = || PositionPairs::new(1);
-        Self { grid, blocks, argmax_pairs: pairs(), mass_pairs: pairs(), counts: None }
-    }
-
-    /// The rates by which offsets alone find the rarest: by the most attended token, and by mass.
-    pub fn rates(&self) -> [ByBin<f64>; 2] {
-        [self.argmax_pairs.rates(0), self.mass_pairs.rates(0)]
+        Self { grid, blocks: Blocks::new(FrequencyBlock::new(grid)), counts: None }
     }
 }
 
@@ -252,7 +254,7 @@ pub struct FrequencyState {
     sentence: Option<SentenceFrequencies>,
 }
 
-merge_fields!(FrequencySums[grid] { blocks, argmax_pairs, mass_pairs });
+merge_fields!(FrequencySums[grid] { blocks });
 
 impl Sums for FrequencySums {
     type SequenceState = FrequencyState;
@@ -277,7 +279,7 @@ impl Sums for FrequencySums {
             let [by_text, by_all] = [text as f64, sequence.ids.len() as f64].map(|keys| 1.0 / keys);
             exposure.argmax += (others * rare) as f64 * by_text;
             exposure.mass += (others * rare) as f64 * by_all;
-            for (pairs, weight) in [(&mut self.argmax_pairs, by_text), (&mut self.mass_pairs, by_all)] {
+            for (pairs, weight) in self.blocks[block].pairs.iter_mut().zip([by_text, by_all]) {
                 let keys = |query: usize| sentence.text.iter().copied().filter(move |&key| key != query);
                 let target = |key: usize| sentence.is_rare[key].then_some((0, 1.0));
                 let pair = |query: usize| keys(query).map(move |key| Pair { query, key, weight, target: target(key) });
@@ -297,7 +299,8 @@ impl Sums for FrequencySums {
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         self.grid == grid
-            && self.blocks.fit(|block| block.heads.len() == grid.count())
-            && [&self.argmax_pairs, &self.mass_pairs].iter().all(|pairs| pairs.targets() == 1)
+            && self
+                .blocks
+                .fit(|block| block.heads.len() == grid.count() && block.pairs.iter().all(|pairs| pairs.targets() == 1))
     }
 }

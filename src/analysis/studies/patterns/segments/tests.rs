@@ -43,12 +43,7 @@ fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
 
 fn findings(sums: &SegmentSums, policy: &Policy) -> Results {
     let study: &'static dyn AnyStudy = &Segments;
-    let context = EstimationContext {
-        grid: GRID,
-        threads: std::num::NonZeroUsize::MIN,
-        resamples: Resamples::new(),
-        leaves_out: false,
-    };
+    let context = EstimationContext { grid: GRID, threads: std::num::NonZeroUsize::MIN, leaves_out: false };
     let sums = observer_of(sums.clone());
     Results::new(&[(study, vec![ObservedPass { sums: &*sums, left_out: 0 }])], &context, policy)
 }

@@ -17,8 +17,8 @@ impl WordInputs<'_> {
 
     /// The same of a head that has the same preference for offsets and is blind otherwise.
     fn expected(&self, mass: usize) -> Fraction {
-        let profile = &self.sums.profiles[queries_of(mass) as usize];
-        self.over_queries(mass, profile.expected(&self.rates[mass]))
+        let [block, corpus] = [self.sums, self.whole].map(|sums| &sums.profiles[queries_of(mass) as usize]);
+        self.over_queries(mass, self.rates[mass].expected(block, corpus))
     }
 
     /// How far the mean is above that of uniform attention.

@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
+use crate::stats::blocks::BLOCKS;
 use crate::study::aim::Aim;
 use crate::study::labels::Label;
 use crate::study::labels::policy::Policy;
@@ -38,7 +39,7 @@ use crate::study::show::summary::Summary;
 use crate::study::{Card, Observed, PassSpec, Study, columns};
 use metrics::METRICS;
 use observe::Queries;
-use sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
+use sums::{WordHeadSums, WordInputs, WordsSums};
 
 /// The words that each head attends to, by word class and likeness.
 pub struct Words;
@@ -92,10 +93,14 @@ impl Study for Words {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &WordsSums = observed.sums();
-        let (blocks, rates) = (sums.blocks.with_total(), sums.rates());
-        let cells = |block: &WordsBlock, sums: &WordHeadSums, of_chance: bool| -> Vec<Fraction> {
-            let (corpus, uniform) = (&blocks.total().exposure, &block.uniform);
-            let seen = WordInputs { exposure: &block.exposure, corpus, sums, uniform, rates: &rates };
+        let blocks = sums.blocks.with_total();
+        // Without each block, and last without none.
+        let left_out = sums.blocks.iter().map(Some).chain([None]);
+        let rates: Vec<_> = left_out.map(|block| blocks.total().rates(block)).collect();
+        let cells = |number: Option<usize>, [sums, whole]: [&WordHeadSums; 2], of_chance: bool| -> Vec<Fraction> {
+            let (block, corpus, rates) =
+                (blocks.at(number), &blocks.total().exposure, &rates[number.unwrap_or(BLOCKS)]);
+            let seen = WordInputs { exposure: &block.exposure, corpus, sums, whole, uniform: &block.uniform, rates };
             let value = |metric: &'static metric::Metric<_>| match metric.chance {
                 Some(chance) if of_chance => chance,
                 _ => metric.value,
@@ -106,13 +111,13 @@ impl Study for Words {
                 .collect()
         };
         let of_head = |number: Option<usize>, place: usize| {
-            let block = blocks.at(number);
-            cells(block, &block.heads[place], false)
+            cells(number, [&blocks.at(number).heads[place], &blocks.total().heads[place]], false)
         };
         let of_chance = |number: Option<usize>| {
             let block = blocks.at(number);
             let likened = block.exposure.queries[Queries::Likened as usize];
-            cells(block, &WordHeadSums { masses: block.uniform, likened, ..WordHeadSums::default() }, true)
+            let even = WordHeadSums { masses: block.uniform, likened, ..WordHeadSums::default() };
+            cells(number, [&even, &even], true)
         };
         let queries = |queries: Queries| blocks.total().exposure.queries[queries as usize];
         let words = Looked { tagged: queries(Queries::Words), repeated: queries(Queries::Repeated) };

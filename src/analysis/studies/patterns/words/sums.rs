@@ -15,7 +15,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
-use crate::study::instruments::position::{BINS, ByBin, Pair, PositionPairs, ProfileSums};
+use crate::study::instruments::position::{Pair, PositionPairs, ProfileSums, Rates};
 
 /// The sums of one head in a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,23 +54,40 @@ pub struct WordExposure {
 merge_fields!(WordExposure { queries, sentences, tags });
 
 /// The sums of one block of sentences, or of all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordsBlock {
     /// The denominators.
     pub exposure: WordExposure,
     /// The masses of a head that attends uniformly.
     pub uniform: [ExactSum; MASSES],
+    /// The pairs of each set of queries, with the targets that [`targets`] says.
+    pairs: [PositionPairs; QUERIES],
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<WordHeadSums>,
 }
 
 impl WordsBlock {
     fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![WordHeadSums::default(); grid.count()], ..Self::default() }
+        Self {
+            exposure: WordExposure::default(),
+            uniform: [ExactSum::default(); MASSES],
+            pairs: std::array::from_fn(|queries| PositionPairs::new(targets(queries))),
+            heads: vec![WordHeadSums::default(); grid.count()],
+        }
+    }
+
+    /// The mean of each mass over the pairs of each bin, with and without those of a block of this one.
+    pub fn rates(&self, block: Option<&Self>) -> Vec<Rates> {
+        let rates = |mass: usize| {
+            let queries = queries_of(mass) as usize;
+            let target = if queries == Queries::Words as usize { mass } else { 0 };
+            self.pairs[queries].rates(target, block.map(|block| &block.pairs[queries]))
+        };
+        (0..MASSES).map(rates).collect()
     }
 }
 
-merge_fields!(WordsBlock { exposure, uniform, heads });
+merge_fields!(WordsBlock { exposure, uniform, pairs, heads });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -79,8 +96,6 @@ pub struct WordsSums {
     from: FromToken,
     /// The sums of each block.
     pub blocks: Blocks<WordsBlock>,
-    /// The pairs of each set of queries, with the targets that [`targets`] says.
-    pairs: [PositionPairs; QUERIES],
     #[serde(skip)]
     embeddings: Option<WordEmbeddings>,
     #[serde(skip)]
@@ -95,25 +110,7 @@ fn targets(queries: usize) -> usize {
 impl WordsSums {
     /// Empty sums for a model with `grid` heads, words folded by `from`.
     pub fn new(grid: HeadGrid, from: FromToken) -> Self {
-        Self {
-            grid,
-            from,
-            blocks: Blocks::new(WordsBlock::new(grid)),
-            pairs: std::array::from_fn(|queries| PositionPairs::new(targets(queries))),
-            embeddings: None,
-            room: RowScratch::default(),
-        }
-    }
-
-    /// The mean of each mass over the pairs of each bin.
-    pub fn rates(&self) -> Vec<ByBin<f64>> {
-        let rates = |mass: usize| {
-            let queries = queries_of(mass) as usize;
-            self.pairs[queries].rates(if queries == Queries::Words as usize { mass } else { 0 })
-        };
-        let rates: Vec<ByBin<f64>> = (0..MASSES).map(rates).collect();
-        debug_assert!(rates.iter().all(|rates| rates.len() == BINS), "a rate for each bin");
-        rates
+        Self { grid, from, blocks: Blocks::new(WordsBlock::new(grid)), embeddings: None, room: RowScratch::default() }
     }
 
     /// Counts the words of a sentence, and their pairs.
@@ -148,12 +145,12 @@ impl WordsSums {
                 target: tags[key].map(|tag| (tag, 1.0)),
             })
         });
-        self.pairs[Queries::Words as usize].add(all);
+        self.blocks[block].pairs[Queries::Words as usize].add(all);
         let tagged = with_fellows().flat_map(|query| {
             let target = move |key: usize| same(query, key).then_some((0, 1.0));
             keys(query).map(move |key| Pair { query, key, weight: shares[key], target: target(key) })
         });
-        self.pairs[Queries::Tagged as usize].add(tagged);
+        self.blocks[block].pairs[Queries::Tagged as usize].add(tagged);
     }
 
     /// Counts the tokens of a sentence, and their pairs.
@@ -178,7 +175,7 @@ impl WordsSums {
                     target: query.same.contains(&key.place).then_some((0, 1.0)),
                 })
             });
-            self.pairs[*queries as usize].add(pairs);
+            self.blocks[block].pairs[*queries as usize].add(pairs);
         }
         let likened = || text.iter().filter_map(|query| query.likeness.map(|start| (query, start)));
         let pairs = likened().flat_map(|(query, start)| {
@@ -191,7 +188,7 @@ impl WordsSums {
                 target: Some((0, f64::from(likeness[start + key.place]))),
             })
         });
-        self.pairs[Queries::Likened as usize].add(pairs);
+        self.blocks[block].pairs[Queries::Likened as usize].add(pairs);
         add(&mut self.blocks[block].uniform, &uniform);
         let exposure = &mut self.blocks[block].exposure;
         let counts = sets.iter().map(|(queries, _, tokens)| (*queries, tokens.len()));
@@ -216,7 +213,7 @@ pub struct WordState {
     met: [bool; QUERIES],
 }
 
-merge_fields!(WordsSums[grid, from] { blocks, pairs });
+merge_fields!(WordsSums[grid, from] { blocks });
 
 impl Sums for WordsSums {
     type SequenceState = WordState;
@@ -251,8 +248,10 @@ impl Sums for WordsSums {
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
         (self.grid, self.from) == (grid, from)
-            && self.blocks.fit(|block| block.heads.len() == grid.count())
-            && self.pairs.iter().enumerate().all(|(queries, pairs)| pairs.targets() == targets(queries))
+            && self.blocks.fit(|block| {
+                let targets = |(queries, pairs): (usize, &PositionPairs)| pairs.targets() == targets(queries);
+                block.heads.len() == grid.count() && block.pairs.iter().enumerate().all(targets)
+            })
     }
 }
 
@@ -264,10 +263,12 @@ pub(super) struct WordInputs<'a> {
     pub corpus: &'a WordExposure,
     /// The sums of a head.
     pub sums: &'a WordHeadSums,
+    /// Its sums over the corpus.
+    pub whole: &'a WordHeadSums,
     /// The masses of a head that attends uniformly.
     pub uniform: &'a [ExactSum; MASSES],
     /// The rates by which offsets alone find each mass.
-    pub rates: &'a [ByBin<f64>],
+    pub rates: &'a [Rates],
 }
 
 impl WordInputs<'_> {

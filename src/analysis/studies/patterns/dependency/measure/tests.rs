@@ -23,8 +23,7 @@ fn slot(offset: i32) -> usize {
 fn measure(blocks: &[Option<&RelationSums>], agreement: &Agreement) -> RelationMetrics {
     let absent = std::iter::repeat_n(None, BLOCKS - blocks.len());
     let blocks: Vec<_> = blocks.iter().copied().chain(absent).collect();
-    let context =
-        EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
+    let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, leaves_out: true };
     RelationMetrics::new("obj", &blocks, (agreement, &DuplicateArcs::default()), &context)
 }
 
@@ -39,10 +38,9 @@ fn the_test_leaves_out_what_is_not_the_first_of_its_family() {
     (later.right[0][0][slot(1)], later.right[0][0][slot(-2)]) = (3, 2);
     let none = std::iter::repeat_n(None, BLOCKS - 1);
     let blocks: Vec<_> = [Some(&sums)].into_iter().chain(none).collect();
-    let context =
-        EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, resamples: Resamples::new(), leaves_out: true };
+    let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, leaves_out: true };
     let measured = RelationMetrics::new("obj", &blocks, (&agreement, &later), &context);
-    let Comparison { difference, head_only, offset_only, p, .. } = measured.versus_offset;
+    let Comparison { difference, head_only, offset_only, mcnemar_p: p, .. } = measured.versus_offset;
     // Alone the head is right on 12 - 7 = 5 words and the offset on 3; of these 5 - 3 = 2 and 4 - 3 = 1 come later.
     assert_eq!((head_only, offset_only, p), (3, 2, mcnemar(3, 2)));
     // Everything else is of all words.
@@ -97,7 +95,7 @@ fn the_words_on_which_one_alone_is_right() {
     // Head 0 shares five words with offset -2 and one with +2.
     agreement.places[0][0][slot(-2)] = 5;
     agreement.places[0][0][slot(2)] = 1;
-    let Comparison { difference, head_only, offset_only, p, q, .. } =
+    let Comparison { difference, head_only, offset_only, mcnemar_p: p, q, .. } =
         measure(&[Some(&words)], &agreement).versus_offset;
     assert_eq!((difference, head_only, offset_only, q), (0.25, 7, 2, None));
     // At least seven of nine: (36 + 9 + 1) / 512.
@@ -168,7 +166,7 @@ fn without_tags_there_is_no_tag_baseline() {
     let measured = measure(&[Some(&relation(4, [[1, 0], [0, 0]], &[]))], &no_agreement());
     assert_eq!((&measured.tag_baseline, &measured.versus_tags), (&None, &None));
     assert!(measured.by_head.iter().all(|head| head.versus_tags == ByDirection::default()));
-    assert_eq!(measured.tests_beyond(0.0), []);
+    assert!(measured.tests_beyond(0.0).is_empty());
     // A tagged word that no rule predicts is predicted wrongly.
     let tagged = RelationSums { tagged: 4, ..relation(4, [[1, 0], [0, 0]], &[]) };
     let baseline = measure(&[Some(&tagged)], &no_agreement()).tag_baseline.unwrap();
@@ -197,9 +195,9 @@ fn the_test_is_against_the_better_of_both_baselines() {
     assert!((error - 0.1 / 29.0_f64.sqrt()).abs() < 1e-12, "{error}");
     let tests = measured.tests_beyond(0.02);
     assert_eq!(tests.len(), 4);
-    assert!(tests[0].unwrap() < 1e-12);
+    assert!(tests[0].p.unwrap() < 1e-12);
     // A head that is always exactly 0.4 below is not above.
-    assert_eq!(tests[1..], [Some(1.0); 3]);
+    assert!(tests[1..].iter().all(|test| test.p == Some(1.0) && !test.is_above));
     measured.baseline.accuracy = 0.5;
     assert!((of_best(&measured) - 0.5).abs() < 1e-15, "the difference from the offset");
 }

@@ -6,17 +6,18 @@ use crate::study::labels::policy::Value;
 
 #[test]
 fn q_values_go_to_the_tests_they_are_of() {
-    let relation = |name: &str, count: u64, p: [f64; 2]| {
-        let comparison = |p| Comparison {
-            difference: 0.0,
+    let relation = |name: &str, count: u64, differences: [f64; 2]| {
+        let comparison = |difference| Comparison {
+            difference,
             ci95: None,
-            standard_error: None,
+            standard_error: Some(0.05),
             head_only: 0,
             offset_only: 0,
-            p,
+            mcnemar_p: 1.0,
+            p: None,
             q: Some(0.5),
         };
-        let [dependent_to_head, head_to_dependent] = p;
+        let [dependent_to_head, head_to_dependent] = differences;
         let versus_offset = ByDirection {
             dependent_to_head: comparison(dependent_to_head),
             head_to_dependent: comparison(head_to_dependent),
@@ -25,7 +26,8 @@ fn q_values_go_to_the_tests_they_are_of() {
             relation: name.to_owned(),
             count,
             sentences: Some(count),
-            blocks: 0,
+            blocks: 64,
+            effective_blocks: 64.0,
             place: HeadPlace { layer: 0, head: 0 },
             direction: Direction::HeadToDependent,
             accuracy: 0.0,
@@ -48,28 +50,33 @@ fn q_values_go_to_the_tests_they_are_of() {
         }
     };
     let relations = vec![
-        relation("few", 9, [0.5, 0.0]),
-        relation("many", 10, [0.5, 0.01]),
-        relation("rare", 1, [0.0, 0.0]),
-        relation("some", 11, [0.25, 0.125]),
+        relation("few", 9, [0.2, 0.9]),
+        relation("many", 10, [0.05, 0.25]),
+        relation("rare", 1, [0.9, 0.9]),
+        relation("some", 11, [0.15, 0.2]),
     ];
     let mut found = Relations { relations, tests: Tests::default() };
     let policy = |min_count: u64, most: Value| {
-        let values = [(MIN_COUNT.name, Value::Count(min_count)), (Q.name, most)];
-        Policy::of([&MIN_COUNT, &Q]).with(values)
+        let values = [(MIN_COUNT.name, Value::Count(min_count)), (LABEL_Q.name, most)];
+        Policy::of([&MIN_COUNT, &LABEL_Q]).with(values)
     };
     found.complete(&Completion::Policy(&policy(10, Value::Share(0.4))));
     let q: Vec<Option<f64>> =
         found.relations.iter().flat_map(RelationMetrics::comparisons).map(|comparison| comparison.q).collect();
-    // Four tests: 0.01 x 4, 0.125 x 2, 0.25 x 4/3, 0.5.
-    let expected = [None, None, Some(0.5), Some(0.04), None, None, Some(1.0 / 3.0), Some(0.25)];
-    assert_eq!(q, expected);
+    // Three of four are above the margin of 0.1: by 3, 1 and 2 standard errors. Their chances with 63 degrees of freedom,
+    // by scipy 1.17 (t.sf), are .001929, .160564 and .024914; twice the smallest times 3, and so on.
+    let expected = [(3, 0.001_929 * 6.0), (6, 0.160_564 * 2.0), (7, 0.024_914 * 3.0)];
+    for (place, q) in q.iter().enumerate() {
+        let by_hand = expected.iter().find(|(known, _)| *known == place).map(|(_, q)| *q);
+        assert_eq!(q.is_some(), by_hand.is_some(), "{place}");
+        assert!(q.zip(by_hand).is_none_or(|(q, by_hand)| (q - by_hand).abs() < 1e-5), "{q:?}, not {by_hand:?}");
+    }
     // The best head of `many` is the second direction's.
-    assert_eq!(found.relations[1].versus_offset.q, Some(0.04));
+    assert_eq!(found.relations[1].versus_offset.q, q[3]);
     assert_eq!(found.relations[0].versus_offset.q, None);
-    assert_eq!(found.tests, Tests { count: 4, significant: Some(3) });
+    assert_eq!(found.tests, Tests { count: 4, above: 3, significant: Some(3) });
     found.complete(&Completion::Policy(&policy(10, Value::Off)));
-    assert_eq!(found.tests, Tests { count: 4, significant: None });
+    assert_eq!(found.tests, Tests { count: 4, above: 3, significant: None });
     let label = serde_json::json!({
         "label": "syntactic:many", "score": 0.5, "ci95": null, "baseline": null, "threshold": 0.4, "margin": 0.1,
         "rule": "", "borderline": false, "direction": null, "versus_offset": null, "beyond": null,
@@ -81,10 +88,10 @@ fn q_values_go_to_the_tests_they_are_of() {
         let labelling = Labelling { verdicts, policy: &policy, section: found };
         CAVEATS.iter().filter(|caveat| (caveat.applies)(&labelling)).map(|caveat| caveat.id).collect()
     };
-    assert_eq!(caveats(&found, &verdicts), ["words-of-a-sentence", "significance-not-asked", "selection"]);
-    assert_eq!(caveats(&found, &[]), ["words-of-a-sentence", "selection"]);
+    assert_eq!(caveats(&found, &verdicts), ["significance-not-asked", "selection"]);
+    assert_eq!(caveats(&found, &[]), ["selection"]);
     let without_trees = Relations { relations: Vec::new(), tests: Tests::default() };
     assert_eq!(caveats(&without_trees, &[]), ["no-trees"]);
     found.complete(&Completion::Policy(&policy(12, Value::Share(1.0))));
-    assert_eq!(found.tests, Tests { count: 0, significant: Some(0) });
+    assert_eq!(found.tests, Tests { count: 0, above: 0, significant: Some(0) });
 }

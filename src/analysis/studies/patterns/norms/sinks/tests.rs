@@ -1,4 +1,5 @@
 use super::*;
+use crate::stats::block_test::Scale;
 use crate::studies::patterns::norms::Norms;
 use crate::studies::registry::default_policy;
 use crate::study::labels::policy::Value;
@@ -15,7 +16,9 @@ fn types(given: Option<&str>, metrics: &[(&str, f64)], standard_error: f64, poli
     let measured = |name: &String| {
         let score = metrics.iter().find(|(known, _)| known == name).map(|(_, score)| *score);
         let ci95 = score.map(|score| Interval(score - 2.0 * standard_error, score + 2.0 * standard_error));
-        Measured { score, ci95, baseline: None, standard_error: Some(standard_error), blocks: 64 }
+        let (blocks, effective_blocks, scale) = (64, 64.0, Scale::Real);
+        let estimate = score.map(|value| Estimate { value, standard_error, blocks, effective_blocks, scale });
+        Measured { score, ci95, baseline: None, estimate }
     };
     let metrics = Metrics::new(&columns, names.iter().map(measured));
     let rests = Measured { score: Some(0.8), ci95: Some(Interval(0.75, 0.85)), ..Measured::default() };
@@ -91,7 +94,7 @@ fn a_type_is_sure_and_not_surer_than_its_sink() {
     assert!((label.margin - 0.2).abs() < 1e-12 && (label.score - 0.6).abs() < 1e-12);
     let Interval(low, high) = label.ci95.unwrap();
     assert!(!label.borderline && (low - 0.58).abs() < 1e-12 && (high - 0.62).abs() < 1e-12);
-    let test = label.test.unwrap();
+    let test = label.test;
     assert!(test.p.unwrap() < 1e-9 && test.q == test.p);
     // 0.1 at 0.1: p = 0.16.
     assert_eq!(of(0.1, &default_policy()), []);

@@ -1,8 +1,12 @@
 use super::*;
 use crate::evaluation::presets;
+use crate::stats::block_test::Scale;
 use crate::stats::interval::Interval;
-use crate::study::metrics::metric::{Keys, Metrics};
+use crate::study::labels::correct;
+use crate::study::metrics::metric::{Column, Denominator, Keys, Metrics};
 use crate::study::section::NoSection;
+
+const BASIS: Denominator = Denominator { count: 100, sentences: 64, blocks: 64, effective_blocks: 64.0 };
 
 /// The class of a head with these parts, each with an interval of 0.01 to either side; with a `?` if it is borderline.
 fn class([column, offset, segment]: [f64; 3]) -> Vec<String> {
@@ -11,15 +15,17 @@ fn class([column, offset, segment]: [f64; 3]) -> Vec<String> {
         score: Some(score),
         ci95: Some(Interval(score - 0.01, score + 0.01)),
         baseline: Some(0.0),
-        ..Measured::default()
+        estimate: Some(BASIS.estimate(score, 0.005, Scale::Real)),
     };
     assessed([column, offset, segment].map(measured), &policy)
 }
 
 fn assessed(measured: [Measured; 3], policy: &Policy) -> Vec<String> {
-    let columns = ["column_r2", "offset_r2", "segment_r2"].map(|name| (name, Keys::Single));
+    let columns =
+        ["column_r2", "offset_r2", "segment_r2"].map(|id| Column { id, keys: Keys::Single, scale: Scale::Real });
     let metrics = Metrics::new(&columns, measured);
-    let assessed = classes(&Evidence { place: 0, metrics: &metrics, section: &NoSection, given: &[] }, policy);
+    let mut assessed = classes(&Evidence { place: 0, metrics: &metrics, section: &NoSection, given: &[] }, policy);
+    correct(&mut assessed, policy);
     let shown = |class: &Assessment| {
         format!("{}{}", CLASS.code(&class.label.label), if class.label.borderline { "?" } else { "" })
     };
