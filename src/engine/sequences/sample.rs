@@ -1,27 +1,50 @@
-//! Some of the sentences of a corpus, chosen evenly over it.
+//! A random sample of the sentences of a corpus.
 
-/// At most this many sentences of a corpus, at even distances: chosen by their numbers alone, so that all shards choose
-/// the same.
+use std::collections::BinaryHeap;
+
+use sha2::{Digest, Sha256};
+
+/// A sample of the sentences of a corpus: as many as are asked for, those with the lowest digests of their numbers, so
+/// that all shards choose the same.
+///
+/// The places of a sample at even distances would go together with all that goes by number: blocks, folds and masked
+/// words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    most: u64,
-    of: u64,
+    /// The highest digest that is chosen; `None` if no sentence is.
+    highest: Option<NumberDigest>,
+}
+
+/// SHA-256 of the ASCII text `headscope/sample/` and the number of a sentence.
+type NumberDigest = [u8; 32];
+
+fn digest_of(sentence: u64) -> NumberDigest {
+    Sha256::digest(format!("headscope/sample/{sentence}")).into()
 }
 
 impl Sample {
     /// Every sentence.
-    pub const ALL: Self = Self { most: 0, of: 0 };
+    pub const ALL: Self = Self { highest: Some([u8::MAX; 32]) };
 
     /// `most` of `of` sentences, all of them if there are no more.
     pub fn new(most: u64, of: u64) -> Self {
-        if most < of { Self { most, of } } else { Self::ALL }
+        if most >= of {
+            return Self::ALL;
+        }
+        let mut lowest = BinaryHeap::new();
+        for digest in (0..of).map(digest_of) {
+            if (lowest.len() as u64) < most {
+                lowest.push(digest);
+            } else if let Some(mut highest) = lowest.peek_mut().filter(|highest| digest < **highest) {
+                *highest = digest;
+            }
+        }
+        Self { highest: lowest.peek().copied() }
     }
 
-    /// Whether the sentence with this 0-based number is chosen: the last of each `most`-th part of the corpus.
+    /// Whether the sentence with this 0-based number is chosen.
     pub fn takes(self, sentence: u64) -> bool {
-        let Self { most, of } = self;
-        let parts = |sentences: u64| u128::from(sentences) * u128::from(most) / u128::from(of);
-        of == 0 || parts(sentence + 1) > parts(sentence)
+        self == Self::ALL || self.highest.is_some_and(|highest| digest_of(sentence) <= highest)
     }
 }
 
@@ -34,21 +57,29 @@ mod tests {
         (0..of).filter(|&sentence| Sample::new(most, of).takes(sentence)).collect()
     }
 
+    /// Computed by `sorted(sorted(range(of), key=lambda s: sha256(f"headscope/sample/{s}".encode()).digest())[:most])`.
     #[test]
-    fn sentences_at_even_distances() {
-        assert_eq!(taken(3, 10), [3, 6, 9]);
+    fn the_lowest_digests_are_chosen() {
+        assert_eq!(taken(3, 10), [1, 3, 9]);
+        assert_eq!(taken(12, 1000), [12, 123, 180, 287, 299, 328, 465, 481, 504, 546, 822, 919]);
         assert_eq!(taken(5, 4), [0, 1, 2, 3]);
         assert_eq!(taken(0, 4), [0; 0]);
         assert!(Sample::ALL.takes(u64::MAX - 1));
     }
 
+    /// Half of 1,000 sentences is of blocks of both parities, about as often: the standard deviation is 8.
+    #[test]
+    fn both_folds_are_sampled() {
+        let odd = taken(500, 1000).iter().filter(|&&sentence| sentence % 2 == 1).count();
+        assert!((220..280).contains(&odd), "{odd}");
+    }
+
     proptest! {
         #[test]
-        fn so_many_are_chosen_and_no_gap_is_much_wider(most in 1..40_u64, of in 1..400_u64) {
-            let taken = taken(most, of);
-            prop_assert_eq!(taken.len() as u64, most.min(of));
-            let widest = taken.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
-            prop_assert!(widest <= of.div_ceil(most));
+        fn so_many_are_chosen_and_a_larger_sample_has_the_smaller(most in 0..40_u64, more in 0..40_u64, of in 1..400_u64) {
+            let (smaller, larger) = (taken(most, of), taken(most + more, of));
+            prop_assert_eq!(smaller.len() as u64, most.min(of));
+            prop_assert!(smaller.iter().all(|sentence| larger.contains(sentence)));
         }
     }
 }
