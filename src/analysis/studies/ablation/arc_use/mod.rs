@@ -1,6 +1,7 @@
-//! Whether the model uses the arcs that its heads are labelled for: masked words with the one weight to their partner cut
-//! (METHODOLOGY, "Use of an arc").
+//! Whether the model uses the arcs that its heads are labelled for: masked words with the weight to their partner exchanged
+//! for that to a word as far away (METHODOLOGY, "Use of an arc").
 
+mod exchange;
 mod figure;
 mod section;
 mod sums;
@@ -37,7 +38,7 @@ impl Study for ArcUse {
         vec![
             PassSpec::new(
                 Pass { sequences: Sequences::Corrupted(Phases::All), portion: Portion::Sample, ..Pass::PLAIN },
-                |subject| UseSums::new(subject.grid, subject.from, subject.found.claims.clone()),
+                |subject| UseSums::new(subject.grid, subject.found.claims.clone()),
             )
             .following(),
         ]
@@ -52,8 +53,8 @@ impl Study for ArcUse {
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "use-of-one-weight",
-    text: "`used` says that a masked word is harder to predict without this head's weight to its partner than without an \
-            equal weight elsewhere. A label without it may still be of use to other words, to other tasks, or beside other \
+    text: "`used` says that a masked word is harder to predict once this head's weights on its partner and on a word as far \
+            away are exchanged. A label without it may still be of use to other words, to other tasks, or beside other \
             heads that do the same.",
     about: CaveatSubject::Meaning,
     applies: |labels| section::<UseSection>(labels.section).use_of_arcs.iter().any(|label| label.test.used.is_some()),
