@@ -31,7 +31,7 @@ pub(super) const DUPLICATE_TOKEN: Detector = Detector {
         measures: "The head attends from a token to the same token elsewhere, on random tokens that come twice.",
         formula: "repeat_same.score >= {repeat_score}, by blocks of sequences, q <= {label_q}",
         chance: "0: attention to the key less that to other keys",
-        source: "Duplicate-token heads of Wang et al. 2023 (arXiv:2211.00593), there of a decoder.",
+        source: "Duplicate-token heads of Wang et al. 2022 (arXiv:2211.00593), there of a decoder.",
         caveats: "It goes by the identity of tokens: whether by that of their text or of their embedding it does not say.",
     },
     thresholds: THRESHOLDS,
