@@ -220,7 +220,13 @@ impl Tried {
         vec![run; 1 + (*index % 2) as usize]
     }
 
-    fn patched_logits(&mut self, (index, ..): &mut (u64, usize, Vec<usize>), number: usize, position: usize, logits: &[f32]) {
+    fn patched_logits(
+        &mut self,
+        (index, ..): &mut (u64, usize, Vec<usize>),
+        number: usize,
+        position: usize,
+        logits: &[f32],
+    ) {
         let known = self.logits.insert((*index * 10 + number as u64, position), logits.to_vec());
         assert!(known.is_none(), "each once");
     }
@@ -289,7 +295,10 @@ fn found(
         run(&encoder, &Variants::default().without(each_head_and_all(grid), grid, &gates), observers, sequences)
     };
     let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
-    study.measure(&Observed(&[ObservedPass { sums: &*seen.into_observers()[0], left_out: 0 }]), &context)
+    let sums = seen.into_observers().remove(0);
+    // A study that compares with an untrained model is shown the same model twice.
+    let passes: Vec<_> = study.passes().iter().map(|_| ObservedPass { sums: &*sums, left_out: 0 }).collect();
+    study.measure(&Observed(&passes), &context)
 }
 
 /// A metric of every head.

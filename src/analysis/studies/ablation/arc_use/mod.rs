@@ -10,6 +10,7 @@ mod terms;
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
+use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
 use section::UseSection;
 use sums::UseSums;
@@ -27,6 +28,7 @@ impl Study for ArcUse {
         needs: "a model with a masked-LM head or that of a discriminator, and a corpus with dependency trees in files, read once more when the labels \
             are known: seven passes over a sample of its sentences, and two for each arc of a label",
         builds_on: &["dependency"],
+        verdicts: VERDICTS,
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["use"],
@@ -49,6 +51,16 @@ impl Study for ArcUse {
         (Estimates::none(context.grid.count()), UseSection::new(sums, context))
     }
 }
+
+/// The rule of `used`.
+const VERDICTS: &[VerdictRule] = &[VerdictRule {
+    verdict: "`used` of a syntactic label",
+    statistic: "loss of the masked query word once the weights on its partner and on a word as far away are exchanged, less that before",
+    margin: "0",
+    family: "all syntactic labels whose `use` is above it",
+    least: "{min_queries} arcs",
+    printed: "`use` with its interval, q",
+}];
 
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {

@@ -137,7 +137,8 @@ impl Sums for UseSums {
         };
         let mut arcs = Vec::new();
         for (claim, claimed) in self.claims.iter().enumerate() {
-            for (query, partner, is_at_offset) in arcs_of(claimed, tree).filter(|&(_, partner, _)| !is_hidden(partner)) {
+            for (query, partner, is_at_offset) in arcs_of(claimed, tree).filter(|&(_, partner, _)| !is_hidden(partner))
+            {
                 let truths = truths(query);
                 let exchange = || Exchange::new(sequence.index, query, partner, tree.len());
                 if !truths.is_empty()

@@ -13,6 +13,7 @@ mod untrained;
 use crate::passes::pass::{Pass, Portion, Weights};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
+use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
 use section::{Dependence, DependenceSection};
 use sums::DependenceSums;
@@ -30,6 +31,7 @@ impl Study for LaterHeads {
         question: "Which later heads look elsewhere without each head?",
         needs: "any model of several layers and any corpus in files, read four times more: as many passes over a sample of its \
             sentences as half of the heads, and two (those of `drift`, if that runs, too), and as many of an untrained model",
+        verdicts: VERDICTS,
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["dependence"],
@@ -52,6 +54,16 @@ impl Study for LaterHeads {
         (Estimates::none(context.grid.count()), DependenceSection::new(dependence))
     }
 }
+
+/// The rule of `above`.
+const VERDICTS: &[VerdictRule] = &[VerdictRule {
+    verdict: "an edge `above` chance",
+    statistic: "`excess`, of edges with a shift of at least 0.0001",
+    margin: "the 95th percentile of an untrained model's, taken as known",
+    family: "all such edges whose excess is above it",
+    least: "{min_queries} tokens in {min_sentences} sentences",
+    printed: "excess with its interval, q, the percentile",
+}];
 
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {

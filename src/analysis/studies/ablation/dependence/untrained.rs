@@ -48,7 +48,8 @@ impl Untrained {
     /// The sentence that says what it means of an edge to be above chance.
     pub fn meaning(&self) -> String {
         let (Some(percentile), Some(percent)) = (self.percentile, self.percent()) else {
-            return "An untrained model of the same shape has no shift, so there is nothing to compare with.".to_owned();
+            return "An untrained model of the same shape has no shift, so there is nothing to compare with."
+                .to_owned();
         };
         format!(
             "That is a shift of at least {LEAST_SHIFT} and an excess (in ln) surely above {percentile:+.2}, the 95th percentile of an \
