@@ -22,8 +22,8 @@ impl Study for ClusterEffect {
     const CARD: Card = Card {
         name: "cluster-effect",
         question: "What does the model lose without heads that look alike, and without all but one of them?",
-        needs: "as `effect`, when `likeness` is over: for each cluster of k heads 2k + 1 passes over the sample; runs wherever \
-            these two do, over all of a corpus at once",
+        needs: "as `effect`, when `likeness` is over: for each cluster of k heads up to 22k + 1 passes over the sample, 20k of \
+            them for random sets beside it; runs wherever these two do, over all of a corpus at once",
         builds_on: &["effect", "likeness"],
         joins: true,
         terms: TERMS,
@@ -34,7 +34,9 @@ impl Study for ClusterEffect {
         vec![
             PassSpec::new(
                 Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN },
-                |subject| ClusterLosses::new(subject.grid, Clusters(subject.found.clusters.clone())),
+                |subject| {
+                    ClusterLosses::new(subject.grid, Clusters::with_random_sets(&subject.found.clusters, subject.grid))
+                },
             )
             .following(),
         ]
@@ -67,7 +69,7 @@ impl Study for ClusterDrift {
     fn passes(&self) -> Vec<PassSpec> {
         vec![
             PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
-                ClusterDrifts::new(subject.grid, Clusters(subject.found.clusters.clone()))
+                ClusterDrifts::new(subject.grid, Clusters::alone(&subject.found.clusters))
             })
             .following(),
         ]
