@@ -9,6 +9,7 @@ use super::metrics::explanation::Explanation;
 use super::metrics::metric::Keys;
 use super::section::Section;
 use super::show::terms::Term;
+use super::verdict_rule::VerdictRule;
 use crate::passes::control::ControlKind;
 
 /// The name of a study, its question, its needs, its metrics and its labels.
@@ -40,6 +41,8 @@ pub struct Card {
     pub is_share: fn(&str) -> bool,
     /// Its labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
+    /// The rules of its verdicts beside its labels.
+    pub verdicts: &'static [VerdictRule],
     /// The aim of one of its labels, if it is visible in a sentence.
     pub aim: fn(&Label) -> Option<AimOfLabel>,
     /// The words of its summary and its section that are neither labels nor metrics.
@@ -70,6 +73,7 @@ impl Card {
         range: |_| f64::NEG_INFINITY..=f64::INFINITY,
         is_share: |_| false,
         labels: &[],
+        verdicts: &[],
         aim: |_| None,
         terms: &[],
         caveats: &[],
