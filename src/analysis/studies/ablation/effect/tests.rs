@@ -155,7 +155,7 @@ fn verdicts_of_planted_effects() {
 
 #[test]
 fn an_effect_can_be_surely_above_0_and_surely_negligible() {
-    // One hundredth of 2 nats is 0.02, and 0.005 ±0.0007 is both.
+    // One hundredth of 2 nats is 0.02, and 0.005 ±0.0001 is both.
     let found = planted(GRID, 2.0, |index| vec![0.005 + 0.1 * noise(index), 0.5 + noise(index)]);
     let [small, large] = &found.heads[..] else { panic!("two heads") };
     assert_eq!(

@@ -1,3 +1,4 @@
+use super::section::ShareOf;
 use super::*;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
@@ -5,6 +6,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
+use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
 use crate::study::section::Section;
 use crate::system::parallel::all_cores;
