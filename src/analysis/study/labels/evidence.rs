@@ -202,7 +202,14 @@ pub struct TagComparison {
     pub head_only: u64,
     /// Words on which the tags alone are right.
     pub tags_only: u64,
-    /// The one-sided block test of whether the head's lead over the better of the tags and the best fixed offset is
+    /// The head's accuracy less that of the better of the tags and the best fixed offset.
+    #[serde(default)]
+    #[schemars(range(min = -1, max = 1))]
+    pub lead: f64,
+    /// The 95 % interval of the lead; null as `ci95` is.
+    #[serde(default)]
+    pub lead_ci95: Option<Interval>,
+    /// The one-sided block test of whether the lead is
     /// above `settings.policy.syntactic_beyond_margin`; null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
