@@ -56,7 +56,10 @@ fn check(model: &str, golden: &str, removal: &str, phases: &str, sample: &str) -
             let (found, expected) = (&found[test], &expected[test]);
             // A chance has the error of `t`, which is that of the effect in standard errors.
             let near = found.as_f64().zip(expected.as_f64()).is_some_and(|(a, b)| (a - b).abs() < 1e-3 * b + 1e-9);
-            assert!(near || found.is_null() && expected.is_null(), "{test} of {name} is {found}, the reference {expected}");
+            assert!(
+                near || found.is_null() && expected.is_null(),
+                "{test} of {name} is {found}, the reference {expected}"
+            );
         }
     }
     let relations = effect["relations"].as_array().unwrap();
