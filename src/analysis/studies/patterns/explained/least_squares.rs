@@ -110,7 +110,7 @@ mod tests {
         let variables = [vec![1.0, 0.0, 0.0], vec![1.0, 1.0, 0.0]];
         let right = products(&variables, &[3.0, 4.0, 5.0]);
         let gram = gram(&variables);
-        for (cues, squares) in [(&[0, 1][..], 25.0), (&[0], 9.0), (&[1], 24.5), (&[], 0.0)] {
+        for (cues, squares) in [(&[0, 1][..], 25.0), (&[0], 9.0), (&[1], 24.5)] {
             assert!((within(&gram, cues.iter().copied(), &right) - squares).abs() < 1e-12, "{cues:?}");
         }
     }

@@ -125,7 +125,8 @@ fn a_head_of_one_cue_is_explained_by_its_group() {
         let all = of(head, "explained_all", "all-keys");
         for other in GROUPS {
             let (alone, unique) = (of(head, "explained_alone", other.name), of(head, "explained_unique", other.name));
-            assert!(unique <= all + 1e-3 && alone <= all + 1e-3 && unique > -1e-3, "{group} {}", other.name);
+            // What a few cues fit by accident of some 20,000 cells is a thousandth or two.
+            assert!(unique <= all + 5e-3 && alone <= all + 5e-3 && unique > -5e-3, "{group} {}", other.name);
         }
     }
     // Random attention is not explained: cues that fit some of it by chance do not fit the rest.

@@ -228,7 +228,7 @@ fn complement(measured: Measured) -> Measured {
 
 /// What was measured, with the other sign.
 fn negative(measured: Measured) -> Measured {
-    turned(measured, |value| -value)
+    turned(measured, |value| 0.0 - value)
 }
 
 /// The assessment of a type of sink: nothing, if the head has no label of a sink, or if `other` comes first and holds.
