@@ -46,7 +46,7 @@ impl ByBlock {
         };
         let mean = |without: Option<usize>| {
             let one_way = |parity| spearman(&fold(self, parity, without)?, &fold(other, 1 - parity, without)?);
-            Some((one_way(0)? + one_way(1)?) / 2.0)
+            Some(f64::midpoint(one_way(0)?, one_way(1)?))
         };
         let without = |block: usize| {
             let present = self.denominators[block] != 0.0 && other.denominators[block] != 0.0;
