@@ -20,9 +20,9 @@ use crate::system::counted::{counted, plural};
 /// Heads of each task that the summary shows.
 const SHOWN: usize = 5;
 
-/// The gain that a head must exceed to add to the word: one point. Some gain is no sign of learning: a linear reading of the
-/// embedding is not all that a word says, and the output of an untrained head is another view of the same word and of those
-/// around it.
+/// The gain that a head must exceed to add to the word: one point. A gain above 0 is no sign of training, for the output of an
+/// untrained head is another view of the same word and of those around it: heads of an untrained `box:small` gain up to 0.7
+/// points over `box:gold`.
 pub(super) const LEAST_GAIN: f64 = 0.01;
 
 #[derive(Deserialize)]
