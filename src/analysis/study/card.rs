@@ -7,6 +7,7 @@ use super::labels::policy::Policy;
 use super::labels::{Detector, Label, Verdict};
 use super::metrics::explanation::Explanation;
 use super::metrics::metric::Keys;
+use super::metrics::unit::Unit;
 use super::section::Section;
 use super::show::terms::Term;
 use crate::passes::control::ControlKind;
@@ -38,6 +39,11 @@ pub struct Card {
     pub range: fn(&str) -> RangeInclusive<f64>,
     /// Whether a metric is a share, from 0 to 1 but for rounding: its intervals and tests are of its logit.
     pub is_share: fn(&str) -> bool,
+    /// The unit of a metric, by its name.
+    pub unit: fn(&str) -> Unit,
+    /// The metric of the head that a metric is made of together with rates of the corpus; `None` of one that is of the head
+    /// alone. Analyses of other sentences differ in such rates.
+    pub made_of: fn(&str) -> Option<&str>,
     /// Its labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
     /// The aim of one of its labels, if it is visible in a sentence.
@@ -69,6 +75,8 @@ impl Card {
         metrics: Vec::new,
         range: |_| f64::NEG_INFINITY..=f64::INFINITY,
         is_share: |_| false,
+        unit: |_| Unit::Shares,
+        made_of: |_| None,
         labels: &[],
         aim: |_| None,
         terms: &[],
