@@ -12,6 +12,7 @@ use crate::study::labels::policy::Threshold;
 use crate::study::labels::{BORDERLINE, TIED};
 use crate::study::metrics::explanation::Entry;
 use crate::study::show::terms::Term;
+use crate::study::verdict_rule::VerdictRow;
 use crate::study::{AnyStudy, Card, columns};
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
@@ -34,6 +35,7 @@ pub fn list() -> String {
             writeln!(text, "{name:width$}  {says}").expect("as above");
         }
     }
+    writeln!(text, "\nThe rules of all verdicts, as one table: {VERDICTS}").expect("as above");
     let words = |words: Vec<&str>| words.join(", ");
     let terms = registry::terms().map(|term| term.name).collect();
     let thresholds = registry::default_policy().thresholds().map(|threshold| threshold.name).collect();
@@ -55,6 +57,9 @@ fn runs(study: &dyn AnyStudy) -> String {
 /// The whole text on one label, metric, study, threshold or other word.
 /// Fails, in words, if there is none of that name.
 pub fn one(name: &str) -> Result<String> {
+    if name == VERDICTS {
+        return Ok(verdicts());
+    }
     if let Some(study) = registry::named(name) {
         let Card { name, question, needs, by_default, .. } = study.card();
         let metrics: Vec<&str> = columns(study).into_iter().map(|column| column.id).collect();
@@ -119,6 +124,16 @@ fn of_cell(cell: &str) -> Option<String> {
     Some(text)
 }
 
+/// The name under which [`one`] explains the rules of all verdicts.
+pub const VERDICTS: &str = "verdicts";
+
+/// The rules of all verdicts, as a Markdown table; docs/METHODOLOGY.md has it.
+pub fn verdicts() -> String {
+    let [headings, lines] = [VerdictRow::HEADINGS, ["---"; 6]].map(|cells| format!("| {} |\n", cells.join(" | ")));
+    let rows: String = registry::verdicts().map(|row| row.to_string()).collect();
+    headings + &lines + &rows
+}
+
 /// docs/detectors.md.
 pub fn markdown() -> String {
     let mut page = String::from(
@@ -160,5 +175,15 @@ mod tests {
         let table: String = STUDIES.iter().map(line).collect();
         let readme = include_str!("../../README.md");
         assert!(readme.contains(&format!("|---|---|---|\n{table}\n")), "the README's table is to be\n{table}");
+    }
+
+    #[test]
+    fn the_methodology_has_the_rule_of_every_verdict() {
+        let (methodology, table) = (include_str!("../../docs/METHODOLOGY.md"), verdicts());
+        assert!(
+            methodology.contains(&table),
+            "the table in METHODOLOGY.md is to be that of `explain verdicts`\n{table}"
+        );
+        assert!(!table.contains('{'), "a threshold that there is not\n{table}");
     }
 }

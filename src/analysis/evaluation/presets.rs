@@ -190,7 +190,7 @@ mod tests {
         let on: Vec<&str> = shares.map(|(name, _)| name.as_str()).collect();
         let classes = ["class_both_r2", "class_column_r2", "class_offset_r2", "class_segment_r2"];
         assert_eq!(on[..4], classes);
-        assert_eq!(on[4..], ["label_q", "syntactic_beyond_margin", "syntactic_margin", "syntactic_q"]);
+        assert_eq!(on[4..], ["label_q", "syntactic_beyond_margin", "syntactic_margin"]);
         // By default there are none.
         let default = serde_json::to_value(super::policy(&[])).unwrap();
         assert!(classes.iter().all(|class| default[*class].is_null()));

@@ -95,9 +95,13 @@ const GENERAL: &[ConditionalCaveat] = &[
         ),
         |run| run.corpus.files.iter().any(|file| file.generated.is_some()),
     ),
-    (certainty("borderline", "Some labels are borderline: their intervals reach across the threshold."), |run| {
-        run.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| label.borderline)
-    }),
+    (
+        certainty(
+            "borderline",
+            "Some labels are borderline: their estimates are above the threshold, and their tests do not show it.",
+        ),
+        |run| run.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| label.borderline),
+    ),
     (
         certainty(
             "this-kind-of-text",

@@ -3,6 +3,7 @@
 mod caveats;
 mod control;
 mod corpus;
+pub mod roles;
 mod schema;
 mod text;
 

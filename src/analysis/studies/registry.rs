@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{ablation, heads, patterns, replication};
-use crate::study::AnyStudy;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
 use crate::study::metrics::explanation::Entry;
 use crate::study::show::terms::{TERMS, Term};
+use crate::study::verdict_rule::VerdictRow;
+use crate::study::{AnyStudy, Card};
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
 pub const STUDIES: &[&dyn AnyStudy] = &[
@@ -130,6 +131,17 @@ pub fn term(name: &str) -> Option<&'static Term> {
 /// The threshold of this name.
 pub fn threshold(name: &str) -> Option<&'static Threshold> {
     default_policy().thresholds().find(|threshold| threshold.name == name)
+}
+
+/// The rules of all verdicts, study by study, under the default policy.
+pub fn verdicts() -> impl Iterator<Item = VerdictRow> {
+    let policy = default_policy();
+    STUDIES.iter().flat_map(move |study| {
+        let Card { labels, verdicts, .. } = study.card();
+        let labels = labels.iter().map(|detector| VerdictRow::of_label(detector, &policy));
+        let others = verdicts.iter().map(|rule| VerdictRow::of(rule, &policy));
+        labels.chain(others).collect::<Vec<_>>()
+    })
 }
 
 /// The known name most like `name`, for "did you mean".

@@ -10,6 +10,7 @@ use super::metrics::metric::Keys;
 use super::metrics::unit::Unit;
 use super::section::Section;
 use super::show::terms::Term;
+use super::verdict_rule::VerdictRule;
 use crate::passes::control::ControlKind;
 
 /// The name of a study, its question, its needs, its metrics and its labels.
@@ -46,6 +47,8 @@ pub struct Card {
     pub made_of: fn(&str) -> Option<&str>,
     /// Its labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
+    /// The rules of its verdicts beside its labels.
+    pub verdicts: &'static [VerdictRule],
     /// The aim of one of its labels, if it is visible in a sentence.
     pub aim: fn(&Label) -> Option<AimOfLabel>,
     /// The words of its summary and its section that are neither labels nor metrics.
@@ -78,6 +81,7 @@ impl Card {
         unit: |_| Unit::Shares,
         made_of: |_| None,
         labels: &[],
+        verdicts: &[],
         aim: |_| None,
         terms: &[],
         caveats: &[],

@@ -10,6 +10,7 @@ pub mod section;
 pub mod show;
 pub mod tracked;
 pub mod upstream;
+pub mod verdict_rule;
 
 use schemars::{Schema, SchemaGenerator};
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::inputs::Inputs;
 use crate::export::json;
 use crate::report::Report;
+use crate::report::roles::Roles;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output;
@@ -78,7 +79,7 @@ pub struct ReportSummary {
     pub tokens: u64,
     /// Sentences left out.
     pub skipped: u64,
-    /// Heads with a firm label.
+    /// Heads with a firm role.
     pub firm: usize,
     /// How many labels of each family the heads have.
     pub label_counts: BTreeMap<String, u64>,
@@ -97,15 +98,15 @@ impl ReportSummary {
             words: corpus.words,
             tokens: corpus.tokens,
             skipped: corpus.skipped.values().sum(),
-            firm: report.heads.iter().filter(|head| head.labels.iter().any(|label| !label.borderline)).count(),
+            firm: Roles::of(&report.heads).firm,
             label_counts: report.label_counts.clone(),
         }
     }
 
-    /// How many heads have a firm label, in words.
+    /// How many heads have a firm role, in words.
     pub fn labelled(&self) -> String {
         let (heads, have) = (counted(self.layers * self.heads, "head"), plural(&self.firm, "has", "have"));
-        format!("{} of {heads} {have} a firm label", self.firm)
+        format!("{} of {heads} {have} a firm role", self.firm)
     }
 }
 

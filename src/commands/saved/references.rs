@@ -39,6 +39,10 @@ pub const PAPERS: &[Paper] = &[
     ),
     paper("Clark et al. 2019", "What Does BERT Look At? An Analysis of BERT's Attention. BlackboxNLP."),
     paper(
+        "Clark et al. 2020",
+        "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators. ICLR, arXiv:2003.10555.",
+    ),
+    paper(
         "Clopper & Pearson 1934",
         "The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial. Biometrika.",
     ),
@@ -70,6 +74,7 @@ pub const PAPERS: &[Paper] = &[
     ),
     paper("Kendall & Gibbons 1990", "Rank Correlation Methods. Oxford University Press."),
     paper("Kelley 1935", "An Unbiased Correlation Ratio Measure. Proceedings of the National Academy of Sciences."),
+    paper("Kish 1965", "Survey Sampling. Wiley."),
     paper("Kornblith et al. 2019", "Similarity of Neural Network Representations Revisited. ICML."),
     paper("Kovaleva et al. 2019", "Revealing the Dark Secrets of BERT. EMNLP-IJCNLP."),
     paper("Li et al. 2018", "Multi-Head Attention with Disagreement Regularization. EMNLP."),
@@ -100,6 +105,10 @@ pub const PAPERS: &[Paper] = &[
         "Satterthwaite 1946",
         "An Approximate Distribution of Estimates of Variance Components. Biometrics Bulletin.",
     ),
+    paper(
+        "Schuirmann 1987",
+        "A Comparison of the Two One-Sided Tests Procedure and the Power Approach for Assessing the Equivalence of Average Bioavailability. Journal of Pharmacokinetics and Biopharmaceutics.",
+    ),
     paper("Sandoval-Segura et al. 2026", "ICLR. arXiv:2504.03889."),
     paper("Searle, Casella & McCulloch 1992", "Variance Components. Wiley."),
     paper("Song et al. 2012", "Feature Selection via Dependence Maximization. Journal of Machine Learning Research."),
@@ -122,6 +131,10 @@ pub const PAPERS: &[Paper] = &[
     paper(
         "Welch 1938",
         "The Significance of the Difference Between Two Means when the Population Variances are Unequal. Biometrika.",
+    ),
+    paper(
+        "Zhao, Small & Su 2019",
+        "Multiple Testing When Many p-Values are Uniformly Conservative, with Application to Testing Qualitative Interaction in Educational Interventions. Journal of the American Statistical Association.",
     ),
     paper(
         "Zou & Donner 2008",

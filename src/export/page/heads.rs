@@ -9,12 +9,12 @@ use crate::export::lacking;
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
+use crate::report::roles::Roles;
 use crate::report::{HeadReport, Report};
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{Label, Near};
 use crate::study::show::figure::{Figure, Mark};
 use crate::study::show::wording::{decimal, significance};
-use crate::system::counted::{counted, plural};
 
 /// A head in the grid.
 #[derive(Serialize)]
@@ -107,19 +107,10 @@ pub fn families(report: &Report) -> Vec<FamilyRow> {
     found(report).into_iter().map(row).collect()
 }
 
-/// How many heads have a label that is sure.
+/// How many heads have a firm role, and how many labels are borderline.
 pub fn firm(report: &Report) -> String {
-    let heads = &report.heads;
-    let firm = heads.iter().filter(|head| head.labels.iter().any(|label| !label.borderline)).count();
-    let labels: Vec<&Label> = heads.iter().flat_map(|head| &head.labels).collect();
-    let borderline = labels.iter().filter(|label| label.borderline).count();
-    format!(
-        "{firm} of {} {} a firm label; {borderline} of {} {} borderline.",
-        counted(heads.len(), "head"),
-        plural(&firm, "has", "have"),
-        counted(labels.len(), "label"),
-        plural(&borderline, "is", "are")
-    )
+    let roles = Roles::of(&report.heads);
+    [roles.to_string(), roles.borderline()].join(" ").trim_end().to_owned()
 }
 
 /// The cards of all heads.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::heads::hue;
 use crate::export::heads::{HeadCell, families};
+use crate::report::roles::Roles;
 use crate::report::{HeadReport, Report};
 use crate::study::labels::UNLABELLED;
 use crate::system::counted::{counted, plural};
@@ -87,7 +88,7 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
 }
 
 fn described((name, report): &(String, Report)) -> ReportColumn {
-    let firm = report.heads.iter().filter(|head| head.labels.iter().any(|label| !label.borderline)).count();
+    let firm = Roles::of(&report.heads).firm;
     ReportColumn {
         name: name.clone(),
         model: report.model.id.clone(),

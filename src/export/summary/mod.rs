@@ -14,6 +14,7 @@ use super::lacking;
 use crate::evaluation::presets;
 use crate::evaluation::presets::Preset;
 use crate::passes::observation::Observation;
+use crate::report::roles::Roles;
 use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, TextInfo};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
@@ -82,9 +83,8 @@ fn write_summary(
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
     grids(out, report, width);
     legend(out, &report.heads)?;
-    firm(out, &report.heads)?;
+    roles(out, &report.heads)?;
     tied(out, &report.heads)?;
-    borderline(out, &report.heads)?;
     blocks(out, lacking::lines(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
     controls::write(out, report)?;
     blocks(out, of_presets(presets, &report.heads).into())?;
@@ -236,15 +236,6 @@ fn legend(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     Ok(())
 }
 
-/// How many heads have a label that is sure.
-fn firm(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
-    let has_firm = |head: &&HeadReport| head.labels.iter().any(|label| !label.borderline);
-    let firm = heads.iter().filter(has_firm).count();
-    let share = 100.0 * firm as f64 / heads.len().max(1) as f64;
-    let (heads, have) = (counted(heads.len(), "head"), plural(&firm, "has", "have"));
-    writeln!(out, "\n{firm} of {heads} ({share:.0} %) {have} a firm label.")
-}
-
 /// The legend of [`TIED`], where the grid has it.
 fn tied(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     let several = || heads.iter().filter(|head| head.labels.len() > 1);
@@ -260,14 +251,13 @@ fn tied(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     )
 }
 
-fn borderline(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
-    let labels = || heads.iter().flat_map(|head| &head.labels);
-    let (all, borderline) = (labels().count(), labels().filter(|label| label.borderline).count());
-    if borderline == 0 {
-        return Ok(());
+fn roles(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
+    let roles = Roles::of(heads);
+    writeln!(out, "\n{roles}")?;
+    match roles.borderline().as_str() {
+        "" => Ok(()),
+        borderline => writeln!(out, "\n({BORDERLINE}) {borderline}"),
     }
-    let (are, cross) = plural(&borderline, ("is", "its interval crosses"), ("are", "their intervals cross"));
-    writeln!(out, "\n{borderline} of {} {are} borderline ({BORDERLINE}): {cross} the threshold.", counted(all, "label"))
 }
 
 fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {

@@ -48,6 +48,8 @@ pub struct Detector {
     pub explanation: Explanation,
     /// Its thresholds.
     pub thresholds: &'static [&'static Threshold],
+    /// Whether the label is a role of the head: one that every untrained head has, too, is none.
+    pub is_role: bool,
     /// The parameter of a label of this family that has one, such as the relation; of any other label `None`.
     pub parameter: Parameter,
     /// How the grid of a summary shows it.

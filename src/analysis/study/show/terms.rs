@@ -33,8 +33,8 @@ pub const TERMS: &[Term] = &[
     Term {
         name: "borderline",
         also: &["?", "firm"],
-        meaning: "A label whose rule fails somewhere in the 95 % interval of its score (`?` in the grid): another sample of \
-            such sentences might not give it. A label that is not borderline is firm.",
+        meaning: "A label whose score is above its threshold while the test does not show it (`?` in the grid): another sample \
+            of such text might not give it. A label that is not borderline is firm: its q is at most `label_q`.",
         section: "Labels",
     },
     Term {
@@ -75,8 +75,9 @@ pub const TERMS: &[Term] = &[
     Term {
         name: "interval",
         also: &["ci95", "±"],
-        meaning: "The 95 % interval of a number, by resampling blocks of sentences; `±` is half of its width. It is about more \
-            sentences of the same kind, not about another kind of text.",
+        meaning: "The 95 % interval of a number, by leaving out one block of the corpus at a time; `±` is half of its width. It is \
+            about more documents like these, or where there are fewer than ten about more sentences like these \
+            (`corpus.unit`), not about another kind of text.",
         section: "Intervals",
     },
     Term {
@@ -132,27 +133,27 @@ pub const TERMS: &[Term] = &[
         name: "beyond",
         also: &[],
         meaning: "How far a syntactic label reaches: `offset`, or `tags` if the head is also above the better of both baselines \
-            by two points or more, with the whole interval and a q-value that is small enough.",
+            by more than two points, with a q-value that is small enough (`versus_tags.q`).",
         section: "Labels",
     },
     Term {
         name: "p",
         also: &["p-value"],
         meaning: "How likely a lead over the baseline as large as the one found is if there is none, for one test by itself.",
-        section: "Significance",
+        section: "The block test",
     },
     Term {
         name: "q",
         also: &["q-value", "significant"],
         meaning: "A p-value corrected for the number of heads and relations that were tried (Benjamini & Hochberg 1995): of all \
-            tests with q of at most 0.05, 5 % are expected to be false. `< 1e-300` is below what can be told apart from 0.",
-        section: "Significance",
+            tests with q of at most 0.05, 5 % are expected to be false. `<1e-6` is below one in a million.",
+        section: "Verdicts",
     },
     Term {
         name: "block",
         also: &["blocks"],
-        meaning: "One of 64 parts of the corpus, sentence s being in part s mod 64. Intervals resample whole parts, so that words \
-            of one sentence stay together.",
+        meaning: "One of 64 parts of the corpus: document d, or where there are fewer than ten family f of sentences, is in part \
+            d or f mod 64. Intervals and tests leave out whole parts, so that what belongs together stays together.",
         section: "Uncertainty",
     },
     Term {

@@ -23,12 +23,12 @@ pub fn plus_minus(interval: Option<Interval>) -> String {
     interval.map_or_else(String::new, |interval| format!(" ±{:.1}", interval.half_width() * 100.0))
 }
 
-/// A q-value, to one digit where it is small; one that may have underflowed, as being below a bound.
+/// A p- or q-value, to one digit where it is small; below one in a million as being below that: how Student's
+/// distribution ends there says more of the distribution than of the data.
 pub fn significance(q: f64) -> String {
-    // Below 1e-308 an f64 loses digits, and then is 0.
-    const LEAST: f64 = 1e-300;
+    const LEAST: f64 = 1e-6;
     if q < LEAST {
-        format!("< {LEAST:.0e}")
+        format!("<{LEAST:e}")
     } else if q < 0.001 {
         format!("{q:.0e}")
     } else {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn significance_of_any_size() {
-        let shown = [0.0, 4e-320, 1e-300, 9e-28, 0.0009, 0.001, 0.0764, 1.0].map(significance);
-        assert_eq!(shown, ["< 1e-300", "< 1e-300", "1e-300", "9e-28", "9e-4", "0.001", "0.076", "1.000"]);
+        let shown = [0.0, 4e-320, 9e-7, 1e-6, 0.0009, 0.001, 0.0764, 1.0].map(significance);
+        assert_eq!(shown, ["<1e-6", "<1e-6", "<1e-6", "1e-6", "9e-4", "0.001", "0.076", "1.000"]);
     }
 }

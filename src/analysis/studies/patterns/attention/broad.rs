@@ -23,6 +23,7 @@ pub(super) const BROAD: Detector = Detector {
             it says that no preference was found, not that broadness was learned.",
     },
     thresholds: &[&ENTROPY_RATIO],
+    is_role: false,
     parameter: Parameter::None,
     shown: LabelStyle { code: None, colour: AnsiColor::Magenta, in_controls: false },
     assess: |evidence, policy| {

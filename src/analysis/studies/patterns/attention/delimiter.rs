@@ -43,6 +43,7 @@ pub(super) const SEPARATOR: Detector = Detector {
         caveats: NO_OP,
     },
     thresholds: &[&SEPARATOR_MASS],
+    is_role: true,
     parameter: Parameter::None,
     shown: shown(Some("sep")),
     assess: |evidence, policy| {
@@ -63,6 +64,7 @@ pub(super) const FIRST_SPECIAL: Detector = Detector {
         caveats: NO_OP,
     },
     thresholds: &[&FIRST_SPECIAL_MASS],
+    is_role: true,
     parameter: Parameter::None,
     shown: shown(Some("first")),
     assess: |evidence, policy| {
@@ -83,6 +85,7 @@ pub(super) const PUNCTUATION: Detector = Detector {
         caveats: "A corpus without punctuation cannot show it. Symbols such as $ and + are no punctuation in Unicode.",
     },
     thresholds: &[&PUNCTUATION_MASS],
+    is_role: true,
     parameter: Parameter::None,
     shown: shown(None),
     assess: |evidence, policy| {

@@ -32,6 +32,7 @@ pub(super) const COREFERENCE: Detector = Detector {
             is ruled out only as far as the rule of the same lemma does.",
     },
     thresholds: &[&MARGIN, &LABEL_Q],
+    is_role: true,
     parameter: Parameter::OneOf("coreference", || [ALL, OTHER_LEMMA].map(|kind| KINDS[kind].to_owned()).to_vec()),
     shown: LabelStyle { code: Some("coref"), colour: AnsiColor::Green, in_controls: false },
     assess: |evidence, policy| {

@@ -42,6 +42,7 @@ pub(super) const SYNTACTIC: Detector = Detector {
             A tree is one theory of syntax, and the labels depend on it.",
     },
     thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &BEYOND_MARGIN],
+    is_role: true,
     parameter: Parameter::Any("syntactic", is_universal),
     shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
     assess: |evidence, policy| {

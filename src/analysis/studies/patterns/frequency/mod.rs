@@ -46,6 +46,7 @@ const RARE_WORDS: Detector = Detector {
             Rare is what is rare in this corpus, unless counts of another are given.",
     },
     thresholds: &thresholds(&RARE_ARGMAX),
+    is_role: true,
     parameter: Parameter::None,
     shown: LabelStyle { code: Some("rare"), colour: AnsiColor::BrightMagenta, in_controls: false },
     assess: |evidence, policy| {

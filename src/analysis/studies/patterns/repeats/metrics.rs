@@ -87,7 +87,7 @@ pub const METRICS: &[RepeatMetric] = &[
             measures: "How much a random token attends to its twin, the same token in the other copy.",
             formula: FORMULA,
             chance: CHANCE,
-            source: "Duplicate-token heads: Wang et al. 2023 (arXiv:2211.00593), section 3; the null is ours.",
+            source: "Duplicate-token heads: Wang et al. 2022 (arXiv:2211.00593), section 3; the null is ours.",
             caveats: ON_RANDOM,
         },
         keys: BY_PART,

@@ -43,6 +43,7 @@ pub(super) const TAG: Detector = Detector {
             Punctuation has a label of its own.",
     },
     thresholds: MASS_THRESHOLDS,
+    is_role: true,
     parameter: Parameter::OneOf("tag", || labelled().map(str::to_owned).collect()),
     shown: shown(None),
     assess: |evidence, policy| {
@@ -63,6 +64,7 @@ pub(super) const SAME_TAG: Detector = Detector {
         caveats: "A head that goes to the same token, or to one frequent class, does this as well.",
     },
     thresholds: MASS_THRESHOLDS,
+    is_role: true,
     parameter: Parameter::None,
     shown: shown(None),
     assess: |evidence, policy| {
@@ -81,6 +83,7 @@ pub(super) const SIMILAR_WORDS: Detector = Detector {
         caveats: "Likeness is that of the model's own word embeddings, which are alike in spelling and frequency, too.",
     },
     thresholds: &thresholds(&SIMILARITY_GAIN),
+    is_role: true,
     parameter: Parameter::None,
     shown: shown(Some("similar")),
     assess: |evidence, policy| {
@@ -101,6 +104,7 @@ pub(super) const SAME_TOKEN: Detector = Detector {
         caveats: "Most of what is there again is commas and articles: compare same_word_token_mass.",
     },
     thresholds: MASS_THRESHOLDS,
+    is_role: true,
     parameter: Parameter::None,
     shown: shown(None),
     assess: |evidence, policy| {

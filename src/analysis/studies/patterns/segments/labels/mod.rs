@@ -29,6 +29,7 @@ pub(super) const SEGMENT_BLOCK: Detector = Detector {
             it says nothing of the bounds of sentences in running text.",
     },
     thresholds: &[&SEGMENT, &LABEL_Q],
+    is_role: true,
     parameter: Parameter::None,
     shown: shown(Some("seg")),
     assess: |evidence, policy| {
@@ -81,6 +82,7 @@ pub(super) const CLASS: Detector = Detector {
             the variation of all.",
     },
     thresholds: &[&COLUMN, &OFFSET, &BOTH, &BLOCK],
+    is_role: true,
     parameter: Parameter::OneOf("class", || CLASSES.map(str::to_owned).to_vec()),
     shown: shown(None),
     assess: classes,

@@ -1,0 +1,68 @@
+//! How many heads have a role.
+
+use std::fmt;
+
+use super::HeadReport;
+use crate::studies::registry::detector_of;
+use crate::study::labels::Label;
+use crate::system::counted::{counted, plural};
+
+/// How many heads have a firm label, by whether it is a role: the label of heads that attend to everything is none, for
+/// untrained heads have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    heads: usize,
+    /// Heads with a firm label that is a role.
+    pub firm: usize,
+    /// Other heads with a firm label.
+    without_role: usize,
+    labels: usize,
+    borderline: usize,
+}
+
+impl Roles {
+    /// The roles of these heads.
+    pub fn of(heads: &[HeadReport]) -> Self {
+        let is_role = |label: &Label| detector_of(&label.label).is_none_or(|detector| detector.is_role);
+        let any =
+            |head: &HeadReport, of: &dyn Fn(&Label) -> bool| head.labels.iter().any(|one| !one.borderline && of(one));
+        let firm = heads.iter().filter(|head| any(head, &is_role)).count();
+        let labels = || heads.iter().flat_map(|head| &head.labels);
+        Self {
+            heads: heads.len(),
+            firm,
+            without_role: heads.iter().filter(|head| any(head, &|_| true)).count() - firm,
+            labels: labels().count(),
+            borderline: labels().filter(|label| label.borderline).count(),
+        }
+    }
+
+    /// How many labels are borderline, as a sentence; empty if none is.
+    pub fn borderline(&self) -> String {
+        let &Self { labels, borderline, .. } = self;
+        if borderline == 0 {
+            return String::new();
+        }
+        let labels = counted(labels, "label");
+        let are = plural(&borderline, "is", "are");
+        format!(
+            "{borderline} of {labels} {are} borderline: the estimate is above the threshold, and the test does not show it."
+        )
+    }
+}
+
+impl fmt::Display for Roles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let &Self { heads, firm, without_role, .. } = self;
+        let share = 100.0 * firm as f64 / heads.max(1) as f64;
+        write!(f, "{firm} of {} ({share:.0} %) {} a firm role", counted(heads, "head"), plural(&firm, "has", "have"))?;
+        if without_role > 0 {
+            write!(
+                f,
+                "; {without_role} more {} broad only, as untrained heads are",
+                plural(&without_role, "is", "are")
+            )?;
+        }
+        f.write_str(".")
+    }
+}

@@ -1,0 +1,71 @@
+//! The rules by which verdicts are given: one row each of the table in docs/METHODOLOGY.md.
+
+use std::fmt;
+
+use super::labels::Detector;
+use super::labels::policy::{Policy, Threshold, Value};
+
+/// The rule of a verdict: which number decides it, against what, and what is printed beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct VerdictRule {
+    /// The verdict, as reports and summaries word it.
+    pub verdict: &'static str,
+    /// The number that is tested.
+    pub statistic: &'static str,
+    /// The null or the margin that it is tested against; a threshold's name in braces is replaced by its default.
+    pub margin: &'static str,
+    /// The tests that are corrected together by Benjamini & Hochberg.
+    pub family: &'static str,
+    /// The least evidence that a verdict needs.
+    pub least: &'static str,
+    /// The numbers that are printed beside the verdict.
+    pub printed: &'static str,
+}
+
+/// A row of the table.
+pub struct VerdictRow([String; 6]);
+
+impl VerdictRow {
+    /// The headings of its cells.
+    pub const HEADINGS: [&'static str; 6] =
+        ["verdict", "statistic", "null or margin", "family of the correction", "least evidence", "printed beside it"];
+
+    /// The row of a rule, under the default policy.
+    pub fn of(rule: &VerdictRule, policy: &Policy) -> Self {
+        let VerdictRule { verdict, statistic, margin, family, least, printed } = *rule;
+        Self([verdict, statistic, margin, family, least, printed].map(|text| filled(text, policy)))
+    }
+
+    /// The row of the labels of a detector: all are given by the same rule.
+    pub fn of_label(detector: &Detector, policy: &Policy) -> Self {
+        let Detector { explanation, thresholds, .. } = detector;
+        let margin =
+            |threshold: &&&Threshold| matches!(threshold.default, Value::Share(_)) && threshold.name != "label_q";
+        let margins: Vec<String> =
+            thresholds.iter().filter(margin).map(|one| format!("{} {}", one.name, one.default)).collect();
+        let count = thresholds.iter().find(|threshold| matches!(threshold.default, Value::Count(_)));
+        let least = count.map_or("{min_queries} queries in {min_sentences} sentences".to_owned(), |count| {
+            format!("{{{}}} words in {{min_sentences}} sentences", count.name)
+        });
+        let margins = if margins.is_empty() { "off by default".to_owned() } else { margins.join(", ") };
+        let statistic = format!("`{}`", explanation.formula.replace('|', "\\|"));
+        let family = "all heads and all labels of this row whose score is above its threshold";
+        let printed = "score with its interval, threshold, q; `?` where q > {label_q}";
+        let name = format!("`{}`", explanation.name);
+        Self([&name, &statistic, &margins, family, &least, printed].map(|text| filled(text, policy)))
+    }
+}
+
+impl fmt::Display for VerdictRow {
+    /// A row of a Markdown table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "| {} |", self.0.join(" | "))
+    }
+}
+
+/// A text with the value of each threshold that it names in braces.
+fn filled(text: &str, policy: &Policy) -> String {
+    policy.thresholds().fold(text.to_owned(), |text, threshold| {
+        text.replace(&format!("{{{}}}", threshold.name), &policy.get(threshold).to_string())
+    })
+}
