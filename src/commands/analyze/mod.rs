@@ -28,12 +28,7 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
 }
 
 /// The whole corpus, to a report, and to a partial if one is wanted; with a folder, part by part.
-fn report(
-    options: &AnalyzeOptions,
-    wanted: &ReportOptions,
-    folder: Option<&Path>,
-    sums: Option<&Path>,
-) -> Result<()> {
+fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path>, sums: Option<&Path>) -> Result<()> {
     let outputs = wanted.open()?;
     let sums = sums.map(Output::open).transpose()?;
     let policy = wanted.policy.policy()?;

@@ -105,7 +105,13 @@ impl DiffText<'_> {
         for HeadChanges { place, changed, compared, largest } in heads.iter().take(self.most(ROWS)) {
             let LargestChange { number, difference, q, .. } = largest;
             let (of, q) = (format!("{changed} of {compared} numbers"), format!("q {}", significance(*q)));
-            table.add_row([place.to_string(), of, format!("most {}", one_line(number)), format!("{difference:+.3}"), q]);
+            table.add_row([
+                place.to_string(),
+                of,
+                format!("most {}", one_line(number)),
+                format!("{difference:+.3}"),
+                q,
+            ]);
         }
         self.table(out, &table, heads.len(), ROWS)
     }
