@@ -105,7 +105,8 @@ const GENERAL: &[ConditionalCaveat] = &[
     (
         certainty(
             "this-kind-of-text",
-            "Intervals and tests are about sentences like those of this corpus; other kinds of text differ by more.",
+            "Intervals and tests are about more documents or sentences like those of this corpus (`corpus.unit`); other kinds of text \
+                differ by more.",
         ),
         |_| true,
     ),
@@ -127,8 +128,7 @@ const GENERAL: &[ConditionalCaveat] = &[
     (
         certainty(
             "few-sentences",
-            "There are fewer sentences that are independent of each other than blocks to resample: the intervals are too \
-                narrow.",
+            "There are fewer sentences that are independent of each other than blocks: intervals and tests rest on little.",
         ),
         |run| run.corpus.sentences < BLOCKS as u64 || run.text(TextInfo::is_small),
     ),

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::text::TextInfo;
-use crate::corpus::{CorpusIdentity, FileIdentity, Format};
+use crate::corpus::{CorpusIdentity, FileIdentity, Format, Unit};
 use crate::sequences::tally::{FileTally, SkipReason, Tally};
 
 /// The corpus that a model was run over.
@@ -35,6 +35,8 @@ pub struct CorpusInfo {
     /// Pairs of files whose bytes are the same, so that their sentences count twice; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeated: Vec<[String; 2]>,
+    /// What its 64 blocks are of, and so what intervals and tests are about more of.
+    pub unit: Unit,
     /// What kind of text it is; absent in reports of 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextInfo>,
@@ -83,6 +85,7 @@ impl CorpusInfo {
             unannotated: tally.unannotated,
             passed_over: tally.passed_over,
             repeated,
+            unit: identity.unit,
             text: Some(TextInfo::new(identity.repeats, tally)),
             files: identity.files.into_iter().enumerate().map(file).collect(),
         }

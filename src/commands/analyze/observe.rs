@@ -88,7 +88,7 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
         return Err(anyhow!("every study is switched off: there is nothing to analyse")).class(Class::Usage);
     }
     let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
-    Corpus::open_with(&options.corpus, &options.probes, index.map(Arc::new).as_ref())
+    Corpus::open_with(&options.corpus, options.limit, &options.probes, index.map(Arc::new).as_ref())
 }
 
 /// The sums of the first of two stages over the whole corpus; passes of the second stage follow them.
@@ -267,7 +267,7 @@ impl<'a> PreparedRun<'a> {
 
     /// Opens the corpus once more.
     fn open(&self) -> Result<Corpus> {
-        Corpus::open_with(&self.options.corpus, &self.options.probes, self.index.as_ref())
+        Corpus::open_with(&self.options.corpus, self.options.limit, &self.options.probes, self.index.as_ref())
     }
 
     /// The identity that an observation of any shard will have: reads the corpus to its end, unless there is an index.

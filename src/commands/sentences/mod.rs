@@ -170,7 +170,8 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
     let SentenceChoice::Corpus { inputs, indices, find, limit } = choice else { return Ok(Vec::new()) };
     let mut missing = indices.clone();
     let mut sentences: Vec<NamedSentence> = Vec::new();
-    let mut corpus = Corpus::open(inputs)?;
+    // Single sentences are in no block.
+    let mut corpus = Corpus::open(inputs)?.within(Some(0));
     let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut read = 0;
     let (mut named_skips, mut more_skips) = (0, BTreeMap::<SkipReason, u64>::new());

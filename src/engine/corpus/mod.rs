@@ -13,6 +13,7 @@ pub mod relation;
 mod sentence;
 mod source;
 mod tree;
+mod unit;
 
 pub use annotation::{Annotation, Upos};
 pub use bounds::{MAX_LINE_BYTES, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED, MAX_SENTENCE_BYTES, MAX_WORDS};
@@ -25,3 +26,4 @@ pub use mentions::{Mention, Mentions};
 pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};
 pub use source::{Corpus, CorpusIdentity, FileIdentity};
+pub use unit::Unit;

@@ -46,8 +46,9 @@ impl Sentence {
 /// of the first one before it under the same name; else a family begins with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentenceFamily {
-    /// Its number: families count from 0 in the order in which they begin, so where each sentence is one of its own it is
-    /// the number of the sentence.
+    /// Its number, which says in which block it is: families count from 0 in the order in which they begin, so where each
+    /// sentence is one of its own it is the number of the sentence. Where documents are the units of the corpus it is the
+    /// number of the document that the family begins in.
     pub number: u64,
     /// Whether it begins with the sentence.
     pub is_first: bool,

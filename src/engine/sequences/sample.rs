@@ -1,27 +1,50 @@
-//! Some of the sentences of a corpus, chosen evenly over it.
+//! Some of the sentences of a corpus, drawn by their numbers.
 
-/// At most this many sentences of a corpus, at even distances: chosen by their numbers alone, so that all shards choose
-/// the same.
+use std::collections::BinaryHeap;
+
+use sha2::{Digest, Sha256};
+
+/// At most this many sentences of a corpus: those whose numbers have the lowest digests, so that all shards, and any other
+/// program, draw the same. Sentences at even distances would go in step with whatever goes by number: blocks, folds, and
+/// which word is masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    most: u64,
-    of: u64,
+    /// The highest digest of a sentence that is drawn; `None` if all are.
+    highest: Option<SampleDigest>,
+}
+
+/// SHA-256.
+type SampleDigest = [u8; 32];
+
+/// The digest by which the sentence with this 0-based number is drawn.
+fn digest(sentence: u64) -> SampleDigest {
+    Sha256::digest(format!("headscope/sample/{sentence}")).into()
 }
 
 impl Sample {
     /// Every sentence.
-    pub const ALL: Self = Self { most: 0, of: 0 };
+    pub const ALL: Self = Self { highest: None };
 
     /// `most` of `of` sentences, all of them if there are no more.
     pub fn new(most: u64, of: u64) -> Self {
-        if most < of { Self { most, of } } else { Self::ALL }
+        if most >= of {
+            return Self::ALL;
+        }
+        // The lowest ones so far, the highest of them on top.
+        let mut lowest = BinaryHeap::new();
+        for digest in (0..of).map(digest) {
+            lowest.push(digest);
+            if lowest.len() as u64 > most {
+                lowest.pop();
+            }
+        }
+        // No digest is as low as that, so nothing is drawn.
+        Self { highest: Some(lowest.peek().copied().unwrap_or_default()) }
     }
 
-    /// Whether the sentence with this 0-based number is chosen: the last of each `most`-th part of the corpus.
+    /// Whether the sentence with this 0-based number is drawn.
     pub fn takes(self, sentence: u64) -> bool {
-        let Self { most, of } = self;
-        let parts = |sentences: u64| u128::from(sentences) * u128::from(most) / u128::from(of);
-        of == 0 || parts(sentence + 1) > parts(sentence)
+        self.highest.is_none_or(|highest| digest(sentence) <= highest)
     }
 }
 
@@ -35,20 +58,27 @@ mod tests {
     }
 
     #[test]
-    fn sentences_at_even_distances() {
-        assert_eq!(taken(3, 10), [3, 6, 9]);
+    fn the_lowest_digests_are_drawn() {
+        // By Python: sorted(range(10), key=lambda s: hashlib.sha256(f"headscope/sample/{s}".encode()).digest())[:3]
+        assert_eq!(taken(3, 10), [1, 3, 9]);
         assert_eq!(taken(5, 4), [0, 1, 2, 3]);
         assert_eq!(taken(0, 4), [0; 0]);
         assert!(Sample::ALL.takes(u64::MAX - 1));
     }
 
+    #[test]
+    fn both_parities_are_drawn() {
+        let odd = taken(500, 1000).iter().filter(|sentence| **sentence % 2 == 1).count();
+        // 250 are expected, with a standard deviation of sqrt(1000) / 4 = 7.9.
+        assert!((220..=280).contains(&odd), "{odd}");
+    }
+
     proptest! {
         #[test]
-        fn so_many_are_chosen_and_no_gap_is_much_wider(most in 1..40_u64, of in 1..400_u64) {
-            let taken = taken(most, of);
-            prop_assert_eq!(taken.len() as u64, most.min(of));
-            let widest = taken.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
-            prop_assert!(widest <= of.div_ceil(most));
+        fn so_many_are_drawn_and_more_hold_fewer(most in 0..40_u64, of in 1..200_u64) {
+            let (few, more) = (taken(most, of), taken(most + 1, of));
+            prop_assert_eq!(few.len() as u64, most.min(of));
+            prop_assert!(few.iter().all(|sentence| more.contains(sentence)));
         }
     }
 }

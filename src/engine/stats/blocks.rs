@@ -1,4 +1,4 @@
-//! Blocks of sentences: the unit that is left out.
+//! Blocks of documents or of sentences: the unit that is left out.
 
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::exact::{Component, ExactSum};
 
-/// The sentences of family `f` belong to block `f mod 64` (METHODOLOGY, "Uncertainty").
+/// The sentences of document `f`, or of family `f` of sentences, belong to block `f mod 64` (METHODOLOGY, "Uncertainty").
 ///
-/// The number is even, so the parity of the block is that of the family: the two folds are whole blocks.
+/// The number is even, so the parity of the block is that of the number: the two folds are whole blocks.
 pub const BLOCKS: usize = 64;
 
 /// The block of the family with this 0-based number.

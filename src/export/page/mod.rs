@@ -162,7 +162,10 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     if skipped > 0 {
         facts.push(("Left out", counted(skipped, "sentence")));
     }
-    facts.push(("Intervals", "95 %, by resampling blocks of sentences: about more sentences of this kind".to_owned()));
+    facts.push((
+        "Intervals",
+        format!("95 %, by leaving out blocks: about more {unit} like these", unit = report.corpus.unit),
+    ));
     facts
 }
 

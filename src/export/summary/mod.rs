@@ -78,6 +78,7 @@ fn write_summary(
         counted(model.heads, "head")
     )?;
     writeln!(out, "corpus  {}: {}", printable(&corpus.name), sizes(corpus.sentences, corpus.words, corpus.tokens))?;
+    writeln!(out, "        intervals and tests are about more {} like these", corpus.unit)?;
     files(out, corpus)?;
     remarks(out, corpus)?;
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;

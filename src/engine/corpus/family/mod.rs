@@ -42,9 +42,11 @@ struct KnownFamily {
 }
 
 impl Families {
-    /// The family of the next sentence; `name` is what the corpus calls it, if it does.
-    pub(super) fn of(&mut self, content: &Content, name: Option<&str>) -> SentenceFamily {
+    /// The family of the next sentence; `name` is what the corpus calls it, if it does. In a corpus whose units are documents
+    /// a family has the number of the `document` that it begins in, and no name counts.
+    pub(super) fn of(&mut self, content: &Content, name: Option<&str>, document: Option<u64>) -> SentenceFamily {
         self.counts.read += 1;
+        let name = name.filter(|_| document.is_none());
         let (words, name) = (digest_of(content), name.map(|name| digest(NAME, [name])));
         let family = match self.known.get_mut(&words) {
             Some(known) => {
@@ -52,7 +54,7 @@ impl Families {
                 self.counts.repeated += 1 + u64::from(fresh);
                 SentenceFamily { number: known.family.into(), is_first: false }
             }
-            None => self.of_new(words, name),
+            None => self.of_new(words, name, document),
         };
         if let Some(name) = name {
             self.remember(name, family.number);
@@ -60,20 +62,18 @@ impl Families {
         family
     }
 
-    fn of_new(&mut self, words: u64, name: Option<u64>) -> SentenceFamily {
+    fn of_new(&mut self, words: u64, name: Option<u64>, document: Option<u64>) -> SentenceFamily {
         self.counts.different += 1;
         let named = name.and_then(|name| self.known.get(&name));
-        let family = named.map_or(SentenceFamily::alone(self.counts.families), |known| SentenceFamily {
-            number: known.family.into(),
-            is_first: false,
-        });
+        let next = SentenceFamily::alone(document.unwrap_or(self.counts.families));
+        let family = named.map_or(next, |known| SentenceFamily { number: known.family.into(), is_first: false });
         self.counts.families += u64::from(family.is_first);
         if self.remember(words, family.number) {
             return family;
         }
         self.counts.not_remembered += 1;
         // The digest is the number, so that the sentence is still in one block with every sentence that is equal to it.
-        if family.is_first { SentenceFamily::alone(name.unwrap_or(words)) } else { family }
+        if family.is_first { SentenceFamily::alone(document.or(name).unwrap_or(words)) } else { family }
     }
 
     /// Keeps the family of a digest that is not known yet; false if there is no room.

@@ -10,7 +10,7 @@ fn words(forms: &str) -> Content {
 /// The families of sentences of these words and names, as their numbers; negative where the sentence is not the first.
 fn numbers(sentences: &[(&str, Option<&str>)]) -> (Vec<(u64, bool)>, Repeats) {
     let mut families = Families::default();
-    let numbers = sentences.iter().map(|(forms, name)| families.of(&words(forms), *name));
+    let numbers = sentences.iter().map(|(forms, name)| families.of(&words(forms), *name, None));
     let numbers = numbers.map(|family| (family.number, family.is_first)).collect();
     (numbers, families.counts())
 }
@@ -36,6 +36,16 @@ fn sentences_under_one_name_are_one_family() {
 }
 
 #[test]
+fn a_family_has_the_number_of_its_document() {
+    let mut families = Families::default();
+    let mut of = |forms, document| families.of(&words(forms), Some("x"), Some(document));
+    let found = [of("a", 0), of("b", 0), of("c", 1), of("a", 2)].map(|family| (family.number, family.is_first));
+    // The second `a` stays with the first one; a name does not count.
+    assert_eq!(found, [(0, true), (0, true), (1, true), (0, false)]);
+    assert_eq!(families.counts().families, 3);
+}
+
+#[test]
 fn the_annotation_does_not_matter_and_the_pieces_do() {
     let tree = Content::Words(vec![Word::new("a", TreeHead::Root, "root"), Word::new("b", TreeHead::Word(0), "obj")]);
     assert_eq!(digest_of(&words("a b")), digest_of(&tree));
@@ -57,11 +67,11 @@ fn the_annotation_does_not_matter_and_the_pieces_do() {
 #[test]
 fn what_cannot_be_remembered_keeps_to_its_block_all_the_same() {
     let mut families = Families::default();
-    let known = families.of(&words("a"), None);
+    let known = families.of(&words("a"), None, None);
     families.known.extend((0..MAX_REMEMBERED as u64).map(|digest| (digest, KnownFamily { family: 0, again: false })));
     let [b, c, b_again, a_again, named, named_again] =
         [("b", None), ("c", None), ("b", None), ("a", None), ("d", Some("x")), ("e", Some("x"))]
-            .map(|(forms, name)| families.of(&words(forms), name));
+            .map(|(forms, name)| families.of(&words(forms), name, None));
     assert_eq!((b.number, b.is_first, b_again.is_first), (b_again.number, true, true));
     assert_ne!(b.number, c.number);
     assert_eq!((a_again.number, a_again.is_first), (known.number, false));
@@ -80,7 +90,7 @@ proptest! {
         let mut of_words = std::collections::HashMap::new();
         for (number, name) in sentences {
             let name = name.map(|name| name.to_string());
-            let family = families.of(&words(&number.to_string()), name.as_deref());
+            let family = families.of(&words(&number.to_string()), name.as_deref(), None);
             prop_assert_eq!(family.is_first, family.number == begun);
             begun += u64::from(family.is_first);
             prop_assert!(family.number < begun);
@@ -95,7 +105,7 @@ proptest! {
     fn sentences_of_their_own_are_families_of_their_own(count in 0..80_u64) {
         let mut families = Families::default();
         for number in 0..count {
-            prop_assert_eq!(families.of(&words(&number.to_string()), None), SentenceFamily::alone(number));
+            prop_assert_eq!(families.of(&words(&number.to_string()), None, None), SentenceFamily::alone(number));
         }
     }
 }

@@ -40,6 +40,18 @@ pub(super) enum Source {
     Bytes(Cow<'static, [u8]>),
 }
 
+impl CorpusFile {
+    /// The same file, to be read once more; `None` if it can be read only once.
+    pub(super) fn again(&self) -> Option<Self> {
+        let source = match &self.source {
+            Source::Path(path) => Source::Path(path.clone()),
+            Source::Stream(_) => return None,
+            Source::Bytes(bytes) => Source::Bytes(bytes.clone()),
+        };
+        Some(Self { name: self.name.clone(), path: Arc::clone(&self.path), source, ..*self })
+    }
+}
+
 impl Source {
     pub(super) fn open(self) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {

@@ -25,6 +25,7 @@ use super::family::Repeats;
 use super::files::CorpusFile;
 use super::formats::Format;
 use super::sentence::SentenceFamily;
+use super::unit::UnitMarks;
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::files::input;
@@ -39,7 +40,7 @@ pub const SEGMENT_SENTENCES: u64 = 256;
 const MAGIC: &str = "headscope index ";
 
 /// Raised whenever the written bytes change, or the way in which sentences and families are found.
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 
 const DIGEST_BYTES: usize = 32;
 const LENGTH_BYTES: usize = 8;
@@ -80,6 +81,7 @@ struct Contents {
     program: String,
     files: Vec<IndexedFile>,
     repeats: Repeats,
+    marks: UnitMarks,
     /// Bytes of the record of each segment, its digest included.
     lengths: Vec<u64>,
 }
@@ -226,9 +228,9 @@ impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
     }
 
     /// Ends the index; how many segments it has.
-    pub(super) fn finish(mut self, files: Vec<IndexedFile>, repeats: Repeats) -> Result<usize> {
+    pub(super) fn finish(mut self, files: Vec<IndexedFile>, repeats: Repeats, marks: UnitMarks) -> Result<usize> {
         let (program, segments) = (env!("CARGO_PKG_VERSION").to_owned(), self.lengths.len());
-        let about = Contents { program, files, repeats, lengths: self.lengths };
+        let about = Contents { program, files, repeats, marks, lengths: self.lengths };
         let mut contents = sealed(&about)?;
         let length = (contents.len() - DIGEST_BYTES) as u64;
         ensure!(
@@ -288,6 +290,7 @@ pub struct Index {
     file: Mutex<File>,
     pub(super) files: Vec<IndexedFile>,
     pub(super) repeats: Repeats,
+    pub(super) marks: UnitMarks,
     /// The beginning of each record, and the end of the last.
     bounds: Vec<u64>,
 }
@@ -323,6 +326,7 @@ impl Index {
         ensure!(program == this, anyhow!("version {program} made it, and this is {this}").hint(AGAIN));
         let (files, rest) = sequence::<IndexedFile>(rest, rest.len() as u64 / SHORTEST_FILE)?;
         let (repeats, rest) = postcard::take_from_bytes::<Repeats>(rest).map_err(|_| damaged())?;
+        let (marks, rest) = postcard::take_from_bytes::<UnitMarks>(rest).map_err(|_| damaged())?;
         let (lengths, rest) = sequence::<u64>(rest, records / SHORTEST_RECORD)?;
         // Files without a sentence have a segment all the same.
         let segments = lengths.len() as u64;
@@ -335,7 +339,7 @@ impl Index {
             bounds.push(end.ok_or_else(damaged)?);
         }
         ensure!(bounds.last() == Some(&start), damaged());
-        Ok(Self { shown, file: Mutex::new(file), files, repeats, bounds })
+        Ok(Self { shown, file: Mutex::new(file), files, repeats, marks, bounds })
     }
 
     /// How many segments there are.

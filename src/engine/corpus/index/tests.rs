@@ -25,7 +25,7 @@ fn what_is_no_index_is_refused() {
     })
     .unwrap();
     records.add(&Segment::default()).unwrap();
-    assert_eq!(records.finish(Vec::new(), Repeats::default()).unwrap(), 1);
+    assert_eq!(records.finish(Vec::new(), Repeats::default(), UnitMarks::default()).unwrap(), 1);
     let open = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
         Index::open(&path)
@@ -78,7 +78,8 @@ fn forged(folder: &Path, read: u64, records: &[Vec<u8>], lengths: Vec<u64>) -> P
     };
     let program = env!("CARGO_PKG_VERSION").to_owned();
     let repeats = Repeats { read, ..Repeats::default() };
-    let contents = sealed(&Contents { program, files: vec![file], repeats, lengths }).unwrap();
+    let contents =
+        sealed(&Contents { program, files: vec![file], repeats, marks: UnitMarks::default(), lengths }).unwrap();
     let length = (contents.len() - DIGEST_BYTES) as u64;
     let beginning = format!("{MAGIC}{FORMAT_VERSION}\n").into_bytes();
     let path = folder.join("forged.index");

@@ -34,6 +34,8 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
         Ok((file.bytes.with_context(only_once).about(&file.path)?, file.kind.compression != Compression::None))
     });
     let about: Vec<(u64, bool)> = about.collect::<Result<_>>()?;
+    let marks = corpus.marks();
+    corpus.unit = Some(marks.unit(None));
     let mut records = Records::new(write)?;
     let (mut segment, mut families_before) = (Segment::new(0), 0);
     while corpus.advance()? {
@@ -56,7 +58,7 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
     };
     let files: Vec<IndexedFile> = files.into_iter().zip(about).map(file).collect();
     let (count, sentences) = (files.len(), repeats.read);
-    Ok(IndexCounts { files: count, sentences, segments: records.finish(files, repeats)? })
+    Ok(IndexCounts { files: count, sentences, segments: records.finish(files, repeats, marks)? })
 }
 
 impl Corpus {

@@ -21,6 +21,7 @@ use super::formats::reader::{Context, FileContext, Parsed};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
+use super::unit::{FEWEST_DOCUMENTS, Unit, UnitMarks};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 
@@ -44,6 +45,12 @@ pub struct Corpus {
     first_index: u64,
     /// The index of the first sentence of the document that is being read.
     document: u64,
+    /// How many documents have begun.
+    documents: u64,
+    /// Only so many sentences are of interest.
+    limit: Option<u64>,
+    /// Its unit, once that is decided.
+    unit: Option<Unit>,
     families: Families,
     context: Context,
     index: Option<Arc<Index>>,
@@ -67,6 +74,8 @@ pub struct CorpusIdentity {
     pub files: Vec<FileIdentity>,
     /// How often the sentences that were read occur again.
     pub repeats: Repeats,
+    /// What its blocks are of.
+    pub unit: Unit,
 }
 
 impl CorpusIdentity {
@@ -120,10 +129,22 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// The same as a run reads it: [`keeping`](Self::keeping) its columns, and [`indexed`](Self::indexed).
+    /// The same as a run reads it: [`within`](Self::within) its limit, [`keeping`](Self::keeping) its columns, and
+    /// [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`].
-    pub fn open_with(inputs: &[Input], requested: &[String], index: Option<&Arc<Index>>) -> Result<Self> {
-        Self::open(inputs)?.keeping(requested).indexed(index)
+    pub fn open_with(
+        inputs: &[Input],
+        limit: Option<u64>,
+        requested: &[String],
+        index: Option<&Arc<Index>>,
+    ) -> Result<Self> {
+        Self::open(inputs)?.within(limit).keeping(requested).indexed(index)
+    }
+
+    /// The same, of which only the first `limit` sentences are analysed: the documents among these decide its unit.
+    pub fn within(mut self, limit: Option<u64>) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::requested`](super::Annotation::requested) of
@@ -134,12 +155,15 @@ impl Corpus {
         self
     }
 
-    /// The same with its index, if there is one.
+    /// The same with its index, if there is one; of no use is one whose unit, for which there is more than the limit, is
+    /// another.
     /// Fails if the index is of other files.
     pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {
             index.ensure_of(self.files.as_slice()).class(Class::Input)?;
-            self.index = Some(Arc::clone(index));
+            let unit = index.marks.unit(self.limit);
+            self.unit = Some(unit);
+            self.index = (unit == index.marks.unit(None)).then(|| Arc::clone(index));
         }
         Ok(self)
     }
@@ -192,6 +216,9 @@ impl Corpus {
             next_index: 0,
             first_index: 0,
             document: 0,
+            documents: 0,
+            limit: None,
+            unit: None,
             families: Families::default(),
             context: Context::default(),
             index: None,
@@ -233,12 +260,13 @@ impl Corpus {
                 sha256: file.sha256.clone(),
                 generated: file.generated.clone(),
             };
-            let (files, repeats) = (index.files.iter().map(file).collect(), index.repeats);
-            return Ok(CorpusIdentity { name: self.name, files, repeats });
+            let (files, repeats, unit) = (index.files.iter().map(file).collect(), index.repeats, self.unit());
+            return Ok(CorpusIdentity { name: self.name, files, repeats, unit });
         }
+        let unit = self.unit();
         self.read_to_the_end().class(Class::Input)?;
         let repeats = self.families.counts();
-        Ok(CorpusIdentity { name: self.name, files: self.done, repeats })
+        Ok(CorpusIdentity { name: self.name, files: self.done, repeats, unit })
     }
 
     fn read_to_the_end(&mut self) -> Result<()> {
@@ -247,6 +275,30 @@ impl Corpus {
             self.close()?;
         }
         Ok(())
+    }
+
+    /// Its unit: decided once, before its first file is opened.
+    fn unit(&mut self) -> Unit {
+        let unit = self.unit.unwrap_or_else(|| self.marks().unit(self.limit));
+        self.unit = Some(unit);
+        unit
+    }
+
+    /// What decides its unit: its files are read as far as the document with which there are enough, or the limit. Files that
+    /// can be read only once have no marks, nor have those after an error, which the reader proper reports.
+    fn marks(&self) -> UnitMarks {
+        let again: Option<Vec<CorpusFile>> = self.files.as_slice().iter().map(CorpusFile::again).collect();
+        let Some(again) = again.filter(|_| self.current.is_none()) else { return UnitMarks::default() };
+        let mut ahead = Self::of(self.name.clone(), again, 0);
+        let mut marks = UnitMarks::default();
+        while let Ok(Some((parsed, index))) = ahead.parsed()
+            && self.limit.is_none_or(|limit| index < limit)
+            && marks.enough_documents.is_none()
+        {
+            marks.enough_documents = (ahead.documents >= FEWEST_DOCUMENTS).then_some(index);
+            marks.first_named = marks.first_named.or_else(|| parsed.family.map(|_| index));
+        }
+        marks
     }
 
     /// Opens the next file; false if there is none.
@@ -277,12 +329,19 @@ impl Corpus {
         if let Some(selected) = &mut self.selected {
             return selected.next(&mut self.context);
         }
+        self.unit();
+        let parsed = self.parsed()?;
+        Ok(parsed.map(|(parsed, index)| self.sentence(parsed, index)))
+    }
+
+    /// The next sentence of all files as its reader has it, with its index.
+    fn parsed(&mut self) -> Result<Option<(Parsed, u64)>> {
         loop {
             if self.current.is_none() && !self.advance()? {
                 return Ok(None);
             }
-            if let Some(sentence) = self.read_of_file()? {
-                return Ok(Some(sentence));
+            if let Some(parsed) = self.parsed_of_file()? {
+                return Ok(Some(parsed));
             }
             self.close()?;
         }
@@ -290,19 +349,27 @@ impl Corpus {
 
     /// The next sentence of the file that is open; `None` at its end.
     fn read_of_file(&mut self) -> Result<Option<Sentence>> {
-        let Some((FileName { format, .. }, lines)) = &mut self.current else { return Ok(None) };
-        let parsed = (format.entry().read)(lines, &mut self.context)?;
-        Ok(parsed.map(|parsed| self.number(parsed)))
+        let parsed = self.parsed_of_file()?;
+        Ok(parsed.map(|(parsed, index)| self.sentence(parsed, index)))
     }
 
-    fn number(&mut self, Parsed { origin, content, begins_document, family, id }: Parsed) -> Sentence {
+    fn parsed_of_file(&mut self) -> Result<Option<(Parsed, u64)>> {
+        let Some((FileName { format, .. }, lines)) = &mut self.current else { return Ok(None) };
+        let Some(parsed) = (format.entry().read)(lines, &mut self.context)? else { return Ok(None) };
         let index = self.next_index;
         self.next_index += 1;
-        if begins_document {
+        if parsed.begins_document {
             self.document = index;
         }
+        // A file begins a document, too.
+        self.documents += u64::from(self.document == index);
+        Ok(Some((parsed, index)))
+    }
+
+    fn sentence(&mut self, Parsed { origin, content, family, id, .. }: Parsed, index: u64) -> Sentence {
         let entity_fields = self.context.file.entity_fields.clone();
-        let family = self.families.of(&content, family.as_deref());
+        let document = (self.unit == Some(Unit::Documents)).then(|| self.documents - 1);
+        let family = self.families.of(&content, family.as_deref(), document);
         Sentence { index, origin, document: self.document, family, id, entity_fields, content }
     }
 }

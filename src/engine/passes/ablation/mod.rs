@@ -19,7 +19,7 @@ pub struct Ablation {
     /// So many variants of each sentence have words masked: 1, or up to 7, in which every word is masked once.
     #[schemars(range(min = 1, max = 7))]
     pub phases: u8,
-    /// Of at most so many sentences of the corpus, chosen evenly.
+    /// Of at most so many sentences of the corpus, drawn by their numbers.
     #[schemars(range(min = 1))]
     pub sample: u64,
     /// The heads whose effect is measured, where it is not that of all; absent if it is.

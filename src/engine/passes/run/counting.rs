@@ -21,7 +21,7 @@ pub fn count(
     limit: Option<u64>,
 ) -> Result<(Counting, CorpusIdentity)> {
     let encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate);
-    let (corpus, left) = (Corpus::open(corpus)?, limit.unwrap_or(u64::MAX));
+    let (corpus, left) = (Corpus::open(corpus)?.within(limit), limit.unwrap_or(u64::MAX));
     let mut sentences =
         TokenizedSentences { corpus, encoder, shard: Shard::WHOLE, sample: Sample::ALL, odd_only: false, left };
     let mut counting = Counting::default();

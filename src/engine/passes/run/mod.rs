@@ -179,7 +179,7 @@ impl Runner<'_> {
         observers: Vec<Box<dyn Observer>>,
         variants: &Variants,
     ) -> Result<PassSums> {
-        let opened = Corpus::open_with(self.corpus, &self.protocol.probes, self.index)?;
+        let opened = Corpus::open_with(self.corpus, self.protocol.limit, &self.protocol.probes, self.index)?;
         let (sums, _, again) = self.over_corpus(opened, part, pass, observers, variants)?;
         corpus.ensure_same(&again)?;
         Ok(sums)

@@ -88,8 +88,7 @@ macro_rules! over_position {
                 formula: concat!($metric, " - 1.25 ", $metric, "_expected"),
                 chance: "a quarter of the metric's chance below 0",
                 source: "Defined here.",
-                caveats: "The position-matched chance is right to about a tenth, hence the quarter; intervals take its part \
-                    that is the same for all heads as known.",
+                caveats: "The position-matched chance is right to about a tenth, hence the quarter.",
             },
             keys: $keys,
             value: $value,

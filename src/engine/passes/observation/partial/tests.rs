@@ -1,5 +1,5 @@
 use super::*;
-use crate::corpus::{CorpusIdentity, FileIdentity, Format, Repeats};
+use crate::corpus::{CorpusIdentity, FileIdentity, Format, Repeats, Unit};
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::observation::identity::{ModelInfo, Protocol, Tool};
@@ -82,6 +82,7 @@ fn observation() -> Observation {
         name: text("corpus"),
         files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s"), generated: None }],
         repeats: Repeats::default(),
+        unit: Unit::default(),
     };
     Observation {
         identity: Identity { tool: Tool::default(), model, corpus, protocol },
