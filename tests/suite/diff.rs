@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use crate::support::{fixture, headscope, outcome, path, run, tiny_bert};
 use candle_core::{DType, Device, Tensor, safetensors};
 use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng};
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -558,9 +558,15 @@ fn trouble_is_not_a_change() {
     let newer = context.changed("newer.json", |report| report["schema_version"] = json!(99));
     assert!(context.diff(&newer, &[]).1.contains("newer.json: its schema_version is 99 and this program reads 3: "));
     assert_eq!(context.diff(&context.path("missing.json"), &[]).0, 3);
-    for wrong in
-        [["--tolerance", "-1"], ["--tolerance", "bits=1"], ["--tolerance", "nats=x"], ["--rate", "0"], ["--rate", "1"], ["--only", "banana"], ["--preset", "clark2019"]]
-    {
+    for wrong in [
+        ["--tolerance", "-1"],
+        ["--tolerance", "bits=1"],
+        ["--tolerance", "nats=x"],
+        ["--rate", "0"],
+        ["--rate", "1"],
+        ["--only", "banana"],
+        ["--preset", "clark2019"],
+    ] {
         assert_eq!(context.diff(&context.path("a.json"), &wrong).0, 2, "{wrong:?}");
     }
     assert_eq!(diff(Path::new("-"), Path::new("-"), &[]).0, 2);
