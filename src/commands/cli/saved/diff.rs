@@ -26,11 +26,11 @@ const EXAMPLES: &str = "\
 Examples:
   headscope diff before.json after.json
   headscope diff before.json after.json --only labels --json
-  headscope analyze ./before -c treebank.conllu --shard 1/1 -o before.headscope
-  headscope analyze ./after -c treebank.conllu --shard 1/1 -o after.headscope
+  headscope analyze ./before -c treebank.conllu -o before.json --partial before.headscope
+  headscope analyze ./after -c treebank.conllu -o after.json --partial after.headscope
   headscope diff before.headscope after.headscope    # the same sentences, pairwise: sees the most
 
-Every metric of every head is tested, and its accuracy on every relation with enough words, as one family corrected by \
+Every metric of every head is tested, but for those that are made of rates of the corpus as well, and its accuracy on every relation with enough words, as one family corrected by \
 Benjamini & Hochberg: if nothing changed, something is said to have in at most RATE of all comparisons. A label changes \
 where it is firm on one side and out of reach on the other, over the whole of both intervals, and the number that it rests \
 on differs. What the two do not share (model, corpus, settings, versions), and what could not be tested, is said and is no \
@@ -39,7 +39,7 @@ change; models with other numbers of heads are one.
 
 /// Say what changed between two analyses, beyond chance
 ///
-/// Takes reports, and partials of `headscope analyze --shard`. Partials of the same shard of the same files are compared
+/// Takes reports, and partials of `headscope analyze --partial` or `--shard`. Partials of the same shard of the same files are compared
 /// pairwise, sentence block by sentence block; anything else by the intervals of both.
 #[derive(Args)]
 #[command(after_help = format!("{EXAMPLES}\n{}", statuses(CHANGED, &[Class::Input, Class::Output])))]
