@@ -110,7 +110,7 @@ fn whatever_is_lent_nothing_is_kept() {
     let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
     let mut gates = Gates::default();
     gates.set(1, 0, Gate::scale(0.5));
-    gates.cut(0, 1, 0, 1..2, 2..3);
+    gates.patch(0, 1, 0, [(1, vec![1.0 / 22.0; 22])].into());
     let pack = Pack { sentences: [20, 5, 30].iter().map(|&words| sentence(&model, words)).collect() };
     let (batch, mut scratch) = (pack.batch(), Scratch::default());
     let mut run = || {

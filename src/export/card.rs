@@ -36,7 +36,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         writeln!(out, "No label.{}", if head.nearest.is_empty() { "" } else { " The nearest:" })?;
         for near in &head.nearest {
             let score = number(near.score, near.ci95);
-            writeln!(out, "  {}: {score}, where {:.3} is asked for", printable(&near.label), near.threshold)?;
+            writeln!(out, "  {}: {score}, where {} is asked for", printable(&near.label), near.rule)?;
         }
         lacking::lines(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     } else {
@@ -63,8 +63,8 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     sources(out, head)
 }
 
-/// The columns that may go where there is no room: the margin's threshold, and q.
-const LABELS_MAY_GO: [usize; 2] = [4, 5];
+/// The column that may go where there is no room: the margin's threshold.
+const LABELS_MAY_GO: [usize; 1] = [4];
 
 /// A row for each label, each of a head if that is named.
 fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<HeadPlace>)>) -> Table {
@@ -105,8 +105,9 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     }
     if let Some(tags) = &label.versus_tags {
         let reach = if label.beyond == Some(Reach::Tags) { "reaches" } else { "does not reach" };
-        let points = format!("{:+.1}{}", 100.0 * tags.difference, plus_minus(tags.ci95));
-        writeln!(out, "{name} {reach} beyond word classes: {points} points over the better baseline.")?;
+        let points = format!("{:+.1}{}", 100.0 * tags.lead, plus_minus(tags.lead_ci95));
+        let q = tags.q.map_or_else(|| "which is not above the margin".to_owned(), |q| format!("q {}", significance(q)));
+        writeln!(out, "{name} {reach} beyond word classes: {points} points over the better of offset and tags, {q}.")?;
     }
     let Some(test) = &label.use_of_arcs else { return Ok(()) };
     let Some(used) = test.used else {
@@ -118,7 +119,8 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     };
     let cost = test.loss.map_or_else(|| "-".to_owned(), |loss| signed(loss, test.ci95));
     let used = if used { "the model uses" } else { "it is not shown that the model uses" };
-    writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them, {}).", counted(test.arcs, "arc"))
+    let q = test.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
+    writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them{q}, {}).", counted(test.arcs, "arc"))
 }
 
 /// The metrics of a single number.

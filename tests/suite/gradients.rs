@@ -54,13 +54,13 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let targets: Vec<u32> = (0..6).map(|place| place * 7 % u32::try_from(VOCABULARY).unwrap()).collect();
         let encoder = TensorEncoder::with_precision(&random.parameters(), &Device::Cpu, DType::F64).unwrap();
-        // Towards zero and whole; and on the way to a replacement, with a cut.
+        // Towards zero and whole; and on the way to a replacement, with patched rows.
         let mut partly = Gates::default();
         for head in 0..random.heads {
             let vectors: Replacement = std::array::from_fn(|class| vec![class as f32 / 3.0 - 0.5; random.head_dim]);
             partly.set(1, head, Gate { keep: 0.5, replacement: Some(vectors.into()) });
         }
-        partly.cut(0, 0, 1, 2..4, 0..3);
+        partly.patch(0, 0, 1, [2, 3].map(|query| (query, vec![1.0 / 9.0; 9])).into());
         for gates in [Gates::default(), partly] {
             check_gradient(&random, &gates, |gates| encoder.prediction_gradient(&batch, gates, &targets).unwrap());
             // Any loss will do: a weighted sum of the last states.

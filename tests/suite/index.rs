@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use crate::support::{headscope, path, run, tiny_bert};
 use headscope::corpus::{Corpus, Index, IndexCounts, Input, SEGMENT_SENTENCES, Sentence, write_index};
+use serde_json::Value;
 
 /// What is made of the numbers from 0.
 fn all(count: usize, one: &dyn Fn(usize) -> String) -> String {
@@ -61,8 +62,23 @@ fn indexed(files: &[PathBuf], at: &Path) -> (IndexCounts, Arc<Index>) {
     (counted, Arc::new(Index::open(at).unwrap()))
 }
 
+/// The same without the names of families.
+fn corpus_without_families(folder: &Path) -> Vec<PathBuf> {
+    let files = corpus(folder);
+    let lines = fs::read_to_string(&files[0]).unwrap();
+    let unnamed = lines.lines().filter(|line| !line.starts_with("# family")).map(|line| format!("{line}\n"));
+    fs::write(&files[0], unnamed.collect::<String>()).unwrap();
+    files
+}
+
 #[test]
 fn segments_that_are_wanted_have_the_sentences_that_all_have() {
+    segments_have_the_sentences_of_all(corpus, None);
+    // The documents begin in the file, five in it, two, 15 of 40 lines each and 23.
+    segments_have_the_sentences_of_all(corpus_without_families, Some(6 + 2 + 15 + 23 - 1));
+}
+
+fn segments_have_the_sentences_of_all(corpus: fn(&Path) -> Vec<PathBuf>, last_document: Option<u64>) {
     let folder = tempfile::tempdir().unwrap();
     let files = corpus(folder.path());
     let (counted, index) = indexed(&files, &folder.path().join("corpus.index"));
@@ -70,6 +86,7 @@ fn segments_that_are_wanted_have_the_sentences_that_all_have() {
     let mut whole = Corpus::open(&inputs(&files)).unwrap();
     let all: Vec<Sentence> = whole.by_ref().collect::<Result<_, _>>().unwrap();
     let identity = whole.into_identity().unwrap();
+    assert_eq!(all[1999].document_number, last_document);
     assert!(all.iter().any(|sentence| !sentence.family.is_first) && all.iter().any(|it| it.entity_fields.is_some()));
     // Every choice of segments.
     for chosen in 0..1_u32 << counted.segments {
@@ -113,6 +130,11 @@ fn without_sentences_there_is_an_index_too() {
 
 #[test]
 fn reports_are_the_same_with_and_without_an_index() {
+    reports_are_the_same_in_blocks_of("families", corpus);
+    reports_are_the_same_in_blocks_of("documents", corpus_without_families);
+}
+
+fn reports_are_the_same_in_blocks_of(unit: &str, corpus: fn(&Path) -> Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
     let files = corpus(folder.path());
     let (model, at) = (tiny_bert(), folder.path().join("corpus.index"));
@@ -125,6 +147,7 @@ fn reports_are_the_same_with_and_without_an_index() {
     // Of the whole corpus, of documents, of a sample, and with what stands for heads of all of the sample.
     let options = ["--with", "segments,drift", "--sample", "40", "--control", "shuffled-words", "--control-seeds", "1"];
     let whole = run(&[&common[..], &options, &["-o", "-"]].concat()).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&whole).unwrap()["corpus"]["unit"], unit);
     let parts = folder.path().join("parts");
     let of_folder = format!("{}/", path(&parts));
     for shard in ["1/3", "2/3", "3/3"] {

@@ -1,4 +1,4 @@
-//! Interventions in a forward pass, against PyTorch and by hand: gates, cuts, starts in the middle, what is lent
+//! Interventions in a forward pass, against PyTorch and by hand: gates, patched rows, starts in the middle, what is lent
 //! on demand, and logits.
 
 use crate::golden;
@@ -10,8 +10,8 @@ use headscope::model::forward::batch::{Batch, Input, TokenClass};
 use headscope::model::forward::gates::{Gate, Gates, Replacement};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
-use headscope::model::forward::visitor::Needs;
-use headscope::model::forward::{Encoder, Start};
+use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
+use headscope::model::forward::{Encoder, Scratch, Start};
 use headscope::model::parameters::{Objective, Parameters};
 use headscope::model::weights::Checkpoint;
 use headscope::sequences::pack::Pack;
@@ -38,6 +38,11 @@ fn with_head(name: &str) -> Parameters {
     parameters.with_prediction(&checkpoint, &architecture, objective).unwrap()
 }
 
+/// A row of so many weights, all of it on one token.
+fn to_one(tokens: usize, key: usize) -> Vec<f32> {
+    (0..tokens).map(|token| if token == key { 1.0 } else { 0.0 }).collect()
+}
+
 /// Logits and last hidden states as `fixtures/make_interventions.py` has them, held against both encoders.
 fn check_against_pytorch(name: &str, tolerance: f32) {
     let path = fixture("goldens/interventions").join(format!("{name}.safetensors"));
@@ -61,16 +66,18 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
     gates.set(0, 0, Gate::replace(replacement.clone()));
     gates.set(1, 2, Gate { keep: 0.25, replacement: Some(replacement.into()) });
     gates.set(1, 0, Gate::scale(2.0));
-    let mut cuts = Gates::default();
+    let mut rows = Gates::default();
     for (sequence, ids) in ids.iter().enumerate() {
-        cuts.cut(0, 1, sequence, 1..3, 0..2);
-        cuts.cut(1, 0, sequence, 3..4, 4..ids.len());
+        let sum = (ids.len() * (ids.len() + 1) / 2) as f32;
+        let rising: Vec<f32> = (1..=ids.len()).map(|token| token as f32 / sum).collect();
+        rows.patch(0, 1, sequence, [(1, rising.clone()), (2, rising)].into());
+        rows.patch(1, 0, sequence, [(3, to_one(ids.len(), 0))].into());
     }
 
     let parameters = with_head(name);
     let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
     let fast = PackedEncoder::new(parameters);
-    for (label, gates) in [("plain", Gates::default()), ("zero", zero), ("gates", gates), ("cuts", cuts)] {
+    for (label, gates) in [("plain", Gates::default()), ("zero", zero), ("gates", gates), ("rows", rows)] {
         let mut worst = [0.0_f32; 2];
         for encoder in [&slow as &dyn Encoder, &fast] {
             let found = record(encoder, Start::Embeddings, &batch, &gates, AT_THE_END);
@@ -246,35 +253,53 @@ proptest! {
     }
 }
 
-/// The view shows the pass as it is: the rows that were cut, the context that was replaced.
+/// The view shows the pass as it is: the rows that were patched, the context that was replaced.
 #[test]
-fn views_show_cuts_and_gates() {
+fn views_show_patched_rows_and_gates() {
     let random = RandomEncoder::plain(3);
     let pack = Pack { sentences: sentences(&[5, 4]) };
     let classes = classes(&pack.sentences);
     let batch = pack.batch().with_classes(&classes);
     let mut gates = Gates::default();
-    gates.cut(0, 1, 1, 2..3, 0..2);
-    gates.cut(0, 1, 1, 2..4, 3..4);
+    let even = vec![0.25; 4];
+    gates.patch(0, 1, 1, [(2, to_one(4, 2)), (3, even.clone())].into());
     let replacement: Replacement = std::array::from_fn(|class| vec![class as f32; random.head_dim]);
     gates.set(0, 0, Gate::replace(replacement.clone()));
     let parameters = random.parameters();
     let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
     for encoder in [&slow as &dyn Encoder, &PackedEncoder::new(parameters)] {
         let needs = Needs { contexts: true, ..Needs::ATTENTION };
+        let entropies = &mut Entropies::default();
+        encoder.forward_from(Start::Embeddings, &batch, &gates, &mut Scratch::default(), entropies).unwrap();
+        let [to_one, even_entropy] = entropies.0[..] else { panic!("{:?}", entropies.0) };
+        assert!(to_one == 0.0 && (even_entropy - 4.0_f64.ln()).abs() < 1e-6, "{to_one} {even_entropy}");
         let plain = record(encoder, Start::Embeddings, &batch, &Gates::default(), needs);
-        let cut = record(encoder, Start::Embeddings, &batch, &gates, needs);
-        // The first sentence has nothing cut; head 1 follows 0 in layer 0.
-        assert_eq!(cut[0].attentions[..50], plain[0].attentions[..50]);
-        let (before, after) = (&plain[1].attentions[16..32], &cut[1].attentions[16..32]);
+        let patched = record(encoder, Start::Embeddings, &batch, &gates, needs);
+        // The first sentence has nothing patched; head 1 follows 0 in layer 0.
+        assert_eq!(patched[0].attentions[..50], plain[0].attentions[..50]);
+        let (before, after) = (&plain[1].attentions[16..32], &patched[1].attentions[16..32]);
         assert_eq!(after[..8], before[..8]);
         assert_eq!(after[8..12], [0.0, 0.0, 1.0, 0.0]);
-        let left: f32 = before[12..15].iter().sum();
-        let expected: Vec<f32> = before[12..15].iter().map(|weight| weight / left).chain([0.0]).collect();
-        assert!(largest_difference(&after[12..], &expected) < 1e-6, "{after:?} {expected:?}");
+        assert_eq!(after[12..], even);
         // Tokens 5 to 8 of the batch have the classes 1, 2, 3, 0.
         let rows = [1, 2, 3, 0].map(|class| replacement[class].clone()).concat();
-        assert_eq!(cut[1].contexts[..rows.len()], rows);
+        assert_eq!(patched[1].contexts[..rows.len()], rows);
+    }
+}
+
+/// The entropies of the last two rows of head L0H1 over the second sentence.
+#[derive(Default)]
+struct Entropies(Vec<f64>);
+
+impl Visitor for Entropies {
+    fn needs(&self) -> Needs {
+        Needs::ATTENTION
+    }
+
+    fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
+        if (sequence, view.layer, view.head) == (1, 0, 1) {
+            self.0 = [2, 3].map(|row| view.attention.entropy(row)).to_vec();
+        }
     }
 }
 
@@ -312,15 +337,26 @@ fn interventions_that_do_not_fit_are_refused() {
         gated(|gates| gates.set(0, 1, Gate::replace(std::array::from_fn(|_| vec![0.0; 8])))),
         "sentence 0 has 3 tokens and the classes of 0: a replacement needs all of them"
     );
-    assert_eq!(gated(|gates| gates.cut(0, 0, 1, 0..1, 0..1)), "there is no sequence 1 to cut: the batch has 1");
     assert_eq!(
-        gated(|gates| gates.cut(0, 0, 0, 0..1, 2..4)),
-        "a cut from 0..1 to 2..4 does not fit sentence 0, which has 3 tokens"
+        gated(|gates| gates.patch(0, 0, 1, [(0, to_one(3, 0))].into())),
+        "there is no sequence 1 to patch: the batch has 1"
     );
     assert_eq!(
-        gated(|gates| gates.cut(2, 0, 0, 1..2, 0..3)),
-        "sentence 0: the cuts of head L2H0 leave token 1 nothing to attend to: leave it one key at least"
+        gated(|gates| gates.patch(0, 0, 0, [(3, to_one(3, 0))].into())),
+        "a row of 3 weights for token 3 does not fit sentence 0, which has 3 tokens"
     );
+    assert_eq!(
+        gated(|gates| gates.patch(0, 0, 0, [(2, to_one(4, 0))].into())),
+        "a row of 4 weights for token 2 does not fit sentence 0, which has 3 tokens"
+    );
+    for (row, sum) in [([0.5, 0.0, 0.25], "0.75"), ([1.5, -0.5, 0.0], "1"), ([f32::NAN, 0.0, 1.0], "NaN")] {
+        let mut gates = Gates::default();
+        gates.patch(2, 1, 0, [(1, row.to_vec())].into());
+        let expected = format!(
+            "the weights of token 1 of sentence 0 in L2H1 are no attention: they sum to {sum}, or some are below 0"
+        );
+        assert_eq!(error(Start::Embeddings, &pack.batch(), &gates), expected);
+    }
     let from = |layer, states| error(Start::Layer { layer, states }, &pack.batch(), &Gates::default());
     assert_eq!(from(4, &[]), "a pass cannot start from layer 4: the model has 3 layers");
     assert_eq!(

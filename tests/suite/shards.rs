@@ -90,6 +90,40 @@ fn shards_merge_to_the_report_of_one_run() {
     }
 }
 
+/// 600 sentences in so many documents, every seventh one as the one 100 before it.
+fn documents(folder: &Path, count: usize) -> PathBuf {
+    let sentence = |number: usize| {
+        let begins =
+            if number.is_multiple_of(600 / count) && number / (600 / count) < count { "# newdoc\n" } else { "" };
+        let own = if number.is_multiple_of(7) { number % 100 } else { number };
+        let words = (1..=4).map(|word| format!("{word}\tw{own}{word}\t_\t_\t_\t_\t{}\tdep\t_\t_\n", word - 1));
+        format!("{begins}{}\n", words.collect::<String>())
+    };
+    let file = folder.join("documents.conllu");
+    fs::write(&file, (0..600).map(sentence).collect::<String>()).unwrap();
+    file
+}
+
+#[test]
+fn ten_documents_are_blocks_however_the_corpus_is_run() {
+    let mut shards = Shards::new();
+    let unit = |report: &str| serde_json::from_str::<Value>(report).unwrap()["corpus"]["unit"].clone();
+    shards.corpus = documents(shards.folder.path(), 9);
+    assert_eq!(unit(&shards.analyze(&["-o", "-"])), "sentences");
+    shards.corpus = documents(shards.folder.path(), 10);
+    assert_eq!(unit(&shards.analyze(&["-o", "-", "--limit", "540"])), "sentences");
+    assert_eq!(unit(&shards.analyze(&["-o", "-", "--limit", "541"])), "documents");
+    let options = ["--with", "segments,drift", "--sample", "50"];
+    let options = &options[..];
+    let whole = shards.analyze(&[options, &["-o", "-", "--threads", "1"]].concat());
+    assert_eq!(unit(&whole), "documents");
+    assert!(whole == shards.analyze(&[options, &["-o", "-", "--threads", "3"]].concat()));
+    let parts = ["1/2", "2/2"].map(|shard| shards.shard(&shard.replace('/', "-of-"), shard, options));
+    assert!(whole == run(&["merge", "--no-run-info", "-o", "-", &parts[0], &parts[1]]).unwrap());
+    let folder = shards.file("resumed");
+    assert!(whole == shards.analyze(&[options, &["-o", "-", "--resume", &folder]].concat()));
+}
+
 #[test]
 fn a_partial_is_the_same_for_any_number_of_threads() {
     let shards = Shards::new();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::golden::record;
 use crate::random::{RandomEncoder, sentences};
 use candle_core::Device;
-use headscope::model::forward::gates::{Gate, Gates};
+use headscope::model::forward::gates::{AttentionRows, Gate, Gates};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::Needs;
@@ -167,11 +167,16 @@ proptest! {
     }
 }
 
-/// The logits of patched runs: in every sequence, one head's weight from its first token to its second cut.
+/// The logits of patched runs: in every sequence, one head's first token attends to the second alone.
 #[derive(Clone, Serialize, Deserialize)]
 struct Tried {
     place: HeadPlace,
     logits: BTreeMap<(u64, usize), Vec<f32>>,
+}
+
+/// A row of the first of so many tokens that attends to the second alone.
+fn to_the_second(tokens: usize) -> AttentionRows {
+    [(0, (0..tokens).map(|token| if token == 1 { 1.0 } else { 0.0 }).collect())].into()
 }
 
 impl Merge for Tried {
@@ -181,14 +186,14 @@ impl Merge for Tried {
 }
 
 impl Sums for Tried {
-    type SequenceState = (u64, Vec<usize>);
+    type SequenceState = (u64, usize, Vec<usize>);
 
     fn needs(&self) -> Needs {
         Needs::default()
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
-        (sequence.index, sequence.predicted().collect())
+        (sequence.index, sequence.ids.len(), sequence.predicted().collect())
     }
 
     fn further_runs(&self) -> FurtherRuns {
@@ -209,13 +214,19 @@ impl Sums for Tried {
 }
 
 impl Tried {
-    fn patched_runs(&mut self, (index, predicted): &mut (u64, Vec<usize>)) -> Vec<PatchedRun> {
-        let run = PatchedRun { place: self.place, queries: 0..1, keys: 1..2, predicted: predicted.clone() };
+    fn patched_runs(&mut self, (index, tokens, predicted): &mut (u64, usize, Vec<usize>)) -> Vec<PatchedRun> {
+        let run = PatchedRun { place: self.place, rows: to_the_second(*tokens), predicted: predicted.clone() };
         // Every other sequence is patched twice: together they are more than a pack.
         vec![run; 1 + (*index % 2) as usize]
     }
 
-    fn patched_logits(&mut self, (index, _): &mut (u64, Vec<usize>), number: usize, position: usize, logits: &[f32]) {
+    fn patched_logits(
+        &mut self,
+        (index, ..): &mut (u64, usize, Vec<usize>),
+        number: usize,
+        position: usize,
+        logits: &[f32],
+    ) {
         let known = self.logits.insert((*index * 10 + number as u64, position), logits.to_vec());
         assert!(known.is_none(), "each once");
     }
@@ -225,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn patched_runs_are_whole_passes_with_the_weight_cut(random in RandomEncoder::any()) {
+    fn patched_runs_are_whole_passes_with_the_row_patched(random in RandomEncoder::any()) {
         let (parameters, sequences) = (random.parameters(), masked(&[30; 18]));
         let (grid, _) = grid(&parameters);
         let place = HeadPlace { layer: grid.layers - 1, head: grid.heads - 1 };
@@ -239,7 +250,7 @@ proptest! {
             let (classes, predicted) = (pack.classes(), pack.predicted());
             let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
             let mut gates = Gates::default();
-            gates.cut(place.layer, place.head, 0, 0..1, 1..2);
+            gates.patch(place.layer, place.head, 0, to_the_second(sequence.ids.len()));
             let needs = Needs { logits: true, ..Needs::default() };
             let whole = &record(&encoder, Start::Embeddings, &batch, &gates, needs)[0];
             let vocabulary = whole.logits.len() / whole.predicted.len().max(1);
@@ -284,7 +295,10 @@ fn found(
         run(&encoder, &Variants::default().without(each_head_and_all(grid), grid, &gates), observers, sequences)
     };
     let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
-    study.measure(&Observed(&[ObservedPass { sums: &*seen.into_observers()[0], left_out: 0 }]), &context)
+    let sums = seen.into_observers().remove(0);
+    // A study that compares with an untrained model is shown the same model twice.
+    let passes: Vec<_> = study.passes().iter().map(|_| ObservedPass { sums: &*sums, left_out: 0 }).collect();
+    study.measure(&Observed(&passes), &context)
 }
 
 /// A metric of every head.

@@ -197,7 +197,7 @@ impl RandomEncoder {
         Parameters { config, embeddings, position_bias, layers, order, final_norm, prediction: Some(prediction) }
     }
 
-    /// Gates and cuts of all kinds, and heads that are left alone.
+    /// Gates and patched rows of all kinds, and heads that are left alone.
     pub fn interventions(&self, sentences: &[Sequence]) -> Gates {
         let mut numbers = Numbers(!self.seed);
         let mut gates = Gates::default();
@@ -213,11 +213,14 @@ impl RandomEncoder {
                 }
                 for (sequence, sentence) in sentences.iter().enumerate() {
                     let n = sentence.ids.len();
-                    if n > 1 && numbers.below(3) == 0 {
-                        // All keys but the first or but the last, or fewer.
-                        let (query, first) = (numbers.below(n), numbers.below(2));
-                        let keys = first..first + 1 + numbers.below(n - 1);
-                        gates.cut(layer, head, sequence, query..query + 1 + numbers.below(n - query), keys);
+                    if numbers.below(3) == 0 {
+                        let mut row = || {
+                            let weights: Vec<f32> = (0..n).map(|_| numbers.value().abs() + 0.01).collect();
+                            let sum: f32 = weights.iter().sum();
+                            weights.iter().map(|weight| weight / sum).collect()
+                        };
+                        let rows = [0, n / 2].map(|query| (query, row()));
+                        gates.patch(layer, head, sequence, rows.into());
                     }
                 }
             }

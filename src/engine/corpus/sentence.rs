@@ -14,6 +14,8 @@ pub struct Sentence {
     pub origin: Origin,
     /// Its document, by the index of the document's first sentence; no document continues from one file to the next.
     pub document: u64,
+    /// The number of its document, counted from 0 as they begin; `None` where documents are not the unit.
+    pub document_number: Option<u64>,
     /// The sentences that it is no independent evidence beside.
     pub family: SentenceFamily,
     /// The name that the corpus gives it, `# sent_id` of CoNLL-U; no longer than 256 bytes.
@@ -32,6 +34,7 @@ impl Sentence {
             index: 0,
             origin,
             document: 0,
+            document_number: None,
             family: SentenceFamily::default(),
             id: None,
             entity_fields: None,

@@ -61,6 +61,7 @@ mod tests {
     fn the_lowest_digests_are_drawn() {
         // By Python: sorted(range(10), key=lambda s: hashlib.sha256(f"headscope/sample/{s}".encode()).digest())[:3]
         assert_eq!(taken(3, 10), [1, 3, 9]);
+        assert_eq!(taken(12, 1000), [12, 123, 180, 287, 299, 328, 465, 481, 504, 546, 822, 919]);
         assert_eq!(taken(5, 4), [0, 1, 2, 3]);
         assert_eq!(taken(0, 4), [0; 0]);
         assert!(Sample::ALL.takes(u64::MAX - 1));

@@ -16,6 +16,8 @@ pub struct Sequence {
     /// [`SEGMENT_SENTENCES`](crate::corpus::SEGMENT_SENTENCES) sentences: documents end there, so that shards can be
     /// made apart.
     pub document: u64,
+    /// The number of its document in the whole corpus; `None` where documents are not the unit.
+    pub document_number: Option<u64>,
     /// The sentences that it is no independent evidence beside: they are in one block.
     pub family: SentenceFamily,
     /// Token ids, `[tokens]`, special tokens included.
@@ -43,6 +45,11 @@ pub struct Sequence {
 }
 
 impl Sequence {
+    /// The family of a text that begins with the sentence and goes on in its document, which is the one whose block it is in.
+    pub fn family_of_text(&self) -> SentenceFamily {
+        SentenceFamily { number: self.document_number.unwrap_or(self.family.number), ..self.family }
+    }
+
     /// Its tokens of text, without the special ones.
     pub fn text(&self) -> impl Iterator<Item = Token> {
         let tokens = self.ids.iter().zip(&self.kinds).map(|(&id, &kind)| Token { id, kind });

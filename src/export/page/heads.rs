@@ -167,15 +167,13 @@ fn row(label: &Label) -> LabelRow {
     sure.extend(label.test.q.map(|q| format!("q {}", significance(q))));
     if let Some(tags) = &label.versus_tags {
         let reach = if label.beyond == Some(Reach::Tags) { "beyond word classes" } else { "not beyond word classes" };
-        sure.push(format!("{reach} ({:+.1} points)", 100.0 * tags.difference));
+        let q = tags.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
+        sure.push(format!("{reach} ({:+.1} points{q})", 100.0 * tags.lead));
     }
-    sure.extend(
-        label
-            .use_of_arcs
-            .as_ref()
-            .and_then(|test| test.used)
-            .map(|used| if used { "its arcs are used" } else { "use of its arcs not shown" }.to_owned()),
-    );
+    if let Some((test, used)) = label.use_of_arcs.as_ref().and_then(|test| Some((test, test.used?))) {
+        let q = test.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
+        sure.push(format!("{}{q}", if used { "its arcs are used" } else { "use of its arcs not shown" }));
+    }
     LabelRow {
         label: label.label.clone(),
         score: number(Mark { value: label.score, ci95: label.ci95 }, false),
@@ -187,5 +185,5 @@ fn row(label: &Label) -> LabelRow {
 
 fn near(near: &Near) -> String {
     let score = number(Mark { value: near.score, ci95: near.ci95 }, false);
-    format!("{}, {score} where {:.3} are asked", near.label, near.threshold)
+    format!("{}, {score} where {} is asked for", near.label, near.rule)
 }

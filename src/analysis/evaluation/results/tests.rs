@@ -412,6 +412,8 @@ fn tagged(tags: u64, ci95: Interval, standard_error: f64) -> RelationMetrics {
         standard_error: Some(standard_error),
         head_only: 0,
         tags_only: 0,
+        lead: 0.0,
+        lead_ci95: None,
         p: None,
         q: None,
     };

@@ -80,12 +80,13 @@ pub struct MarginTest {
 /// The test of whether the model uses the arcs that a head is labelled for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UseTest {
-    /// Arcs that were tried: the query word masked, its partner not, and not at the relation's best offset.
+    /// Arcs that were tried: the query word masked, its partner not, and a third word in the sentence.
     pub arcs: u64,
-    /// Blocks of sentences with such an arc.
+    /// Blocks with such an arc.
     pub blocks: usize,
-    /// The mean loss of the query word without the head's weight to its partner, less that without an equal weight
-    /// elsewhere, in nats; null without an arc.
+    /// The mean loss of the query word once the head's weights on its partner and on the word whose distance is nearest to the
+    /// partner's are exchanged, less that before, in nats; the weights on all other words are dealt out at random in both.
+    /// Null without an arc.
     #[serde(rename = "use")]
     pub loss: Option<f64>,
     /// The 95 % interval of that.
@@ -101,6 +102,20 @@ pub struct UseTest {
     pub q: Option<f64>,
     /// Whether it is above 0 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
     pub used: Option<bool>,
+    /// The same of the arcs that are not at the relation's best offset.
+    pub off_offset: UseOffOffset,
+}
+
+/// The use of those arcs of a syntactic label that are not at its relation's best offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UseOffOffset {
+    /// Arcs.
+    pub arcs: u64,
+    /// Their use, in nats; null without an arc.
+    #[serde(rename = "use")]
+    pub loss: Option<f64>,
+    /// Its 95 % interval; null where fewer than 10 blocks have such an arc.
+    pub ci95: Option<Interval>,
 }
 
 /// From which end of an arc the head is predicted.
@@ -202,7 +217,14 @@ pub struct TagComparison {
     pub head_only: u64,
     /// Words on which the tags alone are right.
     pub tags_only: u64,
-    /// The one-sided block test of whether the head's lead over the better of the tags and the best fixed offset is
+    /// The head's accuracy less that of the better of the tags and the best fixed offset.
+    #[serde(default)]
+    #[schemars(range(min = -1, max = 1))]
+    pub lead: f64,
+    /// The 95 % interval of the lead; null as `ci95` is.
+    #[serde(default)]
+    pub lead_ci95: Option<Interval>,
+    /// The one-sided block test of whether the lead is
     /// above `settings.policy.syntactic_beyond_margin`; null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,

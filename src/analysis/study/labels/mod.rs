@@ -388,6 +388,8 @@ pub fn assess_all(
     let largest = all.iter().map(|one| one.label.test.p).reduce(|a, b| Some(a?.max(b?))).flatten();
     let p_of_failing = smallest_of(all.iter().map(|one| one.p_of_failing));
     let least = all.into_iter().min_by(|a, b| a.label.margin.total_cmp(&b.label.margin))?;
+    // Where not all hold, the one that is farthest from it is named.
+    let rule = if fires { rule } else { least.label.rule.clone() };
     let label = Label { rule, test: MarginTest { p: largest, ..least.label.test }, ..least.label };
     Some(Assessment { label, fires, attainable, p_of_failing, ..least })
 }

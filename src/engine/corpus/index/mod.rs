@@ -65,7 +65,7 @@ const SHORTEST_FILE: u64 = 65 + 5;
 /// more numbers.
 fn longest_record(files: u64) -> u64 {
     const OF_KIN: u64 = 1 + NUMBER_BYTES;
-    const OF_PIECE: u64 = 7 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
+    const OF_PIECE: u64 = 8 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
     let pieces = files.saturating_add(1).saturating_mul(OF_PIECE);
     (2 * MAX_LINE_BYTES as u64 + SEGMENT_SENTENCES * OF_KIN + 3 * NUMBER_BYTES + DIGEST_BYTES as u64)
         .saturating_add(pieces)
@@ -135,6 +135,8 @@ pub(super) struct Piece {
     pub sha256: [u8; DIGEST_BYTES],
     /// The document under way where it begins.
     pub document: u64,
+    /// The documents that begin before it.
+    pub documents_before: u64,
     /// The entity fields that the file has declared before it.
     pub entity_fields: Option<Box<str>>,
     /// The document of the sentence before it, where sentences name theirs.
@@ -185,8 +187,11 @@ impl Segment {
 
     /// Whether it can be a segment of this many sentences in a corpus of this many files.
     fn is_of(&self, sentences: u64, files: usize) -> bool {
-        let countable =
-            |piece: &Piece| [piece.sentences, piece.before, piece.lines_before].iter().all(|&count| count < COUNTABLE);
+        let countable = |piece: &Piece| {
+            [piece.sentences, piece.before, piece.lines_before, piece.documents_before]
+                .iter()
+                .all(|&count| count < COUNTABLE)
+        };
         self.families_before < COUNTABLE
             && self.kin.len() as u64 == sentences
             && self.pieces.iter().all(|piece| piece.file < files && countable(piece))

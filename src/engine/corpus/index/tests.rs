@@ -53,6 +53,7 @@ fn piece(sentences: u64) -> Piece {
         lines_before: 0,
         sha256: [0; DIGEST_BYTES],
         document: 0,
+        documents_before: 0,
         entity_fields: None,
         document_name: None,
     }

@@ -147,6 +147,12 @@ impl Corpus {
         self
     }
 
+    /// The same where its unit is known from when it was read before, so that nothing is read ahead.
+    pub fn of_unit(mut self, unit: Unit) -> Self {
+        self.unit = Some(unit);
+        self
+    }
+
     /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::requested`](super::Annotation::requested) of
     /// each word: `xpos`, `lemma`, `deprel`, `deps`, `feats` or `misc`, or one feature or entry of these, `feats.Number`; of
     /// JSON lines any key with an entry for each word.
@@ -186,7 +192,8 @@ impl Corpus {
                 let read = u128::from(bytes) * share / u128::from(index.segments().max(1));
                 u64::try_from(read).unwrap_or(bytes)
             });
-            self.selected = Some(SelectedSegments::new(Arc::clone(index), files, segments, read));
+            let of_documents = self.unit == Some(Unit::Documents);
+            self.selected = Some(SelectedSegments::new(Arc::clone(index), files, segments, (of_documents, read)));
         }
         self
     }
@@ -368,9 +375,9 @@ impl Corpus {
 
     fn sentence(&mut self, Parsed { origin, content, family, id, .. }: Parsed, index: u64) -> Sentence {
         let entity_fields = self.context.file.entity_fields.clone();
-        let document = (self.unit == Some(Unit::Documents)).then(|| self.documents - 1);
-        let family = self.families.of(&content, family.as_deref(), document);
-        Sentence { index, origin, document: self.document, family, id, entity_fields, content }
+        let document_number = (self.unit == Some(Unit::Documents)).then(|| self.documents - 1);
+        let family = self.families.of(&content, family.as_deref(), document_number);
+        Sentence { index, origin, document: self.document, document_number, family, id, entity_fields, content }
     }
 }
 

@@ -28,6 +28,12 @@ pub(super) struct SelectedSegments {
     current: Option<OpenPiece>,
     next_index: u64,
     document: u64,
+    /// Whether documents are the unit.
+    of_documents: bool,
+    /// The documents that have begun.
+    documents: u64,
+    /// Whether the next sentence is the first of its file.
+    begins_file: bool,
     bytes_read: Arc<AtomicU64>,
 }
 
@@ -48,7 +54,7 @@ impl SelectedSegments {
         index: Arc<Index>,
         files: Vec<CorpusFile>,
         segments: Vec<u64>,
-        bytes_read: Arc<AtomicU64>,
+        (of_documents, bytes_read): (bool, Arc<AtomicU64>),
     ) -> Self {
         Self {
             index,
@@ -59,6 +65,9 @@ impl SelectedSegments {
             current: None,
             next_index: 0,
             document: 0,
+            of_documents,
+            documents: 0,
+            begins_file: false,
             bytes_read,
         }
     }
@@ -76,9 +85,13 @@ impl SelectedSegments {
         if begins_document {
             self.document = index;
         }
+        self.documents += u64::from(begins_document || self.begins_file);
+        self.begins_file = false;
         let family = self.families.next().context("a segment has a family for each sentence")?;
         let entity_fields = context.file.entity_fields.clone();
-        Ok(Some(Sentence { index, origin, document: self.document, family, id, entity_fields, content }))
+        let document_number = self.documents.checked_sub(1).filter(|_| self.of_documents);
+        let document = self.document;
+        Ok(Some(Sentence { index, origin, document, document_number, family, id, entity_fields, content }))
     }
 
     /// Reads a sentence of the open file. A file that has changed may be anything, so that error comes before others.
@@ -118,6 +131,8 @@ impl SelectedSegments {
             self.read(context)?;
         }
         self.document = piece.document;
+        self.documents = piece.documents_before;
+        self.begins_file = before == 0;
         if let Some(open) = &mut self.current {
             open.left = sentences;
         }

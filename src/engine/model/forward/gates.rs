@@ -1,14 +1,12 @@
-//! Interventions in a forward pass: heads that are scaled or replaced, and attention that is cut.
+//! Interventions in a forward pass: heads that are scaled or replaced, and rows of attention in place of a head's own.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::batch::{Batch, TokenClass};
 use crate::model::config::Config;
-use crate::system::errors::Facts;
 
 /// The vectors that stand in for a head's context, `[head_dim]` for each token class, in the order of
 /// [`TokenClass::ALL`].
@@ -62,21 +60,21 @@ impl Gate {
     }
 }
 
-/// Weights that are cut: from each query of a span to each key of another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Cut {
-    queries: Range<usize>,
-    keys: Range<usize>,
-}
+/// Rows of attention by their query, each `[n]`, with weights that sum to 1.
+pub type AttentionRows = BTreeMap<usize, Vec<f32>>;
+
+/// The furthest that the weights of a row may be from a sum of 1: a softmax in float32 over hundreds of tokens stays
+/// well below.
+const ROW_TOLERANCE: f64 = 1e-4;
 
 /// The interventions in a forward pass, by layer and head; the default keeps everything.
 ///
-/// Gates act on what a head writes, cuts on its attention. Both act within the pass, so all later layers see them.
+/// Gates act on what a head writes, patched rows on its attention. Both act within the pass, so all later layers see them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
     gates: BTreeMap<(usize, usize), Gate>,
-    /// The gates by layer, head and sequence.
-    cuts: BTreeMap<(usize, usize, usize), Vec<Cut>>,
+    /// The rows that stand in place of a head's own, by layer, head and sequence.
+    rows: BTreeMap<(usize, usize, usize), AttentionRows>,
 }
 
 impl Gates {
@@ -85,14 +83,9 @@ impl Gates {
         self.gates.insert((layer, head), gate);
     }
 
-    /// Cuts the weights of a head from each of `queries` to each of `keys` of one sequence.
-    ///
-    /// They become 0 and the rest of the row is scaled to sum to 1, exactly as if those keys were not there for those
-    /// queries. Cuts of the same head add up. A query that is cut from every key is refused by the forward pass:
-    /// nothing is left that could be scaled, and either way out, a row of zeros or of equal weights, would be an
-    /// attention that no softmax gives.
-    pub fn cut(&mut self, layer: usize, head: usize, sequence: usize, queries: Range<usize>, keys: Range<usize>) {
-        self.cuts.entry((layer, head, sequence)).or_default().push(Cut { queries, keys });
+    /// Puts rows of attention over one sequence in place of a head's own, and of those put there before.
+    pub fn patch(&mut self, layer: usize, head: usize, sequence: usize, rows: AttentionRows) {
+        self.rows.entry((layer, head, sequence)).or_default().extend(rows);
     }
 
     /// The gate of a head; `None` if it is kept.
@@ -105,35 +98,26 @@ impl Gates {
         self.gates.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
     }
 
-    /// Whether a head of the layer is cut in a sequence.
-    pub(super) fn cuts_in(&self, layer: usize, heads: usize, sequence: usize) -> bool {
-        !self.cuts.is_empty() && (0..heads).any(|head| self.cuts.contains_key(&(layer, head, sequence)))
+    /// The rows that stand in place of a head's own over a sequence, by layer, head and sequence.
+    pub(super) fn rows_of(&self, place: (usize, usize, usize)) -> impl Iterator<Item = (usize, &[f32])> {
+        let rows = self.rows.get(&place).into_iter().flatten();
+        rows.map(|(&query, row)| (query, row.as_slice()))
     }
 
-    /// Cuts one head's scores over one sequence, before the softmax: `[n, stride]`, whose first `n` columns count. A
-    /// score of minus infinity becomes a weight of 0, and the softmax scales the rest.
-    /// Fails if a query is cut from every key.
-    pub(super) fn cut_scores(
+    /// Puts the rows that stand in place of a head's own over one sequence into its weights, rows that begin `stride` values
+    /// apart, and their entropies, in nats, into `entropies`.
+    pub(super) fn patch_weights(
         &self,
-        (layer, head, sequence): (usize, usize, usize),
-        scores: &mut [f32],
-        n: usize,
+        place: (usize, usize, usize),
+        weights: &mut [f32],
         stride: usize,
-    ) -> Result<()> {
-        let Some(cuts) = self.cuts.get(&(layer, head, sequence)) else { return Ok(()) };
-        for Cut { queries, keys } in cuts {
-            for query in queries.clone() {
-                let row = &mut scores[query * stride..][..n];
-                row[keys.clone()].fill(f32::NEG_INFINITY);
-                if row.iter().all(|&score| score == f32::NEG_INFINITY) {
-                    bail!(
-                        anyhow!("the cuts of head L{layer}H{head} leave token {query} nothing to attend to")
-                            .hint("leave it one key at least")
-                    );
-                }
-            }
+        entropies: &mut [f32],
+    ) {
+        for (query, row) in self.rows_of(place) {
+            weights[query * stride..][..row.len()].copy_from_slice(row);
+            let positive = row.iter().filter(|&&weight| weight > 0.0);
+            entropies[query] = -positive.map(|weight| weight * weight.ln()).sum::<f32>();
         }
-        Ok(())
     }
 
     /// Checks that the interventions fit the model and the batch.
@@ -163,16 +147,24 @@ impl Gates {
                 );
             }
         }
-        for (&(layer, head, sequence), cuts) in &self.cuts {
+        for (&(layer, head, sequence), rows) in &self.rows {
             there(layer, head)?;
             let Some(input) = batch.inputs.get(sequence) else {
-                bail!("there is no sequence {sequence} to cut: the batch has {}", batch.inputs.len());
+                bail!("there is no sequence {sequence} to patch: the batch has {}", batch.inputs.len());
             };
             let (number, n) = (input.number, input.ids.len());
-            for Cut { queries, keys } in cuts {
+            for (query, row) in rows {
                 ensure!(
-                    queries.end <= n && keys.end <= n && queries.start <= queries.end && keys.start <= keys.end,
-                    "a cut from {queries:?} to {keys:?} does not fit sentence {number}, which has {n} tokens"
+                    *query < n && row.len() == n,
+                    "a row of {} weights for token {query} does not fit sentence {number}, which has {n} tokens",
+                    row.len()
+                );
+                // The value bias passes unchanged through rows that sum to 1 alone.
+                let sum: f64 = row.iter().map(|&weight| f64::from(weight)).sum();
+                ensure!(
+                    row.iter().all(|&weight| weight >= 0.0) && (sum - 1.0).abs() <= ROW_TOLERANCE,
+                    "the weights of token {query} of sentence {number} in L{layer}H{head} are no attention: \
+                     they sum to {sum}, or some are below 0"
                 );
             }
         }
@@ -203,18 +195,16 @@ mod tests {
     }
 
     #[test]
-    fn cuts_leave_the_other_weights() {
-        const CUT: f32 = f32::NEG_INFINITY;
+    fn patched_rows_stand_in_place_of_a_heads_own() {
         let mut gates = Gates::default();
-        gates.cut(1, 2, 0, 0..1, 1..2);
-        gates.cut(1, 2, 0, 0..2, 0..1);
-        let mut scores = [1.0; 8];
-        gates.cut_scores((1, 2, 1), &mut scores, 3, 4).unwrap();
-        assert_eq!(scores, [1.0; 8]);
-        gates.cut_scores((1, 2, 0), &mut scores, 3, 4).unwrap();
-        assert_eq!(scores, [CUT, CUT, 1.0, 1.0, CUT, 1.0, 1.0, 1.0]);
-        gates.cut(1, 2, 0, 0..1, 2..3);
-        let error = gates.cut_scores((1, 2, 0), &mut scores, 3, 4).unwrap_err().to_string();
-        assert_eq!(error, "the cuts of head L1H2 leave token 0 nothing to attend to: leave it one key at least");
+        gates.patch(1, 2, 0, BTreeMap::from([(0, vec![1.0, 0.0, 0.0]), (1, vec![0.5, 0.0, 0.5])]));
+        gates.patch(1, 2, 0, BTreeMap::from([(0, vec![0.0, 1.0, 0.0])]));
+        // Three rows of three weights, four apart.
+        let (mut weights, mut entropies) = ([9.0; 11], [9.0; 3]);
+        gates.patch_weights((1, 2, 1), &mut weights, 4, &mut entropies);
+        assert_eq!((weights, entropies), ([9.0; 11], [9.0; 3]));
+        gates.patch_weights((1, 2, 0), &mut weights, 4, &mut entropies);
+        assert_eq!(weights, [0.0, 1.0, 0.0, 9.0, 0.5, 0.0, 0.5, 9.0, 9.0, 9.0, 9.0]);
+        assert_eq!(entropies, [0.0, 2.0_f32.ln(), 9.0]);
     }
 }

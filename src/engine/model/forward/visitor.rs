@@ -76,7 +76,7 @@ impl BitOrAssign for Needs {
     }
 }
 
-/// One head at work on one sequence of `n` tokens, as it is in this pass: cuts and gates have acted.
+/// One head at work on one sequence of `n` tokens, as it is in this pass: patched rows and gates have acted.
 ///
 /// The view ends with the call. Its attention is always there, since everything else comes of it; the other parts are
 /// there if they are needed.
@@ -86,7 +86,7 @@ pub struct HeadView<'a> {
     pub layer: usize,
     /// Head within the layer, counted from 0.
     pub head: usize,
-    /// `[n, n]`, after cuts.
+    /// `[n, n]`, with patched rows.
     pub attention: AttentionView<'a>,
     /// The values, if needed.
     pub values: Option<Values<'a>>,

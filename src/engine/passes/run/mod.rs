@@ -179,7 +179,8 @@ impl Runner<'_> {
         observers: Vec<Box<dyn Observer>>,
         variants: &Variants,
     ) -> Result<PassSums> {
-        let opened = Corpus::open_with(self.corpus, self.protocol.limit, &self.protocol.probes, self.index)?;
+        let opened = Corpus::open_with(self.corpus, self.protocol.limit, &self.protocol.probes, self.index)?
+            .of_unit(corpus.unit);
         let (sums, _, again) = self.over_corpus(opened, part, pass, observers, variants)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
@@ -194,7 +195,7 @@ impl Runner<'_> {
     fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> CorpusPart {
         let sample = Sample::new(self.ablation().sample, corpus.repeats.read);
         let odd_only = pass.portion == Portion::OddSample;
-        // A family has the number of its first sentence and mostly one sentence, so about half of the families are odd.
+        // About half of the blocks are odd; progress needs no more.
         let takes = |&index: &u64| shard.takes(index) && sample.takes(index) && (!odd_only || index % 2 == 1);
         let sentences = (0..corpus.repeats.read).filter(takes).count();
         let variants = match pass.sequences {

@@ -1,24 +1,21 @@
-//! Patched runs: a sequence runs again with one head's attention from some tokens to others cut (attention knockout).
+//! Patched runs: a sequence runs again with other rows of attention in place of one head's own.
 
-use std::ops::Range;
-
+use crate::model::forward::gates::AttentionRows;
 use crate::model::grid::HeadPlace;
 
-/// A forward pass over one sequence that starts at a head's layer and cuts some of that head's attention.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A forward pass over one sequence that starts at a head's layer, with other attention of that head from some tokens.
+#[derive(Clone, Debug, PartialEq)]
 pub struct PatchedRun {
     /// The head.
     pub place: HeadPlace,
-    /// The tokens whose attention is cut.
-    pub queries: Range<usize>,
-    /// The tokens that they no longer attend to; the rest of their attention is scaled to sum to 1.
-    pub keys: Range<usize>,
+    /// The rows that stand in place of its own.
+    pub rows: AttentionRows,
     /// The positions whose logits are computed.
     pub predicted: Vec<usize>,
 }
 
 /// A patched run that an observer requested.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RequestedRun {
     /// The place of the observer in its set.
     pub observer: usize,

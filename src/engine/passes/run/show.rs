@@ -86,7 +86,7 @@ fn run_patched(
         copies.inputs.push(input);
         let rows = &spans[*sequence];
         states.extend_from_slice(&kept[layer][rows.start * hidden..rows.end * hidden]);
-        gates.cut(layer, run.place.head, copy, run.queries.clone(), run.keys.clone());
+        gates.patch(layer, run.place.head, copy, run.rows.clone());
     }
     let start = Start::Layer { layer, states: &states };
     encoder.forward_from(start, &copies, &gates, scratch, &mut PatchedVisitor { observers, group })

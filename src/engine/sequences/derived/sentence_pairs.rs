@@ -48,7 +48,7 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
         (pair.ids.len() <= self.max_tokens).then_some(Sequence {
             index: first.index,
             document: first.document,
-            family: first.family,
+            family: first.family_of_text(),
             ..pair
         })
     }

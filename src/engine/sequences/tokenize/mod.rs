@@ -61,7 +61,7 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
-        let Sentence { index, origin, document, family, entity_fields, content, .. } = sentence;
+        let Sentence { index, origin, document, document_number, family, entity_fields, content, .. } = sentence;
         let tokenized = match content {
             Content::Text(text) => self.text(&text),
             Content::Words(words) => self.words(words),
@@ -71,7 +71,8 @@ impl<'a> SentenceTokenizer<'a> {
         match tokenized {
             Tokenized::Sequence(sequence) => {
                 let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
-                let sequence = Sequence { index, document: document.max(segment), family, entity_fields, ..*sequence };
+                let document = document.max(segment);
+                let sequence = Sequence { index, document, document_number, family, entity_fields, ..*sequence };
                 self.tally.count(origin.file, &sequence, self.tokenizer.unknown());
                 Ok(Tokenized::Sequence(Box::new(sequence)))
             }

@@ -16,11 +16,12 @@ pub(super) fn figures(labels: &[LabelUse]) -> Vec<Figure> {
     vec![Figure {
         name: "use",
         title: "Use of the arcs that heads are labelled for".to_owned(),
-        reading: "The loss of a masked word without the one weight to its partner less that without an equal weight elsewhere, \
-            over the arcs that are not at the best offset, with 95 % intervals: to the right of 0 the arcs are used."
+        reading: "The loss of a masked word once the weights of the head on its partner and on a word as far away are \
+            exchanged, less that before, with the weights on all other words dealt out at random in both, with 95 % intervals: \
+            labels whose arcs are used lie to the right of 0."
             .to_owned(),
         chart: Chart::Forest(Forest {
-            scale: "loss more than without another weight, in nats a word".to_owned(),
+            scale: "loss more once the weights are exchanged, in nats a word".to_owned(),
             shares: false,
             nothing: Some(0.0),
             marks: vec!["use".to_owned()],

@@ -1,6 +1,7 @@
-//! Whether the model uses the arcs that its heads are labelled for: masked words with the one weight to their partner cut
-//! (METHODOLOGY, "Use of an arc").
+//! Whether the model uses the arcs that its heads are labelled for: masked words with the weight to their partner exchanged
+//! for that to a word as far away (METHODOLOGY, "Use of an arc").
 
+mod exchange;
 mod figure;
 mod section;
 mod sums;
@@ -9,6 +10,7 @@ mod terms;
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
+use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
 use section::UseSection;
 use sums::UseSums;
@@ -26,6 +28,7 @@ impl Study for ArcUse {
         needs: "a model with a masked-LM head or that of a discriminator, and a corpus with dependency trees in files, read once more when the labels \
             are known: seven passes over a sample of its sentences, and two for each arc of a label",
         builds_on: &["dependency"],
+        verdicts: VERDICTS,
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["use"],
@@ -37,7 +40,7 @@ impl Study for ArcUse {
         vec![
             PassSpec::new(
                 Pass { sequences: Sequences::Corrupted(Phases::All), portion: Portion::Sample, ..Pass::PLAIN },
-                |subject| UseSums::new(subject.grid, subject.from, subject.found.claims.clone()),
+                |subject| UseSums::new(subject.grid, subject.found.claims.clone()),
             )
             .following(),
         ]
@@ -49,11 +52,21 @@ impl Study for ArcUse {
     }
 }
 
+/// The rule of `used`.
+const VERDICTS: &[VerdictRule] = &[VerdictRule {
+    verdict: "`used` of a syntactic label",
+    statistic: "loss of the masked query word once the weights on its partner and on a word as far away are exchanged, less that before",
+    margin: "0",
+    family: "all syntactic labels whose `use` is above it",
+    least: "{min_queries} arcs",
+    printed: "`use` with its interval, q",
+}];
+
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "use-of-one-weight",
-    text: "`used` says that a masked word is harder to predict without this head's weight to its partner than without an \
-            equal weight elsewhere. A label without it may still be of use to other words, to other tasks, or beside other \
+    text: "`used` says that a masked word is harder to predict once this head's weights on its partner and on a word as far \
+            away are exchanged. A label without it may still be of use to other words, to other tasks, or beside other \
             heads that do the same.",
     about: CaveatSubject::Meaning,
     applies: |labels| section::<UseSection>(labels.section).use_of_arcs.iter().any(|label| label.test.used.is_some()),

@@ -6,12 +6,13 @@ use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{Cuts, UseSums};
+use super::sums::{ClaimLosses, Losses, UseSums};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::PerBlock;
+use crate::stats::blocks::BLOCKS;
+use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
-use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseTest};
+use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Completion, Exports, HeadUseTest, Section, stored};
@@ -46,25 +47,11 @@ pub struct LabelUse {
 impl UseSection {
     /// The section that these sums give.
     pub fn new(sums: &UseSums, context: &EstimationContext) -> Self {
-        let total = sums.blocks.total();
-        let of_claim = |(number, claim): (usize, &ArcClaim)| {
-            let place = context.grid.place(claim.place);
-            let of_blocks =
-                |part: fn(&Cuts) -> f64| -> PerBlock { std::array::from_fn(|block| part(&sums.blocks[block][number])) };
-            let more = of_blocks(|cuts| cuts.without_partner.value() - cuts.without_other.value());
-            let arcs = of_blocks(|cuts| cuts.arcs as f64);
-            let tried = total[number].arcs;
-            let left_out = Jackknife::new(&more, &arcs);
-            let test = UseTest {
-                arcs: tried,
-                blocks: left_out.blocks(),
-                loss: (tried > 0).then(|| left_out.all()),
-                ci95: left_out.interval(),
-                standard_error: left_out.standard_error(),
-                p: left_out.p_above(0.0),
-                ..UseTest::default()
-            };
-            LabelUse { place, label: claim.label.clone(), direction: claim.direction, test }
+        let of_claim = |(number, claim): (usize, &ArcClaim)| LabelUse {
+            place: context.grid.place(claim.place),
+            label: claim.label.clone(),
+            direction: claim.direction,
+            test: test_of(&std::array::from_fn(|block| sums.blocks[block][number])),
         };
         Self { use_of_arcs: sums.claims.iter().enumerate().map(of_claim).collect() }
     }
@@ -77,8 +64,9 @@ impl UseSection {
         let tested = self.use_of_arcs.iter().filter(|label| label.test.used.is_some()).count();
         writeln!(
             out,
-            "Use of arcs: the loss of a masked or replaced word without the one weight to its partner less that without an equal weight \
-             elsewhere, in nats a word, over the arcs that are not at the best offset. {}:\n",
+            "Use of arcs: the loss of a masked or replaced word once the head's weights on its partner and on a word as far away are \
+             exchanged, less that before, in nats a word, all other weights dealt out at random in both; over all arcs, and over \
+             those off the best offset. {}:\n",
             of_tested(used, tested)
         )?;
         out.table_without(table(&self.use_of_arcs), MAY_GO);
@@ -97,6 +85,32 @@ impl UseSection {
     }
 }
 
+/// The test of a claim with these losses, before it is corrected.
+fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
+    let left_out = |part: fn(&ClaimLosses) -> Losses| {
+        let more = blocks.each_ref().map(|losses| part(losses).more());
+        let arcs = blocks.each_ref().map(|losses| part(losses).arcs as f64);
+        Jackknife::new(&more, &arcs)
+    };
+    let arcs = |part: fn(&ClaimLosses) -> Losses| blocks.iter().map(|losses| part(losses).arcs).sum::<u64>();
+    let (all, off_offset) = (left_out(ClaimLosses::all), left_out(|losses| losses.off_offset));
+    let loss = |left_out: &Jackknife| Some(left_out.all()).filter(|loss| loss.is_finite());
+    UseTest {
+        arcs: arcs(ClaimLosses::all),
+        blocks: all.blocks(),
+        loss: loss(&all),
+        ci95: all.interval(),
+        standard_error: all.standard_error(),
+        p: all.p_above(0.0),
+        off_offset: UseOffOffset {
+            arcs: arcs(|losses| losses.off_offset),
+            loss: loss(&off_offset),
+            ci95: off_offset.interval(),
+        },
+        ..UseTest::default()
+    }
+}
+
 /// How many of the labels that were tested are of arcs that are used.
 fn of_tested(used: usize, tested: usize) -> String {
     if tested == 0 {
@@ -105,22 +119,30 @@ fn of_tested(used: usize, tested: usize) -> String {
     format!("{used} of {} tested {} of arcs that are used", counted(tested, "label"), plural(&used, "is", "are"))
 }
 
-/// The columns that may go where there is no room: how many arcs, and q.
-const MAY_GO: &[usize] = &[3, 5];
+/// The columns that may go where there is no room: how many arcs, and the use of those off the best offset.
+const MAY_GO: &[usize] = &[3, 6, 7];
+
+/// A use with its interval.
+fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {
+    let Some(loss) = loss else { return "-".to_owned() };
+    let half_width = ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
+    format!("{loss:+.3}{half_width}")
+}
 
 fn table(labels: &[LabelUse]) -> comfy_table::Table {
     let mut table = plain_table();
-    table.set_header(["head", "label", "direction", "arcs", "use", "q", "used"]);
+    table.set_header(["head", "label", "direction", "arcs", "use", "q", "arcs off offset", "use off offset", "used"]);
     for LabelUse { place, label, direction, test } in labels {
-        let UseTest { arcs, loss, ci95, q, used, .. } = test;
-        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
+        let UseTest { arcs, loss, ci95, q, used, off_offset, .. } = test;
         table.add_row([
             place.to_string(),
             label.clone(),
             direction.name().to_owned(),
             arcs.to_string(),
-            loss.map_or_else(|| "-".to_owned(), |loss| format!("{loss:+.3}{spread}")),
+            spread(*loss, *ci95),
             q.map_or_else(|| "-".to_owned(), significance),
+            off_offset.arcs.to_string(),
+            spread(off_offset.loss, off_offset.ci95),
             match used {
                 Some(true) => "yes",
                 Some(false) => "not shown",
@@ -129,7 +151,7 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
             .to_owned(),
         ]);
     }
-    for column in 3..6 {
+    for column in 3..8 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }

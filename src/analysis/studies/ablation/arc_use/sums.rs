@@ -1,45 +1,73 @@
-//! The losses of masked words whose attention to their partner is cut, and of the same words with an equal weight cut
-//! elsewhere.
+//! The losses of masked words while a head's attention to their partner is kept, and while it is exchanged for that to a
+//! word as far away.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::exchange::Exchange;
 use crate::corpus::TreeHead;
 use crate::corpus::relation::scored_as;
+use crate::model::forward::gates::AttentionRows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
 use crate::passes::run::patches::PatchedRun;
-use crate::sequences::fold::words::{FromToken, WordAttention};
+use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, InputToken, PredictedToken, Sequence};
-use crate::stats::blocks::{Blocks, block_of, merge_fields};
+use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::stats::surprisal::surprisal;
 use crate::study::labels::evidence::Direction;
 use crate::study::upstream::ArcClaim;
 
-/// The effect of cutting on the masked words of a claim, in a block of sentences or in all.
+/// The losses of the query words of some arcs, in a block of sentences or in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cuts {
-    /// Arcs that were tried.
+pub struct Losses {
+    /// Arcs.
     pub arcs: u64,
-    /// The loss of the query word without the weight to its partner, in nats, summed over its tokens and all arcs.
-    pub without_partner: ExactSum,
-    /// The same without the weight to another word.
-    pub without_other: ExactSum,
+    /// The loss while the partner keeps its weight, in nats, summed over the query word's tokens and all arcs.
+    pub kept: ExactSum,
+    /// The same while the partner's weight is exchanged.
+    pub exchanged: ExactSum,
 }
 
-/// The cuts of each claim; `[claims]`.
-pub type ByClaim = Vec<Cuts>;
+merge_fields!(Losses { arcs, kept, exchanged });
 
-merge_fields!(Cuts { arcs, without_partner, without_other });
+/// The losses of the arcs of a claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClaimLosses {
+    /// Of arcs at the relation's best offset.
+    pub at_offset: Losses,
+    /// Of all others.
+    pub off_offset: Losses,
+}
+
+merge_fields!(ClaimLosses { at_offset, off_offset });
+
+impl Losses {
+    /// How much more is lost while the weight is exchanged.
+    pub fn more(&self) -> f64 {
+        self.exchanged.value() - self.kept.value()
+    }
+}
+
+impl ClaimLosses {
+    /// Of all arcs.
+    pub fn all(&self) -> Losses {
+        let mut all = self.at_offset;
+        all.merge(&self.off_offset);
+        all
+    }
+}
+
+/// The losses of each claim; `[claims]`.
+pub type ByClaim = Vec<ClaimLosses>;
 
 /// The sums of all claims.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UseSums {
     grid: HeadGrid,
-    from: FromToken,
     /// The claims that are put to the test.
     pub claims: Vec<ArcClaim>,
     /// The sums of each block.
@@ -47,10 +75,10 @@ pub struct UseSums {
 }
 
 impl UseSums {
-    /// Empty sums for these claims of heads of a model with `grid`; words attend by `from`.
-    pub fn new(grid: HeadGrid, from: FromToken, claims: Vec<ArcClaim>) -> Self {
-        let blocks = Blocks::new(vec![Cuts::default(); claims.len()]);
-        Self { grid, from, claims, blocks }
+    /// Empty sums for these claims of heads of a model with `grid`.
+    pub fn new(grid: HeadGrid, claims: Vec<ArcClaim>) -> Self {
+        let blocks = Blocks::new(vec![ClaimLosses::default(); claims.len()]);
+        Self { grid, claims, blocks }
     }
 }
 
@@ -67,36 +95,26 @@ pub struct ArcUseState {
 #[derive(Debug)]
 struct Arc {
     claim: usize,
-    query: usize,
-    partner: usize,
-    /// The word besides these two whose weight from the query word is nearest to that of the partner, once seen.
-    other: Option<usize>,
+    /// Whether it is at the relation's best offset.
+    is_at_offset: bool,
+    exchange: Exchange,
+    /// The query word's rows while its partner keeps its weight, then while that is exchanged, once its head was shown.
+    rows: Option<[AttentionRows; 2]>,
     /// The positions of the query word that are scored, with the true tokens.
     truths: Vec<(usize, u32)>,
 }
 
-/// The arcs of a tree that a claim is about: the query word and its partner.
-///
-/// Arcs at the relation's best offset are left out: a head that looks there is peaked there, so no other word has an equal
-/// weight (METHODOLOGY, "Use of an arc").
-fn arcs_of<'a>(claim: &'a ArcClaim, tree: &'a [GoldArc]) -> impl Iterator<Item = (usize, usize)> + 'a {
+/// The arcs of a tree that a claim is about: the query word, its partner, and whether they are at the relation's best offset.
+fn arcs_of<'a>(claim: &'a ArcClaim, tree: &'a [GoldArc]) -> impl Iterator<Item = (usize, usize, bool)> + 'a {
     tree.iter().enumerate().filter_map(|(dependent, arc)| {
         let TreeHead::Word(head) = arc.head else { return None };
         let is_at_offset = dependent.checked_add_signed(claim.offset as isize) == Some(head);
-        let is_of_claim = scored_as(&arc.relation).any(|name| name == claim.relation);
-        (is_of_claim && !is_at_offset).then_some(match claim.direction {
+        let (query, partner) = match claim.direction {
             Direction::DependentToHead => (dependent, head),
             Direction::HeadToDependent => (head, dependent),
-        })
+        };
+        scored_as(&arc.relation).any(|name| name == claim.relation).then_some((query, partner, is_at_offset))
     })
-}
-
-/// The word whose weight in the row of `query` is nearest to that of `partner`, the first of equally near ones.
-fn nearest_weight(attention: &WordAttention, query: usize, partner: usize) -> Option<usize> {
-    let row = attention.row(query);
-    let distance = |word: &usize| (row[*word] - row[partner]).abs();
-    let others = (0..row.len()).filter(|&word| word != query && word != partner);
-    others.min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
 merge_fields!(UseSums[grid, claims] { blocks });
@@ -119,10 +137,14 @@ impl Sums for UseSums {
         };
         let mut arcs = Vec::new();
         for (claim, claimed) in self.claims.iter().enumerate() {
-            for (query, partner) in arcs_of(claimed, tree).filter(|&(_, partner)| !is_hidden(partner)) {
+            for (query, partner, is_at_offset) in arcs_of(claimed, tree).filter(|&(_, partner, _)| !is_hidden(partner))
+            {
                 let truths = truths(query);
-                if !truths.is_empty() && tree.len() > 2 {
-                    arcs.push(Arc { claim, query, partner, other: None, truths });
+                let exchange = || Exchange::new(sequence.index, query, partner, tree.len());
+                if !truths.is_empty()
+                    && let Some(exchange) = exchange()
+                {
+                    arcs.push(Arc { claim, is_at_offset, exchange, rows: None, truths });
                 }
             }
         }
@@ -147,43 +169,45 @@ impl Sums for UseSums {
         if self.claims.is_empty() { FurtherRuns::None } else { FurtherRuns::Patched }
     }
 
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
-        (self.grid, self.from) == (grid, from)
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid
             && self.claims.iter().all(|claim| claim.place < grid.count())
             && self.blocks.fit(|block| block.len() == self.claims.len())
     }
 }
 
 impl UseSums {
-    fn head(&mut self, state: &mut ArcUseState, input: &mut HeadInput<'_>) {
+    fn head(&mut self, state: &mut ArcUseState, input: &HeadInput<'_>) {
         let place = self.grid.index(input.view.layer, input.view.head);
         for arc in state.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
-            arc.other = nearest_weight(input.words(self.from), arc.query, arc.partner);
+            arc.rows = Some(arc.exchange.rows(input.attention(), &state.words));
         }
     }
 
-    /// Two runs for each arc: without the weight to the partner, then without the weight to the other word.
+    /// The sums of an arc.
+    fn losses(&mut self, block: usize, arc: &Arc) -> &mut Losses {
+        let ClaimLosses { at_offset, off_offset } = &mut self.blocks[block][arc.claim];
+        if arc.is_at_offset { at_offset } else { off_offset }
+    }
+
+    /// Two runs for each arc: the partner keeps its weight, then it is exchanged.
     pub(super) fn patched_runs(&mut self, state: &mut ArcUseState) -> Vec<PatchedRun> {
         let mut patched_runs = Vec::new();
-        for Arc { claim, query, partner, other, truths } in &state.arcs {
-            let other = other.expect("its head was shown, and there is a third word");
-            let (layer, head) = self.grid.at(self.claims[*claim].place);
-            self.blocks[state.block][*claim].arcs += 1;
-            patched_runs.extend([*partner, other].map(|word| PatchedRun {
-                place: HeadPlace { layer, head },
-                queries: state.words[*query].clone(),
-                keys: state.words[word].clone(),
-                predicted: truths.iter().map(|&(position, _)| position).collect(),
-            }));
+        for arc in &mut state.arcs {
+            self.losses(state.block, arc).arcs += 1;
+            let (layer, head) = self.grid.at(self.claims[arc.claim].place);
+            let predicted: Vec<usize> = arc.truths.iter().map(|&(position, _)| position).collect();
+            let run = |rows| PatchedRun { place: HeadPlace { layer, head }, rows, predicted: predicted.clone() };
+            patched_runs.extend(arc.rows.take().expect("its head was shown").map(run));
         }
         patched_runs
     }
 
     pub(super) fn patched_logits(&mut self, state: &mut ArcUseState, number: usize, position: usize, logits: &[f32]) {
-        let Arc { claim, truths, .. } = &state.arcs[number / 2];
-        let truth = truths.iter().find(|(at, _)| *at == position).expect("a position that was asked for").1;
-        let cuts = &mut self.blocks[state.block][*claim];
-        let sum = if number.is_multiple_of(2) { &mut cuts.without_partner } else { &mut cuts.without_other };
+        let arc = &state.arcs[number / 2];
+        let truth = arc.truths.iter().find(|(at, _)| *at == position).expect("a position that was asked for").1;
+        let losses = self.losses(state.block, arc);
+        let sum = if number.is_multiple_of(2) { &mut losses.kept } else { &mut losses.exchanged };
         *sum += surprisal(logits, truth);
     }
 }

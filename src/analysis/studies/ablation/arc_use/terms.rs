@@ -6,7 +6,7 @@ use crate::study::show::terms::Term;
 pub const TERMS: &[Term] = &[Term {
     name: "used",
     also: &["use_of_arcs"],
-    meaning: "Of a syntactic label, by the study `use`: masked words are harder to predict without the head's weight to their \
-            partner than without an equal weight elsewhere, beyond chance.",
+    meaning: "Of a syntactic label, by the study `use`: masked words are harder to predict once the head's weights on their partner \
+            and on a word as far away are exchanged, beyond chance.",
     section: "Use of an arc",
 }];

@@ -1,10 +1,12 @@
-use super::sums::Cuts;
+use super::exchange::Exchange;
+use super::sums::Losses;
 use super::*;
 use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Folder, Sums};
+use crate::passes::run::patches::PatchedRun;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -33,39 +35,61 @@ fn masked(index: u64) -> Sequence {
     Sequence { tree: Some(tree), predictions: vec![token(1, 1), token(4, 2)], ..sentence(index, 5, "dep") }
 }
 
-/// The patched runs of a sentence after head 1 has attended evenly but for more to its second and fourth token, each as query word,
-/// the word whose weight is cut, and the position that is predicted.
-fn patched_runs(sums: &mut UseSums, index: u64) -> Vec<(usize, usize, Vec<usize>)> {
+/// The attention of every token: more to the second and fourth.
+const ROW: [f32; 7] = [0.1, 0.2, 0.1, 0.15, 0.19, 0.16, 0.1];
+
+/// Shows a sentence, and then to each position that a patched run predicts these logits by the run's number and the truth.
+fn observe(sums: &mut UseSums, index: u64, logits: impl Fn(usize, usize) -> [f32; 3]) -> Vec<PatchedRun> {
     let mut state = sums.begin(&masked(index));
-    let row = [0.1, 0.2, 0.1, 0.15, 0.19, 0.16, 0.1];
-    let weights = row.repeat(7);
+    let weights = ROW.repeat(7);
     for head in 0..2 {
         let view = HeadView::from(AttentionView::new(0, head, 7, &weights));
         sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(&masked(index), view)));
     }
     let patched_runs = sums.patched_runs(&mut state);
     for (number, run) in patched_runs.iter().enumerate() {
-        // The truth of token 2 is 1, that of token 5 is 2: its logits make it e times as likely as the two others.
-        let position = run.predicted[0];
-        let truth = if position == 2 { 1 } else { 2 };
-        let logits: [f32; 3] = std::array::from_fn(|token| if token == truth && number % 2 == 1 { 1.0 } else { 0.0 });
-        sums.patched_logits(&mut state, number, position, &logits);
+        // The truth of token 2 is 1, that of token 5 is 2.
+        let truth = if run.predicted == [2] { 1 } else { 2 };
+        sums.patched_logits(&mut state, number, run.predicted[0], &logits(number, truth));
     }
     sums.end_pack(vec![state]);
-    patched_runs.into_iter().map(|run| (run.queries.start - 1, run.keys.start - 1, run.predicted)).collect()
+    patched_runs
+}
+
+/// The patched runs of a sentence of which the first of each two makes the truth e times as likely as the other tokens.
+fn patched_runs(sums: &mut UseSums, index: u64) -> Vec<PatchedRun> {
+    let likelier = |number: usize, truth: usize| {
+        std::array::from_fn(|token| if token == truth && number.is_multiple_of(2) { 1.0 } else { 0.0 })
+    };
+    observe(sums, index, likelier)
 }
 
 #[test]
-fn the_weight_to_the_partner_is_cut_and_the_one_nearest_to_it() {
-    let both = |claim: ArcClaim| patched_runs(&mut UseSums::new(GRID, FromToken::Mean, vec![claim]), 0);
-    // Word 1 is the only masked object. Its head, word 2, has a weight of 0.15; nearest to that is word 4 with 0.16.
-    assert_eq!(both(claim(1, Direction::DependentToHead, -1)), [(1, 2, vec![2]), (1, 4, vec![2])]);
-    // Not where its head is at the best offset.
-    assert_eq!(both(claim(1, Direction::DependentToHead, 1)), []);
-    // Word 4 is the only masked head; its object, word 0, has a weight of 0.2: nearest is word 3 with 0.19.
-    assert_eq!(both(claim(0, Direction::HeadToDependent, 1)), [(4, 0, vec![5]), (4, 3, vec![5])]);
+fn the_weight_to_the_partner_is_exchanged() {
+    let of = |claim: ArcClaim| {
+        let mut sums = UseSums::new(GRID, vec![claim]);
+        let runs = patched_runs(&mut sums, 0);
+        (runs, sums.blocks[block_of(0)][0])
+    };
+    let run = |place: usize, query: usize, partner: usize, number: usize| {
+        let words: Vec<_> = (1..6).map(|token| token..token + 1).collect();
+        let weights = ROW.repeat(7);
+        let rows = Exchange::new(0, query, partner, 5).unwrap().rows(AttentionView::new(0, place, 7, &weights), &words);
+        PatchedRun { place: GRID.place(place), rows: rows[number].clone(), predicted: vec![query + 1] }
+    };
+    // Word 1 is the only masked object; its head is word 2.
+    let (runs, losses) = of(claim(1, Direction::DependentToHead, -1));
+    assert_eq!(runs, [0, 1].map(|number| run(1, 1, 2, number)));
+    assert_eq!((losses.at_offset.arcs, losses.off_offset.arcs), (0, 1));
+    // Where its head is at the best offset it counts as well, apart.
+    let (runs, losses) = of(claim(1, Direction::DependentToHead, 1));
+    assert_eq!(runs, [0, 1].map(|number| run(1, 1, 2, number)));
+    assert_eq!((losses.at_offset.arcs, losses.off_offset.arcs, losses.all().arcs), (1, 0, 1));
+    // Word 4 is the only masked head; its object is word 0.
+    let (runs, _) = of(claim(0, Direction::HeadToDependent, 1));
+    assert_eq!(runs, [0, 1].map(|number| run(0, 4, 0, number)));
     // A word whose partner is masked as well is left out.
-    let mut sums = UseSums::new(GRID, FromToken::Mean, vec![claim(1, Direction::DependentToHead, -1)]);
+    let mut sums = UseSums::new(GRID, vec![claim(1, Direction::DependentToHead, -1)]);
     let mut sequence = masked(0);
     sequence.predictions.push(PredictedToken::masked(3, 2, None));
     let state = sums.begin(&sequence);
@@ -74,16 +98,16 @@ fn the_weight_to_the_partner_is_cut_and_the_one_nearest_to_it() {
 
 #[test]
 fn losses_are_summed_by_block() {
-    let mut sums = UseSums::new(GRID, FromToken::Mean, vec![claim(1, Direction::DependentToHead, -1)]);
+    let mut sums = UseSums::new(GRID, vec![claim(1, Direction::DependentToHead, -1)]);
     patched_runs(&mut sums, 7);
-    let Cuts { arcs, without_partner, without_other } = sums.blocks[block_of(7)][0];
+    let Losses { arcs, kept, exchanged } = sums.blocks[block_of(7)][0].off_offset;
     let (thirds, likelier) = (3.0_f64.ln(), (1.0_f64.exp() + 2.0).ln() - 1.0);
     assert_eq!(arcs, 1);
-    assert!((without_partner.value() - thirds).abs() < 1e-6);
-    assert!((without_other.value() - likelier).abs() < 1e-6);
+    assert!((exchanged.value() - thirds).abs() < 1e-6);
+    assert!((kept.value() - likelier).abs() < 1e-6);
     let mut twice = sums.clone();
     twice.merge(&sums);
-    assert_eq!(twice.blocks.total()[0].arcs, 2);
+    assert_eq!(twice.blocks.total()[0].off_offset.arcs, 2);
     assert!(sums.fits(GRID, FromToken::Mean) && !sums.fits(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean));
 }
 
@@ -95,30 +119,18 @@ fn measured(sums: &UseSums, policy: &Policy) -> UseSection {
 }
 
 #[test]
-fn used_is_what_is_surely_above_an_equal_weight_elsewhere() {
+fn used_is_what_is_surely_above_an_exchanged_weight() {
     let claims = [claim(1, Direction::DependentToHead, -1), claim(0, Direction::HeadToDependent, 1)];
-    let mut sums = UseSums::new(GRID, FromToken::Mean, claims.to_vec());
-    // Every cut of a partner costs as much more: without any variation nothing is known of how it would vary.
+    let mut sums = UseSums::new(GRID, claims.to_vec());
     (0..128).for_each(|index| drop(patched_runs(&mut sums, index)));
     let policy = default_policy();
     let section = measured(&sums, &policy);
     let tests: Vec<_> = section.use_of_arcs.iter().map(|label| (label.test.arcs, label.test.used)).collect();
-    assert_eq!(tests, [(128, None), (128, None)]);
-    // A second sentence in which the partner is not missed makes it vary.
+    assert_eq!(tests, [(128, Some(true)), (128, Some(true))]);
+    // Sentences in which the partner is not missed make it vary; in the second claim the exchange is a gain.
     let mut varied = sums.clone();
     for index in 0..40 {
-        let mut state = varied.begin(&masked(index));
-        let row = [0.1, 0.2, 0.1, 0.15, 0.19, 0.16, 0.1].repeat(7);
-        for head in 0..2 {
-            let view = HeadView::from(AttentionView::new(0, head, 7, &row));
-            varied.observe(&mut state, &mut Event::Head(Folder::default().head_input(&masked(index), view)));
-        }
-        let asked = varied.patched_runs(&mut state);
-        for (number, run) in asked.iter().enumerate() {
-            // Cutting the other word of the second claim costs more.
-            let less = if number == 3 { -9.0 } else { 0.0 };
-            varied.patched_logits(&mut state, number, run.predicted[0], &[0.0, less, less]);
-        }
+        observe(&mut varied, index, |number, _| if number == 2 { [0.0, -9.0, -9.0] } else { [0.0; 3] });
     }
     let section = measured(&varied, &policy);
     let [first, second] = [0, 1].map(|claim| &section.use_of_arcs[claim].test);
@@ -139,11 +151,11 @@ fn used_is_what_is_surely_above_an_equal_weight_elsewhere() {
 
 #[test]
 fn few_arcs_are_not_tested() {
-    let mut sums = UseSums::new(GRID, FromToken::Mean, vec![claim(1, Direction::DependentToHead, -1)]);
+    let mut sums = UseSums::new(GRID, vec![claim(1, Direction::DependentToHead, -1)]);
     (0..99).for_each(|index| drop(patched_runs(&mut sums, index)));
     let section = measured(&sums, &default_policy());
     assert_eq!((section.use_of_arcs[0].test.arcs, section.use_of_arcs[0].test.used), (99, None));
     assert!(section.summary(&default_policy()).to_string().contains("Labels not tested: 1, with fewer than 100"));
-    let nothing = measured(&UseSums::new(GRID, FromToken::Mean, Vec::new()), &default_policy());
+    let nothing = measured(&UseSums::new(GRID, Vec::new()), &default_policy());
     assert!(nothing.summary(&default_policy()).to_string().starts_with("No head has a syntactic label"));
 }

@@ -6,9 +6,13 @@ use super::sums::{DependenceSums, Shifts};
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::stats::significance::benjamini_hochberg;
+use crate::stats::significance::q_of_those_above;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::in_parallel;
+
+/// The least shift of an edge that is tested: that of a row of attention whose square roots move by 0.014 in all. Smaller
+/// ones are multiples of next to nothing.
+pub const LEAST_SHIFT: f64 = 1e-4;
 
 /// One edge.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,29 +25,39 @@ pub struct EdgeEstimate {
     pub excess: Option<f64>,
     /// Its 95 % interval.
     pub excess_ci95: Option<Interval>,
-    /// The one-sided p-value of the excess being above 0.
+    /// The one-sided p-value of the excess being above the margin; `None` where the shift is below [`LEAST_SHIFT`].
     pub p: Option<f64>,
-    /// The same corrected for all edges.
+    /// Twice that, corrected for all edges whose excess is above the margin.
     pub q: Option<f64>,
 }
 
-/// All edges, in their order; none where no sentence was seen.
-pub fn measured(sums: &DependenceSums, context: &EstimationContext) -> Vec<EdgeEstimate> {
+/// The excess of every edge, in their order; none where no sentence was seen.
+pub fn all_excesses(sums: &DependenceSums) -> Vec<Option<f64>> {
+    let (edges, total) = (Edges(sums.grid), sums.blocks.total());
+    let between = |layers| {
+        let shifts: Vec<f64> = edges.between(layers).map(|edge| total.mean(edge)).collect();
+        excesses(&shifts, sums.grid.heads)
+    };
+    if total.rows == 0 { Vec::new() } else { edges.layers().flat_map(between).collect() }
+}
+
+/// All edges, in their order, their excesses tested against a margin, if there is one; none where no sentence was seen.
+pub fn measured(sums: &DependenceSums, margin: Option<f64>, context: &EstimationContext) -> Vec<EdgeEstimate> {
     let total = sums.blocks.total();
     if total.rows == 0 {
         return Vec::new();
     }
     let edges = Edges(sums.grid);
-    let between = |layers| between(sums, &total, edges.between(layers).start);
+    let between = |layers| between(sums, &total, edges.between(layers).start, margin);
     let mut found = in_parallel(context.threads, edges.layers(), between).concat();
-    let (tested, p): (Vec<usize>, Vec<f64>) =
-        found.iter().enumerate().filter_map(|(edge, measured)| Some((edge, measured.p?))).unzip();
-    tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(edge, q)| found[edge].q = Some(q));
+    let p_above = |edge: &EdgeEstimate| edge.p.filter(|_| edge.excess > margin);
+    let p: Vec<Option<f64>> = found.iter().map(p_above).collect();
+    found.iter_mut().zip(q_of_those_above(&p)).for_each(|(edge, q)| edge.q = q);
     found
 }
 
 /// The edges between two layers; the first edge is at this index.
-fn between(sums: &DependenceSums, total: &Shifts, first: usize) -> Vec<EdgeEstimate> {
+fn between(sums: &DependenceSums, total: &Shifts, first: usize, margin: Option<f64>) -> Vec<EdgeEstimate> {
     let heads = sums.grid.heads;
     let edges = || first..first + heads * heads;
     let shifts: Vec<f64> = edges().map(|edge| total.mean(edge)).collect();
@@ -61,7 +75,7 @@ fn between(sums: &DependenceSums, total: &Shifts, first: usize) -> Vec<EdgeEstim
         let left_out = without.iter().map(|without| without.as_ref()?[place]).collect();
         let tested = excess.map(|excess| Jackknife::of(excess, left_out, &rows));
         let excess_ci95 = tested.as_ref().and_then(Jackknife::interval);
-        let p = tested.and_then(|tested| tested.p_above(0.0));
+        let p = tested.filter(|_| shifts[place] >= LEAST_SHIFT).and_then(|tested| tested.p_above(margin?));
         let shift_ci95 = Jackknife::new(&shifted, &rows).interval();
         EdgeEstimate { shift: shifts[place], shift_ci95, excess, excess_ci95, p, q: None }
     };

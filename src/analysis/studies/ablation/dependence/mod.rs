@@ -8,14 +8,17 @@ mod section;
 mod strongest;
 mod sums;
 mod terms;
+mod untrained;
 
-use crate::passes::pass::{Pass, Portion};
+use crate::passes::pass::{Pass, Portion, Weights};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
+use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
 use section::{Dependence, DependenceSection};
 use sums::DependenceSums;
 use terms::TERMS;
+use untrained::SEED;
 
 /// The dependence of later heads: those that look elsewhere without a head.
 pub struct LaterHeads;
@@ -26,8 +29,9 @@ impl Study for LaterHeads {
     const CARD: Card = Card {
         name: "dependence",
         question: "Which later heads look elsewhere without each head?",
-        needs: "any model of several layers and any corpus in files, read twice more: as many passes over a sample of its \
-            sentences as half of the heads, and two (those of `drift`, if that runs, too)",
+        needs: "any model of several layers and any corpus in files, read four times more: as many passes over a sample of its \
+            sentences as half of the heads, and two (those of `drift`, if that runs, too), and as many of an untrained model",
+        verdicts: VERDICTS,
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["dependence"],
@@ -36,17 +40,30 @@ impl Study for LaterHeads {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
-            DependenceSums::new(subject.grid)
-        })]
+        let of = |weights| {
+            PassSpec::new(Pass { weights, portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
+                DependenceSums::new(subject.grid)
+            })
+        };
+        vec![of(Weights::Trained), of(Weights::Fresh { seed: SEED })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &DependenceSums = observed.sums();
-        let dependence = Dependence::new(sums, context);
+        let [sums, untrained] = observed.each().collect::<Vec<_>>()[..] else { unreachable!("a pass of either model") };
+        let dependence = Dependence::new(sums, untrained, context);
         (Estimates::none(context.grid.count()), DependenceSection::new(dependence))
     }
 }
+
+/// The rule of `above`.
+const VERDICTS: &[VerdictRule] = &[VerdictRule {
+    verdict: "an edge `above` chance",
+    statistic: "`excess`, of edges with a shift of at least 0.0001",
+    margin: "the 95th percentile of an untrained model's, taken as known",
+    family: "all such edges whose excess is above it",
+    least: "{min_queries} tokens in {min_sentences} sentences",
+    printed: "excess with its interval, q, the percentile",
+}];
 
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {

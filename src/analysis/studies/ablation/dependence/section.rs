@@ -8,9 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::edges::Edges;
-use super::measure::{EdgeEstimate, measured};
+use super::measure::{EdgeEstimate, LEAST_SHIFT, all_excesses, measured};
 use super::strongest::{Edge, HeadEdges, chains};
 use super::sums::DependenceSums;
+use super::untrained::Untrained;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::stats::interval::Interval;
@@ -58,8 +59,11 @@ pub struct Dependence {
     pub edges: u64,
     /// Those whose target's attention does not shift at all: they have no excess.
     pub without_shift: u64,
-    /// Those whose excess is above 0: q is at most `settings.policy.label_q`, and the sample is large enough.
+    /// Those that are above chance: a shift of at least 0.0001, and an excess above the percentile of `untrained` with a q of at
+    /// most `settings.policy.label_q`, in a sample that is large enough.
     pub above: u64,
+    /// The edges of an untrained model.
+    pub untrained: Untrained,
     /// The shifts between each two layers.
     pub layers: Vec<LayerPair>,
     /// The edges of the largest excess, by the lower end of its interval, the largest first; at most twenty.
@@ -85,7 +89,8 @@ pub struct LayerPair {
     /// `[sources, targets]`: `ln shift` less the mean of its row and of its column, plus the mean of all; null where the
     /// shift is 0.
     pub excess: Vec<Vec<Option<f64>>>,
-    /// `[sources, targets]`: the q-value of the excess being above 0; null where there is no test.
+    /// `[sources, targets]`: the q-value of the excess being above the percentile of the untrained model's; null where it is not,
+    /// and where the shift is below 0.0001.
     #[schemars(schema_with = "shares_or_null")]
     pub q: Vec<Vec<Option<f64>>>,
 }
@@ -102,8 +107,11 @@ fn shares_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 impl Dependence {
     /// The section that these sums give.
-    pub fn new(sums: &DependenceSums, context: &EstimationContext) -> Self {
-        let (edges, total, found) = (Edges(context.grid), sums.blocks.total(), measured(sums, context));
+    pub fn new(sums: &DependenceSums, untrained: &DependenceSums, context: &EstimationContext) -> Self {
+        let null = Untrained::new(all_excesses(untrained));
+        let null_edges = measured(untrained, null.percentile, context);
+        let found = measured(sums, null.percentile, context);
+        let (edges, total) = (Edges(context.grid), sums.blocks.total());
         let mut layers = Vec::new();
         let mut ranked = Vec::new();
         for between in edges.layers().filter(|_| !found.is_empty()) {
@@ -125,6 +133,7 @@ impl Dependence {
             edges: edges.count() as u64,
             without_shift: found.iter().filter(|measured| measured.excess.is_none()).count() as u64,
             above: 0,
+            untrained: null.tested(&null_edges),
             layers,
             heads: (0..context.grid.count()).map(of_head).collect(),
             strongest: ranked.iter().take(LISTED).copied().collect(),
@@ -132,42 +141,42 @@ impl Dependence {
         }
     }
 
-    /// The edges that are above 0 by `policy`, and the chains of them.
+    /// The edges that are above chance by `policy`, and the chains of them.
     pub fn judge(&mut self, policy: &Policy) {
         let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
-        let above = |excess: f64, q: Option<f64>| enough && excess > 0.0 && significant(q);
-        let cells = self.layers.iter().flat_map(|pair| pair.excess.iter().flatten().zip(pair.q.iter().flatten()));
-        let count = cells.filter(|(excess, q)| excess.is_some_and(|excess| above(excess, **q))).count();
-        self.above = count as u64;
+        // A q is of an edge that has the shift, and whose excess is above the percentile.
+        let above = |q: Option<f64>| enough && significant(q);
+        let cells = self.layers.iter().flat_map(|pair| pair.q.iter().flatten());
+        self.above = cells.filter(|q| above(**q)).count() as u64;
+        self.untrained.above = self.untrained.q.iter().filter(|q| above(Some(**q))).count() as u64;
         let of_heads = self.heads.iter_mut().flat_map(|head| [&mut head.upstream, &mut head.downstream]).flatten();
         for edge in self.strongest.iter_mut().chain(of_heads) {
-            edge.above = above(edge.excess, edge.q);
+            edge.above = above(edge.q);
         }
         self.chains = chains(&self.heads);
     }
 
     fn write_summary(&self, labels: &BTreeMap<HeadPlace, String>, out: &mut Summary) -> fmt::Result {
-        let Self { removal, sentences, tokens, edges, without_shift, above, strongest, chains, .. } = self;
+        let Self { removal, sentences, tokens, edges, without_shift, above, untrained, strongest, chains, .. } = self;
         if *edges == 0 {
             return writeln!(out, "The model has one layer: no head comes after another, so none depends on one.");
         }
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
             return writeln!(out, "No sentence had a token of text, so no head was removed.");
         };
-        let has = |number| plural(number, "has", "have");
         writeln!(
             out,
             "Heads removed one at a time (by {}): how far the attention of each later head shifts (squared Hellinger distance, over \
-             {} of {}), through whatever lies between. Of {} {above} {} an excess \
-             above 0: more than what the earlier head shifts in the layer and what shifts the later head add up to (in ln); {without_shift} \
-             {} no shift. The strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
+             {} of {}), through whatever lies between. Of {} {above} {} above chance; {without_shift} {} no shift. {} \
+             The strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
             removal.name(),
             counted(*tokens, "token"),
             counted(*sentences, "sentence"),
             format_args!("{edges} {} of heads", plural(edges, "pair", "pairs")),
-            has(above),
-            has(without_shift)
+            plural(above, "is", "are"),
+            plural(without_shift, "has", "have"),
+            untrained.meaning()
         )?;
         out.table_without(table(strongest.iter().take(SHOWN), labels), MAY_GO);
         let long: Vec<&Vec<HeadPlace>> = chains.iter().filter(|chain| chain.len() > 2).collect();
@@ -233,8 +242,8 @@ fn rows<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> 
     found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
 }
 
-/// The columns that may go where there is no room: q, and the shift.
-const MAY_GO: &[usize] = &[4, 2];
+/// The columns that may go where there is no room: the shift.
+const MAY_GO: &[usize] = &[2];
 
 fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace, String>) -> comfy_table::Table {
     let mut table = plain_table();
@@ -283,10 +292,16 @@ impl Section for DependenceSection {
         };
         let label = |head: &HeadPlace| self.labels.get(head).map_or("-", String::as_str);
         let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
-            let Edge { shift, excess, excess_ci95, above, .. } = edge;
+            let Edge { shift, excess, excess_ci95, above, q, .. } = edge;
             let spread = excess_ci95.map_or_else(String::new, |ci95| format!(" ±{:.2}", ci95.half_width()));
             let sure = if *above { "above chance" } else { "not above chance" };
-            format!("{ends} {other} ({}): shift {shift:.5}, excess {excess:+.2}{spread}, {sure}", label(other))
+            let by = match (q, self.dependence.untrained.percentile) {
+                (Some(q), _) => format!(" (q {})", significance(*q)),
+                (None, Some(_)) if *shift < LEAST_SHIFT => format!(" (a shift below {LEAST_SHIFT})"),
+                (None, Some(percentile)) => format!(" (chance: {percentile:+.2})"),
+                (None, None) => String::new(),
+            };
+            format!("{ends} {other} ({}): shift {shift:.5}, excess {excess:+.2}{spread}, {sure}{by}", label(other))
         };
         let up = upstream.as_ref().map(|edge| line("what shifts it most beyond expectation is", &edge.source, edge));
         let down =

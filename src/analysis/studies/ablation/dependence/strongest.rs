@@ -25,13 +25,14 @@ pub struct Edge {
     pub excess: f64,
     /// Its 95 % interval.
     pub excess_ci95: Option<Interval>,
-    /// The one-sided p-value of the block test of the excess being above 0.
+    /// The one-sided p-value of the block test of the excess being above the percentile of the untrained model's; null where the
+    /// shift is below 0.0001.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// `p` corrected by Benjamini & Hochberg for all edges.
+    /// Twice `p` corrected by Benjamini & Hochberg for all edges whose excess is above that percentile; null for others.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
-    /// Whether it is above 0: q is at most `settings.policy.label_q`, and the sample is large enough.
+    /// Whether it is above chance: q is at most `settings.policy.label_q`, and the sample is large enough.
     pub above: bool,
 }
 
@@ -61,7 +62,7 @@ impl Edge {
     }
 }
 
-/// The longest paths of edges that are above 0, each of them the strongest downstream edge of its source and the strongest
+/// The longest paths of edges that are above chance, each of them the strongest downstream edge of its source and the strongest
 /// upstream edge of its target: no head is in two chains. The longest first, then by their first heads.
 pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
     let upstream: BTreeMap<HeadPlace, HeadPlace> =

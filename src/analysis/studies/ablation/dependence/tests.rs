@@ -1,6 +1,7 @@
 use super::edges::Edges;
 use super::strongest::Edge;
 use super::sums::squared_hellinger;
+use super::untrained::Untrained;
 use super::*;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -78,11 +79,29 @@ fn show_shifts(sums: &mut DependenceSums, grid: HeadGrid, index: u64, shift: imp
     show(sums, grid, &sentence, attention);
 }
 
+/// An untrained model, of which nearly all of a shift is a product of source and target.
+fn untrained(grid: HeadGrid) -> DependenceSums {
+    let (mut sums, mut noise) = (state(grid), noise(5));
+    let edges: Vec<f64> = (0..grid.count() * grid.count()).map(|_| 1.0 + 0.1 * noise()).collect();
+    for index in 0..64 {
+        show_shifts(&mut sums, grid, index, |source, target| {
+            let edge = grid.index(source.layer, source.head) * grid.count() + grid.index(target.layer, target.head);
+            0.01 * edges[edge] * (1.0 + 0.1 * noise_of(index, edge))
+        });
+    }
+    sums
+}
+
+/// A number from 0 to 1 that changes with the sentence and the edge.
+fn noise_of(index: u64, edge: usize) -> f64 {
+    noise(index * 4096 + edge as u64)()
+}
+
 fn measured(sums: DependenceSums, grid: HeadGrid) -> Dependence {
-    let observer = observer_of(sums);
+    let both = [observer_of(sums), observer_of(untrained(grid))];
     let context = EstimationContext { grid, threads: all_cores(), leaves_out: false };
-    let (_, mut found) =
-        AnyStudy::measure(&LaterHeads, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
+    let passes = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
+    let (_, mut found) = AnyStudy::measure(&LaterHeads, &Observed(&passes), &context);
     found.complete(&Completion::Policy(&default_policy()));
     section::<DependenceSection>(&*found).dependence.clone()
 }
@@ -205,7 +224,10 @@ fn edges_of_sources_and_targets_that_multiply_are_hardly_ever_above() {
     }
     let found = measured(sums, grid);
     assert!(found.above * 20 <= found.edges, "{} of {}", found.above, found.edges);
-    assert!(found.layers[0].q.iter().flatten().all(Option::is_some));
+    let Untrained { edges, percentile, above, ref q, .. } = found.untrained;
+    // One in twenty of 256 edges is above the percentile of all, and none of these surely.
+    assert_eq!((edges, q.len(), above), (256, 13, 0));
+    assert!(percentile.is_some_and(|percentile| 0.0 < percentile && percentile < 0.1), "{percentile:?}");
 }
 
 #[test]

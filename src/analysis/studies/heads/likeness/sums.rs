@@ -133,7 +133,9 @@ impl Sums for LikenessSums {
             self.add_distances(block, rows.len(), &[]);
         }
         let is_compared = sequence.family.is_first && !rows.is_empty();
-        let number = is_compared.then(|| self.outputs.begin(block, rows.len()));
+        // Batches span documents, so their blocks are those of the sentences that they begin with.
+        let sentence = sequence.document_number.map_or(block, |_| block_of(sequence.index));
+        let number = is_compared.then(|| self.outputs.begin(sentence, rows.len()));
         LikenessState { block, roots: Roots::of(rows), number, layer: LayerSums::default() }
     }
 

@@ -73,6 +73,7 @@ impl Study for Dependency {
         caveats: section::CAVEATS,
         range: |_| 0.0..=1.0,
         is_share: |_| true,
+        verdicts: &[syntactic::BEYOND],
         aim: |label| {
             let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
             Some((Aim::Partner { relation, direction }, None))

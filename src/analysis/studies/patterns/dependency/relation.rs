@@ -214,6 +214,10 @@ pub struct HeadAccuracy {
 
 /// The test of a difference against a margin.
 pub(super) struct MarginExcess {
+    /// The difference.
+    pub difference: f64,
+    /// Its interval.
+    pub ci95: Option<Interval>,
     /// The one-sided p-value; `None` where there is no standard error.
     pub p: Option<f64>,
     /// Whether the estimate is above the margin.
@@ -265,7 +269,9 @@ impl RelationMetrics {
 
     /// The block test of every head against the best offset and a margin, in the order of [`RelationMetrics::comparisons`].
     pub(super) fn tests(&self, margin: f64) -> Vec<MarginExcess> {
-        self.comparisons().map(|offset| self.test(offset.difference, offset.standard_error, margin)).collect()
+        self.comparisons()
+            .map(|offset| self.test((offset.difference, offset.ci95), offset.standard_error, margin))
+            .collect()
     }
 
     /// The block test of every head against the better of both baselines and a margin, in the order of
@@ -273,14 +279,14 @@ impl RelationMetrics {
     pub(super) fn tests_beyond(&self, margin: f64) -> Vec<MarginExcess> {
         let of_head =
             |head| Direction::BOTH.into_iter().filter_map(move |direction| self.versus_better(head, direction));
-        let test = |better: BaselineMargin| self.test(better.difference, better.standard_error, margin);
+        let test = |better: BaselineMargin| self.test((better.difference, better.ci95), better.standard_error, margin);
         self.by_head.iter().flat_map(of_head).map(test).collect()
     }
 
     /// The block test of a difference of two accuracies over the words of the relation.
-    fn test(&self, value: f64, standard_error: Option<f64>, margin: f64) -> MarginExcess {
+    fn test(&self, (value, ci95): (f64, Option<Interval>), standard_error: Option<f64>, margin: f64) -> MarginExcess {
         let p = self.estimate(value, standard_error).map(|estimate| estimate.p_above(margin));
-        MarginExcess { p, is_above: Bound::AtLeast.holds(value, margin) }
+        MarginExcess { difference: value, ci95, p, is_above: Bound::AtLeast.holds(value, margin) }
     }
 
     /// A difference of two accuracies over the words of the relation; `None` where it has no standard error.

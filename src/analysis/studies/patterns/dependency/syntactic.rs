@@ -9,6 +9,7 @@ use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::{Detector, LabelStyle, Parameter};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::section::section;
+use crate::study::verdict_rule::VerdictRule;
 
 /// The relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and all of them.
 const UNIVERSAL: &str = "all acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse \
@@ -20,6 +21,16 @@ fn is_universal(relation: &str) -> bool {
     let main = relation.split_once(':').map_or(relation, |(main, _)| main);
     UNIVERSAL.split_whitespace().any(|known| known == main)
 }
+
+/// How far a syntactic label reaches.
+pub(super) const BEYOND: VerdictRule = VerdictRule {
+    verdict: "a syntactic label is `beyond` tags",
+    statistic: "accuracy less that of the better of the best offset and the best tags, on the same words",
+    margin: "syntactic_beyond_margin {syntactic_beyond_margin}",
+    family: "all heads, directions and relations with such a lead",
+    least: "{syntactic_min_count} words with a tag baseline",
+    printed: "the lead over tags with its interval, q",
+};
 
 pub(super) const SYNTACTIC: Detector = Detector {
     explanation: Explanation {

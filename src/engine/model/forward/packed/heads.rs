@@ -101,8 +101,8 @@ impl PackedEncoder {
                     let scores = Scores { values: attention, n, stride, scale };
                     relative.add(place, head, scores, query, parts.biased(KEY, head, 1.0, key), distances);
                 }
-                pass.gates.cut_scores((number, head, sequence), attention, n, stride).with_context(in_sentence)?;
                 kernels::softmax(attention, n, stride, entropies);
+                pass.gates.patch_weights((number, head, sequence), attention, stride, entropies);
                 check_finite(entropies, number).with_context(in_sentence)?;
 
                 let view = HeadView {

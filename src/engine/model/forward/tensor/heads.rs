@@ -42,11 +42,8 @@ impl TensorEncoder {
             };
             let (query, key, value) = (part(0)?, part(1)?, part(2)?);
             let in_sentence = || format!("sentence {}", input.number);
-            let mut scores = self.scores(layer, &query, &key)?;
-            if let Some(cuts) = self.cuts(pass.gates, number, sequence, span.len()).with_context(in_sentence)? {
-                scores = (scores + cuts)?;
-            }
-            let attention = softmax(&scores)?;
+            let own = softmax(&self.scores(layer, &query, &key)?)?;
+            let attention = self.patched(number, sequence, own, pass.gates)?;
             let context = self.gate(number, &attention.matmul(&value)?, pass.gates, input, keeps)?;
             let weights = flat(&attention)?;
             check_finite(&weights, number).with_context(in_sentence)?;
@@ -83,18 +80,22 @@ impl TensorEncoder {
         Ok(scores)
     }
 
-    /// The cuts of a layer in a sequence of `n` tokens, `[heads, n, n]`: minus infinity for a weight of 0, else 0;
-    /// `None` if there are none.
-    fn cuts(&self, gates: &Gates, layer: usize, sequence: usize, n: usize) -> Result<Option<Tensor>> {
-        let heads = self.config.num_attention_heads;
-        if !gates.cuts_in(layer, heads, sequence) {
-            return Ok(None);
+    /// The attention of a layer over a sequence, `[heads, n, n]`, with the rows that stand in place of the heads' own.
+    fn patched(&self, layer: usize, sequence: usize, own: Tensor, gates: &Gates) -> Result<Tensor> {
+        let (heads, n, _) = own.dims3()?;
+        let rows_of = |head| gates.rows_of((layer, head, sequence));
+        if (0..heads).all(|head| rows_of(head).next().is_none()) {
+            return Ok(own);
         }
-        let mut cuts = vec![0.0_f32; heads * n * n];
-        for (head, scores) in cuts.chunks_exact_mut(n * n).enumerate() {
-            gates.cut_scores((layer, head, sequence), scores, n, n)?;
+        let (mut kept, mut rows) = (vec![1.0_f32; heads * n], vec![0.0_f32; heads * n * n]);
+        for head in 0..heads {
+            for (query, row) in rows_of(head) {
+                kept[head * n + query] = 0.0;
+                rows[(head * n + query) * n..][..n].copy_from_slice(row);
+            }
         }
-        Ok(Some(Tensor::from_vec(cuts, (heads, n, n), &self.device)?.to_dtype(self.precision)?))
+        let of = |values: Vec<f32>, shape| Tensor::from_vec(values, shape, &self.device)?.to_dtype(self.precision);
+        Ok((own.broadcast_mul(&of(kept, (heads, n, 1))?)? + of(rows, (heads, n, n))?)?)
     }
 
     /// Contexts `z`, `[heads, n, head_dim]`, to `r + keep (z - r)`, with `r` the heads' replacements.

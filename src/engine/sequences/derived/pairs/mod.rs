@@ -101,7 +101,7 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         Ok(Some(Sequence {
             index: first.index,
             document: first.document,
-            family: first.family,
+            family: first.family_of_text(),
             ids: tokens.iter().map(|token| token.id).collect(),
             // `extract_attention.py` gives both segments the id 0.
             segments: vec![0; tokens.len()],

@@ -33,7 +33,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for Windows<I> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut window = match self.sentences.next()? {
-            Ok(first) => first,
+            Ok(first) => Sequence { family: first.family_of_text(), ..first },
             Err(error) => return Some(Err(error)),
         };
         let mut last = window.index;

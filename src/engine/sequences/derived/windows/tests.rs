@@ -94,3 +94,12 @@ proptest! {
         prop_assert_eq!(found, [windows(early.to_vec(), 12), windows(late.to_vec(), 12)].concat());
     }
 }
+
+/// A window that begins with a sentence of an earlier document is in the block of its own.
+#[test]
+fn a_window_is_in_the_block_of_its_document() {
+    let family = SentenceFamily { number: 1, is_first: false };
+    let again = Sequence { family, document_number: Some(7), ..sentence(4, 1) };
+    assert_eq!(windows([again.clone(), sentence(5, 1)], 9)[0].family.number, 7);
+    assert_eq!(windows([Sequence { document_number: None, ..again }, sentence(5, 1)], 9)[0].family.number, 1);
+}

@@ -205,7 +205,17 @@ impl<'a> ArcScores<'a> {
     fn versus_tags(&self, head: &Hits, tags: &Hits, both: u64) -> TagComparison {
         let (difference, ci95, standard_error) = self.difference(head, tags);
         let (head_only, tags_only) = (head.right - both, tags.right - both);
-        TagComparison { difference, ci95, standard_error, head_only, tags_only, p: None, q: None }
+        TagComparison {
+            difference,
+            ci95,
+            standard_error,
+            head_only,
+            tags_only,
+            lead: difference,
+            lead_ci95: ci95,
+            p: None,
+            q: None,
+        }
     }
 }
 

@@ -167,6 +167,7 @@ impl Relations {
         let (tests, mut q) = family(&self.relations, min_count, tests);
         for (relation, tests) in self.relations.iter_mut().zip(tests) {
             for (comparison, test) in relation.tag_comparisons_mut().zip(tests) {
+                (comparison.lead, comparison.lead_ci95) = (test.difference, test.ci95);
                 (comparison.p, comparison.q) = (test.p, q.next().flatten());
             }
         }

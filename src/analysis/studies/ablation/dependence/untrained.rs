@@ -1,0 +1,92 @@
+//! The excesses of an untrained model of the same shape: what an edge has without anything that was learned.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::measure::{EdgeEstimate, LEAST_SHIFT};
+use crate::system::counted::{counted, plural};
+
+/// The seed of the untrained model.
+pub const SEED: u64 = 0;
+
+/// The share of the untrained model's edges that have a smaller excess than one that is called above.
+const SHARE: f64 = 0.95;
+
+/// The edges of an untrained model of the same shape, over the same sample.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Untrained {
+    /// The seed of its weights.
+    pub seed: u64,
+    /// Its edges with a shift.
+    pub edges: u64,
+    /// The 95th percentile of their excesses, interpolated (type 7 of Hyndman & Fan 1996): the margin of the excess of every
+    /// edge. Null without any.
+    pub percentile: Option<f64>,
+    /// Those that are above by the rule for the edges of the model.
+    pub above: u64,
+    /// The q-values of its edges that were tested, the smallest first.
+    #[schemars(inner(range(min = 0, max = 1)))]
+    pub q: Vec<f64>,
+}
+
+impl Untrained {
+    /// The section of an untrained model, whose edges were not yet tested.
+    pub fn new(excesses: impl IntoIterator<Item = Option<f64>>) -> Self {
+        let mut excesses: Vec<f64> = excesses.into_iter().flatten().collect();
+        excesses.sort_by(f64::total_cmp);
+        let percentile = (!excesses.is_empty()).then(|| percentile(&excesses));
+        Self { seed: SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
+    }
+
+    /// The same with its edges tested by its own percentile.
+    pub fn tested(self, found: &[EdgeEstimate]) -> Self {
+        let mut q: Vec<f64> = found.iter().filter_map(|edge| edge.q).collect();
+        q.sort_by(f64::total_cmp);
+        Self { q, ..self }
+    }
+
+    /// The sentence that says what it means of an edge to be above chance.
+    pub fn meaning(&self) -> String {
+        let (Some(percentile), Some(percent)) = (self.percentile, self.percent()) else {
+            return "An untrained model of the same shape has no shift, so there is nothing to compare with."
+                .to_owned();
+        };
+        format!(
+            "That is a shift of at least {LEAST_SHIFT} and an excess (in ln) surely above {percentile:+.2}, the 95th percentile of an \
+             untrained model of the same shape, {} of whose own {} {} so: some {percent:.0} % more than the product of what the \
+             earlier head shifts in the layer and what shifts the later head, no more.",
+            self.above,
+            counted(self.edges, "edge"),
+            plural(&self.above, "is", "are")
+        )
+    }
+
+    /// How much larger than a product of source and target a shift with just this excess is, in percent.
+    pub fn percent(&self) -> Option<f64> {
+        self.percentile.map(|percentile| 100.0 * percentile.exp_m1())
+    }
+}
+
+/// The percentile of ascending numbers, at least one, between two of them in proportion.
+fn percentile(ascending: &[f64]) -> f64 {
+    let place = SHARE * (ascending.len() - 1) as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in the list")]
+    let below = place as usize;
+    let next = ascending[(below + 1).min(ascending.len() - 1)];
+    ascending[below] + (place - place.floor()) * (next - ascending[below])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_by_hand() {
+        // numpy.percentile([1, 2, 4], 95) is 3.8; of one number it is that.
+        assert!((percentile(&[1.0, 2.0, 4.0]) - 3.8).abs() < 1e-12);
+        assert_eq!(percentile(&[7.0]), 7.0);
+        let untrained = Untrained::new([Some(2.0_f64.ln()), None, Some(2.0_f64.ln())]);
+        assert_eq!((untrained.edges, untrained.percent().map(f64::round)), (2, Some(100.0)));
+        assert_eq!(Untrained::new([None]).percentile, None);
+    }
+}
