@@ -38,6 +38,7 @@ fn check(model: &str, golden: &str, removal: &str, phases: &str, sample: &str) -
     assert_eq!(effect["removal"], removal);
     near("loss", &effect["loss"], &expected["loss"]);
     near("loss without heads", &effect["loss_without_heads"], &expected["loss_without_heads"]);
+    near("band", &effect["band"], &expected["band"]);
     let heads = expected["heads"].as_array().unwrap();
     assert_eq!(effect["heads"].as_array().unwrap().len(), heads.len());
     for (place, expected) in heads.iter().enumerate() {
@@ -50,6 +51,15 @@ fn check(model: &str, golden: &str, removal: &str, phases: &str, sample: &str) -
             assert_eq!(head["standard_errors"]["loss_effect"], Value::Null);
         } else {
             near(name, &head["standard_errors"]["loss_effect"], &expected["standard_error"]);
+        }
+        for test in ["p", "q", "p_negligible", "q_negligible"] {
+            let (found, expected) = (&found[test], &expected[test]);
+            // A chance has the error of `t`, which is that of the effect in standard errors.
+            let near = found.as_f64().zip(expected.as_f64()).is_some_and(|(a, b)| (a - b).abs() < 1e-3 * b + 1e-9);
+            assert!(
+                near || found.is_null() && expected.is_null(),
+                "{test} of {name} is {found}, the reference {expected}"
+            );
         }
     }
     let relations = effect["relations"].as_array().unwrap();
@@ -110,7 +120,8 @@ fn parts_add_up_to_the_whole() {
     let again = folder.path().join("again.json");
     run(&["relabel", path(&whole), "--policy", path(&policy), "-o", path(&again)]).unwrap();
     let again: Value = serde_json::from_slice(&fs::read(&again).unwrap()).unwrap();
-    assert_eq!(again["effect"]["verdicts"], json!({ "helpful": 0, "harmful": 0, "negligible": 0, "undecided": 16 }));
+    let none = json!({ "helpful": 0, "harmful": 0, "negligible": 0, "undecided": 16, "also_negligible": 0 });
+    assert_eq!(again["effect"]["verdicts"], none);
 }
 
 #[test]
@@ -124,25 +135,26 @@ fn effects_are_taken_where_the_gradient_says_they_matter() {
     let heads = |report: &Value| report["effect"]["heads"].as_array().unwrap().clone();
     let taken: Vec<usize> = (0..16).filter(|&place| !heads(&some)[place]["effect"].is_null()).collect();
     assert_eq!(taken.len(), 4);
-    for (place, (head, whole)) in heads(&some).iter().zip(heads(&all)).enumerate() {
+    // Heads are chosen on the blocks of even number and removed on the others.
+    let tokens = |report: &Value| report["effect"]["masked_tokens"].as_u64().unwrap();
+    assert!(0 < tokens(&some) && tokens(&some) < tokens(&all));
+    for (place, head) in heads(&some).iter().enumerate() {
         if taken.contains(&place) {
-            assert_eq!(head["effect"], whole["effect"]);
-            assert_eq!(
-                some["effect"]["relations"][0]["effects"][place],
-                all["effect"]["relations"][0]["effects"][place]
-            );
+            assert!(head["effect"].is_number() && some["effect"]["relations"][0]["effects"][place].is_number());
         } else {
             assert!(["effect", "ci95", "q", "verdict"].iter().all(|key| head[key].is_null()), "{head}");
             assert!(some["heads"][place]["metrics"]["loss_effect"].is_null());
             assert!(some["effect"]["relations"][0]["effects"][place].is_null());
         }
     }
+    // On so few sentences the halves agree on the two heads that matter most.
     let importance = |place: usize| all["gradient"]["heads"][place]["importance"].as_f64().unwrap();
     let mut order: Vec<usize> = (0..16).collect();
     order.sort_by(|&a, &b| importance(b).total_cmp(&importance(a)));
-    assert!([order[0], order[1], order[15]].iter().all(|place| taken.contains(place)), "{taken:?} of {order:?}");
-    let verdicts: u64 = some["effect"]["verdicts"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
-    assert_eq!(verdicts, 4);
+    assert!([order[0], order[1]].iter().all(|place| taken.contains(place)), "{taken:?} of {order:?}");
+    let verdicts = &some["effect"]["verdicts"];
+    let sum = ["helpful", "harmful", "negligible", "undecided"].iter().filter_map(|verdict| verdicts[verdict].as_u64());
+    assert_eq!(sum.sum::<u64>(), 4);
 
     // Every shard chooses the same.
     let parts: Vec<_> = (1..=2).map(|part| folder.path().join(format!("{part}.headscope"))).collect();
@@ -157,8 +169,8 @@ fn effects_are_taken_where_the_gradient_says_they_matter() {
     let saved = folder.path().join("merged.json");
     fs::write(&saved, merged).unwrap();
     let summary = run(&["show", path(&saved)]).unwrap();
-    let chosen = "Of 16 heads 4 were removed by themselves, chosen by their gradient: of a choice there is no rank correlation of \
-                  effect and gradient. The most and least helpful, effect ± half of the 95 % interval:\n";
+    let chosen = "Of 16 heads 4 were removed by themselves, chosen by their gradient on the blocks of even number; effects are \
+                  over the others, and of a choice there is no rank correlation of effect and gradient.";
     assert!(summary.contains(chosen), "{summary}");
 
     let refusal = |more: &[&str]| run(&[&["analyze", "box:small"], more].concat()).unwrap_err().1;

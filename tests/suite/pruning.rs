@@ -1,5 +1,7 @@
 //! The study `pruning`, as a user runs it.
 
+use std::fs;
+
 use crate::support::{fixture, path, run, tiny_bert};
 use serde_json::{Value, json};
 
@@ -25,6 +27,28 @@ fn heads_go_one_after_the_other() {
         assert_eq!(curve["loss"][15], pruning["orders"][0]["loss"][15]);
         assert!(curve["loss"][15].as_f64() > pruning["loss"].as_f64());
     }
+}
+
+#[test]
+fn what_can_go_is_that_of_the_reference() {
+    let corpus = fixture("corpus/gold.conllu");
+    let others = "attention,trees,dependency,words,frequency,explained";
+    let arguments =
+        ["analyze", "box:small", "-c", path(&corpus), "--with", "pruning", "--sample", "64", "--without", others];
+    let found: Value =
+        serde_json::from_str(&run(&[&arguments[..], &["--no-run-info", "-o", "-"]].concat()).unwrap()).unwrap();
+    let golden = fs::read_to_string(fixture("goldens/small-effect-mean.json")).unwrap();
+    let expected = &serde_json::from_str::<Value>(&golden).unwrap()["pruning"];
+    let curve = &found["pruning"]["orders"][0];
+    assert_eq!(curve["by"], "effect");
+    let name = |head: &Value| format!("L{}H{}", head["layer"], head["head"]);
+    let heads: Vec<String> = curve["heads"].as_array().unwrap().iter().map(name).collect();
+    assert_eq!(json!(heads), expected["heads"]);
+    for point in 0..16 {
+        let [found, expected] = [curve, expected].map(|curve| curve["loss"][point].as_f64().unwrap());
+        assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+    }
+    assert_eq!(curve["can_go"], expected["can_go"]);
 }
 
 #[test]

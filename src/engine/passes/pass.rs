@@ -69,8 +69,21 @@ pub enum Portion {
     All,
     /// A sample of the size that the [`Ablation`](super::ablation::Ablation) says: for what runs each of them many times.
     Sample,
+    /// The sentences of the sample in blocks of even number, for choices.
+    EvenSample,
     /// The sentences of the sample in blocks of odd number, for choices that were made on the others.
     OddSample,
+}
+
+impl Portion {
+    /// The parity of the blocks that the sentences are in, if it is one.
+    pub fn parity(self) -> Option<usize> {
+        match self {
+            Self::All | Self::Sample => None,
+            Self::EvenSample => Some(0),
+            Self::OddSample => Some(1),
+        }
+    }
 }
 
 /// How many variants of each sentence have words masked or replaced.

@@ -19,7 +19,8 @@ pub struct ByBlock {
 /// Spearman's rank correlation of two metrics over the heads of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankCorrelation {
-    /// The correlation; null where all heads have the same value of one of the two.
+    /// The mean of the correlations of the one over blocks of even number with the other over those of odd number and the other
+    /// way round; null where all heads have the same value of one of the two, or all blocks are of one parity.
     #[schemars(range(min = -1, max = 1))]
     pub rho: Option<f64>,
     /// Its 95 % interval, by leaving out one block at a time; null where fewer than 10 can be.
@@ -33,20 +34,25 @@ impl ByBlock {
         Self { numerators: (0..heads).map(of_head).collect(), denominators: std::array::from_fn(denominator) }
     }
 
-    /// The rank correlation of the heads by this metric and by another over the same blocks.
-    pub fn rank_correlation(&self, other: &Self) -> RankCorrelation {
+    /// The rank correlation of the heads by this metric over the blocks of one parity and by another over those of the other,
+    /// the mean of both ways: over the same blocks the two would share the noise of these.
+    pub fn rank_correlation_across_folds(&self, other: &Self) -> RankCorrelation {
         // All heads have the same denominator, so their order is that of the numerators.
-        let whole = |of: &Self| of.numerators.iter().map(|blocks| blocks.iter().sum::<f64>()).collect::<Vec<f64>>();
-        let (here, there) = (whole(self), whole(other));
-        let less = |all: &[f64], of: &Self, block: usize| -> Vec<f64> {
-            all.iter().zip(&of.numerators).map(|(all, blocks)| all - blocks[block]).collect()
+        let fold = |of: &Self, parity: usize, without: Option<usize>| -> Option<Vec<f64>> {
+            let blocks = || (parity..BLOCKS).step_by(2).filter(move |&block| without != Some(block));
+            let is_there = blocks().any(|block| of.denominators[block] != 0.0);
+            let sum = |head: &PerBlock| blocks().map(|block| head[block]).sum();
+            is_there.then(|| of.numerators.iter().map(sum).collect())
+        };
+        let mean = |without: Option<usize>| {
+            let one_way = |parity| spearman(&fold(self, parity, without)?, &fold(other, 1 - parity, without)?);
+            Some((one_way(0)? + one_way(1)?) / 2.0)
         };
         let without = |block: usize| {
             let present = self.denominators[block] != 0.0 && other.denominators[block] != 0.0;
-            let rho = || spearman(&less(&here, self, block), &less(&there, other, block));
-            present.then(rho).flatten()
+            present.then(|| mean(Some(block))).flatten()
         };
-        let rho = spearman(&here, &there);
+        let rho = mean(None);
         let interval = |rho| Jackknife::of(rho, (0..BLOCKS).map(without).collect(), &self.denominators).interval();
         RankCorrelation { rho, ci95: rho.and_then(interval) }
     }
@@ -64,12 +70,31 @@ mod tests {
     #[test]
     fn orders_are_held_against_each_other() {
         let rising = of([1.0, 2.0, 3.0], [0.0; 3]);
-        let found = rising.rank_correlation(&of([-3.0, 0.0, 4.0], [0.0; 3]));
+        let found = rising.rank_correlation_across_folds(&of([-3.0, 0.0, 4.0], [0.0; 3]));
         assert_eq!(found, RankCorrelation { rho: Some(1.0), ci95: Some(Interval(1.0, 1.0)) });
-        // Without one odd block the last two change places: their sums differ by 64 and 63 units, 32 of 2.02 in odd blocks.
-        let found = rising.rank_correlation(&of([0.0, 1.0, 2.0], [0.0, 2.02, 0.0]));
+        // In even blocks 1, 2, 3, in odd ones 1, 4.02, 3: the mean of 1 and 0.5.
+        let found = rising.rank_correlation_across_folds(&of([1.0, 2.0, 3.0], [0.0, 2.02, 0.0]));
+        assert_eq!(found, RankCorrelation { rho: Some(0.75), ci95: Some(Interval(0.75, 0.75)) });
+    }
+
+    #[test]
+    fn noise_that_both_share_is_no_agreement() {
+        // Heads that differ in even blocks one way and in odd blocks the other way: over the same blocks the order is the same.
+        let noise = of([1.0, 2.0, 3.0], [2.0, 0.0, -2.0]);
+        let found = noise.rank_correlation_across_folds(&noise);
+        assert_eq!(found.rho, Some(-1.0));
+    }
+
+    #[test]
+    fn an_interval_is_of_what_leaving_a_block_out_changes() {
+        // Over odd blocks the last two heads sum up to 32 and 32.5; one block has 1 more of the second.
+        let uneven =
+            |head: usize, block: usize| [0.0, 1.0, 32.5 / 32.0][head] + f64::from(u8::from(head == 1 && block == 1));
+        let uneven = ByBlock::new(3, uneven, |_| 1.0);
+        let found = of([1.0, 2.0, 3.0], [0.0; 3]).rank_correlation_across_folds(&uneven);
+        // 1 over even blocks and 0.5 over odd ones, and 1 over odd ones without that block.
         let Interval(low, high) = found.ci95.unwrap();
-        assert!(found.rho == Some(0.5) && low < 0.5 && 0.5 < high, "{found:?}");
+        assert!(found.rho == Some(0.75) && low < 0.75 && high > 0.75, "{found:?}");
     }
 
     #[test]
@@ -78,9 +103,16 @@ mod tests {
             let of = |block: usize, value: f64| if block < 9 { value } else { 0.0 };
             ByBlock::new(3, |head, block| of(block, values[head]), |block| of(block, 1.0))
         };
-        let found = only([1.0, 2.0, 3.0]).rank_correlation(&only([2.0, 1.0, 3.0]));
+        let found = only([1.0, 2.0, 3.0]).rank_correlation_across_folds(&only([2.0, 1.0, 3.0]));
         assert_eq!(found, RankCorrelation { rho: Some(0.5), ci95: None });
-        let same = only([1.0; 3]).rank_correlation(&only([2.0, 1.0, 3.0]));
+        let same = only([1.0; 3]).rank_correlation_across_folds(&only([2.0, 1.0, 3.0]));
         assert_eq!(same, RankCorrelation::default());
+        // A single block has no other parity to be held against.
+        let one = ByBlock::new(
+            3,
+            |head, block| if block == 0 { head as f64 } else { 0.0 },
+            |block| f64::from(u8::from(block == 0)),
+        );
+        assert_eq!(one.rank_correlation_across_folds(&one), RankCorrelation::default());
     }
 }

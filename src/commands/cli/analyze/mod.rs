@@ -105,7 +105,7 @@ pub struct AnalyzeArguments {
     sample: Option<u64>,
     #[arg(long, value_name = "HEADS", help = format!(
         "Of the study `{}`: remove only some heads by themselves, those that the loss depends on most and least to first order and \
-         some of the others: top:20,bottom:20,random:20",
+         some of the others, chosen on one half of the sample and removed on the other: top:20,bottom:20,random:20",
         registry::with_option("effect-of")
     ))]
     effect_of: Option<Choice>,

@@ -39,7 +39,7 @@ impl Choice {
 }
 
 /// The sensitivity of the loss to each head: `|d(mean loss of the sequence)/dξ|`, `ξ` being the head's gate, summed over
-/// sequences (Michel et al. 2019, section 4.1).
+/// sequences (Michel et al. 2019, section 4.1). Heads are chosen by that of the blocks of even number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
     grid: HeadGrid,

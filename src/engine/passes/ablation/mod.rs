@@ -28,7 +28,7 @@ pub struct Ablation {
 }
 
 /// Some of the heads: those with the largest sensitivity of the loss to first order, those with the smallest, and some of
-/// the others at random.
+/// the others at random. They are chosen on the blocks of even number of the sample and removed on those of odd number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
     /// Of the largest so many.

@@ -23,7 +23,7 @@ pub fn count(
     let encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate);
     let (corpus, left) = (Corpus::open(corpus)?.within(limit), limit.unwrap_or(u64::MAX));
     let mut sentences =
-        TokenizedSentences { corpus, encoder, shard: Shard::WHOLE, sample: Sample::ALL, odd_only: false, left };
+        TokenizedSentences { corpus, encoder, shard: Shard::WHOLE, sample: Sample::ALL, parity: None, left };
     let mut counting = Counting::default();
     for sequence in sentences.by_ref() {
         counting.add(&sequence?);

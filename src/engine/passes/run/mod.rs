@@ -44,7 +44,7 @@ use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::Facts;
 use crate::system::progress::Analysis;
 use derivatives::differentiate;
-use variants::Variants;
+use variants::{HeadSet, Variants};
 use workers::{TokenizedSentences, sum_up};
 
 /// The inputs that all passes over one shard of a corpus share.
@@ -103,8 +103,11 @@ impl Runner<'_> {
         let run = |(pass, observers): (Pass, Vec<Box<dyn Observer>>)| match pass.sequences {
             Sequences::Repeats(repeats) => self.over_repeats(repeats, pass, observers),
             _ if pass.portion != Portion::All => {
-                let variants = self.variants(corpus, &pass, &observers)?;
-                self.again(corpus, self.sampled(corpus, self.shard, &pass), pass, observers, &variants)
+                let removed = ObserverSet::variants_of(&observers);
+                let run = self.as_run(&pass, &removed);
+                let variants = self.variants(corpus, &run, removed)?;
+                let seen = self.again(corpus, self.sampled(corpus, self.shard, &run), run, observers, &variants)?;
+                Ok(PassSums { pass, ..seen })
             }
             _ => {
                 let variants = Variants::once(pass.gates());
@@ -114,11 +117,16 @@ impl Runner<'_> {
         passes.into_iter().map(run).collect()
     }
 
-    /// The variants that the observers of a sampled pass need. Gradient passes use only the baseline, with every gate fully
-    /// open.
-    fn variants(&self, corpus: &CorpusIdentity, pass: &Pass, observers: &[Box<dyn Observer>]) -> Result<Variants> {
+    /// A sampled pass as it is run: heads that were chosen on the blocks of even number are ablated on the others.
+    fn as_run(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
+        let chooses = self.chooses(pass) && !removed.is_empty();
+        Pass { portion: if chooses { Portion::OddSample } else { pass.portion }, ..pass.clone() }
+    }
+
+    /// The variants of a sampled pass, in which these sets of heads are removed. Gradient passes use only the baseline, with
+    /// every gate fully open.
+    fn variants(&self, corpus: &CorpusIdentity, pass: &Pass, mut removed: BTreeSet<HeadSet>) -> Result<Variants> {
         let once = Variants::once(pass.gates());
-        let mut removed = ObserverSet::variants_of(observers);
         if removed.is_empty() && !pass.derivatives {
             return Ok(once);
         }
@@ -130,7 +138,7 @@ impl Runner<'_> {
         if self.chooses(pass)
             && let Some(choice) = self.ablation().effect_of
         {
-            let sensitivities = self.sensitivities(corpus, pass, &once.clone().towards(grid, &gates))?;
+            let sensitivities = self.sensitivities(corpus, pass)?;
             let chosen: BTreeSet<HeadPlace> = choice.of(&sensitivities).into_iter().map(|at| grid.place(at)).collect();
             removed.retain(|removed| removed.len() > 1 || removed.is_subset(&chosen));
         }
@@ -142,11 +150,13 @@ impl Runner<'_> {
         self.ablation().effect_of.is_some() && pass.predicts() && !pass.derivatives
     }
 
-    /// The sensitivity of the loss to each head, over all shards.
-    fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass, towards: &Variants) -> Result<Vec<f64>> {
+    /// The sensitivity of the loss to each head on the blocks of even number, over all shards.
+    fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<f64>> {
+        let pass = Pass { portion: Portion::EvenSample, derivatives: true, ..pass.clone() };
+        let gates = self.gates(corpus, &pass)?;
+        let towards = Variants::once(pass.gates()).towards(self.model.grid(), &gates);
         let sums = vec![observer_of(Sensitivity::new(self.model.grid()))];
-        let (whole, pass) = (self.sampled(corpus, Shard::WHOLE, pass), Pass { derivatives: true, ..pass.clone() });
-        let seen = self.again(corpus, whole, pass, sums, towards)?;
+        let seen = self.again(corpus, self.sampled(corpus, Shard::WHOLE, &pass), pass, sums, &towards)?;
         Ok(observer::sums::<Sensitivity>(&*seen.sums[0]).values())
     }
 
@@ -188,21 +198,22 @@ impl Runner<'_> {
 
     /// All sentences of the shard.
     fn everything(&self) -> CorpusPart {
-        CorpusPart { shard: self.shard, sample: Sample::ALL, odd_only: false, sequences: self.protocol.limit }
+        CorpusPart { shard: self.shard, sample: Sample::ALL, parity: None, sequences: self.protocol.limit }
     }
 
     /// The sentences of a shard that are in the sample.
     fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> CorpusPart {
         let sample = Sample::new(self.ablation().sample, corpus.repeats.read);
-        let odd_only = pass.portion == Portion::OddSample;
-        // About half of the blocks are odd; progress needs no more.
-        let takes = |&index: &u64| shard.takes(index) && sample.takes(index) && (!odd_only || index % 2 == 1);
+        let parity = pass.portion.parity();
+        // About half of the blocks are of either parity; progress needs no more.
+        let is_of_it = |index: u64| parity.is_none_or(|parity| index % 2 == parity as u64);
+        let takes = |&index: &u64| shard.takes(index) && sample.takes(index) && is_of_it(index);
         let sentences = (0..corpus.repeats.read).filter(takes).count();
         let variants = match pass.sequences {
             Sequences::Corrupted(phases) => self.phases(phases),
             _ => 1,
         };
-        CorpusPart { shard, sample, odd_only, sequences: Some(sentences as u64 * u64::from(variants)) }
+        CorpusPart { shard, sample, parity, sequences: Some(sentences as u64 * u64::from(variants)) }
     }
 
     /// How heads are removed.
@@ -222,7 +233,7 @@ impl Runner<'_> {
     fn over_corpus(
         &self,
         corpus: Corpus,
-        CorpusPart { shard, sample, odd_only, sequences }: CorpusPart,
+        CorpusPart { shard, sample, parity, sequences }: CorpusPart,
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
         variants: &Variants,
@@ -233,7 +244,7 @@ impl Runner<'_> {
         let tokenizer =
             SentenceTokenizer::new(&model.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
         let left = protocol.limit.unwrap_or(u64::MAX);
-        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, sample, odd_only, left };
+        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, sample, parity, left };
         let sum = |sequences: &mut Sequencer<'_>| self.sum(&pass, observers, variants, sequences, &progress);
         let (sums, left_out) = match pass.sequences {
             Sequences::Sentences => (sum(&mut sentences)?, 0),
@@ -344,8 +355,8 @@ const NO_DERIVATIVES: &str = "derivatives are needed, but the encoder that has t
 struct CorpusPart {
     shard: Shard,
     sample: Sample,
-    /// Whether they are in blocks of odd number.
-    odd_only: bool,
+    /// The parity of the blocks that they are in; `None` if they are in any.
+    parity: Option<usize>,
     /// The most sequences that it makes, if that is known.
     sequences: Option<u64>,
 }

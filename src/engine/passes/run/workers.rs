@@ -30,16 +30,16 @@ pub struct TokenizedSentences<'a> {
     pub shard: Shard,
     /// The sample; sentences outside it are skipped.
     pub sample: Sample,
-    /// Whether sentences in blocks of even number are skipped.
-    pub odd_only: bool,
+    /// The parity of the blocks whose sentences are taken; `None` if all are.
+    pub parity: Option<usize>,
     /// The number of sentences still to be read, including the sentences of other shards.
     pub left: u64,
 }
 
 impl TokenizedSentences<'_> {
     fn takes(&self, sentence: &Sentence) -> bool {
-        let is_odd = || block_of(sentence.family.number) % 2 == 1;
-        self.shard.takes(sentence.index) && self.sample.takes(sentence.index) && (!self.odd_only || is_odd())
+        let is_of_it = |parity: usize| block_of(sentence.family.number) % 2 == parity;
+        self.shard.takes(sentence.index) && self.sample.takes(sentence.index) && self.parity.is_none_or(is_of_it)
     }
 }
 

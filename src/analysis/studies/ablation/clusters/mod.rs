@@ -8,6 +8,7 @@ mod terms;
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
+use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
 use section::{DriftSection, Drifts, EffectSection, Effects};
 use sets::{ClusterDrifts, ClusterLosses, Clusters};
@@ -22,11 +23,12 @@ impl Study for ClusterEffect {
     const CARD: Card = Card {
         name: "cluster-effect",
         question: "What does the model lose without heads that look alike, and without all but one of them?",
-        needs: "as `effect`, when `likeness` is over: for each cluster of k heads 2k + 1 passes over the sample; runs wherever \
-            these two do, over all of a corpus at once",
+        needs: "as `effect`, when `likeness` is over: for each cluster of k heads up to 22k + 1 passes over the sample, 20k of \
+            them for random sets beside it; runs wherever these two do, over all of a corpus at once",
         builds_on: &["effect", "likeness"],
         joins: true,
         terms: TERMS,
+        verdicts: VERDICTS,
         ..Card::NEW
     };
 
@@ -34,7 +36,9 @@ impl Study for ClusterEffect {
         vec![
             PassSpec::new(
                 Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN },
-                |subject| ClusterLosses::new(subject.grid, Clusters(subject.found.clusters.clone())),
+                |subject| {
+                    ClusterLosses::new(subject.grid, Clusters::with_random_sets(&subject.found.clusters, subject.grid))
+                },
             )
             .following(),
         ]
@@ -67,7 +71,7 @@ impl Study for ClusterDrift {
     fn passes(&self) -> Vec<PassSpec> {
         vec![
             PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
-                ClusterDrifts::new(subject.grid, Clusters(subject.found.clusters.clone()))
+                ClusterDrifts::new(subject.grid, Clusters::alone(&subject.found.clusters))
             })
             .following(),
         ]
@@ -79,6 +83,26 @@ impl Study for ClusterDrift {
         (Estimates::none(context.grid.count()), section)
     }
 }
+
+const VERDICTS: &[VerdictRule] = &[
+    VerdictRule {
+        verdict: "`stand-in`, `share` of a cluster",
+        statistic: "loss without all of its heads less that without each, added up",
+        margin: "0, from both sides",
+        family: "all clusters that are kept",
+        least: LEAST,
+        printed: "difference with its interval, q",
+    },
+    VerdictRule {
+        verdict: "one will do, of a cluster",
+        statistic: "loss without all but one less that with all, for each that is kept: the largest p",
+        margin: "both ends of the band of `negligible`, from within",
+        family: "all clusters of which each such change is within the band",
+        least: LEAST,
+        printed: "the band, q, and in how many of 20 random sets of as many heads of the same layers one would do",
+    },
+];
+const LEAST: &str = "{min_queries} masked tokens in {min_sentences} sentences";
 
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {

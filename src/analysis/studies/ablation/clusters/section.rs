@@ -9,19 +9,20 @@ use serde::{Deserialize, Serialize};
 use super::sets::{ClusterDrifts, ClusterLosses, Clusters, all_but};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
-use crate::stats::block_test::Jackknife;
+use crate::stats::block_test::{Estimate, Jackknife};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
+use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
+use crate::studies::ablation::band::band;
+use crate::studies::ablation::losses::Losses;
 use crate::studies::ablation::removal::{PerToken, Quantity, RemovalSums};
+use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Section, stored};
+use crate::study::section::{Completion, Section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::plain_table;
+use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::counted;
-
-/// An effect within this share of that of all heads is negligible, as for single heads.
-const BAND: f64 = 0.01;
 
 #[derive(Deserialize)]
 pub struct EffectSection {
@@ -43,7 +44,7 @@ pub struct Effects {
     pub objective: Option<Objective>,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
     pub masked_tokens: u64,
-    /// The rise of the loss that is negligible: one per cent of the rise without all heads; null where nothing was removed.
+    /// The change of the loss that is negligible, as in `effect`; null where nothing was removed.
     pub band: Option<f64>,
     /// The clusters, by their first heads.
     pub clusters: Vec<ClusterEffects>,
@@ -55,33 +56,62 @@ pub struct ClusterEffects {
     /// The rises of the loss.
     #[serde(flatten)]
     pub removed: Removed,
+    /// The two-sided p-value of the block test of `difference` against 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// That, corrected by Benjamini & Hochberg for all clusters.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
     /// Whether its heads stand in for each other.
     pub verdict: Interplay,
-    /// Whether the loss without all but one of them is inside the band: one of them will do.
+    /// The p-value of the loss without all but one of them being within the band: the largest of those of each head kept.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub p_one_will_do: Option<f64>,
+    /// Twice that, corrected by Benjamini & Hochberg for all clusters whose changes without all but one are within the band;
+    /// null for the others.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub q_one_will_do: Option<f64>,
+    /// Whether one of them will do, whichever is kept: `q_one_will_do` is at most `settings.policy.label_q`.
     pub one_will_do: bool,
+    /// Random sets of as many heads of the same layers, none of them the cluster.
+    #[serde(default)]
+    pub random_sets: Vec<RandomSet>,
+    /// The number of those of which one would do.
+    #[serde(default)]
+    pub random_sets_of_which_one_would_do: u64,
+}
+
+/// A random set of heads in the place of a cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RandomSet {
+    /// The heads, layer by layer.
+    pub heads: Vec<HeadPlace>,
+    /// As `p_one_will_do` of the cluster.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// As `q_one_will_do` of the cluster, if this set were in its place.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
 }
 
 /// Whether the heads of a cluster stand in for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interplay {
-    /// More is lost without all of them than without each by itself, added up: the interval of the difference is above 0.
+    /// More is lost without all of them than without each by itself, added up: the difference is above 0, and `q` at most
+    /// `settings.policy.label_q`.
     StandIn,
-    /// Less is lost: the interval is below 0.
+    /// Less is lost.
     Share,
-    /// Neither: the interval has 0.
+    /// Neither is seen.
     NotSeen,
 }
 
 impl Interplay {
-    fn of(difference: &Change) -> Self {
-        match difference.ci95 {
-            Some(ci95) if ci95.low() > 0.0 => Self::StandIn,
-            Some(ci95) if ci95.high() < 0.0 => Self::Share,
-            _ => Self::NotSeen,
-        }
-    }
-
     fn word(self) -> &'static str {
         match self {
             Self::StandIn => "stand in for each other",
@@ -130,86 +160,196 @@ pub struct Removed {
     pub all_but_one: Change,
 }
 
-/// The clusters of these sums.
-fn removed(sums: &RemovalSums<Clusters, impl Quantity + PerToken>, context: &EstimationContext) -> Vec<Removed> {
-    let counts = sums.per_block(|block| block.tokens() as f64);
-    let without = |places: &[usize]| {
-        let variant = sums.variant_without(places);
-        sums.per_block(|block| block.change(variant))
-    };
-    let total = counts.iter().sum::<f64>();
-    if total == 0.0 {
-        return Vec::new();
+/// The changes of a quantity without sets of heads, by block.
+struct Changes<'a, Q> {
+    sums: &'a RemovalSums<Clusters, Q>,
+    counts: PerBlock,
+}
+
+impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
+    fn new(sums: &'a RemovalSums<Clusters, Q>) -> Self {
+        Self { sums, counts: sums.per_block(|block| block.tokens() as f64) }
     }
-    let change = |blocks: &PerBlock| Change {
-        value: blocks.iter().sum::<f64>() / total,
-        ci95: Jackknife::new(blocks, &counts).interval(),
-    };
-    let each = |of: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(of) };
-    let cluster = |places: &Vec<usize>| {
-        let together = without(places);
-        let alone: Vec<PerBlock> = places.iter().map(|&place| without(&[place])).collect();
-        let rests: Vec<PerBlock> = (0..places.len()).map(|kept| without(&all_but(places, kept))).collect();
-        let sum = each(&|block| alone.iter().map(|blocks| blocks[block]).sum());
-        let mean = each(&|block| rests.iter().map(|blocks| blocks[block]).sum::<f64>() / rests.len() as f64);
-        Removed {
-            heads: places.iter().map(|&place| context.grid.place(place)).collect(),
-            together: change(&together),
-            sum: change(&sum),
-            difference: change(&each(&|block| together[block] - sum[block])),
-            alone: alone.iter().map(change).collect(),
-            all_but: rests.iter().map(change).collect(),
-            all_but_one: change(&mean),
+
+    /// The change without these heads, summed.
+    fn without(&self, places: &[usize]) -> PerBlock {
+        let variant = self.sums.variant_without(places);
+        self.sums.per_block(|block| block.change(variant))
+    }
+
+    /// The changes without all but each of these heads, which is kept.
+    fn all_but_each(&self, places: &[usize]) -> Vec<PerBlock> {
+        (0..places.len()).map(|kept| self.without(&all_but(places, kept))).collect()
+    }
+
+    fn mean(&self, blocks: &PerBlock) -> Jackknife {
+        Jackknife::new(blocks, &self.counts)
+    }
+
+    fn change(&self, blocks: &PerBlock) -> Change {
+        let mean = self.mean(blocks);
+        Change { value: mean.all(), ci95: mean.interval() }
+    }
+
+    /// The change without all of these heads less the sum of those without each.
+    fn difference(&self, places: &[usize]) -> PerBlock {
+        let together = self.without(places);
+        let alone: Vec<PerBlock> = places.iter().map(|&place| self.without(&[place])).collect();
+        std::array::from_fn(|block| together[block] - alone.iter().map(|blocks| blocks[block]).sum::<f64>())
+    }
+
+    /// The p-value of one of these heads being enough, whichever is kept, with what is known of the change without all but
+    /// one: that it is within the band.
+    fn one_will_do(&self, places: &[usize], band: f64) -> OneWillDo {
+        let rests: Option<Vec<Estimate>> =
+            self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
+        let p = rests.as_ref().map(|rests| rests.iter().map(|rest| rest.p_between(-band, band)).fold(0.0, f64::max));
+        OneWillDo { p, is_within: rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band)) }
+    }
+
+    /// The clusters of these sums.
+    fn clusters(&self, context: &EstimationContext) -> Vec<Removed> {
+        if self.counts.iter().sum::<f64>() == 0.0 {
+            return Vec::new();
         }
-    };
-    sums.removals.0.iter().map(cluster).collect()
+        let each = |of: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(of) };
+        let cluster = |places: &Vec<usize>| {
+            let alone: Vec<PerBlock> = places.iter().map(|&place| self.without(&[place])).collect();
+            let rests = self.all_but_each(places);
+            let sum = each(&|block| alone.iter().map(|blocks| blocks[block]).sum());
+            let mean = each(&|block| rests.iter().map(|blocks| blocks[block]).sum::<f64>() / rests.len() as f64);
+            Removed {
+                heads: heads(places, context),
+                together: self.change(&self.without(places)),
+                sum: self.change(&sum),
+                difference: self.change(&self.difference(places)),
+                alone: alone.iter().map(|blocks| self.change(blocks)).collect(),
+                all_but: rests.iter().map(|blocks| self.change(blocks)).collect(),
+                all_but_one: self.change(&mean),
+            }
+        };
+        self.sums.removals.clusters.iter().map(cluster).collect()
+    }
+}
+
+/// The test of one head of a set being enough.
+#[derive(Clone, Copy)]
+struct OneWillDo {
+    p: Option<f64>,
+    /// Whether all estimates are within the band: others are no part of the correction.
+    is_within: bool,
+}
+
+impl OneWillDo {
+    fn tested(self) -> Option<f64> {
+        self.p.filter(|_| self.is_within)
+    }
+}
+
+fn heads(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> {
+    places.iter().map(|&place| context.grid.place(place)).collect()
 }
 
 impl Effects {
     /// The section that these sums give.
     pub fn new(sums: &ClusterLosses, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        let found = removed(sums, context);
+        let changes = Changes::new(sums);
+        let found = changes.clusters(context);
         let all: Vec<usize> = (0..context.grid.count()).collect();
-        let rise = |variant: usize| sums.per_block(|losses| losses.change(variant)).iter().sum::<f64>();
-        let band = (!found.is_empty()).then(|| BAND * rise(sums.variant_without(&all)) / total.tokens as f64);
-        let cluster = |removed: Removed| {
-            let inside = |ci95: Interval| band.is_some_and(|band| ci95.low() >= -band && ci95.high() <= band);
-            let one_will_do = removed.all_but_one.ci95.is_some_and(inside);
-            ClusterEffects { verdict: Interplay::of(&removed.difference), one_will_do, removed }
-        };
+        let worth = |places: &[usize]| changes.without(places).iter().sum::<f64>() / total.tokens as f64;
+        let band = (!found.is_empty()).then(|| band(worth(&all), context.grid.count()));
         Self {
             sentences: total.sentences,
             objective: sums.conditions.objective,
             masked_tokens: total.tokens,
             band,
-            clusters: found.into_iter().map(cluster).collect(),
+            clusters: band.map_or_else(Vec::new, |band| tested(found, &changes, band, context)),
         }
     }
+
+    /// The verdicts by `policy`.
+    pub fn judge(&mut self, policy: &Policy) {
+        let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
+        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
+        let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
+        for cluster in &mut self.clusters {
+            let difference = cluster.removed.difference.value;
+            cluster.verdict = match significant(cluster.q) {
+                true if difference > 0.0 => Interplay::StandIn,
+                true if difference < 0.0 => Interplay::Share,
+                _ => Interplay::NotSeen,
+            };
+            cluster.one_will_do = significant(cluster.q_one_will_do);
+            let passed = cluster.random_sets.iter().filter(|set| significant(set.q));
+            cluster.random_sets_of_which_one_would_do = passed.count() as u64;
+        }
+    }
+}
+
+/// The clusters with their tests, and the random sets beside them.
+fn tested(
+    found: Vec<Removed>,
+    changes: &Changes<'_, Losses>,
+    band: f64,
+    context: &EstimationContext,
+) -> Vec<ClusterEffects> {
+    let Clusters { clusters, random_sets } = &changes.sums.removals;
+    let one_will_do: Vec<OneWillDo> = clusters.iter().map(|places| changes.one_will_do(places, band)).collect();
+    let within: Vec<Option<f64>> = one_will_do.iter().map(|test| test.tested()).collect();
+    let q_one_will_do = q_of_those_above(&within);
+    let difference = |places: &Vec<usize>| changes.mean(&changes.difference(places)).estimate();
+    let p: Vec<Option<f64>> = clusters.iter().map(|places| Some(difference(places)?.p_different(0.0))).collect();
+    let mut q = benjamini_hochberg(&p.iter().flatten().copied().collect::<Vec<_>>()).into_iter();
+    let cluster = |(number, removed): (usize, Removed)| {
+        let random_set = |places: &Vec<usize>| {
+            let test = changes.one_will_do(places, band);
+            let mut instead = within.clone();
+            instead[number] = test.tested();
+            RandomSet { heads: heads(places, context), p: test.p, q: q_of_those_above(&instead)[number] }
+        };
+        ClusterEffects {
+            removed,
+            p: p[number],
+            q: p[number].and_then(|_| q.next()),
+            verdict: Interplay::NotSeen,
+            p_one_will_do: one_will_do[number].p,
+            q_one_will_do: q_one_will_do[number],
+            one_will_do: false,
+            random_sets: random_sets[number].iter().map(random_set).collect(),
+            random_sets_of_which_one_would_do: 0,
+        }
+    };
+    found.into_iter().enumerate().map(cluster).collect()
 }
 
 impl Drifts {
     /// The section that these sums give.
     pub fn new(sums: &ClusterDrifts, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        Self { sentences: total.sentences, tokens: total.tokens, clusters: removed(sums, context) }
+        Self { sentences: total.sentences, tokens: total.tokens, clusters: Changes::new(sums).clusters(context) }
     }
 }
 
 /// The columns that may go where there is no room: the sum, and the effect together.
 const MAY_GO: &[usize] = &[2, 1];
 
-/// One row for each cluster; what stands in the last column is given.
-fn table<'a>(clusters: impl Iterator<Item = (&'a Removed, String)>, places: usize) -> Table {
+/// One row for each cluster; what stands in the last columns, under the last headings, is given.
+fn table<'a, const N: usize>(
+    clusters: impl Iterator<Item = (&'a Removed, [String; N])>,
+    last: [&str; N],
+    places: usize,
+) -> Table {
     let mut table = plain_table();
-    table.set_header(["without", "together", "sum of each", "difference", "all but one", ""]);
+    table.set_header(["without", "together", "sum of each", "difference", "all but one"].iter().chain(&last));
     let cell = |Change { value, ci95 }: &Change| {
         let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.places$}", ci95.half_width()));
         format!("{value:+.places$}{spread}")
     };
     for (Removed { heads, together, sum, difference, all_but_one, .. }, last) in clusters {
         let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
-        table.add_row([heads.join(" "), cell(together), cell(sum), cell(difference), cell(all_but_one), last]);
+        let cells = [heads.join(" "), cell(together), cell(sum), cell(difference), cell(all_but_one)];
+        table.add_row(cells.into_iter().chain(last));
     }
     table.column_iter_mut().skip(1).take(4).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
@@ -226,15 +366,19 @@ fn effects(
     writeln!(
         out,
         "Clusters of heads that look alike, removed as a whole, head by head, and all but one (mean over which one is kept): \
-         the rise of the loss in nats, over {masked_tokens} {tokens} of {}; within ±{band:.4} it is \
-         negligible.\n",
+         the rise of the loss in nats, over {masked_tokens} {tokens} of {}. One will do where all but one can go, whichever is \
+         kept, the change being surely within ±{band:.4}; random sets are of as many heads of the same layers.\n",
         counted(*sentences, "sentence")
     )?;
+    let shown = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
     let words = |cluster: &ClusterEffects| {
-        let one = if cluster.one_will_do { "; one of them will do" } else { "" };
-        format!("{}{one}", cluster.verdict.word())
+        let interplay = format!("{} (q {})", cluster.verdict.word(), shown(cluster.q));
+        let one = format!("{} (q {})", if cluster.one_will_do { "yes" } else { "no" }, shown(cluster.q_one_will_do));
+        let sets = format!("{} of {}", cluster.random_sets_of_which_one_would_do, cluster.random_sets.len());
+        [interplay, one, sets]
     };
-    out.table_without(table(clusters.iter().map(|cluster| (&cluster.removed, words(cluster))), 4), MAY_GO);
+    let rows = clusters.iter().map(|cluster| (&cluster.removed, words(cluster)));
+    out.table_without(table(rows, ["interplay", "one will do", "random sets"], 4), MAY_GO);
     Ok(())
 }
 
@@ -249,7 +393,7 @@ fn drifts(Drifts { sentences, tokens, clusters }: &Drifts, out: &mut Summary) ->
         counted(*tokens, "token"),
         counted(*sentences, "sentence")
     )?;
-    out.table_without(table(clusters.iter().map(|cluster| (cluster, String::new())), 5), MAY_GO);
+    out.table_without(table(clusters.iter().map(|cluster| (cluster, [])), [], 5), MAY_GO);
     Ok(())
 }
 
@@ -266,12 +410,21 @@ fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid:
 stored!(EffectSection { cluster_effect: Effects });
 
 impl Section for EffectSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Policy(policy) = known {
+            self.cluster_effect.judge(policy);
+        }
+    }
+
     fn summary(&self, _: &Policy) -> Summary {
         Summary::written(|out| effects(&self.cluster_effect, out))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        defect("cluster_effect", self.cluster_effect.clusters.iter().map(|cluster| &cluster.removed), grid)
+        let clusters = &self.cluster_effect.clusters;
+        let drawn = clusters.iter().flat_map(|cluster| &cluster.random_sets).flat_map(|set| set.heads.iter().copied());
+        let stray = grid.stray(drawn).map(|stray| format!("`cluster_effect` has {stray}, which the model has not"));
+        stray.or_else(|| defect("cluster_effect", clusters.iter().map(|cluster| &cluster.removed), grid))
     }
 }
 

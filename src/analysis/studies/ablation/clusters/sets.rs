@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::model::grid::HeadGrid;
 use crate::passes::run::variants::{HeadSet, all_heads, heads_at};
@@ -16,9 +17,52 @@ pub type ClusterLosses = RemovalSums<Clusters, Losses>;
 /// The drifts without clusters.
 pub type ClusterDrifts = RemovalSums<Clusters, DriftTotals>;
 
-/// Clusters of heads, by the places of these.
+/// So many sets of heads are drawn beside each cluster: of twenty one passes by chance where one in twenty does.
+const RANDOM_SETS: usize = 20;
+
+/// Clusters of heads, by the places of these, and the sets that are removed beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Clusters(pub Vec<Vec<usize>>);
+pub struct Clusters {
+    /// The clusters.
+    pub clusters: Vec<Vec<usize>>,
+    /// Random sets beside each, `[clusters]`.
+    pub random_sets: Vec<Vec<Vec<usize>>>,
+}
+
+impl Clusters {
+    /// These clusters and nothing else.
+    pub fn alone(clusters: &[Vec<usize>]) -> Self {
+        Self { clusters: clusters.to_vec(), random_sets: vec![Vec::new(); clusters.len()] }
+    }
+
+    /// These clusters, and beside each twenty random sets of as many heads of each of its layers; none beside a cluster of all
+    /// heads of its layers.
+    pub fn with_random_sets(clusters: &[Vec<usize>], grid: HeadGrid) -> Self {
+        let sets = |(number, cluster): (usize, &Vec<usize>)| {
+            let others = (0..).map(|seed| random_set(cluster, number, seed, grid)).filter(|set| set != cluster);
+            let of_layer = |layer: usize| cluster.iter().filter(|&&place| grid.at(place).0 == layer).count();
+            let has_others = (0..grid.layers).any(|layer| (1..grid.heads).contains(&of_layer(layer)));
+            others.take(if has_others { RANDOM_SETS } else { 0 }).collect()
+        };
+        Self { clusters: clusters.to_vec(), random_sets: clusters.iter().enumerate().map(sets).collect() }
+    }
+}
+
+/// As many heads of each layer as the cluster of this number has, ascending: those whose numbers in the model have the lowest
+/// SHA-256 (METHODOLOGY, "Removal of a cluster").
+fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> Vec<usize> {
+    let hash = |place: &usize| Sha256::digest(format!("headscope/clusters/{seed}/{number}/{place}"));
+    let of_layer = |layer: usize| {
+        let own = layer * grid.heads..(layer + 1) * grid.heads;
+        let count = cluster.iter().filter(|place| own.contains(place)).count();
+        let mut places: Vec<usize> = own.collect();
+        places.sort_by_cached_key(hash);
+        places.truncate(count);
+        places.sort_unstable();
+        places
+    };
+    (0..grid.layers).flat_map(of_layer).collect()
+}
 
 /// All of a cluster but the head at this place of it.
 pub fn all_but(cluster: &[usize], kept: usize) -> Vec<usize> {
@@ -26,25 +70,31 @@ pub fn all_but(cluster: &[usize], kept: usize) -> Vec<usize> {
 }
 
 impl Removals for Clusters {
-    /// Each cluster, each of its heads, and all but one of them; and all heads of the model. Nothing where there are no
-    /// clusters.
+    /// Each cluster, each of its heads, and all but one of them; all but one of each random set; and all heads of the model.
+    /// Nothing where there are no clusters.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
+        let rests = |set: &Vec<usize>| (0..set.len()).map(|kept| all_but(set, kept)).collect::<Vec<_>>();
         let of_cluster = |cluster: &Vec<usize>| {
             let singles = cluster.iter().map(|&place| vec![place]);
-            let rests = (0..cluster.len()).map(|kept| all_but(cluster, kept));
-            let sets: Vec<Vec<usize>> = [cluster.clone()].into_iter().chain(singles).chain(rests).collect();
-            sets
+            [cluster.clone()].into_iter().chain(singles).chain(rests(cluster)).collect::<Vec<_>>()
         };
-        let sets = self.0.iter().flat_map(of_cluster).map(|places| heads_at(grid, &places));
-        let sets: BTreeSet<HeadSet> = sets.chain((!self.0.is_empty()).then(|| all_heads(grid))).collect();
+        let sets = self.clusters.iter().flat_map(of_cluster).chain(self.random_sets.iter().flatten().flat_map(rests));
+        let sets = sets.map(|places| heads_at(grid, &places));
+        let sets: BTreeSet<HeadSet> = sets.chain((!self.clusters.is_empty()).then(|| all_heads(grid))).collect();
         sets.into_iter().collect()
     }
 
-    /// Whether each has several heads, ascending, and no head is in two.
+    /// Whether each has several heads, ascending, and no head is in two clusters.
     fn fit(&self, grid: HeadGrid) -> bool {
+        let is_one = |set: &Vec<usize>| {
+            set.len() > 1
+                && set.windows(2).all(|pair| pair[0] < pair[1])
+                && set.iter().all(|&place| place < grid.count())
+        };
         let mut seen = BTreeSet::new();
-        let is_one = |cluster: &Vec<usize>| cluster.len() > 1 && cluster.windows(2).all(|pair| pair[0] < pair[1]);
-        self.0.iter().all(is_one) && self.0.iter().flatten().all(|&place| place < grid.count() && seen.insert(place))
+        self.clusters.iter().chain(self.random_sets.iter().flatten()).all(is_one)
+            && self.clusters.iter().flatten().all(|place| seen.insert(place))
+            && self.random_sets.len() == self.clusters.len()
     }
 }
 
@@ -55,14 +105,29 @@ mod tests {
     #[test]
     fn every_set_is_there_once() {
         let grid = HeadGrid { layers: 2, heads: 2 };
+        let variants = |clusters: &[Vec<usize>]| Clusters::alone(clusters).variants(grid).len();
         // All but one of two heads are one head.
-        assert_eq!(Clusters(vec![vec![0, 3]]).variants(grid).len(), 4);
-        assert_eq!(Clusters(vec![vec![0, 1, 3]]).variants(grid).len(), 8);
-        assert!(Clusters(Vec::new()).variants(grid).is_empty());
+        assert_eq!([variants(&[vec![0, 3]]), variants(&[vec![0, 1, 3]]), variants(&[])], [4, 8, 0]);
         assert_eq!(all_but(&[0, 1, 3], 1), [0, 3]);
-        assert!(Clusters(vec![vec![0, 3], vec![1, 2]]).fit(grid) && Clusters(Vec::new()).fit(grid));
+        // Other pairs of one head of each layer are made of all four heads.
+        let with_pairs = Clusters::with_random_sets(&[vec![0, 3]], grid);
+        assert_eq!((with_pairs.random_sets[0].len(), with_pairs.variants(grid).len()), (RANDOM_SETS, 4 + 2));
+        assert!(Clusters::alone(&[vec![0, 3], vec![1, 2]]).fit(grid) && Clusters::alone(&[]).fit(grid));
         for wrong in [vec![vec![0]], vec![vec![3, 0]], vec![vec![0, 1], vec![1, 2]], vec![vec![0, 4]]] {
-            assert!(!Clusters(wrong).fit(grid));
+            assert!(!Clusters::alone(&wrong).fit(grid));
         }
+    }
+
+    #[test]
+    fn random_sets_are_of_the_same_layers_and_never_the_cluster() {
+        let grid = HeadGrid { layers: 3, heads: 4 };
+        // All of the last layer has nothing to be held against.
+        let found = Clusters::with_random_sets(&[vec![0, 2, 5], vec![8, 9, 10, 11]], grid);
+        assert!(found.fit(grid) && found.random_sets[1].is_empty());
+        let layers = |set: &Vec<usize>| set.iter().map(|place| place / 4).collect::<Vec<_>>();
+        assert!(found.random_sets[0].iter().all(|set| layers(set) == [0, 0, 1] && *set != [0, 2, 5]));
+        // By Python's hashlib the SHA-256 of headscope/clusters/0/0/PLACE is lowest of 0 and 2 in the first layer, and of 7 in
+        // the second.
+        assert_eq!(found.random_sets[0][0], [0, 2, 7]);
     }
 }

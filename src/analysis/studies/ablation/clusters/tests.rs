@@ -8,7 +8,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::Section;
+use crate::study::section::{Completion, Section};
 use crate::system::parallel::all_cores;
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
@@ -16,8 +16,8 @@ const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
 /// The first two heads replace each other, the next two do not, the last two have no effect.
 const CLUSTERS: [[usize; 2]; 3] = [[0, 1], [2, 3], [4, 5]];
 
-fn clusters() -> Clusters {
-    Clusters(CLUSTERS.map(|cluster| cluster.to_vec()).to_vec())
+fn clusters() -> Vec<Vec<usize>> {
+    CLUSTERS.map(|cluster| cluster.to_vec()).to_vec()
 }
 
 /// How much dearer a token becomes without these heads.
@@ -62,12 +62,19 @@ fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
     }
 }
 
+fn judged(found: Effects) -> Effects {
+    let mut section = EffectSection { cluster_effect: found };
+    section.complete(&Completion::Policy(&default_policy()));
+    section.cluster_effect
+}
+
 #[test]
 fn heads_that_stand_in_for_each_other_are_told() {
-    let mut sums = ClusterLosses::new(GRID, clusters());
-    show_losses(&mut sums, 0..64);
-    let found = Effects::new(&sums, &context());
-    assert_eq!((found.masked_tokens, found.sentences), (64, 64));
+    let mut sums = ClusterLosses::new(GRID, Clusters::with_random_sets(&clusters(), GRID));
+    // Two sentences in each block.
+    show_losses(&mut sums, 0..128);
+    let found = judged(Effects::new(&sums, &context()));
+    assert_eq!((found.masked_tokens, found.sentences), (128, 128));
     let near = |found: f64, expected: f64| assert!((found - 1.25 * expected).abs() < 1e-6, "{found} {expected}");
     near(found.band.unwrap(), 0.00875);
     let [first, second, third] = &found.clusters[..] else { panic!("three clusters") };
@@ -83,10 +90,25 @@ fn heads_that_stand_in_for_each_other_are_told() {
     assert_eq!((second.verdict, second.one_will_do), (Interplay::NotSeen, false));
     let verdict = |cluster: &ClusterEffects| (cluster.verdict, cluster.one_will_do);
     assert_eq!(verdict(third), (Interplay::NotSeen, true));
+    // Where a member is worth something the test of all but one is not in the family.
+    assert_eq!(second.q_one_will_do, None);
+    assert!(first.q.unwrap() < 1e-6 && first.q_one_will_do.unwrap() < 0.05);
+    // The first cluster has 2 of 3 heads of its layer, of which any two but 2 go alone; the second has 1 of either layer.
+    assert_eq!([first, second, third].map(|cluster| cluster.random_sets.len()), [20; 3]);
+    let passes = |set: &super::section::RandomSet| set.q.is_some();
+    for cluster in [first, second, third] {
+        for set in &cluster.random_sets {
+            let worth_nothing = set.heads.iter().all(|head| rise(&[GRID.index(head.layer, head.head)]) == 0.0);
+            assert_eq!(passes(set), worth_nothing, "{set:?}");
+        }
+        let passed = cluster.random_sets.iter().filter(|set| passes(set)).count();
+        assert_eq!(cluster.random_sets_of_which_one_would_do, passed as u64);
+    }
     let section = EffectSection { cluster_effect: found };
     let summary = section.summary(&default_policy()).to_string();
     assert!(summary.contains("L0H0 L0H1  +0.6250"), "{summary}");
-    assert!(summary.contains("stand in for each other; one of them will do"), "{summary}");
+    assert!(summary.contains("stand in for each other (q "), "{summary}");
+    assert!(summary.contains("no difference seen (q ") && summary.contains("yes (q "), "{summary}");
     assert_eq!(section.defect(GRID), None);
     assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("cluster_effect"));
 }
@@ -117,7 +139,7 @@ fn show_states(sums: &mut ClusterDrifts, indices: impl Iterator<Item = u64>) {
 
 #[test]
 fn drifts_without_clusters_by_hand() {
-    let mut sums = ClusterDrifts::new(GRID, Clusters(vec![vec![0, 1, 5]]));
+    let mut sums = ClusterDrifts::new(GRID, Clusters::alone(&[vec![0, 1, 5]]));
     show_states(&mut sums, 0..64);
     let found = Drifts::new(&sums, &context());
     let [cluster] = &found.clusters[..] else { panic!("one cluster") };
@@ -133,7 +155,8 @@ fn drifts_without_clusters_by_hand() {
 
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
-    let [mut whole, mut left, mut right] = [0; 3].map(|_| ClusterLosses::new(GRID, clusters()));
+    let [mut whole, mut left, mut right] =
+        [0; 3].map(|_| ClusterLosses::new(GRID, Clusters::with_random_sets(&clusters(), GRID)));
     show_losses(&mut whole, 0..6);
     show_losses(&mut left, 0..2);
     show_losses(&mut right, 2..6);
@@ -141,7 +164,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     assert_eq!(left, whole);
     let other = HeadGrid { layers: 1, heads: 6 };
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(other, FromToken::Mean));
-    let [mut whole, mut left, mut right] = [0; 3].map(|_| ClusterDrifts::new(GRID, clusters()));
+    let [mut whole, mut left, mut right] = [0; 3].map(|_| ClusterDrifts::new(GRID, Clusters::alone(&clusters())));
     show_states(&mut whole, 0..6);
     show_states(&mut left, 0..2);
     show_states(&mut right, 2..6);
@@ -152,13 +175,13 @@ fn sums_of_parts_are_those_of_the_whole() {
 
 #[test]
 fn without_clusters_nothing_runs() {
-    let mut sums = ClusterLosses::new(GRID, Clusters(Vec::new()));
+    let mut sums = ClusterLosses::new(GRID, Clusters::alone(&[]));
     let token = PredictedToken::masked(1, 0, Some(0));
     let state = sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") });
     assert!(!ClusterLosses::is_relevant(&state) && sums.further_runs().variants().is_empty());
     let section = EffectSection { cluster_effect: Effects::new(&sums, &context()) };
     assert!(section.summary(&default_policy()).to_string().starts_with("No cluster of heads held"));
-    let mut sums = ClusterDrifts::new(GRID, Clusters(Vec::new()));
+    let mut sums = ClusterDrifts::new(GRID, Clusters::alone(&[]));
     let state = sums.begin(&sentence(1, 2, "dep"));
     assert!(!ClusterDrifts::is_relevant(&state));
 }

@@ -19,7 +19,7 @@ pub(super) fn figures(effects: &Effects) -> Vec<Figure> {
     let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last);
     let row = |head: &HeadEffect| ForestRow {
         name: head.place.to_string(),
-        note: head.verdict.map_or_else(String::new, |verdict| verdict.name().to_owned()),
+        note: head.words(),
         marks: vec![Mark::of(head.effect, head.ci95)],
     };
     let left_out = count.saturating_sub(2 * SHOWN);
@@ -40,7 +40,7 @@ pub(super) fn figures(effects: &Effects) -> Vec<Figure> {
         title: "What the model loses without each head".to_owned(),
         reading: format!(
             "The loss of {masked_tokens} masked tokens with one head removed less that with all heads ({loss:.3} nats a token; {bare:.3} \
-             without any head), with 95 % intervals. A head within {band:.4} of the line at 0 is negligible.{left_out}"
+             without any head), with 95 % intervals. A head surely within {band:.4} of the line at 0 is negligible.{left_out}"
         ),
         chart,
     }]

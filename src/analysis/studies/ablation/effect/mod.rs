@@ -15,6 +15,7 @@ use crate::study::metrics::metric::Fraction;
 use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
+use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
 use metrics::{METRICS, effect, values};
 use section::{EffectSection, Effects};
@@ -39,6 +40,7 @@ impl Study for Effect {
         figures: &["effects"],
         tables: &["effects", "effects_by_relation"],
         options: &["effect-of"],
+        verdicts: VERDICTS,
         ..Card::NEW
     };
 
@@ -80,6 +82,26 @@ impl Study for Effect {
         UpstreamResults { rankings, negligible: section.effect.negligible(), ..UpstreamResults::default() }
     }
 }
+
+const VERDICTS: &[VerdictRule] = &[
+    VerdictRule {
+        verdict: "`helpful`, `harmful`",
+        statistic: "`loss_effect`",
+        margin: "0, from both sides",
+        family: "all heads that are removed by themselves",
+        least: LEAST,
+        printed: "effect with its interval, q",
+    },
+    VerdictRule {
+        verdict: "`negligible`",
+        statistic: "`loss_effect`",
+        margin: "both ends of the band, from within: ±1 % of what all heads are worth, or half of an equal share of it",
+        family: "all heads whose effect is within the band",
+        least: LEAST,
+        printed: "the band, q of the effect being within it",
+    },
+];
+const LEAST: &str = "{min_queries} masked tokens in {min_sentences} sentences";
 
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {

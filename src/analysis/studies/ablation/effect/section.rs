@@ -14,7 +14,8 @@ use crate::passes::ablation::{Conditions, Replacement};
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::stats::significance::benjamini_hochberg;
+use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
+use crate::studies::ablation::band::band;
 use crate::studies::ablation::removal::PerToken;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
@@ -27,11 +28,6 @@ use crate::study::show::table::Table;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
-
-/// A head is negligible whose effect is surely below this share of that of all heads together: one hundredth.
-///
-/// Equal shares of the 144 heads of BERT-base would be two thirds of it each, those of a smaller model more.
-const NEGLIGIBLE: f64 = 0.01;
 
 /// Heads that the summary shows from either end.
 const SHOWN: usize = 5;
@@ -59,8 +55,8 @@ pub struct Effects {
     pub loss: Option<f64>,
     /// The same with all heads removed.
     pub loss_without_heads: Option<f64>,
-    /// A head is negligible whose effect has its interval within this of 0, in nats: one hundredth of what all heads
-    /// together are worth.
+    /// A head is negligible whose effect is surely within this of 0, in nats: the smaller of one hundredth of what all heads
+    /// together are worth and half of an equal share of it.
     pub band: Option<f64>,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
@@ -70,15 +66,16 @@ pub struct Effects {
     pub relations: Vec<RelationEffects>,
 }
 
-/// What comes of removing a head.
+/// What comes of removing a head; whether that is negligible is said beside it, for an effect can be surely above 0 and
+/// surely small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The loss rises: q is at most `settings.policy.label_q`.
+    /// The loss rises: `q` is at most `settings.policy.label_q`.
     Helpful,
     /// It falls.
     Harmful,
-    /// Whichever it does is surely within the band.
+    /// Neither can be said, but that it is negligible.
     Negligible,
     /// None of these can be said.
     Undecided,
@@ -91,6 +88,9 @@ pub struct Verdicts {
     harmful: u64,
     negligible: u64,
     undecided: u64,
+    /// Heads among the helpful and the harmful ones that are negligible as well.
+    #[serde(default)]
+    also_negligible: u64,
 }
 
 /// The effect of one head.
@@ -109,8 +109,20 @@ pub struct HeadEffect {
     /// `p` corrected by Benjamini & Hochberg for all heads.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
+    /// The p-value of the effect being within the band: the larger of the two one-sided ones against its ends; null where
+    /// there is no standard error.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub p_negligible: Option<f64>,
+    /// Twice that, corrected by Benjamini & Hochberg for all heads whose effect is within the band; null for the others.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub q_negligible: Option<f64>,
     /// What comes of removing it; null where it was not removed by itself (`settings.ablation.effect_of`).
     pub verdict: Option<Verdict>,
+    /// Whether it is negligible: `q_negligible` is at most `settings.policy.label_q`. A helpful or harmful head may be.
+    #[serde(default)]
+    pub negligible: bool,
 }
 
 /// The effects of all heads on the masked words of a relation.
@@ -139,20 +151,27 @@ impl Effects {
         let all = total.get(&TokenGroup::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.without_any())));
+        let band = loss.zip(bare).map(|(loss, bare)| band(bare - loss, context.grid.count()));
         let known = estimates.denominators.get("loss_effect", None).copied().unwrap_or_default();
         let head = |place: usize| {
             let effect = estimates.heads[place].get("loss_effect", None).copied().flatten();
             let ci95 = estimates.ci95[place].get("loss_effect", None).copied().flatten();
             let error = estimates.standard_errors[place].get("loss_effect", None).copied().flatten();
-            let p =
-                effect.zip(error).map(|(effect, error)| known.estimate(effect, error, Scale::Real).p_different(0.0));
-            let verdict = effect.map(|_| Verdict::Undecided);
-            HeadEffect { place: context.grid.place(place), effect, ci95, p, q: None, verdict }
+            let estimate = effect.zip(error).map(|(effect, error)| known.estimate(effect, error, Scale::Real));
+            HeadEffect {
+                place: context.grid.place(place),
+                effect,
+                ci95,
+                p: estimate.map(|estimate| estimate.p_different(0.0)),
+                q: None,
+                p_negligible: estimate.zip(band).map(|(estimate, band)| estimate.p_between(-band, band)),
+                q_negligible: None,
+                verdict: effect.map(|_| Verdict::Undecided),
+                negligible: false,
+            }
         };
         let mut heads: Vec<HeadEffect> = (0..context.grid.count()).map(head).collect();
-        let (tested, p): (Vec<usize>, Vec<f64>) =
-            heads.iter().enumerate().filter_map(|(place, head)| Some((place, head.p?))).unzip();
-        tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(place, q)| heads[place].q = Some(q));
+        correct(&mut heads, band);
         let Conditions { removal, objective } = sums.conditions;
         Self {
             removal,
@@ -162,7 +181,7 @@ impl Effects {
             masked_tokens: all.map_or(0, |all| all.tokens),
             loss,
             loss_without_heads: bare,
-            band: loss.zip(bare).map(|(loss, bare)| NEGLIGIBLE * (bare - loss).max(0.0)),
+            band,
             verdicts: Verdicts::default(),
             heads,
             relations: relations(&total, sums, context),
@@ -172,34 +191,27 @@ impl Effects {
     /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
-        let band = self.band.filter(|_| enough);
+        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
+        let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
         self.verdicts = Verdicts::default();
         for head in &mut self.heads {
-            let within = |(band, ci95): (f64, Interval)| -band <= ci95.low() && ci95.high() <= band;
-            let significant = |q: f64| policy.rule(&LABEL_Q).is_none_or(|most| q <= most);
-            if head.verdict.is_none() {
-                continue;
-            }
-            let verdict = match (head.effect, head.q) {
-                _ if band.zip(head.ci95).is_some_and(within) => Verdict::Negligible,
-                (Some(effect), Some(q)) if enough && significant(q) && effect != 0.0 => {
-                    if effect > 0.0 {
-                        Verdict::Helpful
-                    } else {
-                        Verdict::Harmful
-                    }
-                }
+            let Some(effect) = head.effect.filter(|_| head.verdict.is_some()) else { continue };
+            head.negligible = significant(head.q_negligible);
+            let verdict = match (significant(head.q), head.negligible) {
+                (true, _) if effect > 0.0 => Verdict::Helpful,
+                (true, _) if effect < 0.0 => Verdict::Harmful,
+                (_, true) => Verdict::Negligible,
                 _ => Verdict::Undecided,
             };
             head.verdict = Some(verdict);
             *self.verdicts.of(verdict) += 1;
+            self.verdicts.also_negligible += u64::from(head.negligible && verdict != Verdict::Negligible);
         }
     }
 
-    /// The heads that are called negligible, by their places.
+    /// The heads that are negligible, by their places.
     pub fn negligible(&self) -> Vec<usize> {
-        let is_negligible = |head: &HeadEffect| head.verdict == Some(Verdict::Negligible);
-        self.heads.iter().enumerate().filter(|(_, head)| is_negligible(head)).map(|(place, _)| place).collect()
+        self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
@@ -210,11 +222,12 @@ impl Effects {
             return writeln!(out, "No token could be scored, so no head was removed.");
         };
         let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
-        let Verdicts { helpful, harmful, negligible, undecided } = verdicts;
+        let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = verdicts;
         let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
         let chosen = if order.len() < heads.len() {
             format!(
-                " Of {} {} {}: of a choice there is no rank correlation of effect and gradient.",
+                " Of {} {} {} on the blocks of even number; effects are over the others, and of a choice there is no rank \
+                 correlation of effect and gradient.",
                 counted(heads.len(), "head"),
                 order.len(),
                 plural(
@@ -226,12 +239,18 @@ impl Effects {
         } else {
             String::new()
         };
+        let also = match also_negligible {
+            0 => String::new(),
+            also => {
+                format!(" {also} of the helpful and harmful {} negligible as well.", plural(also, "one is", "ones are"))
+            }
+        };
         writeln!(
             out,
             "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
              {loss:.3} with all heads and {bare:.3} without any. {} {} helpful, {harmful} harmful, {negligible} negligible \
-             (surely within ±{band:.4}), {undecided} undecided.{chosen} The most and least helpful, effect ± half of the 95 % \
-             interval:\n",
+             (surely within ±{band:.4}), {undecided} undecided.{also}{chosen} The most and least helpful, effect ± half of the \
+             95 % interval, q of its being other than 0, and of its being within ±{band:.4}:\n",
             removal.name(),
             counted(*sentences, "sentence"),
             counted(*helpful, "head"),
@@ -317,24 +336,37 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
     })
 }
 
+/// The q-values of both families: of effects other than 0, over all heads that have a p-value, and of effects within the
+/// band, over the heads whose effect is.
+fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
+    let (tested, p): (Vec<usize>, Vec<f64>) =
+        heads.iter().enumerate().filter_map(|(place, head)| Some((place, head.p?))).unzip();
+    tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(place, q)| heads[place].q = Some(q));
+    let is_within = |head: &HeadEffect| head.effect.zip(band).is_some_and(|(effect, band)| effect.abs() < band);
+    let within: Vec<Option<f64>> = heads.iter().map(|head| head.p_negligible.filter(|_| is_within(head))).collect();
+    heads.iter_mut().zip(q_of_those_above(&within)).for_each(|(head, q)| head.q_negligible = q);
+}
+
 fn table<'a>(heads: impl Iterator<Item = &'a HeadEffect>) -> comfy_table::Table {
     let mut table = plain_table();
-    table.set_header(["head", "effect", "q", "verdict"]);
-    for HeadEffect { place, effect, ci95, q, verdict, .. } in heads {
-        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
-        let effect = effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.4}{spread}"));
-        let q = q.map_or_else(|| "-".to_owned(), significance);
-        table.add_row([place.to_string(), effect, q, verdict.map_or("-", Verdict::name).to_owned()]);
+    table.set_header(["head", "effect", "q", "q within", "verdict"]);
+    for head in heads {
+        let spread = head.ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
+        let effect = head.effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.4}{spread}"));
+        let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance));
+        table.add_row([head.place.to_string(), effect, q, within, head.words()]);
     }
-    for (column, alignment) in table.column_iter_mut().zip([
-        CellAlignment::Left,
-        CellAlignment::Right,
-        CellAlignment::Right,
-        CellAlignment::Left,
-    ]) {
-        column.set_cell_alignment(alignment);
-    }
+    table.column_iter_mut().skip(1).take(3).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
+}
+
+impl HeadEffect {
+    /// Its verdict in words, both where it has two.
+    pub fn words(&self) -> String {
+        let verdict = self.verdict.map_or("not judged", Verdict::name);
+        let also = if self.negligible && self.verdict != Some(Verdict::Negligible) { ", negligible" } else { "" };
+        format!("{verdict}{also}")
+    }
 }
 
 stored!(EffectSection { effect: Effects });
@@ -352,16 +384,19 @@ impl Section for EffectSection {
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
         let is_it = |head: &&HeadEffect| head.place == place;
-        let Some(HeadEffect { effect: Some(effect), ci95, q, verdict, .. }) = self.effect.heads.iter().find(is_it)
-        else {
-            return HeadCard::default();
-        };
-        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
-        let q = q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
-        let verdict = verdict.map_or("not judged", Verdict::name);
+        let found = self.effect.heads.iter().find(is_it).and_then(|head| Some((head, head.effect?)));
+        let Some((head, effect)) = found else { return HeadCard::default() };
+        let spread = head.ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
+        let q = head.q.map(|q| format!("q {}", significance(q)));
+        let within = self.effect.band.zip(head.q_negligible);
+        let within = within.map(|(band, q)| format!("within ±{band:.4} q {}", significance(q)));
+        let deciding: Vec<String> = q.into_iter().chain(within).collect();
+        let deciding = if deciding.is_empty() { String::new() } else { format!(" ({})", deciding.join(", ")) };
         let removal = self.effect.removal.map_or("", Replacement::name);
-        let line =
-            format!("without it (by {removal}) the loss is {effect:+.4}{spread} nats a token more: {verdict}{q}");
+        let line = format!(
+            "without it (by {removal}) the loss is {effect:+.4}{spread} nats a token more: {}{deciding}",
+            head.words()
+        );
         HeadCard::from_iter([line])
     }
 

@@ -8,6 +8,7 @@ pub const TERMS: &[Term] = &[Term {
     also: &["harmful", "negligible", "undecided"],
     meaning: "What comes of removing a head, of the study `effect`: without a helpful one the loss of masked tokens rises, \
             without a harmful one it falls, both beyond chance; of a negligible one the change is surely below a hundredth \
-            of what all heads together are worth; of an undecided one none of these can be said.",
+            of what all heads together are worth, and below half of an equal share of it; of an undecided one none of these \
+            can be said. A helpful or harmful head can be negligible as well.",
     section: "What removal does",
 }];

@@ -93,6 +93,7 @@ fn losses_are_summed_by_group_and_turn() {
     let (estimates, found) = measured(sums, GRID);
     let near = |found: Option<f64>, expected: f64| (found.unwrap() - expected).abs() < 1e-5;
     assert!(near(found.loss, 1.5) && near(found.loss_without_heads, 3.0) && near(found.band, 0.015));
+    // Half of an equal share of two heads is more than one hundredth.
     assert_eq!((found.masked_tokens, found.sentences, found.sentences_left_out), (2, 1, 3));
     assert!(near(found.heads[0].effect, 0.375) && near(found.heads[1].effect, -0.25));
     assert!(near(*estimates.heads[0].get("loss_effect_by_class", Some("NOUN")).unwrap(), 0.5));
@@ -102,36 +103,97 @@ fn losses_are_summed_by_group_and_turn() {
     assert!(found.heads.iter().all(|head| head.verdict == Some(Verdict::Undecided) && head.q.is_none()));
 }
 
-#[test]
-fn verdicts_of_planted_effects() {
-    let grid = HeadGrid { layers: 1, heads: 5 };
+/// 128 sentences of two tokens, in which heads have these effects and all heads are worth `bare`.
+fn planted(grid: HeadGrid, bare: f64, effects: impl Fn(u64) -> Vec<f64>) -> Effects {
     let mut sums = EffectSums::new(grid, EachHead);
     sums.begin_pass(&PassSetup { conditions: CONDITIONS, ..PassSetup::default() });
     for index in 0..128 {
-        // The effects differ from sentence to sentence, with either sign equally often.
-        let noise = match (index % 4 < 2, index < 64) {
-            (true, true) => 0.02,
-            (true, false) => -0.01,
-            (false, true) => 0.03,
-            (false, false) => -0.04,
-        };
-        let effects = [0.2 + noise, -0.2 + noise, 0.0, 0.001 * noise, 0.05 * noise];
         let mut variants = vec![[1.0; 2]];
-        variants.extend(effects.iter().map(|effect| [1.0 + effect; 2]));
-        variants.push([1.5; 2]);
+        variants.extend(effects(index).iter().map(|effect| [1.0 + effect; 2]));
+        variants.push([1.0 + bare; 2]);
         show(&mut sums, index, &variants);
     }
-    let (_, found) = measured(sums, grid);
+    measured(sums, grid).1
+}
+
+/// Effects differ from sentence to sentence, with either sign equally often, and are 0 in the mean.
+fn noise(index: u64) -> f64 {
+    match (index % 4 < 2, index < 64) {
+        (true, true) => 0.02,
+        (true, false) => -0.01,
+        (false, true) => 0.03,
+        (false, false) => -0.04,
+    }
+}
+
+#[test]
+fn verdicts_of_planted_effects() {
+    let effects = |index| {
+        let noise = noise(index);
+        vec![0.2 + noise, -0.2 + noise, 0.0, 0.001 * noise, 0.05 * noise]
+    };
+    let found = planted(HeadGrid { layers: 1, heads: 5 }, 0.5, effects);
     let verdicts: Vec<Verdict> = found.heads.iter().filter_map(|head| head.verdict).collect();
     use Verdict::{Harmful, Helpful, Negligible};
     assert_eq!(verdicts, [Helpful, Harmful, Negligible, Negligible, Negligible]);
-    // A head that writes nothing has an effect of exactly 0.
+    // A head that writes nothing has an effect of exactly 0: each of 64 blocks is within the band, and twice 2^-64 is the least
+    // of three.
     assert_eq!((found.heads[2].effect, found.heads[2].p), (Some(0.0), Some(1.0)));
-    let expected = serde_json::json!({ "helpful": 1, "harmful": 1, "negligible": 3, "undecided": 0 });
+    assert_eq!(found.heads[2].p_negligible, Some(f64::exp2(-64.0)));
+    // Effects outside the band are not in the family of those within.
+    assert_eq!((found.heads[0].q_negligible, found.heads[1].q_negligible), (None, None));
+    let expected =
+        serde_json::json!({ "helpful": 1, "harmful": 1, "negligible": 3, "undecided": 0, "also_negligible": 0 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
-    let summary = EffectSection { effect: found }.summary(&default_policy()).to_string();
-    assert!(summary.contains("1 head is helpful, 1 harmful, 3 negligible"), "{summary}");
+    let section = EffectSection { effect: found };
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(summary.contains("1 head is helpful, 1 harmful, 3 negligible (surely within ±0.0050)"), "{summary}");
     assert!(summary.find("L0H0").unwrap() < summary.find("L0H1").unwrap(), "{summary}");
+    let card = section.of_head(GRID.place(0), &default_policy()).lines.concat();
+    assert!(card.contains("nats a token more: helpful (q "), "{card}");
+}
+
+#[test]
+fn an_effect_can_be_surely_above_0_and_surely_negligible() {
+    // One hundredth of 2 nats is 0.02, and 0.005 ±0.0001 is both.
+    let found = planted(GRID, 2.0, |index| vec![0.005 + 0.1 * noise(index), 0.5 + noise(index)]);
+    let [small, large] = &found.heads[..] else { panic!("two heads") };
+    assert_eq!(
+        (small.verdict, small.negligible, small.words()),
+        (Some(Verdict::Helpful), true, "helpful, negligible".to_owned())
+    );
+    assert_eq!((large.verdict, large.negligible), (Some(Verdict::Helpful), false));
+    assert_eq!(found.negligible(), [0]);
+    let expected =
+        serde_json::json!({ "helpful": 2, "harmful": 0, "negligible": 0, "undecided": 0, "also_negligible": 1 });
+    assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
+    let section = EffectSection { effect: found };
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(summary.contains("1 of the helpful and harmful one is negligible as well"), "{summary}");
+    let card = section.of_head(GRID.place(0), &default_policy()).lines.concat();
+    assert!(card.contains("helpful, negligible (q ") && card.contains(", within ±0.0200 q "), "{card}");
+}
+
+#[test]
+fn tests_of_negligible_effects_by_hand() {
+    // Blocks of equal size have 0.003 ± 0.004 of the first head: SE = 0.004 / sqrt(63) = 0.000503953, and the nearer end is 0.005:
+    // t = 3.968627 with 63 degrees of freedom. They have 0 ± 0.02 of the second: t = 1.984313.
+    let sign = |index: u64| if index % 2 == 0 { 1.0 } else { -1.0 };
+    let found = planted(GRID, 0.5, |index| vec![0.003 + 0.004 * sign(index), 0.02 * sign(index)]);
+    let p: Vec<f64> = found.heads.iter().filter_map(|head| head.p_negligible).collect();
+    // By scipy 1.17: t.sf(t, 63).
+    let expected = [9.39192057e-5, 0.025790404];
+    p.iter().zip(expected).for_each(|(p, expected)| assert!((p / expected - 1.0).abs() < 2e-3, "{p:e} {expected:e}"));
+    // Twice the smaller one times 2 / 1, twice the larger one times 2 / 2.
+    let q: Vec<f64> = found.heads.iter().filter_map(|head| head.q_negligible).collect();
+    assert_eq!(q, [p[0] * 4.0, p[1] * 2.0]);
+}
+
+#[test]
+fn where_heads_are_worth_nothing_none_is_negligible() {
+    let found = planted(GRID, -0.1, |_| vec![0.0, 0.0]);
+    assert_eq!((found.band, found.negligible()), (Some(0.0), vec![]));
+    assert!(found.heads.iter().all(|head| head.q_negligible.is_none()));
 }
 
 #[test]

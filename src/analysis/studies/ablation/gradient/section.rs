@@ -75,7 +75,7 @@ pub struct Agreement {
     pub metric: String,
     /// The metric that it is held against.
     pub with: String,
-    /// Spearman's rank correlation over all heads.
+    /// Spearman's rank correlation over all heads, each metric over blocks of the other parity.
     #[serde(flatten)]
     pub correlation: RankCorrelation,
 }
@@ -134,7 +134,8 @@ impl Gradients {
         if !rank_correlations.is_empty() {
             writeln!(
                 out,
-                "\nRank correlation with the effect of removing each head (Spearman, all {} heads):",
+                "\nRank correlation with the effect of removing each head (Spearman, all {} heads; the one over blocks of one \
+                 parity, the other over the other, mean of both ways) and its 95 % interval:",
                 heads.len()
             )?;
             for Agreement { metric, correlation, .. } in rank_correlations {
@@ -188,7 +189,7 @@ impl GradientSection {
     fn compare_with(&mut self, all: &Estimates) {
         let Some(exact) = all.by_block.get(EXACT).filter(|_| self.gradient.masked_tokens > 0) else { return };
         let agreement = |metric: &'static str| {
-            let correlation = all.by_block.get(metric)?.rank_correlation(exact);
+            let correlation = all.by_block.get(metric)?.rank_correlation_across_folds(exact);
             Some(Agreement { metric: metric.to_owned(), with: EXACT.to_owned(), correlation })
         };
         self.gradient.rank_correlations =

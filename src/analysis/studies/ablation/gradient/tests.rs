@@ -75,7 +75,8 @@ fn sizes_are_of_sentences_and_signs_of_tokens() {
     assert_eq!((found.loss, found.removal), (Some(1.5), Some(Replacement::Zero)));
     let second = &found.heads[1];
     assert_eq!((second.place.to_string().as_str(), second.importance), ("L0H1", Some(0.5)));
-    assert!(second.first_order_ci95.is_some());
+    // Two blocks are too few for an interval.
+    assert_eq!(second.first_order_ci95, None);
     let rests = |metric| estimates.denominators.get(metric, None).unwrap();
     let [sentences, tokens] = ["gradient_importance", "first_order_effect"].map(rests);
     assert_eq!((sentences.count, sentences.sentences, tokens.count, tokens.sentences), (2, 2, 3, 2));

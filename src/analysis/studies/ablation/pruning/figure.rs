@@ -1,6 +1,6 @@
 //! The figure of pruning: the loss without more and more heads.
 
-use super::section::{Curve, Curves};
+use super::section::{CanGo, Curve, Curves};
 use crate::stats::interval::Interval;
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
 use crate::system::counted::counted;
@@ -18,10 +18,12 @@ pub(super) fn figures(pruning: &Curves) -> Vec<Figure> {
         Line { name, beside, points: std::iter::once(whole).chain(without).collect() }
     };
     let can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with("random")).flat_map(|curve| {
-        let words = |rise: f64, share: f64| {
-            format!("{:.0} % with a rise of {:.0} % by {}", 100.0 * share, 100.0 * rise, curve.by)
+        let words = |CanGo { of, rise, share, ci95 }: &CanGo| {
+            let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", 100.0 * low, 100.0 * high));
+            let (share, spread) = (100.0 * share, spread.unwrap_or_default());
+            format!("{share:.0} %{spread} with a rise of {:.0} % of {} by {}", 100.0 * rise, of.words(), curve.by)
         };
-        curve.can_go.iter().map(move |can_go| words(can_go.rise, can_go.share))
+        curve.can_go.iter().map(words)
     });
     let can_go: Vec<String> = can_go.collect();
     vec![Figure {

@@ -42,6 +42,9 @@ pub struct Curves {
     pub masked_tokens: u64,
     /// The mean loss of such a token with all heads, in nats.
     pub loss: Option<f64>,
+    /// The same without any head.
+    #[serde(default)]
+    pub loss_without_heads: Option<f64>,
     /// One for each order: by effect and by what else heads are ranked by, chosen on the blocks of even number, and at
     /// random.
     pub orders: Vec<Curve>,
@@ -60,18 +63,50 @@ pub struct Curve {
     pub loss: Vec<f64>,
     /// The 95 % intervals of the rise above the loss with all heads.
     pub rise_ci95: Vec<Option<Interval>>,
-    /// The share of heads that can go, by the rise of the loss that is allowed.
+    /// The share of heads that can go, by the rise of the loss that is allowed: shares of the loss, then of what all heads are
+    /// worth.
     pub can_go: Vec<CanGo>,
 }
 
 /// The share of heads that can go.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CanGo {
-    /// The rise of the loss that is allowed, as a share of the loss with all heads.
+    /// The loss that the allowed rise is a share of.
+    #[serde(default)]
+    pub of: ShareOf,
+    /// The rise that is allowed, as a share of that.
     pub rise: f64,
-    /// The longest beginning of the order at all points of which the loss stays below that, as a share of all heads.
+    /// The longest beginning of the order at all points of which the loss rises by no more, as a share of all heads.
     #[schemars(range(min = 0, max = 1))]
     pub share: f64,
+    /// Its 95 % interval over the blocks that are scored: from the longest beginning at all points of which the rise is surely
+    /// below what is allowed, to the longest at no point of which it is surely above. Null where fewer than 10 blocks are
+    /// scored.
+    #[serde(default)]
+    pub ci95: Option<Interval>,
+}
+
+/// The loss that an allowed rise is a share of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShareOf {
+    /// The loss with all heads.
+    #[default]
+    Loss,
+    /// What all heads are worth: the loss without any less that with all.
+    AllHeads,
+}
+
+impl ShareOf {
+    const ALL: [Self; 2] = [Self::Loss, Self::AllHeads];
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Loss => "the loss",
+            Self::AllHeads => "what all heads are worth",
+        }
+    }
 }
 
 /// Heads removed together beside the same heads removed one at a time.
@@ -89,7 +124,8 @@ pub struct Interaction {
     pub ci95: Option<Interval>,
 }
 
-/// The rises that are allowed: one, five and ten per cent of the loss.
+/// The rises that are allowed: one, five and ten per cent, of the loss and of what all heads are worth. Most of the loss is
+/// there without any head, so that a tenth of it can be half of what they are worth.
 const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
 impl Curves {
@@ -99,12 +135,15 @@ impl Curves {
         let (tokens, loss) = (total.tokens, total.whole.value() / total.tokens as f64);
         let scored = tokens > 0;
         let curves = sums.removals.rankings.iter().map(|order| Curve::new(order, sums, &total, context));
+        let curves: Vec<Curve> = if scored { curves.collect() } else { Vec::new() };
         Self {
             sentences: total.sentences,
             objective: sums.conditions.objective,
             masked_tokens: tokens,
             loss: scored.then_some(loss),
-            orders: if scored { curves.collect() } else { Vec::new() },
+            // Every order ends without any head.
+            loss_without_heads: curves.first().and_then(|curve| curve.loss.last().copied()),
+            orders: curves,
             interaction: (scored && !sums.removals.negligible.is_empty())
                 .then(|| Interaction::new(sums, &total, context)),
         }
@@ -118,12 +157,16 @@ impl Curves {
             out,
             "Heads removed one after the other, the order from one half of the sample and the loss from the other \
              ({} {} of {}, {loss:.3} nats a token with all heads; nothing is trained again): \
-             share of heads that can go while the loss rises by at most\n",
+             share of heads that can go, with its 95 % interval, while the loss rises by at most so much of the loss\n",
             self.masked_tokens,
             self.objective.unwrap_or(Objective::MaskedTokens).tokens(),
             counted(self.sentences, "sentence")
         )?;
-        out.table(table(&self.orders));
+        out.table(table(&self.orders, ShareOf::Loss));
+        if let Some(bare) = self.loss_without_heads {
+            writeln!(out, "\nand by at most so much of what all heads are worth, {:.3} nats\n", bare - loss)?;
+            out.table(table(&self.orders, ShareOf::AllHeads));
+        }
         writeln!(out)?;
         if let Some(Interaction { heads, together, sum, difference, ci95 }) = &self.interaction {
             let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
@@ -149,13 +192,36 @@ impl Curve {
         let rise_ci95 = in_parallel(context.threads, variants.iter().copied(), |variant| {
             Jackknife::new(&sums.per_block(|losses| losses.change(variant)), &tokens).interval()
         });
-        let whole = mean(total.whole.value());
-        let can_go = RISES.map(|rise| {
-            let stays = loss.iter().take_while(|&&loss| loss <= whole * (1.0 + rise)).count();
-            CanGo { rise, share: stays as f64 / loss.len() as f64 }
-        });
         let heads = order.places.iter().map(|&place| context.grid.place(place)).collect();
-        Self { by: order.by.clone(), heads, loss, rise_ci95, can_go: can_go.to_vec() }
+        let can_go = ShareOf::ALL.iter().flat_map(|&of| RISES.map(|rise| can_go(sums, &variants, of, rise)));
+        Self { by: order.by.clone(), heads, loss, rise_ci95, can_go: can_go.collect() }
+    }
+}
+
+/// How many of the heads can go that each variant is without one more of; the last is without any.
+fn can_go(sums: &PruningSums, variants: &[usize], of: ShareOf, rise: f64) -> CanGo {
+    let Some(&last) = variants.last() else { return CanGo { of, rise, share: 0.0, ci95: None } };
+    let tokens = sums.per_block(|losses| losses.tokens as f64);
+    // The rise less what is allowed, at each point.
+    let excess = |&variant: &usize| {
+        let allowed = |losses: &Losses| match of {
+            ShareOf::Loss => rise * losses.whole.value(),
+            ShareOf::AllHeads => rise * losses.change(last),
+        };
+        Jackknife::new(&sums.per_block(|losses| losses.change(variant) - allowed(losses)), &tokens)
+    };
+    let points: Vec<Jackknife> = variants.iter().map(excess).collect();
+    let share = |stays: &dyn Fn(&Jackknife) -> bool| {
+        points.iter().take_while(|point| stays(point)).count() as f64 / points.len() as f64
+    };
+    let has_intervals = points.iter().all(|point| point.interval().is_some());
+    let surely = |is: fn(Interval) -> bool| share(&|point| point.interval().is_some_and(is));
+    CanGo {
+        of,
+        rise,
+        share: share(&|point| point.all() <= 0.0),
+        ci95: has_intervals
+            .then(|| Interval(surely(|excess| excess.high() <= 0.0), surely(|excess| excess.low() <= 0.0))),
     }
 }
 
@@ -202,13 +268,16 @@ impl Interaction {
     }
 }
 
-fn table(curves: &[Curve]) -> comfy_table::Table {
+fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
     let mut table = plain_table();
     let rises = RISES.iter().map(|rise| format!("{:.0} %", rise * 100.0));
     table.set_header(["order by".to_owned()].into_iter().chain(rises));
     for Curve { by, can_go, .. } in curves {
-        let shares = can_go.iter().map(|can_go| format!("{:.0} %", can_go.share * 100.0));
-        table.add_row([by.clone()].into_iter().chain(shares));
+        let cell = |CanGo { share, ci95, .. }: &CanGo| {
+            let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", low * 100.0, high * 100.0));
+            format!("{:.0} %{}", share * 100.0, spread.unwrap_or_default())
+        };
+        table.add_row([by.clone()].into_iter().chain(can_go.iter().filter(|can_go| can_go.of == of).map(cell)));
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::compare::{Comparison, HeadSimilarity, compare};
+use super::compare::{Comparison, HeadSimilarity, Stratum, compare, neighbours};
 use super::measure::{MeasuredPairs, PairsByBlock};
 use super::pairs::HeadPairs;
 use super::show::map::Map;
@@ -49,9 +49,10 @@ pub struct Likeness {
     pub closest: Vec<ClosePair>,
     /// Clusters of heads that look alike: average linkage of the distances, cut at half of the median.
     pub clusters: Vec<Cluster>,
-    /// Pairs of heads of one layer beside all others.
+    /// Pairs of heads of one layer beside pairs of heads of two neighbouring layers: layers 0 and 1, 2 and 3, and so on.
     pub same_layer: Comparisons,
-    /// Pairs of heads with the same first label beside all others; heads without a label have none in common.
+    /// Pairs of heads of one layer with the same first label beside the other pairs of that layer; heads without a label have
+    /// none in common.
     pub same_label: Comparisons,
     /// The mean distance and CKA of pairs by how many layers are between their heads, from 0, which is of one layer.
     pub apart: Vec<Apart>,
@@ -211,7 +212,7 @@ impl Likeness {
             distance_with_cka: all_cka.and_then(|cka| spearman(&distances, &cka)),
             closest: ranked.iter().take(LISTED).map(close).collect(),
             clusters: clusters.collect(),
-            same_layer: comparisons(&distances, &cka, &of_layer),
+            same_layer: comparisons(&distances, &cka, &of_layer, &neighbours(grid)),
             same_label: Comparisons::default(),
             apart: (0..grid.layers).filter_map(layers_apart).collect(),
             map: if distances.is_empty() { None } else { Map::new(&distances, heads) },
@@ -229,15 +230,20 @@ impl Likeness {
     }
 }
 
-/// Pairs of one group beside others.
-pub fn comparisons(distances: &[f64], cka: &[Option<f64>], groups: &[Option<usize>]) -> Comparisons {
+/// Pairs of one group beside others of their strata.
+pub fn comparisons(
+    distances: &[f64],
+    cka: &[Option<f64>],
+    groups: &[Option<usize>],
+    strata: &[Stratum],
+) -> Comparisons {
     if distances.is_empty() {
         return Comparisons::default();
     }
     let distances: Vec<Option<f64>> = distances.iter().copied().map(Some).collect();
     Comparisons {
-        distance: compare(&distances, groups, HeadSimilarity::Low),
-        cka: compare(cka, groups, HeadSimilarity::High),
+        distance: compare(&distances, groups, strata, HeadSimilarity::Low),
+        cka: compare(cka, groups, strata, HeadSimilarity::High),
     }
 }
 

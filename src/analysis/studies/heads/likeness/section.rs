@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::compare::layers;
 use super::report::{Likeness, comparisons};
 use super::show::summary;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -78,8 +79,8 @@ impl LikenessSection {
         let Likeness { distance, cka, clusters, same_label, .. } = &mut self.likeness;
         let grouped = |label: &String| labels.iter().position(|other| other == label).filter(|_| label != UNLABELLED);
         let groups: Vec<Option<usize>> = labels.iter().map(grouped).collect();
-        *same_label = comparisons(&distance.concat(), &cka.concat(), &groups);
         let Some(heads) = grid else { return };
+        *same_label = comparisons(&distance.concat(), &cka.concat(), &groups, &layers(heads));
         for cluster in clusters.iter_mut() {
             let label = |head: &HeadPlace| labels.get(heads.index(head.layer, head.head)).cloned().unwrap_or_default();
             cluster.labels = cluster.heads.iter().map(label).collect();

@@ -178,11 +178,14 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     section.complete(&Completion::Labels(&labels));
     let cluster = section.likeness.clusters.iter().find(|cluster| cluster.heads.contains(&place(0, 0))).unwrap();
     assert_eq!(cluster.labels, ["broad", "broad"]);
-    // Heads without a label have none in common.
+    // Heads without a label have none in common, and pairs are of one layer.
     assert_eq!(section.likeness.same_label.distance.unwrap().pairs, 2);
     let summary = section.summary(&default_policy()).to_string();
     assert!(summary.contains("L0H0 L0H1  broad x2"), "{summary}");
-    assert!(summary.contains("Pairs of heads of one layer: distance"), "{summary}");
+    assert!(
+        summary.contains("Pairs of heads of one layer beside those of two neighbouring layers: distance"),
+        "{summary}"
+    );
     let text = serde_json::to_string(&serde_json::json!({ "likeness": section.likeness })).unwrap();
     let again = AnyStudy::read(&HeadLikeness, &text).unwrap();
     assert_eq!(crate::study::section::section::<LikenessSection>(&*again).likeness, section.likeness);

@@ -43,8 +43,8 @@ fn write(likeness: &Likeness, out: &mut Summary) -> fmt::Result {
         out.table(table(clusters.iter().filter(|cluster| cluster.kept)));
         out.blank();
     }
-    compared(out, "of one layer", same_layer)?;
-    compared(out, "with the same first label", same_label)?;
+    compared(out, "of one layer beside those of two neighbouring layers", same_layer)?;
+    compared(out, "of one layer with the same first label beside its other pairs", same_label)?;
     if !disagreement.is_empty() {
         let spectra = likeness.weights.as_ref().map_or(&[][..], |weights| &weights.spectra);
         writeln!(
