@@ -33,7 +33,7 @@ impl Study for Norms {
         is_share: |metric| {
             metric.ends_with("_mass") || matches!(metric, "cancellation" | "constant_share" | "sentence_share")
         },
-        labels: &[sinks::NO_OP, sinks::PARKED, sinks::CONSTANT, sinks::BROADCAST, sinks::USED],
+        labels: &[sinks::NO_OP, sinks::PARKED, sinks::OPPOSED, sinks::CONSTANT, sinks::BROADCAST, sinks::USED],
         caveats: CAVEATS,
         ..Card::NEW
     };
