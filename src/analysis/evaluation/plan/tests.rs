@@ -56,6 +56,7 @@ fn identity() -> Identity {
         "corpus": {
             "name": "corpus", "files": [],
             "repeats": { "read": 0, "different": 0, "repeated": 0, "families": 0, "not_remembered": 0 },
+            "unit": "sentences",
         },
         "protocol": protocol(STUDIES, Vec::new()),
     });
@@ -218,7 +219,8 @@ fn a_pass_runs_once_for_all_who_want_it() {
         sentence_pairs(&Pass::PLAIN),
         (sampled.clone(), 1),
         (Pass { derivatives: true, ..sampled.clone() }, 1),
-        (Pass { sequences: Sequences::Sentences, ..sampled }, 2),
+        (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 2),
+        (Pass { sequences: Sequences::Sentences, weights: Weights::Fresh { seed: 0 }, ..sampled }, 1),
         (pairs.clone(), 2),
     ];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], &last].concat());

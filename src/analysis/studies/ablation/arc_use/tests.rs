@@ -18,6 +18,7 @@ use crate::study::section::Completion;
 use crate::study::section::Section;
 use crate::study::upstream::ArcClaim;
 use crate::system::parallel::all_cores;
+use sha2::{Digest, Sha256};
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
@@ -147,6 +148,23 @@ fn used_is_what_is_surely_above_an_exchanged_weight() {
     };
     assert_eq!(of(1, Direction::DependentToHead).as_ref(), Some(first));
     assert_eq!(of(1, Direction::HeadToDependent), None);
+}
+
+/// Forty claims of which nothing depends on the partner: what is lost differs from run to run by chance.
+#[test]
+fn where_the_partner_is_any_word_nothing_is_used() {
+    let claims = vec![claim(1, Direction::DependentToHead, -1); 40];
+    let mut sums = UseSums::new(GRID, claims);
+    for index in 0..256 {
+        observe(&mut sums, index, |number, _| {
+            let hash = Sha256::digest(format!("{index} {number}"));
+            std::array::from_fn(|token| f32::from(hash[token]) / 64.0)
+        });
+    }
+    let section = measured(&sums, &default_policy());
+    let used = section.use_of_arcs.iter().filter(|label| label.test.used == Some(true)).count();
+    assert!(section.use_of_arcs.iter().all(|label| label.test.arcs == 256 && label.test.used.is_some()));
+    assert!(used * 20 <= 40, "{used} of 40");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn untrained(grid: HeadGrid) -> DependenceSums {
     for index in 0..64 {
         show_shifts(&mut sums, grid, index, |source, target| {
             let edge = grid.index(source.layer, source.head) * grid.count() + grid.index(target.layer, target.head);
-            0.01 * edges[edge] * (1.0 + 0.1 * noise_of(index, edge))
+            0.01 * edges[edge] * (1.0 + 2.0 * noise_of(index, edge))
         });
     }
     sums
@@ -227,7 +227,7 @@ fn edges_of_sources_and_targets_that_multiply_are_hardly_ever_above() {
     let Untrained { edges, percentile, above, ref q, .. } = found.untrained;
     // One in twenty of 256 edges is above the percentile of all, and none of these surely.
     assert_eq!((edges, q.len(), above), (256, 13, 0));
-    assert!(percentile.is_some_and(|percentile| 0.0 < percentile && percentile < 0.1), "{percentile:?}");
+    assert!(percentile.is_some_and(|percentile| 0.0 < percentile && percentile < 0.2), "{percentile:?}");
 }
 
 #[test]
