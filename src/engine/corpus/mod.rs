@@ -13,12 +13,12 @@ pub mod relation;
 mod sentence;
 mod source;
 mod tree;
-mod unit;
 
 pub use annotation::{Annotation, Upos};
 pub use bounds::{MAX_LINE_BYTES, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED, MAX_SENTENCE_BYTES, MAX_WORDS};
 pub use compression::Compression;
 pub use family::Repeats;
+pub use family::unit::Unit;
 pub use files::input::{FileKind, Input};
 pub use formats::Format;
 pub use index::{Index, SEGMENT_SENTENCES};
@@ -26,4 +26,3 @@ pub use mentions::{Mention, Mentions};
 pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};
 pub use source::{Corpus, CorpusIdentity, FileIdentity};
-pub use unit::Unit;

@@ -1,5 +1,7 @@
 //! Families of sentences: those that are no independent evidence, because their words are equal or the corpus says so.
 
+pub(super) mod unit;
+
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::compression::Compression;
+use super::family::unit::{FEWEST_DOCUMENTS, Unit, UnitMarks};
 use super::family::{Families, Repeats};
 use super::files::input::{FileKind, Input};
 use super::files::{self, CorpusFile, Source};
@@ -21,7 +22,6 @@ use super::formats::reader::{Context, FileContext, Parsed};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
-use super::unit::{FEWEST_DOCUMENTS, Unit, UnitMarks};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 

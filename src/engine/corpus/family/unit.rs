@@ -29,11 +29,11 @@ impl fmt::Display for Unit {
 }
 
 /// The fewest documents that are units: with fewer there are fewer blocks than a test needs.
-pub(super) const FEWEST_DOCUMENTS: u64 = 10;
+pub(in crate::corpus) const FEWEST_DOCUMENTS: u64 = 10;
 
 /// What decides the unit of a corpus, by the numbers of sentences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct UnitMarks {
+pub(in crate::corpus) struct UnitMarks {
     /// The first sentence of the [`FEWEST_DOCUMENTS`]th document; none if there are fewer.
     pub enough_documents: Option<u64>,
     /// The first sentence before that whose family is named; none if there is none.
