@@ -20,7 +20,8 @@ assert (low <= heads["metrics.entropy"]).all() and (heads["metrics.entropy"] <= 
 assert heads["metrics.offset_mass.-1"].between(0, 1).all()
 
 labels = pd.json_normalize(report["heads"], "labels", ["name"])
-assert labels["versus_offset.q"].dropna().le(report["settings"]["policy"]["syntactic_q"]).all()
+firm = labels[~labels["borderline"].astype(bool)]
+assert firm["test.q"].dropna().le(report["settings"]["policy"]["label_q"]).all()
 assert set(labels["label"]) >= {"previous-token"}, set(labels["label"])
 
 files = pd.json_normalize(report["corpus"], "files")

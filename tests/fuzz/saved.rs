@@ -16,6 +16,7 @@ use headscope::export::{Target, Writer, json, summary};
 use headscope::passes::observation::partial;
 use headscope::report::Report;
 use headscope::studies::registry::default_policy;
+use headscope::study::metrics::unit::PerUnit;
 use sha2::{Digest, Sha256};
 
 use super::{check_message, with_bench};
@@ -64,7 +65,7 @@ fn check_diff(text: &str) -> Option<bool> {
             a: path.clone(),
             b: path.clone(),
             rate: 0.05,
-            tolerance: 0.0,
+            tolerances: PerUnit::all(0.0),
             only: Vec::new(),
             policy: PolicyOptions::default(),
             full: true,

@@ -62,7 +62,7 @@ impl EstimationContext {
 }
 
 /// Low enough for a random model to have labels of several kinds.
-const LOOSE: &str = "entropy_ratio = 0.5\nsyntactic_margin = 0\nsyntactic_min_count = 3 # few\nsyntactic_q = 1\n";
+const LOOSE: &str = "entropy_ratio = 0.5\nsyntactic_margin = 0\nsyntactic_min_count = 3 # few\nlabel_q = 1\n";
 
 #[test]
 fn relabelling_is_analysing_with_that_policy() {
@@ -227,13 +227,13 @@ fn relabelling_by_a_preset_is_analysing_with_it() {
     assert!(text.contains("\nPreset voita2019: "), "{text}");
     assert!(read("relabelled.json") == read("preset.json"));
     // What a file sets, it sets on top of the preset.
-    let loose = context.file("loose.toml", "entropy_ratio = 0.5\nsyntactic_min_count = 3\nsyntactic_margin = 0\n");
+    let loose = context.file("loose.toml", "entropy_ratio = 0.5\nsyntactic_min_count = 3\nsyntactic_margin = 0\nlabel_q = 'off'\n");
     context.analyze("both.json", &["--preset", "voita2019", "--policy", path(&loose), "--preset", "clark2019"]);
     let (_, text) = context.relabel(&report, &loose, &["--preset", "voita2019", "-o", "-"]);
     let (both, relabelled) = (context.json("both.json"), serde_json::from_str::<Value>(&text).unwrap());
     assert_eq!(both["heads"], relabelled["heads"]);
     assert_eq!(both["settings"]["policy"], relabelled["settings"]["policy"]);
-    assert!(both["settings"]["policy"]["syntactic_q"].is_null());
+    assert!(both["settings"]["policy"]["label_q"].is_null());
     assert_ne!(both["label_counts"]["broad"], 0);
     let caveats = relabelled["caveats"].as_array().unwrap();
     assert!(caveats.iter().any(|caveat| caveat["id"] == "significance-not-asked"), "{caveats:?}");

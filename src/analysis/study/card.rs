@@ -7,6 +7,7 @@ use super::labels::policy::Policy;
 use super::labels::{Detector, Label, Verdict};
 use super::metrics::explanation::Explanation;
 use super::metrics::metric::Keys;
+use super::metrics::unit::Unit;
 use super::section::Section;
 use super::show::terms::Term;
 use super::verdict_rule::VerdictRule;
@@ -39,6 +40,11 @@ pub struct Card {
     pub range: fn(&str) -> RangeInclusive<f64>,
     /// Whether a metric is a share, from 0 to 1 but for rounding: its intervals and tests are of its logit.
     pub is_share: fn(&str) -> bool,
+    /// The unit of a metric, by its name.
+    pub unit: fn(&str) -> Unit,
+    /// The metric of the head that a metric is made of together with rates of the corpus; `None` of one that is of the head
+    /// alone. Analyses of other sentences differ in such rates.
+    pub made_of: fn(&str) -> Option<&str>,
     /// Its labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
     /// The rules of its verdicts beside its labels.
@@ -72,6 +78,8 @@ impl Card {
         metrics: Vec::new,
         range: |_| f64::NEG_INFINITY..=f64::INFINITY,
         is_share: |_| false,
+        unit: |_| Unit::Shares,
+        made_of: |_| None,
         labels: &[],
         verdicts: &[],
         aim: |_| None,

@@ -11,6 +11,8 @@ use anyhow::Result;
 use super::reporting::write_report::{ReportOptions, write_report};
 use crate::export::summary;
 use crate::passes::observation::partial;
+use crate::sequences::shard::Shard;
+use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 use observe::{FirstStage, Loaded, PreparedRun};
 use options::{AnalyzeOptions, Outcome, PartialOptions};
@@ -20,18 +22,25 @@ use parts::Part;
 /// Fails if the model, the corpus or an output cannot be used; each error says which and what to do.
 pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     match &options.outcome {
-        Outcome::Report { wanted, parts } => report(options, wanted, parts.as_deref()),
+        Outcome::Report { wanted, parts, partial } => report(options, wanted, parts.as_deref(), partial.as_deref()),
         Outcome::Partial(wanted) => shard(options, wanted),
     }
 }
 
-/// The whole corpus, to a report; with a folder, part by part.
-fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path>) -> Result<()> {
+/// The whole corpus, to a report, and to a partial if one is wanted; with a folder, part by part.
+fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path>, sums: Option<&Path>) -> Result<()> {
     let outputs = wanted.open()?;
+    let sums = sums.map(Output::open).transpose()?;
     let policy = wanted.policy.policy()?;
     let (loaded, corpus) = Loaded::with_corpus(options)?;
     let mut ready = PreparedRun::new(options, &loaded, corpus)?;
     let observation = ready.observe(folder, &policy)?;
+    // The sums come first: of them `headscope merge` makes the report, should that not be written.
+    if let Some(mut sums) = sums {
+        observation.ensure_not_empty()?;
+        sums.write(&partial::render(Shard::WHOLE, &observation)?)?;
+        sums.commit()?;
+    }
     write_report(observation, policy, wanted.threads, outputs).map(drop)
 }
 

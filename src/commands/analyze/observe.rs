@@ -183,7 +183,8 @@ impl<'a> PreparedRun<'a> {
         let mut whole = self.all(parts.as_mut(), None)?;
         if whole.stage == Stage::First && whole.tally.sentences > 0 {
             // Sums that are kept nowhere need no digest.
-            let sums = if parts.is_some() { whole.digest()? } else { String::new() };
+            let are_kept = parts.is_some() || matches!(&self.options.outcome, Outcome::Report { partial: Some(_), .. });
+            let sums = if are_kept { whole.digest()? } else { String::new() };
             let first = FirstStage { observation: whole, sums, policy: policy.clone() };
             let after = self.all(parts.as_mut(), Some(&first))?;
             whole = first.observation;

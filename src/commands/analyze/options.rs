@@ -72,6 +72,8 @@ pub enum Outcome {
         wanted: ReportOptions,
         /// The folder in which the parts of the run are kept, if they are.
         parts: Option<PathBuf>,
+        /// The file of the sums that the reports are of, if they are kept.
+        partial: Option<PathBuf>,
     },
     /// The sums of one shard, for `headscope merge`.
     Partial(PartialOptions),

@@ -42,7 +42,7 @@ const MOST_RUNS: usize = 10_000;
 const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
 /// The options that a table cannot have, and the reason.
-const REFUSED: [(&str, &str); 11] = [
+const REFUSED: [(&str, &str); 12] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
     ("output", "reports are written to the folder of `headscope batch -o`"),
@@ -51,6 +51,7 @@ const REFUSED: [(&str, &str); 11] = [
     ("after", "a shard makes no report: use `headscope analyze` and `headscope merge`"),
     ("index", "a run reads all of its corpus"),
     ("resume", "what is done is kept by run"),
+    ("partial", "a table is for reports: use `headscope analyze --partial`"),
     ("offline", "give it to `headscope batch`"),
     ("error-format", "give it to `headscope batch`"),
     ("help", "run `headscope analyze --help`"),

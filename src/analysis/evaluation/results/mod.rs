@@ -1,5 +1,7 @@
 //! Results: the metrics and sections of all studies of a run, and the verdicts on the heads.
 
+use std::collections::BTreeMap;
+
 use crate::model::grid::HeadGrid;
 use crate::passes::control::{Control, ControlKind};
 use crate::stats::blocks::BLOCKS;
@@ -12,7 +14,7 @@ use crate::study::metrics::metric::{Column, Denominator, Metrics};
 use crate::study::metrics::number::{Number, Part};
 use crate::study::section::{Completion, HeadUseTest, Section};
 use crate::study::upstream::{HeadAim, UpstreamResults};
-use crate::study::{AnyStudy, Caveat, Labelling, Observed, ObservedPass, columns};
+use crate::study::{AnyStudy, Card, Caveat, Labelling, Observed, ObservedPass, columns};
 
 /// The results of a run: the metrics and sections of its studies.
 pub struct Results {
@@ -175,16 +177,24 @@ impl Results {
     pub fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         let Estimates { heads, ci95, denominators, without_blocks, .. } = &self.estimates;
         let denominators = denominators.by_name();
+        let cards: BTreeMap<&str, &Card> = (self.sections.iter())
+            .flat_map(|(study, _)| columns(*study).into_iter().map(|column| (column.id, study.card())))
+            .collect();
         let of_head = |place: usize| {
             let intervals = ci95[place].by_name();
             let without = without_blocks.get(place).map(Metrics::by_name).unwrap_or_default();
             let number = |(name, value): (String, &Option<f64>)| {
                 let left_out = without.get(&name).copied().and_then(Option::as_ref);
                 let known = denominators.get(&name).copied().copied().unwrap_or_default();
+                let (metric, key) = name.split_once('.').map_or((&*name, None), |(metric, key)| (metric, Some(key)));
+                let card = cards.get(metric).copied().unwrap_or(&Card::NEW);
+                let at_key = |metric: &str| key.map_or_else(|| metric.to_owned(), |key| format!("{metric}.{key}"));
                 Number {
                     part: Part::Metrics,
                     head: place,
-                    of: name.split_once('.').map_or(name.as_str(), |(metric, _)| metric).to_owned(),
+                    of: metric.to_owned(),
+                    unit: (card.unit)(metric),
+                    made_of: (card.made_of)(metric).map(at_key),
                     value: *value,
                     ci95: intervals.get(&name).copied().copied().flatten(),
                     blocks: usize::try_from(known.blocks).unwrap_or(BLOCKS),

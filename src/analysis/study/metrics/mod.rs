@@ -6,3 +6,4 @@ pub mod explanation;
 pub mod metric;
 pub mod number;
 pub mod pseudo_values;
+pub mod unit;

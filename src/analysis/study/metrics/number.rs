@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::unit::Unit;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 
@@ -17,6 +18,10 @@ pub struct Number<'a> {
     pub of: String,
     /// Its name: of a metric that of the report (`offset_mass.-1`), else the one that rules have.
     pub name: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// The number of the head that it is made of, together with rates of the corpus; `None` if it is of the head alone.
+    pub made_of: Option<String>,
     /// The number; `None` where nothing in the corpus was eligible.
     pub value: Option<f64>,
     /// Its 95 % interval.
@@ -48,9 +53,14 @@ pub enum Part {
 impl Number<'_> {
     /// Its name as rules of labels have it: `offset_mass[-1]`.
     pub fn in_rules(&self) -> String {
-        match (self.part, self.name.split_once('.')) {
-            (Part::Metrics, Some((metric, key))) => format!("{metric}[{key}]"),
-            _ => self.name.clone(),
-        }
+        in_rules(self.part, &self.name)
+    }
+}
+
+/// The name of a number as rules of labels have it.
+pub fn in_rules(part: Part, name: &str) -> String {
+    match (part, name.split_once('.')) {
+        (Part::Metrics, Some((metric, key))) => format!("{metric}[{key}]"),
+        _ => name.to_owned(),
     }
 }

@@ -10,7 +10,7 @@ use clap::Args;
 
 use anyhow::anyhow;
 
-use super::shared::checks::{heads, lower_extension, refuse_overlap};
+use super::shared::checks::{heads, lower_extension, refuse_overlap, unfit};
 use super::shared::command::{Command, Usage};
 use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments};
 use super::shared::report::ReportArguments;
@@ -140,6 +140,10 @@ pub struct AnalyzeArguments {
     /// it was
     #[arg(long, value_name = "FOLDER", conflicts_with = "shard")]
     resume: Option<PathBuf>,
+    /// Keep the sums that the report is of as well, as one partial, FILE.headscope: `headscope diff` compares partials of the same
+    /// sentences pairwise, and `headscope merge` makes reports of one
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
+    partial: Option<PathBuf>,
     #[command(flatten)]
     report: ReportArguments,
 }
@@ -172,7 +176,12 @@ impl AnalyzeArguments {
             return Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree")
                 .of_option("truncate"));
         }
-        refuse_overlap(&self.report.outputs, &corpus)?;
+        let outputs: Vec<PathBuf> = self.report.outputs.iter().chain(&self.partial).cloned().collect();
+        refuse_overlap(&outputs, &corpus)?;
+        if let Some(other) = self.partial.as_ref().filter(|path| lower_extension(path) != partial::EXTENSION) {
+            let way_out = format!("name a file .{}", partial::EXTENSION);
+            return Err(unfit("write a partial as", other, &way_out).of_option("partial"));
+        }
         // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
         let studies = studies(is_first_run, &self.presets, &self.with, &self.without, may_join)?;
@@ -188,7 +197,11 @@ impl AnalyzeArguments {
                 .about(after.display()));
         }
         let outcome = match self.shard {
-            None => Outcome::Report { wanted: self.report.validate(&self.presets)?, parts: self.resume },
+            None => Outcome::Report {
+                wanted: self.report.validate(&self.presets)?,
+                parts: self.resume,
+                partial: self.partial,
+            },
             Some(shard) => {
                 let shard = shard.shard(|name| std::env::var(name).ok())?;
                 of_shard(self.report, shard, self.after, &self.presets)?

@@ -100,7 +100,7 @@ fn target(path: &Path) -> Result<Target, Usage> {
         let shown = path.display();
         return Err(anyhow!("`{shown}` would be a partial")
             .about(shown)
-            .hint(format!("give --shard I/N to `headscope analyze`, or use {}", all())));
+            .hint(format!("give it to `headscope analyze` as --partial FILE, or with --shard I/N, or use {}", all())));
     }
     let known = Writer::ALL.iter().find(|(known, _)| *known == extension);
     let known = known.ok_or_else(|| {

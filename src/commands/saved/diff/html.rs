@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use super::outcome::{Change, Described, DiffOutcome, LabelChange, LeftAside};
+use super::outcome::{Change, Described, DiffOutcome, HeadChanges, LabelChange, LargestChange, LeftAside};
 use crate::export::page;
 use crate::study::show::wording::significance;
 use crate::system::counted::counted;
@@ -29,7 +29,7 @@ struct DiffTable {
 /// The page as a file.
 /// Fails for no an outcome.
 pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
-    let DiffOutcome { a, b, compared, labels, relations, metrics, left_aside, not_shared, .. } = outcome;
+    let DiffOutcome { a, b, compared, labels, heads, relations, metrics, left_aside, not_shared, .. } = outcome;
     let columns = ["number", "head", "a", "b", "difference", "q"].as_slice();
     let facts = not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
     let page = DiffPage {
@@ -37,15 +37,21 @@ pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
         facts: vec![("a", side(a)), ("b", side(b))],
         verdict: outcome.without_changes().unwrap_or("Something changed beyond chance"),
         how: format!(
-            "{} {} Intervals are of 95 %.",
+            "{} {} Intervals are of 95 %. {}",
             outcome.numbers_in_words("q is at most"),
-            outcome.labels_in_words()
+            outcome.labels_in_words(),
+            outcome.pairing.as_deref().unwrap_or_default()
         ),
         parts: vec![
             DiffTable {
                 title: format!("Labels: {} changed", labels.len()),
                 columns: &["head", "label", "", "a", "b", "number", "q"],
                 rows: labels.iter().map(label).collect(),
+            },
+            DiffTable {
+                title: format!("By head: {} changed", heads.len()),
+                columns: &["head", "numbers changed", "of", "most", "difference", "q"],
+                rows: heads.iter().map(of_head).collect(),
             },
             DiffTable {
                 title: format!("Accuracies on relations: {} of {} changed", relations.len(), compared.relations),
@@ -83,8 +89,15 @@ const DIGITS: usize = 4;
 
 fn label(change: &LabelChange) -> Vec<String> {
     let LabelChange { place, label, a, b, number, q } = change;
-    let [a, b] = [a, b].map(|side| side.in_words(change.has_two_numbers(), DIGITS));
+    let [a, b] = [a, b].map(|side| side.in_words(change.has_several_numbers(), DIGITS));
     vec![place.to_string(), label.clone(), change.fate().to_owned(), a, b, number.clone(), significance(*q)]
+}
+
+fn of_head(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> Vec<String> {
+    let LargestChange { number, difference, q, .. } = largest;
+    let counts = [changed, compared].map(|count| count.to_string());
+    let [changed, compared] = counts;
+    vec![place.to_string(), changed, compared, number.clone(), format!("{difference:+.4}"), significance(*q)]
 }
 
 fn change(Change { place, number, a, b, difference, q, .. }: &Change) -> Vec<String> {

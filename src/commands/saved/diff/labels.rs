@@ -71,8 +71,15 @@ impl Labels {
                 if reaches[1 - firm] != Some(LabelStanding::Out) {
                     continue;
                 }
-                let pair_of = |side: &Assessment| numbers.get(&(place, side.metric.clone())).copied();
-                let standing = |side| standing(side, pair_of(side));
+                // A score that is made of rates of the corpus as well rests on the number of the head in it.
+                let of_head = |rule: &str| pairs.of_corpus.get(rule).map_or(rule, |[_, of_head]| of_head).to_owned();
+                let pair_of = |side: &Assessment| numbers.get(&(place, of_head(&side.metric))).copied();
+                let name_of = |side: &Assessment| match (pairs.of_corpus.get(&side.metric), pair_of(side)) {
+                    (Some([name, _]), _) => name.clone(),
+                    (None, Some(pair)) => pair.a.name.clone(),
+                    (None, None) => side.metric.clone(),
+                };
+                let standing = |side| standing(side, name_of(side));
                 match pair_of([in_a, in_b][firm]) {
                     Some(pair) if pair.q <= rate => found.changes.push(LabelChange {
                         place: grid.place(place),
@@ -111,11 +118,10 @@ fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
     assessments.iter().map(|assessment| (assessment.label.label.as_str(), assessment)).collect()
 }
 
-/// How a head stands to a label on one side; `number` is what its rule is about, unless that was not tested.
-fn standing(assessment: &Assessment, number: Option<&Pair<'_>>) -> Standing {
+/// How a head stands to a label on one side; `number` is what its rule is about.
+fn standing(assessment: &Assessment, number: String) -> Standing {
     let label = &assessment.label;
     let firm = LabelStanding::of(assessment) == LabelStanding::Firm;
-    let number = number.map_or_else(|| assessment.metric.clone(), |pair| pair.a.name.clone());
     Standing { firm, number, score: label.score, ci95: label.ci95, threshold: label.threshold }
 }
 

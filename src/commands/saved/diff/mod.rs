@@ -18,12 +18,17 @@ use anyhow::Result;
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::export::json;
 use crate::study::metrics::number::Part;
+use crate::study::metrics::unit::PerUnit;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::print;
 use labels::Labels;
 use outcome::{Compared, DiffOutcome, Method, SCHEMA_VERSION};
 use pairs::NumberPairs;
+
+/// What reports over the same sentences could have been.
+const PAIRING: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
+    FILE.headscope`) are compared pairwise, block by block, which sees far smaller changes.";
 
 /// Two analyses, and what a change is.
 #[derive(Clone, Debug)]
@@ -34,8 +39,8 @@ pub struct DiffOptions {
     pub b: PathBuf,
     /// The largest q-value of a change.
     pub rate: f64,
-    /// Differences up to this are none.
-    pub tolerance: f64,
+    /// Differences up to this are none, of numbers in each unit.
+    pub tolerances: PerUnit<f64>,
     /// The parts that are printed and decide the status; empty for all.
     pub only: Vec<Part>,
     /// The policy that both are labelled by; what it does not set stays as each report has it.
@@ -66,7 +71,7 @@ pub fn diff(options: &DiffOptions) -> Result<bool> {
 fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
     let [a, b] = side::read([&options.a, &options.b], &options.policy, options.threads).class(Class::Input)?;
     let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
-    let pairs = NumberPairs::new(&a, &b, method, options.tolerance);
+    let pairs = NumberPairs::new(&a, &b, method, &options.tolerances);
     let labels = Labels::new(&a, &b, &pairs, options.rate);
     let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
     let of = |part: Part| if wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
@@ -79,7 +84,8 @@ fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
         changed: any || grids[0] != grids[1],
         method,
         rate: options.rate,
-        tolerance: options.tolerance,
+        pairing: a.could_be_paired(&b).then(|| PAIRING.to_owned()),
+        tolerances: options.tolerances,
         only: options.only.clone(),
         compared: Compared {
             labels: labels.compared,
@@ -88,6 +94,7 @@ fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
             numbers: pairs.tested.len(),
         },
         labels: changes,
+        heads: pairs.heads(wanted, options.rate),
         relations,
         metrics,
         left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(side::untested(&a, &b)).collect(),

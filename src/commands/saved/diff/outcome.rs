@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 use crate::study::metrics::number::Part;
+use crate::study::metrics::unit::{PerUnit, Unit};
 use crate::study::show::wording::decimal;
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
@@ -30,17 +31,22 @@ pub struct DiffOutcome {
     pub method: Method,
     /// The largest q-value of a change: the rate of false discoveries.
     pub rate: f64,
-    /// Differences up to this are none.
-    pub tolerance: f64,
+    /// Why the test sees less than it could, and what to do; null where nothing is known that would see more.
+    pub pairing: Option<String>,
+    /// Differences up to this are none, of numbers in each unit.
+    pub tolerances: PerUnit<f64>,
     /// The parts that were asked for; empty for all.
     pub only: Vec<Part>,
     /// How many things were compared, whatever was asked for.
     pub compared: Compared,
     /// Labels that are firm on one side and out of reach on the other, largest difference first.
     pub labels: Vec<LabelChange>,
+    /// The heads of which some number that was asked for differs, the one with most first.
+    pub heads: Vec<HeadChanges>,
     /// Accuracies on relations that differ, largest difference first.
     pub relations: Vec<Change>,
-    /// Metrics of heads that differ, largest difference first.
+    /// Metrics of heads that differ, largest difference first: differences in other units as multiples of what two models
+    /// that differ in precision alone may differ by.
     pub metrics: Vec<Change>,
     /// What was not compared, and why.
     pub left_aside: Vec<LeftAside>,
@@ -98,7 +104,7 @@ pub struct LabelChange {
     pub a: Standing,
     /// In the second.
     pub b: Standing,
-    /// The number of the side that has the label firmly, which differs.
+    /// The number of the head that the label of the side that has it firmly rests on, which differs.
     pub number: String,
     /// The q-value of the difference of that number.
     pub q: f64,
@@ -119,6 +125,33 @@ pub struct Standing {
     pub threshold: f64,
 }
 
+/// A head of which some number differs.
+#[derive(Serialize, JsonSchema)]
+pub struct HeadChanges {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// How many of its numbers differ.
+    pub changed: usize,
+    /// How many of its numbers were compared.
+    pub compared: usize,
+    /// The largest difference.
+    pub largest: LargestChange,
+}
+
+/// The number of a head that differs most.
+#[derive(Serialize, JsonSchema)]
+pub struct LargestChange {
+    /// The number.
+    pub number: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// The second less the first.
+    pub difference: f64,
+    /// The q-value of the difference.
+    pub q: f64,
+}
+
 /// A number that differs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Change {
@@ -127,6 +160,8 @@ pub struct Change {
     pub place: HeadPlace,
     /// The number: a metric, or the accuracy on a relation.
     pub number: String,
+    /// Its unit.
+    pub unit: Unit,
     /// In the first analysis.
     pub a: Valued,
     /// In the second.
@@ -198,13 +233,13 @@ impl DiffOutcome {
 
     /// The numbers that were compared, and when one has changed: where its q-value is `at_most` the rate.
     pub fn numbers_in_words(&self, at_most: &str) -> String {
-        let Self { compared, rate, tolerance, method, .. } = self;
+        let Self { compared, rate, tolerances: PerUnit { shares, nats, tokens }, method, .. } = self;
         if compared.numbers == 0 {
             return "No number could be compared.".to_owned();
         }
         format!(
             "Compared {} of heads and {} {} on relations, {}: changed where {at_most} {rate}, corrected for all {} of them, and \
-             farther apart than {tolerance}.",
+             farther apart than {shares} of shares, {nats} nats or {tokens} tokens.",
             counted(compared.metrics, "metric"),
             compared.relations,
             plural(&compared.relations, "accuracy", "accuracies"),
@@ -232,9 +267,9 @@ impl LabelChange {
         if self.a.firm { "lost" } else { "gained" }
     }
 
-    /// Whether the two sides rest on different numbers, which are then named.
-    pub fn has_two_numbers(&self) -> bool {
-        self.a.number != self.b.number
+    /// Whether the scores and what was tested are different numbers, which are then named.
+    pub fn has_several_numbers(&self) -> bool {
+        [&self.a, &self.b].iter().any(|side| side.number != self.number)
     }
 }
 

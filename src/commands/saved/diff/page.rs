@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use comfy_table::Table;
 use serde_json::Value;
 
-use super::outcome::{Change, Described, DiffOutcome, LabelChange};
+use super::outcome::{Change, Described, DiffOutcome, HeadChanges, LabelChange, LargestChange};
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::{counted, plural};
@@ -40,6 +40,7 @@ impl DiffText<'_> {
     fn write(&self, out: &mut String) -> fmt::Result {
         self.verdict(out)?;
         self.labels(out)?;
+        self.heads(out)?;
         self.numbers(out, Part::Relations, "Accuracies on relations", &self.outcome.relations)?;
         self.numbers(out, Part::Metrics, "Metrics of heads", &self.outcome.metrics)?;
         self.left_aside(out)?;
@@ -69,7 +70,8 @@ impl DiffText<'_> {
         }
         writeln!(out, "\na  {}\nb  {}\n", SideLine(a), SideLine(b))?;
         writeln!(out, "{}", self.outcome.numbers_in_words("q <="))?;
-        writeln!(out, "{}", self.outcome.labels_in_words())
+        writeln!(out, "{}", self.outcome.labels_in_words())?;
+        self.outcome.pairing.as_ref().map_or(Ok(()), |pairing| writeln!(out, "{pairing}"))
     }
 
     fn labels(&self, out: &mut String) -> fmt::Result {
@@ -82,7 +84,7 @@ impl DiffText<'_> {
         for change in changes.iter().take(self.most(LABELS)) {
             let LabelChange { place, label, a, b, number, q } = change;
             let (label, mut q) = (one_line(label), format!("q {}", significance(*q)));
-            let named = change.has_two_numbers();
+            let named = change.has_several_numbers();
             if named {
                 write!(q, " of {}", one_line(number))?;
             }
@@ -90,6 +92,28 @@ impl DiffText<'_> {
             table.add_row([place.to_string(), label, change.fate().to_owned(), a, "->".to_owned(), b, q]);
         }
         self.table(out, &table, changes.len(), LABELS)
+    }
+
+    /// One row for each head, the one of which most numbers changed first.
+    fn heads(&self, out: &mut String) -> fmt::Result {
+        let heads = &self.outcome.heads;
+        if heads.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\nHeads: {} changed\n", heads.len())?;
+        let mut table = plain_table();
+        for HeadChanges { place, changed, compared, largest } in heads.iter().take(self.most(ROWS)) {
+            let LargestChange { number, difference, q, .. } = largest;
+            let (of, q) = (format!("{changed} of {compared} numbers"), format!("q {}", significance(*q)));
+            table.add_row([
+                place.to_string(),
+                of,
+                format!("most {}", one_line(number)),
+                format!("{difference:+.3}"),
+                q,
+            ]);
+        }
+        self.table(out, &table, heads.len(), ROWS)
     }
 
     /// One row for each number, with the head where it changed most; all of them with `full`.

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::outcome::{Change, LeftAside, Method, Valued};
+use super::outcome::{Change, HeadChanges, LargestChange, LeftAside, Method, Valued};
 use super::side::Side;
 use crate::model::grid::HeadGrid;
 use crate::stats::block_test::FEWEST_BLOCKS;
 use crate::stats::difference::{DifferenceTest, ReportedNumber, by_intervals, paired};
 use crate::stats::significance::benjamini_hochberg;
-use crate::study::metrics::number::{Number, Part};
+use crate::study::metrics::number::{Number, Part, in_rules};
+use crate::study::metrics::unit::{PerUnit, SAME_MODEL};
 use crate::system::counted::plural;
 
 /// The numbers of two sides.
@@ -17,6 +18,9 @@ pub struct NumberPairs<'a> {
     pub tested: Vec<Pair<'a>>,
     /// The numbers that were not.
     pub left_aside: Vec<LeftAside>,
+    /// Of each number that is made of rates of the corpus as well, by its name in rules: its name, and that of the number of
+    /// the head in rules.
+    pub of_corpus: BTreeMap<String, [String; 2]>,
     grid: HeadGrid,
 }
 
@@ -31,6 +35,13 @@ pub struct Pair<'a> {
     pub q: f64,
 }
 
+impl Pair<'_> {
+    /// The difference as a multiple of what the precision of weights makes in numbers of its unit.
+    fn size(&self) -> f64 {
+        self.test.difference.abs() / SAME_MODEL.of(self.a.unit)
+    }
+}
+
 /// Why a number is not tested.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
@@ -39,6 +50,7 @@ enum Reason {
     OneSided,
     Rare,
     Equal,
+    OfCorpus,
 }
 
 impl Reason {
@@ -58,6 +70,10 @@ impl Reason {
                 let [ours, theirs] = grids.map(|HeadGrid { layers, heads }| format!("{layers} layers x {heads} heads"));
                 format!("{are} of heads of the first model, {ours}, that are none of the second, {theirs}")
             }
+            Self::OfCorpus => format!(
+                "{are} made of rates of the corpus as well, in which other sentences differ: the metrics that they hold a \
+                 head against are compared"
+            ),
             Self::OneSided => format!("{are} there on one side only"),
             Self::Rare => format!("{are} of relations with fewer words than the policy asks for, on either side"),
             Self::Equal => {
@@ -69,8 +85,8 @@ impl Reason {
 }
 
 impl<'a> NumberPairs<'a> {
-    /// Tests every number that both sides have; differences up to `tolerance` are none.
-    pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerance: f64) -> Self {
+    /// Tests every number of heads alone that both sides have; differences up to the tolerance for their unit are none.
+    pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerances: &PerUnit<f64>) -> Self {
         let [grid, other_grid] = [a, b].map(|side| side.circumstances.model.grid());
         let alone = if grid == other_grid { Reason::OneSided } else { Reason::OtherHeads };
         let mut aside: BTreeMap<Reason, (usize, BTreeSet<String>)> = BTreeMap::new();
@@ -86,13 +102,19 @@ impl<'a> NumberPairs<'a> {
         let others = b.numbers().into_iter().map(|number| (key(&number), number));
         // Heads of the same name are other heads in a model of another shape.
         let mut others: BTreeMap<_, Number<'a>> = others.filter(|_| grid == other_grid).collect();
-        let mut tested = Vec::new();
+        let (mut tested, mut of_corpus) = (Vec::new(), BTreeMap::new());
         for number in a.numbers() {
+            if let Some(of_head) = number.made_of.as_ref().filter(|_| grid == other_grid) {
+                others.remove(&key(&number));
+                leave(&number, Reason::OfCorpus);
+                of_corpus.insert(number.in_rules(), [number.name.clone(), in_rules(number.part, of_head)]);
+                continue;
+            }
             let Some(other) = others.remove(&key(&number)) else {
                 leave(&number, alone);
                 continue;
             };
-            match test(&number, &other, method, tolerance) {
+            match test(&number, &other, method, tolerances.of(number.unit)) {
                 Ok(Some(test)) => tested.push(Pair { a: number, b: other, test, q: 1.0 }),
                 Ok(None) => {}
                 Err(reason) => leave(&number, reason),
@@ -107,7 +129,7 @@ impl<'a> NumberPairs<'a> {
             count,
             of: of.into_iter().collect(),
         });
-        Self { tested, left_aside: left_aside.collect(), grid }
+        Self { tested, left_aside: left_aside.collect(), of_corpus, grid }
     }
 
     /// How many numbers of a part were tested.
@@ -117,11 +139,36 @@ impl<'a> NumberPairs<'a> {
 
     /// The numbers of a part whose q-value is at most `rate`, largest difference first.
     pub fn changes(&self, part: Part, rate: f64) -> Vec<Change> {
-        let changed = self.tested.iter().filter(|pair| pair.a.part == part && pair.q <= rate);
-        let mut changes: Vec<Change> = changed.map(|pair| self.change(pair)).collect();
+        let mut changed: Vec<&Pair<'_>> =
+            self.tested.iter().filter(|pair| pair.a.part == part && pair.q <= rate).collect();
         // Sorting is stable: equal differences stay in the order of reports.
-        changes.sort_by(|a, b| b.difference.abs().total_cmp(&a.difference.abs()));
-        changes
+        changed.sort_by(|a, b| b.size().total_cmp(&a.size()));
+        changed.into_iter().map(|pair| self.change(pair)).collect()
+    }
+
+    /// The heads of which numbers of these parts have a q-value of at most `rate`: that with most numbers first, and of
+    /// equally many the one with the largest difference.
+    pub fn heads(&self, wanted: impl Fn(Part) -> bool, rate: f64) -> Vec<HeadChanges> {
+        let mut by_head: BTreeMap<usize, Vec<&Pair<'_>>> = BTreeMap::new();
+        for pair in self.tested.iter().filter(|pair| wanted(pair.a.part)) {
+            by_head.entry(pair.a.head).or_default().push(pair);
+        }
+        let of_head = |(head, pairs): (usize, Vec<&Pair<'_>>)| {
+            let changed: Vec<&Pair<'_>> = pairs.iter().copied().filter(|pair| pair.q <= rate).collect();
+            let largest = *changed.iter().max_by(|a, b| a.size().total_cmp(&b.size()))?;
+            let Pair { a, test, q, .. } = largest;
+            let (number, difference) = (a.name.clone(), test.difference);
+            let summary = HeadChanges {
+                place: self.grid.place(head),
+                changed: changed.len(),
+                compared: pairs.len(),
+                largest: LargestChange { number, unit: a.unit, difference, q: *q },
+            };
+            Some((largest.size(), summary))
+        };
+        let mut heads: Vec<(f64, HeadChanges)> = by_head.into_iter().filter_map(of_head).collect();
+        heads.sort_by(|(size, a), (other, b)| b.changed.cmp(&a.changed).then(other.total_cmp(size)));
+        heads.into_iter().map(|(_, summary)| summary).collect()
     }
 
     fn change(&self, Pair { a, b, test, q }: &Pair<'_>) -> Change {
@@ -129,6 +176,7 @@ impl<'a> NumberPairs<'a> {
         Change {
             place: self.grid.place(a.head),
             number: a.name.clone(),
+            unit: a.unit,
             a: valued(a),
             b: valued(b),
             difference: test.difference,

@@ -93,12 +93,24 @@ impl Side {
     /// Whether both are known to be over the same sentences in the same blocks, block by block: two partials of one shard
     /// of the same files.
     pub fn same_sentences(&self, other: &Self) -> bool {
+        self.shard.is_some() && self.shard == other.shard && self.same_corpus(other)
+    }
+
+    /// Whether both are over the whole of the same files, and partials of them would have the same sentences.
+    pub fn could_be_paired(&self, other: &Self) -> bool {
+        let is_whole = |side: &Self| side.shard.is_none_or(|shard| shard == Shard::WHOLE);
+        let same_heads = self.circumstances.model.grid() == other.circumstances.model.grid();
+        same_heads && is_whole(self) && is_whole(other) && self.same_corpus(other) && !self.same_sentences(other)
+    }
+
+    /// Whether both are over the same bytes in the same order, read as far and dealt to as many blocks.
+    fn same_corpus(&self, other: &Self) -> bool {
         let corpus = |side: &Self| {
             let ReportContext { corpus, settings, .. } = &side.circumstances;
             let files: Vec<_> = corpus.files.iter().map(|file| (file.format, file.sha256.clone())).collect();
             (files, settings.protocol.limit, settings.protocol.blocks)
         };
-        self.shard.is_some() && self.shard == other.shard && corpus(self) == corpus(other)
+        corpus(self) == corpus(other)
     }
 
     /// The side in words.

@@ -12,6 +12,7 @@ use crate::study::metrics::by_block::ByBlock;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Fraction;
+use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::verdict_rule::VerdictRule;
@@ -33,6 +34,7 @@ impl Study for Effect {
         needs: "a model with a masked-LM head or that of a discriminator, and any corpus in files, read twice more: as many passes over a sample of its \
             sentences as half of the heads, and two",
         metrics: || metric::listed(METRICS),
+        unit: |_| Unit::Nats,
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["effects"],

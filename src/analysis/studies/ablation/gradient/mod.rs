@@ -9,6 +9,7 @@ use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::by_block::ByBlock;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
+use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
@@ -28,6 +29,7 @@ impl Study for Gradient {
         needs: "a model with a masked-LM head or that of a discriminator, and any corpus in files, read twice more: a pass forward and one backward over a \
             sample of its sentences, one at a time, and a second copy of the weights in memory",
         metrics: || metric::listed(METRICS),
+        unit: |_| Unit::Nats,
         caveats: CAVEATS,
         ..Card::NEW
     };

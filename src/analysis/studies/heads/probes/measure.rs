@@ -3,7 +3,7 @@
 use super::fit::TaskClasses;
 use super::moments::Widths;
 use super::scores::{Hits, ProbeScores};
-use super::section::{HeadProbe, LayerProbe, Share, TaskProbes};
+use super::section::{HeadProbe, LEAST_GAIN, LayerProbe, Share, TaskProbes};
 use super::sums::ProbeSums;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
@@ -87,6 +87,7 @@ impl<'a> Measuring<'a> {
             majority: self.share(true, |hits| hits.majority as f64),
             form: self.share(true, |hits| hits.form as f64),
             embedding: self.share(on_embeddings, |hits| hits.embedding as f64),
+            largest_untrained_gain: None,
             layers: layers.collect(),
             heads,
         }
@@ -129,7 +130,7 @@ impl<'a> Measuring<'a> {
             gain: gained.accuracy,
             gain_ci95: gained.ci95,
             standard_error: estimate.map(|estimate| estimate.standard_error),
-            p: estimate.map(|estimate| estimate.p_above(0.0)),
+            p: estimate.map(|estimate| estimate.p_above(LEAST_GAIN)),
             q: None,
             adds: None,
             together: both.accuracy,

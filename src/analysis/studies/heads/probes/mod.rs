@@ -15,6 +15,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
+use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
 use fit::Probes;
 use scores::ProbeScores;
@@ -30,10 +31,11 @@ impl Study for LinearProbes {
 
     const CARD: Card = Card {
         name: "probes",
-        question: "What can be read out of a head's output about a word, beyond the word itself?",
+        question: "What can be read out of a head's output about a word, beyond a linear reading of its embedding?",
         needs: "a corpus with UPOS tags or dependency trees in files, read twice: one pass more, and two thirds of one for the \
             sums",
         controls: &[ControlKind::RandomInit],
+        verdicts: VERDICTS,
         caveats: CAVEATS,
         terms: TERMS,
         options: &["probe"],
@@ -61,11 +63,22 @@ impl Study for LinearProbes {
 #[cfg(test)]
 mod simulation;
 mod terms;
+/// The rule by which a head adds to the word.
+const VERDICTS: &[VerdictRule] = &[VerdictRule {
+    verdict: "adds",
+    statistic: "`gain`: the accuracy on embedding and output together less that on the embedding alone",
+    margin: "more than 0.01, one-sided",
+    family: "all heads of one task whose gain is above 0.01",
+    least: "{min_queries} words in {min_sentences} sentences",
+    printed: "gain with its interval, q; where an untrained control runs, the largest gain there",
+}];
+
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "probes-read-not-used",
     text: "A probe shows what can be read out of a head's output by a linear classifier, not that the model uses it, nor \
-            that the head put it there: it may have been in what went into the layer.",
+            that the head put it there: it may have been in what went into the layer. A gain is more than a linear reading of the \
+            word's embedding finds, and no more: what is not linear in that may say as much.",
     about: CaveatSubject::Meaning,
     applies: |labelling| section::<ProbesSection>(labelling.section).probes.iter().any(|task| task.words > 0),
 }];

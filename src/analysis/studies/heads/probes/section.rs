@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 use crate::stats::interval::Interval;
-use crate::stats::significance::benjamini_hochberg;
+use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, section, stored};
@@ -19,6 +19,11 @@ use crate::system::counted::{counted, plural};
 
 /// Heads of each task that the summary shows.
 const SHOWN: usize = 5;
+
+/// The gain that a head must exceed to add to the word: one point. A gain above 0 is no sign of training, for the output of an
+/// untrained head is another view of the same word and of those around it: heads of an untrained `box:small` gain up to 0.7
+/// points over `box:gold`.
+pub(super) const LEAST_GAIN: f64 = 0.01;
 
 #[derive(Deserialize)]
 pub struct ProbesSection {
@@ -45,6 +50,10 @@ pub struct TaskProbes {
     pub form: Share,
     /// The discriminant on the word embedding.
     pub embedding: Share,
+    /// The largest gain of any head of the untrained models; absent unless that control was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1, max = 1), with = "f64")]
+    pub largest_untrained_gain: Option<f64>,
     /// Of each layer.
     pub layers: Vec<LayerProbe>,
     /// Of each head, layer by layer.
@@ -84,20 +93,21 @@ pub struct HeadProbe {
     /// The head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The accuracy on embedding and context together less that on the embedding alone: what the head adds to the word itself.
+    /// The accuracy on embedding and context together less that on the embedding alone: what the head adds to a
+    /// linear reading of the word's embedding.
     #[schemars(range(min = -1, max = 1))]
     pub gain: Option<f64>,
     /// Its 95 % interval.
     pub gain_ci95: Option<Interval>,
     /// Its standard error, by leaving out one block of sentences at a time.
     pub standard_error: Option<f64>,
-    /// The p-value of the gain being above 0.
+    /// The one-sided p-value of the gain being above 0.01.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// That corrected over the heads of the model.
+    /// Twice `p` corrected by Benjamini & Hochberg for all heads of the model whose gain is above 0.01; null for others.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
-    /// Whether the gain is above 0 beyond chance; null where it was not tested.
+    /// Whether the gain is above 0.01 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
     pub adds: Option<bool>,
     /// The accuracy on embedding and context together.
     #[schemars(range(min = 0, max = 1))]
@@ -133,20 +143,25 @@ pub struct Untrained {
 impl TaskProbes {
     fn correct(&mut self, policy: &Policy) {
         let enough = self.words >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
-        let mut tested: Vec<&mut HeadProbe> = Vec::new();
-        for head in &mut self.heads {
-            (head.q, head.adds) = (None, None);
-            tested.extend((enough && head.p.is_some()).then_some(head));
-        }
-        let p: Vec<f64> = tested.iter().filter_map(|head| head.p).collect();
-        for (head, q) in tested.into_iter().zip(benjamini_hochberg(&p)) {
-            let significant = policy.rule(&LABEL_Q).is_none_or(|most| q <= most);
-            (head.q, head.adds) = (Some(q), Some(significant && head.gain.is_some_and(|gain| gain > 0.0)));
+        let above = |head: &HeadProbe| head.p.filter(|_| enough && head.gain.is_some_and(|gain| gain > LEAST_GAIN));
+        let p: Vec<Option<f64>> = self.heads.iter().map(above).collect();
+        for (head, q) in self.heads.iter_mut().zip(q_of_those_above(&p)) {
+            let adds = match policy.rule(&LABEL_Q) {
+                Some(most) => q.is_some_and(|q| q <= most),
+                None => head.gain_ci95.is_some_and(|ci95| ci95.low() > LEAST_GAIN),
+            };
+            (head.q, head.adds) = (q, (enough && head.p.is_some()).then_some(adds));
         }
     }
 
+    /// The largest gain without training, in brackets; nothing where that control was not run.
+    fn untrained(&self) -> String {
+        let shown = |gain: f64| format!(" (the largest gain of an untrained head: {:+.1})", 100.0 * gain);
+        self.largest_untrained_gain.map_or_else(String::new, shown)
+    }
+
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { task, words, sentences, classes, is_crowded, majority, form, embedding, layers, heads } = self;
+        let Self { task, words, sentences, classes, is_crowded, majority, form, embedding, layers, heads, .. } = self;
         out.blank();
         if *is_crowded {
             return writeln!(out, "{task}: there are too many classes for a probe.");
@@ -174,7 +189,12 @@ impl TaskProbes {
         ranked.sort_by(|a, b| b.gain.partial_cmp(&a.gain).expect("gains are numbers"));
         let adding = heads.iter().filter(|head| head.adds == Some(true)).count();
         let adds = plural(&adding, "adds", "add");
-        writeln!(out, "{adding} of {} {adds} to the embedding. Those that add most:\n", counted(heads.len(), "head"))?;
+        writeln!(
+            out,
+            "{adding} of {} {adds} more than a point to a linear reading of the embedding{}. Those that add most:\n",
+            counted(heads.len(), "head"),
+            self.untrained(),
+        )?;
         out.table(table(&ranked[..SHOWN.min(ranked.len())]));
         out.blank();
         let of_layer = |layer: &LayerProbe| {
@@ -226,7 +246,8 @@ impl Section for ProbesSection {
     fn summary(&self, _: &Policy) -> Summary {
         let mut summary = Summary::from(
             "Probes: what a linear discriminant reads out of a head's output for a word, trained on one half of the sentences and \
-             scored on the other. gain: what the head adds to the word embedding, in points; selectivity: above the control task.\n",
+             scored on the other. gain: what the head adds to a linear reading of the word's embedding, in points; q: of its being \
+             above one point; selectivity: above the control task.\n",
         );
         let written = self.probes.iter().try_for_each(|task| task.write_summary(&mut summary));
         written.expect("writing to a string does not fail");
@@ -237,16 +258,18 @@ impl Section for ProbesSection {
         let of_task = |task: &TaskProbes| {
             let head = task.heads.iter().find(|head| head.place == place)?;
             let adds = if head.adds? {
-                "it adds to the word itself"
+                "it adds to a linear reading of the word's embedding"
             } else {
-                "what it adds to the word itself is not above chance"
+                "it is not shown to add a point to a linear reading of the word's embedding"
             };
             let points = |share: Option<f64>| share.map(|share| 100.0 * share);
             let (gain, selectivity) = (points(head.gain)?, points(head.selectivity)?);
             let q = head.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
             let spread = plus_minus(head.gain_ci95);
-            let task = &task.task;
-            Some(format!("{task}: {adds}, {gain:+.1}{spread} points{q}; {selectivity:+.1} above the control task"))
+            let (name, untrained) = (&task.task, task.untrained());
+            Some(format!(
+                "{name}: {adds}, {gain:+.1}{spread} points{q}{untrained}; {selectivity:+.1} above the control task"
+            ))
         };
         self.probes.iter().filter_map(of_task).collect()
     }
@@ -265,10 +288,12 @@ impl ProbesSection {
     /// Puts the means over untrained models beside each head.
     fn compare_with_untrained(&mut self, seeds: &[&dyn Section]) {
         for (number, task) in self.probes.iter_mut().enumerate() {
-            let place_in = |seed: &&dyn Section, place: usize| section::<Self>(*seed).probes[number].heads[place];
+            let heads_in = |seed: &&dyn Section| section::<Self>(*seed).probes[number].heads.clone();
+            let of_seeds: Vec<Vec<HeadProbe>> = seeds.iter().map(heads_in).collect();
+            task.largest_untrained_gain = of_seeds.iter().flatten().filter_map(|head| head.gain).reduce(f64::max);
             for (place, head) in task.heads.iter_mut().enumerate() {
                 let mean = |of: fn(&HeadProbe) -> Option<f64>| {
-                    let values: Option<Vec<f64>> = seeds.iter().map(|seed| of(&place_in(seed, place))).collect();
+                    let values: Option<Vec<f64>> = of_seeds.iter().map(|heads| of(&heads[place])).collect();
                     values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
                 };
                 head.untrained = Some(Untrained { gain: mean(|head| head.gain), accuracy: mean(|head| head.accuracy) });

@@ -7,7 +7,8 @@ pub const TERMS: &[Term] = &[
     Term {
         name: "adds",
         also: &["mean_gain", "best_gain"],
-        meaning: "Of a head, in the study `probes`: its gain is above 0 beyond chance. The gain is the share of words that a linear \
+        meaning: "Of a head, in the study `probes`: its gain is more than one point by the block test: its output says more of the \
+            word than a linear reading of the word's embedding does, and no more than that. The gain is the share of words that a linear \
             discriminant gets right on the word embedding and the head's output together, less the share on the embedding alone.",
         section: "Probes",
     },

@@ -12,6 +12,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
+use crate::study::metrics::unit::Unit;
 use crate::study::section::NoSection;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use metrics::{AttentionInputs, METRICS};
@@ -45,6 +46,11 @@ impl Study for Attention {
         // Shares of mass are not bounded by 1: a row of f32 weights sums to 1 but for rounding.
         range: |metric| 0.0..=if metric == "offset_argmax" { 1.0 } else { f64::INFINITY },
         is_share: |metric| !matches!(metric, "mean_distance" | "entropy"),
+        unit: |metric| match metric {
+            "mean_distance" => Unit::Tokens,
+            "entropy" => Unit::Nats,
+            _ => Unit::Shares,
+        },
         aim: |label| aims::of(&label.label).map(|(aim, metric)| (aim, Some(metric))),
         ..Card::NEW
     };

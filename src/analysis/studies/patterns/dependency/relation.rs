@@ -285,11 +285,20 @@ impl RelationMetrics {
 
     /// The block test of a difference of two accuracies over the words of the relation.
     fn test(&self, (value, ci95): (f64, Option<Interval>), standard_error: Option<f64>, margin: f64) -> MarginExcess {
-        let &Self { blocks, effective_blocks, .. } = self;
-        let estimate =
-            |standard_error| Estimate { value, standard_error, blocks, effective_blocks, scale: Scale::Real };
-        let p = standard_error.map(|standard_error| estimate(standard_error).p_above(margin));
+        let p = self.estimate(value, standard_error).map(|estimate| estimate.p_above(margin));
         MarginExcess { difference: value, ci95, p, is_above: Bound::AtLeast.holds(value, margin) }
+    }
+
+    /// A difference of two accuracies over the words of the relation; `None` where it has no standard error.
+    pub(super) fn estimate(&self, value: f64, standard_error: Option<f64>) -> Option<Estimate> {
+        let &Self { blocks, effective_blocks, .. } = self;
+        standard_error.map(|standard_error| Estimate {
+            value,
+            standard_error,
+            blocks,
+            effective_blocks,
+            scale: Scale::Real,
+        })
     }
 
     /// The entry of the best head.

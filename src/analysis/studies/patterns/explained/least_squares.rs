@@ -1,5 +1,7 @@
 //! How much of a variable is explained by others, from sums of products (METHODOLOGY, "What explains a head").
 
+use nalgebra::{DMatrix, DVector, SymmetricEigen};
+
 /// A symmetric matrix of sums of products, `[size, size]`, its lower half row after row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gram(Vec<f64>);
@@ -26,65 +28,59 @@ impl Gram {
         Self(self.0.iter().zip(&others.0).map(|(sum, other)| sum - other).collect())
     }
 
+    /// Whether a variable varies: its sum of squares is no rounding of the largest one.
+    pub fn varies(&self, variable: usize) -> bool {
+        self.at(variable, variable) > NOTHING_LEFT * self.largest()
+    }
+
     /// The largest sum of squares.
     fn largest(&self) -> f64 {
         (0..).map(|row| pair(row, row)).map_while(|place| self.0.get(place)).fold(0.0, |most, &cell| most.max(cell))
     }
 }
 
-/// The residual of a variable, as a share of the largest sum of squares, below which it is a combination of earlier
-/// ones: sums of products of 10^6 cells are good to about 1e-12.
+/// The part of the largest sum of squares below which there is nothing but rounding: sums of products of 10^6 cells are good
+/// to about 1e-12.
 const NOTHING_LEFT: f64 = 1e-10;
 
-/// The Cholesky factor of the sums of some variables, without those that are combinations of others.
+/// The least-squares fit by some variables, whatever is fitted: the pseudo-inverse of their sums of products.
 ///
-/// Leaving these out changes no fit, so the squares that are explained are those by the pseudo-inverse.
+/// Where some variables are combinations of others, the coefficients are the smallest of those that fit as well, so that
+/// what they say of other data does not depend on the order of the variables.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Factor {
-    /// The variables that are kept.
-    kept: Vec<usize>,
-    /// The row of the factor of each of them, which ends with the diagonal.
-    rows: Vec<Vec<f64>>,
+pub struct Fit {
+    variables: Vec<usize>,
+    /// `[variables, variables]`, eigenvalues below [`NOTHING_LEFT`] of the largest being left out.
+    inverse: DMatrix<f64>,
 }
 
-impl Factor {
-    /// The factor of the sums of `variables`.
+impl Fit {
+    /// The fit by `variables`.
     pub fn new(gram: &Gram, variables: impl IntoIterator<Item = usize>) -> Self {
-        let least = NOTHING_LEFT * gram.largest();
-        let (mut kept, mut rows): (Vec<usize>, Vec<Vec<f64>>) = (Vec::new(), Vec::new());
-        for variable in variables {
-            let products: Vec<f64> = kept.iter().map(|&other| gram.at(variable, other)).collect();
-            let mut row = solve(&rows, &products);
-            let left = gram.at(variable, variable) - row.iter().map(|cell| cell * cell).sum::<f64>();
-            if left > least {
-                row.push(left.sqrt());
-                kept.push(variable);
-                rows.push(row);
-            }
+        let variables: Vec<usize> = variables.into_iter().collect();
+        let size = variables.len();
+        let own = DMatrix::from_fn(size, size, |row, column| gram.at(variables[row], variables[column]));
+        let SymmetricEigen { eigenvectors, eigenvalues } = own.symmetric_eigen();
+        let least = NOTHING_LEFT * eigenvalues.iter().copied().fold(0.0, f64::max);
+        let reciprocals = eigenvalues.map(|value| if value > least { value.recip() } else { 0.0 });
+        let inverse = &eigenvectors * DMatrix::from_diagonal(&reciprocals) * eigenvectors.transpose();
+        Self { variables, inverse }
+    }
+
+    /// The sum of squares of what is fitted that its fit explains of some data, `2 β'b - β'G β`, `β` being fitted to other
+    /// data; below 0 if the fit is worse than none. `products` are those with each of all variables.
+    pub fn explained(&self, fitted: &[f64], gram: &Gram, products: &[f64]) -> f64 {
+        let Self { variables, inverse } = self;
+        let coefficients = inverse * DVector::from_iterator(variables.len(), variables.iter().map(|&one| fitted[one]));
+        let mut explained = 0.0;
+        for (place, (&variable, coefficient)) in variables.iter().zip(&coefficients).enumerate() {
+            let earlier = variables[..place].iter().zip(&coefficients);
+            let products_before: f64 = earlier.map(|(&other, before)| gram.at(variable, other) * before).sum();
+            let own = gram.at(variable, variable) * coefficient;
+            explained += coefficient * (2.0 * (products[variable] - products_before) - own);
         }
-        Self { kept, rows }
+        explained
     }
-
-    /// The variables that are kept.
-    pub fn kept(&self) -> &[usize] {
-        &self.kept
-    }
-
-    /// The sum of squares of a variable that the others explain, from its sum of products with each of all variables.
-    pub fn explained(&self, products: &[f64]) -> f64 {
-        let products: Vec<f64> = self.kept.iter().map(|&variable| products[variable]).collect();
-        solve(&self.rows, &products).iter().map(|cell| cell * cell).sum()
-    }
-}
-
-/// The solution of a lower triangular system.
-fn solve(rows: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
-    let mut solution: Vec<f64> = Vec::with_capacity(rows.len() + 1);
-    for (row, right) in rows.iter().zip(right) {
-        let known: f64 = row.iter().zip(&solution).map(|(cell, solved)| cell * solved).sum();
-        solution.push((right - known) / row[solution.len()]);
-    }
-    solution
 }
 
 #[cfg(test)]
@@ -103,33 +99,59 @@ mod tests {
         variables.iter().map(|one| one.iter().zip(target).map(|(a, b)| a * b).sum()).collect()
     }
 
+    /// The squares that variables explain where they are fitted.
+    fn within(gram: &Gram, variables: impl IntoIterator<Item = usize>, products: &[f64]) -> f64 {
+        Fit::new(gram, variables).explained(products, gram, products)
+    }
+
     #[test]
     fn a_fit_by_hand() {
         // (1, 0, 0) and (1, 1, 0) span the first two axes: 9 + 16 of (3, 4, 5) are explained.
         let variables = [vec![1.0, 0.0, 0.0], vec![1.0, 1.0, 0.0]];
         let right = products(&variables, &[3.0, 4.0, 5.0]);
         let gram = gram(&variables);
-        assert_eq!(Factor::new(&gram, [0, 1]).explained(&right), 25.0);
-        assert_eq!(Factor::new(&gram, [0]).explained(&right), 9.0);
-        assert_eq!(Factor::new(&gram, [1]).explained(&right), 24.5);
-        assert_eq!(Factor::new(&gram, []).explained(&right), 0.0);
+        for (cues, squares) in [(&[0, 1][..], 25.0), (&[0], 9.0), (&[1], 24.5)] {
+            assert!((within(&gram, cues.iter().copied(), &right) - squares).abs() < 1e-12, "{cues:?}");
+        }
     }
 
     #[test]
-    fn what_others_say_already_is_left_out() {
+    fn a_fit_to_other_data_by_hand() {
+        // 2 x is fitted: of (1, -1) = x that leaves as much as there is, of (3, -3) the square of x.
+        let (x, fitted) = ([vec![1.0, -1.0]], [2.0, -2.0]);
+        let (gram, fitted) = (gram(&x), products(&x, &fitted));
+        let of = |target: [f64; 2]| Fit::new(&gram, [0]).explained(&fitted, &gram, &products(&x, &target));
+        assert_eq!([of([1.0, -1.0]), of([3.0, -3.0])], [0.0, 16.0]);
+        // Worse than no fit: of (-1, 1) there is 2, and 18 is left.
+        assert_eq!(of([-1.0, 1.0]), -16.0);
+    }
+
+    #[test]
+    fn what_others_say_already_changes_no_fit() {
         // The third is the difference of the first two, the fourth is nothing.
         let variables = [vec![1.0, 2.0, 2.0], vec![0.0, 1.0, 5.0], vec![1.0, 1.0, -3.0], vec![0.0; 3]];
         let right = products(&variables, &[1.0, 1.0, 1.0]);
         let gram = gram(&variables);
-        let all = Factor::new(&gram, 0..4);
-        assert_eq!(all.kept(), [0, 1]);
-        for order in [[0, 2], [2, 1], [1, 0]] {
-            assert!((Factor::new(&gram, order).explained(&right) - all.explained(&right)).abs() < 1e-12);
+        let all = within(&gram, 0..4, &right);
+        for some in [[0, 2], [2, 1], [1, 0]] {
+            assert!((within(&gram, some, &right) - all).abs() < 1e-12);
         }
+        assert_eq!([0, 1, 2, 3].map(|variable| gram.varies(variable)), [true, true, true, false]);
+    }
+
+    /// Of two variables that are the same in the fit each has half of the coefficient, which tells where they differ.
+    #[test]
+    fn the_smallest_coefficients_are_taken() {
+        let fitted_on = [vec![1.0, -1.0], vec![1.0, -1.0]];
+        let (fit, fitted) = (Fit::new(&gram(&fitted_on), [0, 1]), products(&fitted_on, &[2.0, -2.0]));
+        let scored_on = [vec![1.0, -1.0], vec![0.0, 0.0]];
+        let explained = fit.explained(&fitted, &gram(&scored_on), &products(&scored_on, &[2.0, -2.0]));
+        // x is fitted where 2 x is: 2 of 8 are left.
+        assert!((explained - 6.0).abs() < 1e-12);
     }
 
     proptest! {
-        /// More variables never explain less, nor more than there is, in whatever order.
+        /// Where they are fitted, more variables never explain less, nor more than there is, in whatever order.
         #[test]
         fn explained_squares_grow_to_all_there_are(
             cells in prop::collection::vec(-3.0..3.0_f64, 30),
@@ -139,9 +161,9 @@ mod tests {
             let (gram, right) = (gram(&variables), products(&variables, &target));
             let squares: f64 = target.iter().map(|value| value * value).sum();
             let mut before = 0.0;
-            for count in 0..=variables.len() {
-                let explained = Factor::new(&gram, 0..count).explained(&right);
-                let backwards = Factor::new(&gram, (0..count).rev()).explained(&right);
+            for count in 1..=variables.len() {
+                let explained = within(&gram, 0..count, &right);
+                let backwards = within(&gram, (0..count).rev(), &right);
                 prop_assert!((explained - backwards).abs() < 1e-6 * (1.0 + squares));
                 prop_assert!(explained >= before - 1e-9 && explained <= squares + 1e-6);
                 before = explained;

@@ -31,14 +31,14 @@ impl ExplainedInputs<'_> {
         &self,
         form: usize,
         of_head: impl Fn(&Shares<Vec<Fraction>>) -> &Vec<Fraction>,
-        of_chance: impl Fn(&Shares<Option<f64>>) -> Option<f64>,
+        any: impl Fn(&Shares<bool>) -> bool,
     ) -> Fraction {
         let FormSums { rows, sentences, .. } = self.sums[form];
         let fraction = match self.head {
             Some(head) => of_head(&self.shares[form].heads[head])[self.block.unwrap_or(BLOCKS)],
-            None if rows == 0 => Fraction::NONE,
-            None => of_chance(&self.shares[form].chance)
-                .map_or(Fraction::NONE, |chance| Fraction::new(chance * rows as f64, rows as f64)),
+            // Coefficients that are fitted to other blocks explain nothing of attention that the cues say nothing of.
+            None if rows > 0 && any(&self.shares[form].any) => Fraction::new(0.0, rows as f64),
+            None => Fraction::NONE,
         };
         fraction.over(rows, sentences)
     }
@@ -59,12 +59,12 @@ const BY_FORM: Keys = Keys::Each(FORMS, |form| FORM_NAMES[form].to_owned());
 const BY_GROUP: Keys = Keys::Each(COUNT, |group| GROUPS[group].name.to_owned());
 
 const OURS: &str = "Defined here.";
-const CHANCE: &str = "the number of cues that are no combination of others over the keys less the rows: what as many cues \
-    explain of attention that has nothing to do with them";
+const CHANCE: &str = "0: in a block the cues are fitted to all others, so that cues which have nothing to do with the attention \
+    explain nothing, or a little less";
 const CAVEATS: &str = "Least squares explain what is linear in the cues; a head can depend on one in another way. Cues that \
     the corpus lacks are left out: `explained.cues` of the report names those used.";
-const SHARED: &str =
-    "What several groups say alike is in none of their shares: these do not add up to what all explain.";
+const SHARED: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
+    coefficients of the group do not hold for other sentences.";
 
 /// A metric, cell by cell.
 type ExplainedMetric = Metric<for<'a> fn(&ExplainedInputs<'a>, usize) -> Fraction>;
@@ -75,8 +75,9 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         explanation: Explanation {
             name: "explained_all",
             measures: "How much of what varies within the rows of a head's attention all known cues explain together.",
-            formula: "R² = b' G^-1 b / Y, G the sum of x x', b of x y, Y of y², over queries i in T, all centred within the row; \
-                all-keys: y = A[i, j] over all keys; text: y = A[i, j] over the sum of the row, j in T without i",
+            formula: "1 - sum_b (Y_b - 2 β' b_b + β' G_b β) / sum_b Y_b, in block b: G_b the sum of x x', b_b of x y, Y_b of y², over \
+                queries i in T, all centred within the row, and β = G^+ b over all other blocks; all-keys: y = A[i, j] over all \
+                keys; text: y = A[i, j] over the sum of the row, j in T without i",
             chance: CHANCE,
             source: OURS,
             caveats: CAVEATS,

@@ -1,13 +1,12 @@
-//! The shares of attention that cues explain, of each head with each block of sentences left out.
+//! The shares of attention that cues explain, of each head: in each block by coefficients that are fitted to all others.
 
 use super::cues::{CUES, GROUPS};
-use super::least_squares::{Factor, Gram};
+use super::least_squares::{Fit, Gram};
 use super::sentence::FORMS;
 use super::sums::{ExplainedSums, FormSums};
 use crate::stats::blocks::BLOCKS;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
-use crate::study::metrics::pseudo_values::{Replicate, fractions};
 use crate::system::parallel::in_parallel;
 
 /// The groups.
@@ -21,7 +20,7 @@ pub struct Shares<T> {
     pub all: T,
     /// Each group alone.
     pub alone: [T; COUNT],
-    /// The share of all cues less the share of all other groups.
+    /// The share of all cues less the share of all other groups; below 0 if the group makes the fit worse.
     pub unique: [T; COUNT],
 }
 
@@ -39,19 +38,18 @@ const VARIES: f64 = 1e-6;
 pub struct FormShares {
     /// A fraction of each head for each block and, last, one for the whole corpus.
     pub heads: Vec<Shares<Vec<Fraction>>>,
-    /// The expectation of each share where cues and attention have nothing to do with each other.
-    pub chance: Shares<Option<f64>>,
+    /// Whether there are cues for each share.
+    pub any: Shares<bool>,
     /// The cues that are there.
     pub cues: Vec<usize>,
 }
 
-/// The sums of a form, without some block.
+/// The sums of a form, in a block or in several.
 struct Numbers {
     gram: Gram,
     /// The products of each head with the cues, and its squares.
     heads: Vec<([f64; CUES], f64)>,
     rows: f64,
-    keys: f64,
 }
 
 impl Numbers {
@@ -64,78 +62,35 @@ impl Numbers {
             gram: Gram::new(sums.cues.iter().map(|sum| sum.value()).collect()),
             heads: (0..sums.heads.len()).map(head).collect(),
             rows: sums.rows as f64,
-            keys: sums.keys as f64,
         }
     }
 
-    /// The same without a block.
-    fn without(&self, block: &FormSums) -> Self {
-        let block = Self::new(block);
-        let less = |(mut products, squares): ([f64; CUES], f64), (others, more): &([f64; CUES], f64)| {
-            products.iter_mut().zip(others).for_each(|(sum, other)| *sum -= other);
-            (products, squares - more)
-        };
-        Self {
-            gram: self.gram.less(&block.gram),
-            heads: self.heads.iter().copied().zip(&block.heads).map(|(head, other)| less(head, other)).collect(),
-            rows: self.rows - block.rows,
-            keys: self.keys - block.keys,
-        }
+    /// The cues that vary.
+    fn cues(&self) -> Vec<usize> {
+        (0..CUES).filter(|&cue| self.gram.varies(cue)).collect()
     }
 
-    /// The factors of all cues, of each group and of all others.
-    fn factors(&self) -> (Shares<Factor>, Shares<bool>) {
-        let of = |cues: Vec<usize>| Factor::new(&self.gram, cues);
-        let factors = Shares {
-            all: of((0..CUES).collect()),
-            alone: GROUPS.map(|group| of(group.cues().collect())),
-            unique: GROUPS.map(|group| of(group.others().collect())),
-        };
-        let alone = factors.alone.each_ref().map(|factor| !factor.kept().is_empty());
-        let any = Shares { all: !factors.all.kept().is_empty(), alone, unique: alone };
-        (factors, any)
+    /// Whether there are cues for each share.
+    fn any(&self) -> Shares<bool> {
+        let alone = GROUPS.map(|group| group.cues().any(|cue| self.gram.varies(cue)));
+        Shares { all: alone.contains(&true), alone, unique: alone }
     }
 
-    /// The shares of each head; none of one whose rows do not vary.
-    fn shares(&self) -> Vec<Shares<Option<f64>>> {
-        let (factors, any) = self.factors();
-        let of_head = |(products, squares): &([f64; CUES], f64)| {
-            let varies = *squares > VARIES * self.rows;
-            let explained = factors.map(|factor| if varies { factor.explained(products) / squares } else { f64::NAN });
-            let all = explained.all;
-            // More cues explain no less but for rounding.
-            let found = Shares {
-                unique: explained.unique.map(|others| if others > all { 0.0 } else { all - others }),
-                ..explained
-            };
-            found.where_any(&any)
+    /// The squares of each head in a block that cues explain which are fitted to all other blocks.
+    fn explained_of(&self, block: &Self) -> Vec<Shares<f64>> {
+        let rest = self.gram.less(&block.gram);
+        // The cues are the same for all heads, so each fit is worked out once.
+        let fits = Shares {
+            all: Fit::new(&rest, 0..CUES),
+            alone: GROUPS.map(|group| Fit::new(&rest, group.cues())),
+            unique: GROUPS.map(|group| Fit::new(&rest, group.others())),
         };
-        self.heads.iter().map(of_head).collect()
-    }
-
-    /// The expectation of each share for attention that has nothing to do with the cues: the cues' degrees of freedom over
-    /// those that rows have left.
-    fn chance(&self) -> Shares<Option<f64>> {
-        let (factors, any) = self.factors();
-        let left = self.keys - self.rows;
-        let expected = factors.map(|factor| factor.kept().len() as f64 / left);
-        let all = expected.all;
-        Shares { unique: expected.unique.map(|others| all - others), ..expected }.where_any(&any)
-    }
-}
-
-impl Shares<f64> {
-    /// The shares of what is there, as far as they are numbers.
-    fn where_any(&self, any: &Shares<bool>) -> Shares<Option<f64>> {
-        let known = |(share, any): (&f64, &bool)| (*any && share.is_finite()).then_some(*share);
-        let both = |shares: &[f64; COUNT], any: &[bool; COUNT]| {
-            std::array::from_fn(|group| known((&shares[group], &any[group])))
+        let of_head = |((all, _), (own, _)): (&([f64; CUES], f64), &([f64; CUES], f64))| {
+            let fitted: [f64; CUES] = std::array::from_fn(|cue| all[cue] - own[cue]);
+            let explained = fits.map(|fit| fit.explained(&fitted, &block.gram, own));
+            Shares { unique: explained.unique.map(|others| explained.all - others), ..explained }
         };
-        Shares {
-            all: known((&self.all, &any.all)),
-            alone: both(&self.alone, &any.alone),
-            unique: both(&self.unique, &any.unique),
-        }
+        self.heads.iter().zip(&block.heads).map(of_head).collect()
     }
 }
 
@@ -144,31 +99,60 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
     let total = sums.blocks.total();
     std::array::from_fn(|form| {
         let whole = Numbers::new(&total[form]);
-        let without = |block: &FormSums| {
-            let rest = whole.without(block);
-            let part = rest.rows / whole.rows;
-            // A block without a row takes nothing away.
-            (block.rows > 0).then(|| (rest.shares(), part))
-        };
-        let left_out =
-            in_parallel(context.threads, sums.blocks.iter().map(|block| &block[form]).collect::<Vec<_>>(), without);
-        let of_head = |(place, all): (usize, Shares<Option<f64>>)| {
-            let one = |of: &dyn Fn(&Shares<Option<f64>>) -> Option<f64>| {
-                let without = |left_out: &Option<(Vec<Shares<Option<f64>>>, f64)>| {
-                    let (shares, rest) = left_out.as_ref()?;
-                    Some(Replicate { value: of(&shares[place])?, rest: *rest })
-                };
-                fractions(of(&all), &left_out.iter().map(without).collect::<Vec<_>>())
+        let blocks: Vec<Numbers> = sums.blocks.iter().map(|block| Numbers::new(&block[form])).collect();
+        let explained = in_parallel(context.threads, &blocks, |block| whole.explained_of(block));
+        let any = whole.any();
+        // With one block there is nothing to fit to.
+        let is_fitted = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
+        let of_head = |place: usize| {
+            let varies = whole.heads[place].1 > VARIES * whole.rows;
+            let share = |any: bool, of: &dyn Fn(&Shares<f64>) -> f64| {
+                if !(any && varies && is_fitted) {
+                    return vec![Fraction::NONE; BLOCKS + 1];
+                }
+                let of_block =
+                    |(explained, block): (&Vec<Shares<f64>>, &Numbers)| [of(&explained[place]), block.heads[place].1];
+                let parts: Vec<[f64; 2]> = explained.iter().zip(&blocks).map(of_block).collect();
+                let all = parts.iter().fold([0.0; 2], |sums, part| [sums[0] + part[0], sums[1] + part[1]]);
+                parts.iter().chain([&all]).map(|&[explained, squares]| Fraction::new(explained, squares)).collect()
             };
             Shares {
-                all: one(&|shares| shares.all),
-                alone: std::array::from_fn(|group| one(&|shares| shares.alone[group])),
-                unique: std::array::from_fn(|group| one(&|shares| shares.unique[group])),
+                all: share(any.all, &|shares| shares.all),
+                alone: std::array::from_fn(|group| share(any.alone[group], &|shares| shares.alone[group])),
+                unique: std::array::from_fn(|group| share(any.unique[group], &|shares| shares.unique[group])),
             }
         };
-        let heads = whole.shares().into_iter().enumerate().map(of_head).collect();
-        let cues = (0..CUES).filter(|&cue| whole.gram.at(cue, cue) > 0.0).collect();
-        debug_assert_eq!(left_out.len(), BLOCKS, "one for each block");
-        FormShares { heads, chance: whole.chance(), cues }
+        let heads = (0..whole.heads.len()).map(of_head).collect();
+        FormShares { heads, any, cues: whole.cues() }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studies::patterns::explained::sentence::PAIRS;
+
+    /// The sums of a head over one cue.
+    fn numbers(cue: f64, product: f64, squares: f64) -> Numbers {
+        let mut cells = vec![0.0; PAIRS];
+        cells[0] = cue;
+        let mut products = [0.0; CUES];
+        products[0] = product;
+        Numbers { gram: Gram::new(cells), heads: vec![(products, squares)], rows: 1.0 }
+    }
+
+    #[test]
+    fn an_example_by_hand() {
+        // y = 2 x for x = (1, -1) in one block, y = x for the same in the other.
+        let blocks = [numbers(2.0, 4.0, 8.0), numbers(2.0, 2.0, 2.0)];
+        let whole = numbers(4.0, 6.0, 10.0);
+        let explained = blocks.each_ref().map(|block| whole.explained_of(block)[0].clone());
+        // Fitted to the other one x leaves 2 of 8, and 2 x leaves 2 of 2: 6 of 10, where both together would explain 9.
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        // The cue is the first offset: it is the first group's, and what that adds to the others is all there is.
+        for (shares, squares) in explained.iter().zip([6.0, 0.0]) {
+            assert!([shares.all, shares.alone[0], shares.unique[0]].into_iter().all(|found| close(found, squares)));
+            assert!([shares.alone[1], shares.unique[1]].into_iter().all(|found| close(found, 0.0)));
+        }
+    }
 }

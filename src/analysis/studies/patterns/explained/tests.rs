@@ -125,13 +125,15 @@ fn a_head_of_one_cue_is_explained_by_its_group() {
         let all = of(head, "explained_all", "all-keys");
         for other in GROUPS {
             let (alone, unique) = (of(head, "explained_alone", other.name), of(head, "explained_unique", other.name));
-            assert!(unique <= all + 1e-9 && alone <= all + 1e-9 && unique > -1e-9, "{group} {}", other.name);
+            // What a few cues fit by accident of some 20,000 cells is a thousandth or two.
+            assert!(unique <= all + 5e-3 && alone <= all + 5e-3 && unique > -5e-3, "{group} {}", other.name);
         }
     }
-    // Random attention is explained as much as by chance.
-    let chance = |key: &str| estimates.chance.get("explained_all", Some(key)).unwrap().unwrap();
+    // Random attention is not explained: cues that fit some of it by chance do not fit the rest.
     for form in ["all-keys", "text"] {
-        assert!(chance(form) > 0.0 && of(5, "explained_all", form) < 3.0 * chance(form), "{form}");
+        assert_eq!(*estimates.chance.get("explained_all", Some(form)).unwrap(), Some(0.0));
+        let random = of(5, "explained_all", form);
+        assert!((-0.02..0.01).contains(&random), "{form} {random}");
         assert!(estimates.ci95[0].get("explained_all", Some(form)).unwrap().unwrap().low() > 0.5);
         assert!(estimates.standard_errors[0].get("explained_all", Some(form)).unwrap().unwrap() < 0.02);
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::stats::blocks::BLOCKS;
-use crate::study::labels::content::{assess_content, thresholds};
+use crate::study::labels::content::{self, assess_content, thresholds};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, LabelStyle, Parameter};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -92,6 +92,7 @@ impl Study for Frequency {
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
         is_share: |metric| metric.starts_with("rare_") && !metric.contains("_over_"),
+        made_of: content::made_of,
         labels: &[RARE_WORDS],
         ..Card::NEW
     };

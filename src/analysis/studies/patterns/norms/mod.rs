@@ -31,10 +31,9 @@ impl Study for Norms {
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
         is_share: |metric| {
-            let within = ["_mass", "constant_share", "sentence_share"];
-            metric == "cancellation" || within.iter().any(|ending| metric.ends_with(ending))
+            metric.ends_with("_mass") || matches!(metric, "cancellation" | "constant_share" | "sentence_share")
         },
-        labels: &[sinks::NO_OP, sinks::PARKED, sinks::CONSTANT, sinks::BROADCAST, sinks::USED],
+        labels: &[sinks::NO_OP, sinks::PARKED, sinks::OPPOSED, sinks::CONSTANT, sinks::BROADCAST, sinks::USED],
         caveats: CAVEATS,
         ..Card::NEW
     };

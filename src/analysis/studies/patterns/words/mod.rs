@@ -30,6 +30,7 @@ use crate::passes::pass::Pass;
 use crate::stats::blocks::BLOCKS;
 use crate::study::aim::Aim;
 use crate::study::labels::Label;
+use crate::study::labels::content;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
@@ -82,6 +83,7 @@ impl Study for Words {
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
         is_share: |metric| metric.ends_with("_mass") || metric.ends_with("_mass_expected"),
+        made_of: content::made_of,
         labels: &[labels::TAG, labels::SAME_TAG, labels::SIMILAR_WORDS, labels::SAME_TOKEN],
         aim,
         ..Card::NEW

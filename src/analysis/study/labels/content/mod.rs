@@ -33,6 +33,12 @@ pub fn assess_content(
     assess_all(label, scores)
 }
 
+/// The metric of the head that a metric with one of these endings is made of, together with rates of the corpus; `None` of
+/// one that has no such ending.
+pub fn made_of(metric: &str) -> Option<&str> {
+    ["_expected", "_over_chance", "_over_position"].iter().find_map(|ending| metric.strip_suffix(ending))
+}
+
 /// A metric's position-matched chance, as a line of its study's table.
 macro_rules! expected {
     ($metric:literal, $keys:expr, $value:expr, $chance:expr) => {

@@ -17,6 +17,7 @@ use crate::study::labels::evidence::{Comparison, Direction, LABEL_Q, Reach};
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Label, Verdict, one_of_each};
 use crate::study::metrics::number::{Number, Part};
+use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, Exports, HeadCard, Section, section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
@@ -215,6 +216,8 @@ impl RelationMetrics {
                     head,
                     of: self.relation.clone(),
                     name: accuracy_of(&self.relation, direction),
+                    unit: Unit::Shares,
+                    made_of: None,
                     value: Some(*entry.accuracy.get(direction)),
                     ci95: *entry.ci95.get(direction),
                     blocks,

@@ -1,5 +1,5 @@
-//! Labels of heads whose attention rests on a sink, by what they write: `sink:no-op`, `sink:parked`, `sink:constant`,
-//! `sink:broadcast`, `sink:used`.
+//! Labels of heads whose attention rests on a sink, by what they write: `sink:no-op`, `sink:parked`, `sink:opposed`,
+//! `sink:constant`, `sink:broadcast`, `sink:used`.
 
 use anstyle::AnsiColor;
 
@@ -16,7 +16,7 @@ pub(super) const FAMILY: &str = "sink:";
 const NO_OP_PART: Threshold = Threshold::rule(
     "sink_no_op_part",
     0.2,
-    "largest `sink_part` of `sink:no-op`: of a head that writes little, a fifth of it is next to nothing",
+    "largest `sink_part` of `sink:no-op`, of either sign: of a head that writes little, a fifth of it is next to nothing",
 );
 const NO_OP_OUTPUT: Threshold = Threshold::rule(
     "sink_no_op_output",
@@ -27,8 +27,8 @@ const NO_OP_OUTPUT: Threshold = Threshold::rule(
 const PARKED_PART: Threshold = Threshold::rule(
     "sink_parked_part",
     0.5,
-    "largest `sink_part` of `sink:parked`, and smallest of the types after it: less, or more, than half of what the head \
-        writes",
+    "largest `sink_part` of `sink:parked`, of either sign, and smallest of the types after it: less, or more, than half of \
+        what the head writes",
 );
 const SAME: Threshold = Threshold::rule(
     "sink_same",
@@ -49,7 +49,7 @@ pub(super) const NO_OP: Detector = Detector {
     explanation: Explanation {
         name: "sink:no-op",
         measures: "The head attends to a sink and writes next to nothing.",
-        formula: "a label first-special, separator or punctuation, sink_part <= {sink_no_op_part} and output_share <= {sink_no_op_output}",
+        formula: "a label first-special, separator or punctuation, |sink_part| <= {sink_no_op_part} and output_share <= {sink_no_op_output}",
         chance: "chance.sink_part of the head; output_share is 1 if all heads of a layer write alike",
         source: "The claim of Clark et al. 2019, section 3.2, and Bondarenko et al. 2023: attention to delimiters is a way to do \
             nothing. Output beside the other heads of the layer: after Sandoval-Segura et al. 2026.",
@@ -66,7 +66,7 @@ pub(super) const PARKED: Detector = Detector {
     explanation: Explanation {
         name: "sink:parked",
         measures: "The head's attention is on a sink; what it writes comes from elsewhere.",
-        formula: "a label first-special, separator or punctuation, sink_part <= {sink_parked_part}, and not sink:no-op",
+        formula: "a label first-special, separator or punctuation, |sink_part| <= {sink_parked_part}, and not sink:no-op",
         chance: PART,
         source: "The claim of Kobayashi et al. 2020, section 4: the vectors of such tokens are small, so that what is added up \
             comes from elsewhere. Their norms do not tell what cancels; sink_part does.",
@@ -77,6 +77,22 @@ pub(super) const PARKED: Detector = Detector {
     parameter: Parameter::None,
     shown: shown("parked"),
     assess: |evidence, policy| typed("sink:parked", evidence, policy, Rules::parked, Rules::no_op),
+};
+
+pub(super) const OPPOSED: Detector = Detector {
+    explanation: Explanation {
+        name: "sink:opposed",
+        measures: "What the head takes from a sink is against what it writes: the rest of its attention outweighs it.",
+        formula: "a label first-special, separator or punctuation, and sink_part <= -{sink_parked_part}",
+        chance: PART,
+        source: "Defined here: a sink that is taken from the output is neither parked nor what is written.",
+        caveats: BARE,
+    },
+    thresholds: &[&PARKED_PART],
+    is_role: true,
+    parameter: Parameter::None,
+    shown: shown("oppos"),
+    assess: |evidence, policy| typed("sink:opposed", evidence, policy, Rules::opposed, |_| Vec::new()),
 };
 
 pub(super) const CONSTANT: Detector = Detector {
@@ -153,13 +169,26 @@ impl Rules<'_> {
         (format!("1 - {metric}"), complement(measured), self.policy.rule(threshold).map(|threshold| 1.0 - threshold))
     }
 
+    /// The sink's part of the output is not above the threshold, and not below its negative.
+    fn little(&self, threshold: &Threshold) -> [Condition; 2] {
+        let (metric, measured) = self.by_sink("sink_part");
+        let least = self.policy.rule(threshold).map(|threshold| 1.0 - threshold);
+        let not_below = (format!("1 + {metric}"), complement(negative(measured)), least);
+        [self.at_most((metric, measured), threshold), not_below]
+    }
+
     fn no_op(&self) -> Vec<Condition> {
         let output = ("output_share".to_owned(), self.evidence.metric("output_share", None));
-        vec![self.at_most(self.by_sink("sink_part"), &NO_OP_PART), self.at_most(output, &NO_OP_OUTPUT)]
+        self.little(&NO_OP_PART).into_iter().chain([self.at_most(output, &NO_OP_OUTPUT)]).collect()
     }
 
     fn parked(&self) -> Vec<Condition> {
-        vec![self.at_most(self.by_sink("sink_part"), &PARKED_PART)]
+        self.little(&PARKED_PART).into()
+    }
+
+    fn opposed(&self) -> Vec<Condition> {
+        let (metric, measured) = self.by_sink("sink_part");
+        vec![self.at_least((format!("-{metric}"), negative(measured)), &PARKED_PART)]
     }
 
     /// The output comes from the sink.
@@ -182,15 +211,24 @@ impl Rules<'_> {
     }
 }
 
+/// What was measured, turned round by `turned`: a constant less it.
+fn turned(measured: Measured, turned: fn(f64) -> f64) -> Measured {
+    Measured {
+        score: measured.score.map(turned),
+        ci95: measured.ci95.map(|ci95| Interval(turned(ci95.high()), turned(ci95.low()))),
+        baseline: measured.baseline.map(turned),
+        estimate: measured.estimate.map(|estimate| Estimate { value: turned(estimate.value), ..estimate }),
+    }
+}
+
 /// One less what was measured.
 fn complement(measured: Measured) -> Measured {
-    let less = |value: f64| 1.0 - value;
-    Measured {
-        score: measured.score.map(less),
-        ci95: measured.ci95.map(|ci95| Interval(less(ci95.high()), less(ci95.low()))),
-        baseline: measured.baseline.map(less),
-        estimate: measured.estimate.map(|estimate| Estimate { value: less(estimate.value), ..estimate }),
-    }
+    turned(measured, |value| 1.0 - value)
+}
+
+/// What was measured, with the other sign.
+fn negative(measured: Measured) -> Measured {
+    turned(measured, |value| 0.0 - value)
 }
 
 /// The assessment of a type of sink: nothing, if the head has no label of a sink, or if `other` comes first and holds.

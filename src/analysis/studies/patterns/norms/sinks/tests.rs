@@ -21,7 +21,10 @@ fn types(given: Option<&str>, metrics: &[(&str, f64)], standard_error: f64, poli
         Measured { score, ci95, baseline: None, estimate }
     };
     let metrics = Metrics::new(&columns, names.iter().map(measured));
-    let rests = Measured { score: Some(0.8), ci95: Some(Interval(0.75, 0.85)), ..Measured::default() };
+    let (value, standard_error, scale) = (0.8, 0.025, Scale::Real);
+    let estimate = Estimate { value, standard_error, blocks: 64, effective_blocks: 64.0, scale };
+    let rests =
+        Measured { score: Some(0.8), ci95: Some(Interval(0.75, 0.85)), baseline: None, estimate: Some(estimate) };
     let given: Vec<Assessment> =
         given.into_iter().filter_map(|label| assess(label, "mass", rests, Bound::Above, Some(0.6))).collect();
     let evidence = Evidence { place: 0, metrics: &metrics, section: &NoSection, given: &given };
@@ -59,7 +62,11 @@ fn every_type_fires_beyond_its_thresholds_and_not_before() {
         ("sink:no-op", [0.19, output - 0.01, 0.9, 0.1], [0.19, output + 0.01, 0.9, 0.1]),
         ("sink:no-op", [0.19, output - 0.01, 0.9, 0.1], [0.21, output - 0.01, 0.9, 0.1]),
         ("sink:parked", [0.49, 1.0, 0.9, 0.1], [0.51, 1.0, 0.9, 0.1]),
-        ("sink:parked", [-0.3, 1.0, 0.9, 0.1], [-0.3, 0.1, 0.9, 0.1]),
+        // The output is against the sink's part: a fifth of it is little, a half of it is not parked.
+        ("sink:no-op", [-0.19, output - 0.01, 0.9, 0.1], [-0.21, output - 0.01, 0.9, 0.1]),
+        ("sink:parked", [-0.1, 1.0, 0.9, 0.1], [-0.1, 0.1, 0.9, 0.1]),
+        ("sink:parked", [-0.49, 1.0, 0.9, 0.1], [-0.51, 1.0, 0.9, 0.1]),
+        ("sink:opposed", [-0.51, 0.1, 0.9, 0.9], [-0.49, 0.1, 0.9, 0.9]),
         ("sink:constant", [0.51, 0.1, 0.51, 0.4], [0.51, 0.1, 0.49, 0.4]),
         ("sink:broadcast", [0.51, 1.0, 0.4, 0.51], [0.51, 1.0, 0.4, 0.49]),
         ("sink:used", [0.51, 1.0, 0.49, 0.49], [0.49, 1.0, 0.49, 0.49]),
@@ -89,18 +96,35 @@ fn a_type_is_sure_and_not_surer_than_its_sink() {
     let metrics = [("sink_part.punctuation", 0.4), ("output_share", 1.0)];
     let of = |error: f64, policy: &Policy| types(Some("punctuation"), &metrics, error, policy);
     let label = of(0.01, &default_policy()).remove(0).label;
-    assert_eq!(label.rule, "punctuation and 1 - sink_part[punctuation] >= 0.5 and q <= 0.05");
+    let rule = "punctuation and 1 - sink_part[punctuation] >= 0.5 and 1 + sink_part[punctuation] >= 0.5";
+    assert_eq!(label.rule, rule);
     // 0.6 is a fifth of the room above 0.5, 0.8 half of that above 0.6.
     assert!((label.margin - 0.2).abs() < 1e-12 && (label.score - 0.6).abs() < 1e-12);
     let Interval(low, high) = label.ci95.unwrap();
     assert!(!label.borderline && (low - 0.58).abs() < 1e-12 && (high - 0.62).abs() < 1e-12);
     let test = label.test;
-    assert!(test.p.unwrap() < 1e-9 && test.q == test.p);
+    // The sink is 0.2 above 0.6, eight standard errors.
+    assert!(test.p.unwrap() < 1e-9 && test.q.unwrap() == 2.0 * test.p.unwrap());
     // 0.1 at 0.1: p = 0.16.
-    assert_eq!(of(0.1, &default_policy()), []);
+    let label = of(0.1, &default_policy()).remove(0).label;
+    assert!(label.borderline && label.test.p.is_some_and(|p| (0.15..0.17).contains(&p)), "{label:?}");
     let unasked = default_policy().with([("label_q", Value::Off)]);
-    let label = of(0.1, &unasked).remove(0).label;
-    assert_eq!((label.rule.as_str(), label.borderline), ("punctuation and 1 - sink_part[punctuation] >= 0.5", true));
+    assert!(of(0.1, &unasked).remove(0).label.borderline);
     let surer = types(Some("punctuation"), &[("sink_part.punctuation", -1.0)], 0.01, &default_policy()).remove(0).label;
     assert!((surer.margin - 0.5).abs() < 1e-12, "that of the sink: {}", surer.margin);
+}
+
+/// `|-0.4| <= 0.5` is as sure as its less sure end: that at -0.5, one standard error of 0.1 away.
+#[test]
+fn parked_is_tested_at_both_ends() {
+    let metrics = [("sink_part.punctuation", -0.4), ("output_share", 1.0)];
+    let label = types(Some("punctuation"), &metrics, 0.1, &default_policy()).remove(0).label;
+    assert_eq!((label.label.as_str(), label.borderline), ("sink:parked", true));
+    // Student's distribution with 63 degrees of freedom, by scipy 1.17: t.sf(1, 63).
+    assert!((label.test.p.unwrap() - 0.16056801579131283).abs() < 1e-9, "{:?}", label.test);
+    assert!((label.score - 0.6).abs() < 1e-12);
+    let metrics = [("sink_part.punctuation", -0.6), ("output_share", 1.0)];
+    let label = types(Some("punctuation"), &metrics, 0.01, &default_policy()).remove(0).label;
+    assert_eq!((label.label.as_str(), label.borderline), ("sink:opposed", false));
+    assert_eq!(label.rule, "punctuation and -sink_part[punctuation] >= 0.5");
 }
