@@ -15,6 +15,7 @@ fn check(at: &str, actual: &Value, expected: &Value) {
         Value::Object(fields) => {
             fields.iter().for_each(|(key, value)| check(&format!("{at}.{key}"), &actual[key], value));
         }
+        Value::Array(items) => items.iter().enumerate().for_each(|(place, value)| check(at, &actual[place], value)),
         Value::Null => assert_eq!(*actual, Value::Null, "{at}"),
         _ => {
             let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}"));
@@ -51,6 +52,11 @@ fn what_explains_a_head_is_that_of_the_reference() {
 fn every_number_is_that_of_the_reference() {
     let (report, golden) = (analyze(&fixture("corpus/gold.conllu"), &["--limit", "200"]), golden("content"));
     check_heads(&report, &golden);
+    for what in ["ci95", "standard_errors"] {
+        for (head, expected) in report["heads"].as_array().unwrap().iter().zip(golden[what].as_array().unwrap()) {
+            check(&format!("{} {what}", head["name"]), &head[what], expected);
+        }
+    }
     for (metric, count) in golden["counts"].as_object().unwrap() {
         let of = |found: &Value| found["count"].clone();
         match count.as_object() {

@@ -145,10 +145,15 @@ fn a_firm_score_on_little_evidence_is_no_label() {
     };
     let (primary, denominators) = labels(&[]);
     // Twenty lines of twelve words have 20 x 7 queries with a word five places before them; the others have none.
-    assert_eq!(denominators["offset_mass"]["-5"], serde_json::json!({ "count": 140, "sentences": 20, "blocks": 20 }));
+    assert_eq!(
+        denominators["offset_mass"]["-5"],
+        serde_json::json!({ "count": 140, "sentences": 20, "blocks": 20, "effective_blocks": 20.0 })
+    );
+    // 36 blocks have two short lines, 20 a short and a long one, 8 a short one.
+    let effective = 320.0 * 320.0 / f64::from(36 * 2 * 2 + 20 * 12 * 12 + 8);
     assert_eq!(
         denominators["offset_mass"]["-1"],
-        serde_json::json!({ "count": 100 + 20 * 11, "sentences": 120, "blocks": 64 })
+        serde_json::json!({ "count": 100 + 20 * 11, "sentences": 120, "blocks": 64, "effective_blocks": effective })
     );
     assert_eq!(primary, ["previous-token", "unlabelled"]);
     let policy = folder.path().join("any.toml");

@@ -53,6 +53,12 @@ fn check(model: &str, golden: &str) {
         let name = head["name"].as_str().unwrap();
         near(name, &head["metrics"], &expected["metrics"]);
         near(name, &head["standard_errors"], &expected["standard_errors"]);
+        for (metric, interval) in expected["ci95"].as_object().unwrap() {
+            for end in [0, 1] {
+                let [a, b] = [&head["ci95"][metric][end], &interval[end]].map(|end| end.as_f64().unwrap());
+                assert!((a - b).abs() < TOLERANCE, "{name}.{metric} has {a}, the reference {b}");
+            }
+        }
     }
 }
 
