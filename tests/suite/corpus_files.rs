@@ -182,14 +182,18 @@ fn the_summary_lists_several_files() {
     let name = files.path().file_name().unwrap().to_str().unwrap();
     let summary = run(&["analyze", path(&model), "-c", path(files.path())]).unwrap();
     let expected = format!(
-        "\ncorpus  {name}: 2 sentences, 5 words, 9 tokens\n        a.txt (text): 1 sentence, 2 words, 4 tokens\n        \
+        "\ncorpus  {name}: 2 sentences, 5 words, 9 tokens\n        \
+         intervals and tests are about more sentences like these\n        a.txt (text): 1 sentence, 2 words, 4 tokens\n        \
          b.txt (text): 1 sentence, 3 words, 5 tokens\n"
     );
     assert!(summary.contains(&expected), "{summary}");
     assert!(summary.ends_with("\nIn the folders, files and folders that are no corpus files: 1.\n"), "{summary}");
     let summary = run(&["analyze", path(&model), "-c", path(&file)]).unwrap();
     assert!(
-        summary.contains("\ncorpus  a.txt: 1 sentence, 2 words, 4 tokens\n        its sentences have 2.0 words each"),
+        summary.contains(
+            "\ncorpus  a.txt: 1 sentence, 2 words, 4 tokens\n        intervals and tests are about more sentences like these\n        \
+             its sentences have 2.0 words each"
+        ),
         "{summary}"
     );
 }

@@ -380,7 +380,7 @@ fn the_outcome_is_as_its_schema_says() {
 fn each_unit_has_its_tolerance() {
     let context = EstimationContext::new();
     let b = context.changed("b.json", |report| {
-        for (metric, more) in [("entropy", 0.3), ("mean_distance", 0.7), ("uuas", 0.2)] {
+        for (metric, more) in [("entropy", 0.3), ("mean_distance", 1.5), ("uuas", 0.2)] {
             let value = report["heads"][5]["metrics"][metric].as_f64().unwrap() + more;
             set(report, 5, metric, value, [value - 0.01, value + 0.01]);
         }
@@ -390,14 +390,14 @@ fn each_unit_has_its_tolerance() {
         let metrics = found["metrics"].as_array().unwrap();
         metrics.iter().map(|change| change["number"].as_str().unwrap().to_owned()).collect()
     };
-    // 0.2 / .005, 0.7 / .02 and 0.3 / .01.
-    assert_eq!(changed("0"), ["uuas", "mean_distance", "entropy"]);
-    assert_eq!(changed("nats=0.3"), ["uuas", "mean_distance"]);
-    assert_eq!(changed("nats=0.3,tokens=0.8"), ["uuas"]);
+    // 1.5 / .02, 0.2 / .005 and 0.3 / .02.
+    assert_eq!(changed("0"), ["mean_distance", "uuas", "entropy"]);
+    assert_eq!(changed("nats=0.3"), ["mean_distance", "uuas"]);
+    assert_eq!(changed("nats=0.3,tokens=1.6"), ["uuas"]);
     assert_eq!(changed("0.25"), ["mean_distance", "entropy"]);
     let (_, found) = context.json(&b, &["--tolerance", "0.25,shares=0"]);
     assert_eq!(found["tolerances"], json!({ "shares": 0.0, "nats": 0.25, "tokens": 0.25 }));
-    assert!(context.diff(&b, &[]).1.contains("farther apart than 0.005 of shares, 0.01 nats or 0.02 tokens.\n"));
+    assert!(context.diff(&b, &[]).1.contains("farther apart than 0.005 of shares, 0.02 nats or 0.02 tokens.\n"));
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn a_label_of_content_rests_on_the_number_of_its_head() {
     let change = lost(0.1).expect("the label is lost");
     assert_eq!(
         (&change["a"]["number"], &change["number"]),
-        (&json!("same_tag_mass_over_position"), &json!("same_tag_mass"))
+        (&json!("same_tag_mass_over_chance"), &json!("same_tag_mass"))
     );
     // Where the head does as it did, it is the corpus that changed.
     assert_eq!(lost(0.8), None);

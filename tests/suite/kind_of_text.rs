@@ -52,7 +52,8 @@ fn plain_text_is_not_remarked_on() {
     );
     assert!(
         summary.starts_with(
-            "model   tiny-bert: bert, 3 layers x 4 heads\ncorpus  a.txt: 100 sentences, 500 words, 700 tokens\n\n"
+            "model   tiny-bert: bert, 3 layers x 4 heads\ncorpus  a.txt: 100 sentences, 500 words, 700 tokens\n        \
+             intervals and tests are about more sentences like these\n\n"
         ),
         "{summary}"
     );

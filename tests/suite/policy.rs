@@ -121,7 +121,7 @@ fn policies_and_reports_that_cannot_be_used() {
     let text = context.file("text.json", "{\n  oops\n}\n");
     assert!(refusal(text).starts_with("error: this is no report of headscope in JSON: text.json:2: "));
     let newer = refusal(context.changed("newer.json", |report| report["schema_version"] = json!(99)));
-    assert!(newer.starts_with("error: newer.json: its schema_version is 99 and this program reads 2: "), "{newer}");
+    assert!(newer.starts_with("error: newer.json: its schema_version is 99 and this program reads 3: "), "{newer}");
     let older = refusal(context.changed("older.json", |report| {
         report["heads"][3].as_object_mut().unwrap().remove("ci95");
     }));
@@ -200,7 +200,7 @@ fn voita2019_finds_the_planted_places_and_nothing_else() {
         let known = |rule: &&str| rule.starts_with("offset_argmax[") || rule.starts_with("accuracy(");
         assert!(rules.iter().all(known), "{rules:?}");
     }
-    assert!(report["tests"]["significant"].is_null() && report["tests"]["count"].as_u64().unwrap() > 0);
+    assert!(report["tests"]["significant"].is_number() && report["tests"]["count"].as_u64().unwrap() > 0);
     assert!(report["settings"]["policy"]["entropy_ratio"].is_null());
     // A planted place puts all its weight on one token, but for the words at the edge that have no such place.
     let [positional, others] = confidences(&report);

@@ -96,7 +96,9 @@ fn documents(folder: &Path, count: usize) -> PathBuf {
         let begins =
             if number.is_multiple_of(600 / count) && number / (600 / count) < count { "# newdoc\n" } else { "" };
         let own = if number.is_multiple_of(7) { number % 100 } else { number };
-        let words = (1..=4).map(|word| format!("{word}\tw{own}{word}\t_\t_\t_\t_\t{}\tdep\t_\t_\n", word - 1));
+        // The number in base five, so that the words of each are others.
+        let form = |word: u32| ["the", "saw", "left", "one", "two"][own / 5_usize.pow(word - 1) % 5];
+        let words = (1..=4).map(|word| format!("{word}\t{}\t_\t_\t_\t_\t{}\tdep\t_\t_\n", form(word), word - 1));
         format!("{begins}{}\n", words.collect::<String>())
     };
     let file = folder.join("documents.conllu");
@@ -256,7 +258,7 @@ fn wrong_usage_of_shards() {
         assert_eq!(status, 2, "{message}");
         message
     };
-    assert!(usage(&["-o", "part.headscope"]).contains("give --shard I/N"));
+    assert!(usage(&["-o", "part.headscope"]).contains("with --shard I/N"));
     assert!(usage(&["--shard", "1/2"]).contains("give one -o FILE.headscope"));
     assert!(usage(&["--shard", "1/2", "-o", "report.json"]).contains("`report.json` is no partial"));
     assert!(usage(&["--shard", "1/2", "-o", "a.headscope", "-o", "b.headscope"]).contains("give one -o"));

@@ -51,9 +51,14 @@ impl Estimate {
         self.effective_blocks - 1.0
     }
 
+    /// The scale of its `t`: an estimate of a share may lie beyond 0 or 1, where there is no logit.
+    fn scale(&self) -> Scale {
+        if (0.0..=1.0).contains(&self.value) { self.scale } else { Scale::Real }
+    }
+
     /// The number and its standard error on its scale; of a share the delta method gives the standard error of the logit.
     fn on_scale(&self) -> (f64, f64) {
-        match self.scale {
+        match self.scale() {
             Scale::Share => (logit(self.value), self.standard_error / (self.value * (1.0 - self.value))),
             Scale::Real => (self.value, self.standard_error),
         }
@@ -61,7 +66,7 @@ impl Estimate {
 
     /// Whether the blocks do not vary: a share of 0 or 1 cannot.
     fn is_constant(&self) -> bool {
-        let at_end = self.scale == Scale::Share && self.value * (1.0 - self.value) <= ROUNDING;
+        let at_end = self.scale() == Scale::Share && self.value * (1.0 - self.value) <= ROUNDING;
         at_end || self.standard_error <= ROUNDING
     }
 
@@ -72,7 +77,7 @@ impl Estimate {
         }
         let (middle, error) = self.on_scale();
         let reach = critical(self.freedom()) * error;
-        match self.scale {
+        match self.scale() {
             Scale::Share => Interval(logistic(middle - reach), logistic(middle + reach)),
             Scale::Real => Interval(middle - reach, middle + reach),
         }
@@ -107,7 +112,7 @@ impl Estimate {
             return if excess > ROUNDING { (-(self.blocks as f64)).exp2() } else { 1.0 };
         }
         let (value, error) = self.on_scale();
-        let margin = if self.scale == Scale::Share { logit(margin) } else { margin };
+        let margin = if self.scale() == Scale::Share { logit(margin) } else { margin };
         let t = sign * (value - margin) / error;
         let half = student(t, self.freedom()) / 2.0;
         if t > 0.0 { half } else { 1.0 - half }
@@ -284,6 +289,9 @@ mod tests {
         close(low, 0.739_299_94);
         close(high, 0.849_445_11);
         assert_eq!([share.p_above(1.0), share.p_below(0.0)], [1.0, 1.0]);
+        // A variance component may come out below 0, where it is no share.
+        let below = |scale| estimate(-0.01, 0.02, 16.0, scale).interval();
+        assert_eq!(below(Scale::Share), below(Scale::Real));
     }
 
     #[test]

@@ -55,7 +55,7 @@ const METRICS: &[ArcMetric] = &[Metric {
         let hits = sums.hits.get(head).map_or(0, |hits| hits[direction]);
         Fraction::new(hits as f64, sums.count as f64)
     },
-    chance: Some(|sums, _, _| Fraction::NONE.over(sums.count, sums.sentences)),
+    chance: Some(|sums, _, _| Fraction::NONE.over(sums.count, sums.sentences).unknown()),
 }];
 
 impl Study for Dependency {
