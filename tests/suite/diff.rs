@@ -340,11 +340,10 @@ fn partials_of_the_same_sentences_are_compared_pairwise() {
         ["relations", "metrics"].iter().flat_map(|part| found[part].as_array().unwrap()).collect();
     assert!(!changes.is_empty());
     assert!(changes.iter().all(|change| change["layer"] == 2), "{text}");
-    // The largest first: .005 of a share, .01 nats and .02 tokens are as large as one another.
+    // The largest first: .005 of a share, .02 nats and .02 tokens are as large as one another.
     let size = |change: &Value| {
         let unit = match change["unit"].as_str().unwrap() {
-            "nats" => 0.01,
-            "tokens" => 0.02,
+            "nats" | "tokens" => 0.02,
             _ => 0.005,
         };
         change["difference"].as_f64().unwrap().abs() / unit
@@ -380,7 +379,7 @@ fn the_outcome_is_as_its_schema_says() {
 fn each_unit_has_its_tolerance() {
     let context = EstimationContext::new();
     let b = context.changed("b.json", |report| {
-        for (metric, more) in [("entropy", 0.3), ("mean_distance", 1.5), ("uuas", 0.2)] {
+        for (metric, more) in [("entropy", 0.6), ("mean_distance", 1.5), ("uuas", 0.2)] {
             let value = report["heads"][5]["metrics"][metric].as_f64().unwrap() + more;
             set(report, 5, metric, value, [value - 0.01, value + 0.01]);
         }
@@ -390,10 +389,10 @@ fn each_unit_has_its_tolerance() {
         let metrics = found["metrics"].as_array().unwrap();
         metrics.iter().map(|change| change["number"].as_str().unwrap().to_owned()).collect()
     };
-    // 1.5 / .02, 0.2 / .005 and 0.3 / .02.
+    // 1.5 / .02, 0.2 / .005 and 0.6 / .02.
     assert_eq!(changed("0"), ["mean_distance", "uuas", "entropy"]);
-    assert_eq!(changed("nats=0.3"), ["mean_distance", "uuas"]);
-    assert_eq!(changed("nats=0.3,tokens=1.6"), ["uuas"]);
+    assert_eq!(changed("nats=0.6"), ["mean_distance", "uuas"]);
+    assert_eq!(changed("nats=0.6,tokens=1.6"), ["uuas"]);
     assert_eq!(changed("0.25"), ["mean_distance", "entropy"]);
     let (_, found) = context.json(&b, &["--tolerance", "0.25,shares=0"]);
     assert_eq!(found["tolerances"], json!({ "shares": 0.0, "nats": 0.25, "tokens": 0.25 }));

@@ -120,7 +120,8 @@ fn ten_documents_are_blocks_however_the_corpus_is_run() {
     let whole = shards.analyze(&[options, &["-o", "-", "--threads", "1"]].concat());
     assert_eq!(unit(&whole), "documents");
     assert!(whole == shards.analyze(&[options, &["-o", "-", "--threads", "3"]].concat()));
-    let parts = ["1/2", "2/2"].map(|shard| shards.shard(&shard.replace('/', "-of-"), shard, options));
+    let parts =
+        ["1/2", "2/2"].map(|shard| shards.shard(&format!("{}.headscope", shard.replace('/', "-of-")), shard, options));
     assert!(whole == run(&["merge", "--no-run-info", "-o", "-", &parts[0], &parts[1]]).unwrap());
     let folder = shards.file("resumed");
     assert!(whole == shards.analyze(&[options, &["-o", "-", "--resume", &folder]].concat()));

@@ -53,7 +53,8 @@ impl Estimate {
 
     /// The scale of its `t`: an estimate of a share may lie beyond 0 or 1, where there is no logit.
     fn scale(&self) -> Scale {
-        if (0.0..=1.0).contains(&self.value) { self.scale } else { Scale::Real }
+        let within = (-ROUNDING..=1.0 + ROUNDING).contains(&self.value);
+        if within { self.scale } else { Scale::Real }
     }
 
     /// The number and its standard error on its scale; of a share the delta method gives the standard error of the logit.
