@@ -454,7 +454,7 @@ fn kept(model: &Path, corpus: &Path, at: &Path) -> [PathBuf; 2] {
     both
 }
 
-/// The calibration, in small; benches/diff_error_rate.py has it for real models and treebanks.
+/// The calibration, in small; `benches/diff_error_rate.py` has it for real models and treebanks.
 #[test]
 fn halves_of_a_corpus_do_not_differ_and_other_weights_do() {
     let folder = tempfile::tempdir().unwrap();

@@ -15,6 +15,9 @@ pub const FEWEST_BLOCKS: usize = 10;
 /// The largest difference that is one of rounding: ratios of counts below 10^9 that differ at all differ by more.
 pub(super) const ROUNDING: f64 = 1e-12;
 
+/// What a share of 1 may differ from 1 by: it is a ratio of sums of f32, whose last digit is 6e-8.
+const SINGLE: f64 = 1e-6;
+
 /// The share of a distribution below a 95 % interval, and above it.
 const TAIL: f64 = 0.025;
 
@@ -53,7 +56,7 @@ impl Estimate {
 
     /// The scale of its `t`: an estimate of a share may lie beyond 0 or 1, where there is no logit.
     fn scale(&self) -> Scale {
-        let within = (-ROUNDING..=1.0 + ROUNDING).contains(&self.value);
+        let within = (-ROUNDING..=1.0 + SINGLE).contains(&self.value);
         if within { self.scale } else { Scale::Real }
     }
 
@@ -67,7 +70,7 @@ impl Estimate {
 
     /// Whether the blocks do not vary: a share of 0 or 1 cannot.
     fn is_constant(&self) -> bool {
-        let at_end = self.scale() == Scale::Share && self.value * (1.0 - self.value) <= ROUNDING;
+        let at_end = self.scale() == Scale::Share && (self.value <= ROUNDING || 1.0 - self.value <= SINGLE);
         at_end || self.standard_error <= ROUNDING
     }
 

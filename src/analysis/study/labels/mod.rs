@@ -391,7 +391,7 @@ pub fn assess_all(
     // Where not all hold, the one that is farthest from it is named.
     let rule = if fires { rule } else { least.label.rule.clone() };
     let label = Label { rule, test: MarginTest { p: largest, ..least.label.test }, ..least.label };
-    Some(Assessment { label, fires, attainable, p_of_failing, ..least })
+    Some(Assessment { label, fires, p_of_failing, attainable, ..least })
 }
 
 /// The label that any of several rules gives: the one that is surest is the label's, and the smallest p-value, times the

@@ -95,7 +95,7 @@ fn label(change: &LabelChange) -> Vec<String> {
 
 fn of_head(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> Vec<String> {
     let LargestChange { number, difference, q, .. } = largest;
-    let counts = [changed, compared].map(|count| count.to_string());
+    let counts = [changed, compared].map(ToString::to_string);
     let [changed, compared] = counts;
     vec![place.to_string(), changed, compared, number.clone(), format!("{difference:+.4}"), significance(*q)]
 }

@@ -178,11 +178,11 @@ fn an_effect_can_be_surely_above_0_and_surely_negligible() {
 fn tests_of_negligible_effects_by_hand() {
     // Blocks of equal size have 0.003 ± 0.004 of the first head: SE = 0.004 / sqrt(63) = 0.000503953, and the nearer end is 0.005:
     // t = 3.968627 with 63 degrees of freedom. They have 0 ± 0.02 of the second: t = 1.984313.
-    let sign = |index: u64| if index % 2 == 0 { 1.0 } else { -1.0 };
+    let sign = |index: u64| if index.is_multiple_of(2) { 1.0 } else { -1.0 };
     let found = planted(GRID, 0.5, |index| vec![0.003 + 0.004 * sign(index), 0.02 * sign(index)]);
     let p: Vec<f64> = found.heads.iter().filter_map(|head| head.p_negligible).collect();
     // By scipy 1.17: t.sf(t, 63).
-    let expected = [9.39192057e-5, 0.025790404];
+    let expected = [9.391_920_57e-5, 0.025_790_404];
     p.iter().zip(expected).for_each(|(p, expected)| assert!((p / expected - 1.0).abs() < 2e-3, "{p:e} {expected:e}"));
     // Twice the smaller one times 2 / 1, twice the larger one times 2 / 2.
     let q: Vec<f64> = found.heads.iter().filter_map(|head| head.q_negligible).collect();

@@ -85,7 +85,7 @@ impl Numbers {
             alone: GROUPS.map(|group| Fit::new(&rest, group.cues())),
             unique: GROUPS.map(|group| Fit::new(&rest, group.others())),
         };
-        let of_head = |((all, _), (own, _)): (&([f64; CUES], f64), &([f64; CUES], f64))| {
+        let of_head = |((all, _), (own, _)): (&HeadProducts, &HeadProducts)| {
             let fitted: [f64; CUES] = std::array::from_fn(|cue| all[cue] - own[cue]);
             let explained = fits.map(|fit| fit.explained(&fitted, &block.gram, own));
             Shares { unique: explained.unique.map(|others| explained.all - others), ..explained }
@@ -93,6 +93,9 @@ impl Numbers {
         self.heads.iter().zip(&block.heads).map(of_head).collect()
     }
 }
+
+/// The products of a head's weights with each cue, and with themselves, summed over rows.
+type HeadProducts = ([f64; CUES], f64);
 
 /// The shares of every head in each form.
 pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {

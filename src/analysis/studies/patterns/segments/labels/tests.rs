@@ -17,13 +17,13 @@ fn class([column, offset, segment]: [f64; 3]) -> Vec<String> {
         baseline: Some(0.0),
         estimate: Some(BASIS.estimate(score, 0.005, Scale::Real)),
     };
-    assessed([column, offset, segment].map(measured), &policy)
+    assessed(&[column, offset, segment].map(measured), &policy)
 }
 
-fn assessed(measured: [Measured; 3], policy: &Policy) -> Vec<String> {
+fn assessed(measured: &[Measured; 3], policy: &Policy) -> Vec<String> {
     let columns =
         ["column_r2", "offset_r2", "segment_r2"].map(|id| Column { id, keys: Keys::Single, scale: Scale::Real });
-    let metrics = Metrics::new(&columns, measured);
+    let metrics = Metrics::new(&columns, *measured);
     let mut assessed = classes(&Evidence { place: 0, metrics: &metrics, section: &NoSection, given: &[] }, policy);
     correct(&mut assessed, policy);
     let shown = |class: &Assessment| {
@@ -59,7 +59,7 @@ fn a_class_at_a_threshold_is_the_upper_one() {
 #[test]
 fn without_the_preset_or_without_a_number_there_is_no_class() {
     let score = Measured { score: Some(0.6), ..Measured::default() };
-    assert_eq!(assessed([score; 3], &presets::policy(&[])), [""; 0]);
+    assert_eq!(assessed(&[score; 3], &presets::policy(&[])), [""; 0]);
     let policy = presets::policy(&[presets::named("kovaleva2019").unwrap()]);
-    assert_eq!(assessed([Measured::default(); 3], &policy), [""; 0]);
+    assert_eq!(assessed(&[Measured::default(); 3], &policy), [""; 0]);
 }
