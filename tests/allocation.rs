@@ -110,8 +110,9 @@ fn whatever_is_lent_nothing_is_kept() {
     let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
     let mut gates = Gates::default();
     gates.set(1, 0, Gate::scale(0.5));
-    gates.patch(0, 1, 0, [(1, vec![1.0 / 22.0; 22])].into());
     let pack = Pack { sentences: [20, 5, 30].iter().map(|&words| sentence(&model, words)).collect() };
+    let tokens = pack.sentences[0].ids.len();
+    gates.patch(0, 1, 0, [(1, vec![1.0 / tokens as f32; tokens])].into());
     let (batch, mut scratch) = (pack.batch(), Scratch::default());
     let mut run = || {
         let mut forward = || model.encoder.forward_from(Start::Embeddings, &batch, &gates, &mut scratch, &mut Greedy);
