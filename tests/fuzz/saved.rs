@@ -158,7 +158,7 @@ pub fn corpus_index(data: &[u8]) -> bool {
     }
     let Some((length, rest)) = data.split_first_chunk() else { return false };
     let Some((contents, record)) = rest.split_at_checked(u16::from_le_bytes(*length).into()) else { return false };
-    let mut index = b"headscope index 1\n".to_vec();
+    let mut index = b"headscope index 2\n".to_vec();
     for sealed in [record, contents] {
         index.extend_from_slice(sealed);
         index.extend_from_slice(&Sha256::digest(sealed));
