@@ -86,7 +86,7 @@ impl TextInfo {
             .is_some_and(|copies| copies > NOTABLE)
     }
 
-    /// Whether there are fewer families than blocks to resample.
+    /// Whether there are fewer families than blocks.
     pub(super) fn is_small(&self) -> bool {
         self.families < BLOCKS as u64
     }

@@ -21,8 +21,8 @@ pub const MIN_SENTENCES: Threshold = Threshold {
     name: "min_sentences",
     range: Range::Count("sentences"),
     default: Value::Count(30),
-    about: "fewest sentences with what a label rests on, the first of each family alone: intervals resample families, and of \
-        few they are too narrow",
+    about: "fewest sentences with what a label rests on, the first of each family alone: a number of fewer than 10 blocks \
+        has no test",
 };
 
 /// The kind of evidence that a label lacks.

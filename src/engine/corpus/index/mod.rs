@@ -39,7 +39,7 @@ pub const SEGMENT_SENTENCES: u64 = 256;
 
 const MAGIC: &str = "headscope index ";
 
-/// Raised whenever the written bytes change, or the way in which sentences and families are found.
+/// Raised when the written bytes change, or the way in which sentences and families are found, and a release has written them.
 const FORMAT_VERSION: u32 = 2;
 
 const DIGEST_BYTES: usize = 32;

@@ -39,7 +39,7 @@ const RARE_WORDS: Detector = Detector {
     explanation: Explanation {
         name: "rare-words",
         measures: "The head's most attended token is one of the rarest of the sentence.",
-        formula: "rare_argmax_over_chance >= {rare_argmax} and rare_argmax_over_position >= 0, by blocks of sentences, q <= {label_q}",
+        formula: "rare_argmax_over_chance >= {rare_argmax} and rare_argmax_over_position >= 0, firm if q <= {label_q}",
         chance: "chance.rare_argmax: |R|/|T|, and the head's own rare_argmax_expected",
         source: "Voita et al. 2019, section 5.3: a head that points to the least frequent tokens of a sentence.",
         caveats: "Special tokens are left out of the argmax, so most of the head's attention may be there. \

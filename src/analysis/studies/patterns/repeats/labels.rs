@@ -29,7 +29,7 @@ pub(super) const DUPLICATE_TOKEN: Detector = Detector {
     explanation: Explanation {
         name: "duplicate-token",
         measures: "The head attends from a token to the same token elsewhere, on random tokens that come twice.",
-        formula: "repeat_same.score >= {repeat_score}, by blocks of sequences, q <= {label_q}",
+        formula: "repeat_same.score >= {repeat_score}, firm if q <= {label_q}",
         chance: "0: attention to the key less that to other keys",
         source: "Duplicate-token heads of Wang et al. 2022 (arXiv:2211.00593), there of a decoder.",
         caveats: "It goes by the identity of tokens: whether by that of their text or of their embedding it does not say.",
@@ -45,7 +45,7 @@ pub(super) const INDUCTION: Detector = Detector {
     explanation: Explanation {
         name: "induction",
         measures: "The head attends from a token to what came after the same token elsewhere.",
-        formula: "repeat_next.score >= {repeat_score}, by blocks of sequences, q <= {label_q}",
+        formula: "repeat_next.score >= {repeat_score}, firm if q <= {label_q}",
         chance: "0: attention to the key less that to other keys",
         source: "Prefix matching of Olsson et al. 2022 (arXiv:2209.11895), there of decoders.",
         caveats: "Half of their definition: that the head also raises the probability of the token that it attends to \
@@ -62,7 +62,7 @@ pub(super) const INDUCTION_MIRROR: Detector = Detector {
     explanation: Explanation {
         name: "induction-mirror",
         measures: "The head attends from a token to what came before the same token elsewhere.",
-        formula: "repeat_previous.score >= {repeat_score}, by blocks of sequences, q <= {label_q}",
+        formula: "repeat_previous.score >= {repeat_score}, firm if q <= {label_q}",
         chance: "0: attention to the key less that to other keys",
         source: "The mirror of induction, which models that see both sides can have; defined here.",
         caveats: "As for induction.",
@@ -78,7 +78,7 @@ pub(super) const MASKED_COPY: Detector = Detector {
     explanation: Explanation {
         name: "masked-copy",
         measures: "The head attends from a mask to the token that it stands for, where the text has it a second time.",
-        formula: "repeat_masked.score >= {repeat_score}, by blocks of sequences, q <= {label_q}",
+        formula: "repeat_masked.score >= {repeat_score}, firm if q <= {label_q}",
         chance: "0: attention to the key less that to other keys",
         source: "Defined here.",
         caveats: "Only this label of the four needs context: the mask itself says nothing of the token.",

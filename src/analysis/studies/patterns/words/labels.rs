@@ -35,7 +35,7 @@ pub(super) const TAG: Detector = Detector {
     explanation: Explanation {
         name: "tag:<UPOS>",
         measures: "The head attends to words of one universal part of speech.",
-        formula: "tag_mass_over_chance[p] >= {content_mass} and tag_mass_over_position[p] >= 0, by blocks of sentences, q <= {label_q}",
+        formula: "tag_mass_over_chance[p] >= {content_mass} and tag_mass_over_position[p] >= 0, firm if q <= {label_q}",
         chance: "chance.tag_mass[p], and the head's own tag_mass_expected[p]: the score is what it is above the one that it is \
             less far above",
         source: "Heads by word class: Vig & Belinkov 2019, section 4.3.",
@@ -57,7 +57,7 @@ pub(super) const SAME_TAG: Detector = Detector {
     explanation: Explanation {
         name: "same-tag",
         measures: "The head attends from a word to others of its own part of speech.",
-        formula: "same_tag_mass_over_chance >= {content_mass} and same_tag_mass_over_position >= 0, by blocks of sentences, q <= \
+        formula: "same_tag_mass_over_chance >= {content_mass} and same_tag_mass_over_position >= 0, firm if q <= \
             {label_q}",
         chance: "chance.same_tag_mass, and the head's own same_tag_mass_expected",
         source: "Defined here.",
@@ -76,8 +76,8 @@ pub(super) const SIMILAR_WORDS: Detector = Detector {
     explanation: Explanation {
         name: "similar-words",
         measures: "The head attends to tokens whose word embedding is like that of the query.",
-        formula: "similarity_gain_over_chance >= {similarity_gain} and similarity_gain_over_position >= 0, by blocks of sentences, \
-            q <= {label_q}",
+        formula: "similarity_gain_over_chance >= {similarity_gain} and similarity_gain_over_position >= 0, \
+            firm if q <= {label_q}",
         chance: "0, and the head's own similarity_gain_expected",
         source: "Defined here.",
         caveats: "Likeness is that of the model's own word embeddings, which are alike in spelling and frequency, too.",
@@ -97,7 +97,7 @@ pub(super) const SAME_TOKEN: Detector = Detector {
     explanation: Explanation {
         name: "same-token",
         measures: "The head attends from a token to its other occurrences in the sentence.",
-        formula: "same_token_mass_over_chance >= {content_mass} and same_token_mass_over_position >= 0, by blocks of sentences, q <= \
+        formula: "same_token_mass_over_chance >= {content_mass} and same_token_mass_over_position >= 0, firm if q <= \
             {label_q}",
         chance: "chance.same_token_mass, and the head's own same_token_mass_expected",
         source: "On text, the duplicate-token heads of Wang et al. 2022, section 3.",

@@ -32,7 +32,7 @@ pub const EXTENSION: &str = "headscope";
 /// The beginning of every partial, before the version of its format.
 const MAGIC: &str = "headscope partial ";
 
-/// Raised whenever the header or the sums change; a test holds their layout against it.
+/// Raised when the header or the sums change and a release has written them; a test holds their layout against it.
 pub const FORMAT_VERSION: u32 = 9;
 
 const CHECKSUM_BYTES: usize = 32;
