@@ -53,7 +53,11 @@ impl ByBlock {
             present.then(|| mean(Some(block))).flatten()
         };
         let rho = mean(None);
-        let interval = |rho| Jackknife::of(rho, (0..BLOCKS).map(without).collect(), &self.denominators).interval();
+        let interval = |rho| {
+            let Interval(low, high) = Jackknife::of(rho, (0..BLOCKS).map(without).collect(), &self.denominators).interval()?;
+            // No correlation is beyond these.
+            Some(Interval(low.max(-1.0), high.min(1.0)))
+        };
         RankCorrelation { rho, ci95: rho.and_then(interval) }
     }
 }
