@@ -1,8 +1,9 @@
 //! The derivative of a loss with respect to every gate, against finite differences.
 
 use crate::golden::record;
-use crate::random::{RandomEncoder, VOCABULARY, classes, predicted, sentences};
+use crate::random::{Bias, RandomEncoder, VOCABULARY, classes, predicted, sentences};
 use candle_core::{DType, Device, Tensor};
+use headscope::model::config::NormKind;
 use headscope::model::forward::Start;
 use headscope::model::forward::gates::{Gate, Gates, Replacement};
 use headscope::model::forward::gradient::GateGradient;
@@ -46,7 +47,9 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
     let families = [
         RandomEncoder::plain(5),
         RandomEncoder { order: vec![0, 0], embedding_size: Some(12), tied: false, ..RandomEncoder::plain(6) },
-        RandomEncoder { position_bias: true, ..RandomEncoder::plain(7) },
+        RandomEncoder { position_bias: Bias::Buckets, ..RandomEncoder::plain(7) },
+        RandomEncoder { rotary: 6, query_key_norms: Some(true), gated: true, ..RandomEncoder::plain(8) },
+        RandomEncoder { norm: NormKind::RootMeanSquare, hidden: Some(12), pre_norm: true, ..RandomEncoder::plain(9) },
     ];
     for random in families {
         let pack = Pack { sentences: sentences(&[6, 9]) };

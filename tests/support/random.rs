@@ -4,10 +4,14 @@
 
 use std::sync::Arc;
 
-use headscope::model::config::{Activation, Config, PositionEmbedding};
+use headscope::model::config::{
+    Activation, BlockPlan, Config, EmbeddingScale, NormKind, PositionEmbedding, Rotary, RotaryScaling, Sizes,
+};
 use headscope::model::forward::batch::TokenClass;
 use headscope::model::forward::gates::{Gate, Gates};
-use headscope::model::parameters::{Embeddings, Layer, LayerNorm, Linear, Parameters, PositionBias, PredictionHead};
+use headscope::model::parameters::{
+    Embeddings, Layer, Linear, Norm, Parameters, PositionBias, PredictionHead, RotaryAngles, Transform,
+};
 use headscope::sequences::sequence::Sequence;
 use proptest::prelude::*;
 
@@ -51,16 +55,41 @@ pub struct RandomEncoder {
     pub embedding_size: Option<usize>,
     pub activation: Activation,
     pub positions: PositionEmbedding,
-    pub position_bias: bool,
+    pub position_bias: Bias,
+    /// The dimensions of a head that turn; 0: none do.
+    pub rotary: usize,
+    /// Of queries and keys: of each head, or of all together.
+    pub query_key_norms: Option<bool>,
+    pub norm: NormKind,
+    pub gated: bool,
+    /// The heads together are not as wide as the hidden states.
+    pub hidden: Option<usize>,
+    pub score_scale: Option<f64>,
+    pub embedding_scale: EmbeddingScale,
     pub padding: Option<u32>,
     pub segments: bool,
     /// Whether layers normalise what goes into their blocks, and what comes out of the last of them.
     pub pre_norm: bool,
+    /// Whether what goes to the heads of the first layer is normalised, where layers are pre-norm.
+    pub first_norm: bool,
     pub embedding_norm: bool,
     pub tied: bool,
+    /// Whether the masked-LM head has more than the product with the tokens' vectors.
+    pub transform: bool,
     /// Width of the masked-LM head where it is not tied.
     pub output_embedding_size: Option<usize>,
     pub seed: u64,
+}
+
+/// The term that the distance of two tokens adds to their score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bias {
+    None,
+    /// All layers share one.
+    Buckets,
+    /// Of so few distances that most are in the last bucket.
+    FewBuckets,
+    Slopes,
 }
 
 pub const VOCABULARY: usize = 50;
@@ -77,12 +106,21 @@ impl RandomEncoder {
             embedding_size: None,
             activation: Activation::Gelu,
             positions: PositionEmbedding::Absolute,
-            position_bias: false,
+            position_bias: Bias::None,
+            rotary: 0,
+            query_key_norms: None,
+            norm: NormKind::Layer,
+            gated: false,
+            hidden: None,
+            score_scale: None,
+            embedding_scale: EmbeddingScale::One,
             padding: None,
             segments: true,
             pre_norm: false,
+            first_norm: true,
             embedding_norm: true,
             tied: true,
+            transform: true,
             output_embedding_size: None,
             seed,
         }
@@ -95,19 +133,32 @@ impl RandomEncoder {
         // rounding without bound, in either encoder.
         let sizes = (1..5_usize, 8..40_usize, 1..100_usize, prop::option::of(8..50_usize));
         let order = prop::sample::select(vec![vec![0], vec![0, 1], vec![0, 0, 0], vec![1, 0, 1]]);
-        let positions = prop::sample::select(vec![Absolute, RelativeKey, RelativeKeyQuery]);
+        let positions = prop::sample::select(vec![Absolute, RelativeKey, RelativeKeyQuery, PositionEmbedding::None]);
+        let bias = prop::sample::select(vec![Bias::None, Bias::None, Bias::Buckets, Bias::FewBuckets, Bias::Slopes]);
+        let norm = prop::sample::select(vec![NormKind::Layer, NormKind::RootMeanSquare]);
+        let scale = prop::sample::select(vec![
+            EmbeddingScale::One,
+            EmbeddingScale::Constant(1.5),
+            EmbeddingScale::WithoutMasks { mask: 7 },
+        ]);
+        // Half of the heads' dimensions turn, or as many as an even number goes.
+        let keys = (0..3_usize, prop::option::of(any::<bool>()), any::<bool>(), prop::option::of(0.2..1.0));
+        let parts = (norm, any::<bool>(), scale, any::<bool>(), prop::option::of(8..60_usize));
         let padding = prop::option::of(0..4_u32);
         let activation = prop::sample::select(activations);
-        let rest = (activation, positions, any::<bool>(), padding, any::<bool>(), any::<u64>());
+        let rest = (activation, positions, bias, padding, any::<bool>(), any::<u64>());
         let norms = (any::<bool>(), any::<bool>());
         // Tied, or with a width of its own or the input's.
         let head = prop::option::of(prop::option::of(8..50_usize));
-        (sizes, order, rest, norms, head).prop_map(
-            |((heads, head_dim, wide, embedding_size), order, rest, norms, head)| {
+        (sizes, order, rest, norms, head, keys, parts).prop_map(
+            |((heads, head_dim, wide, embedding_size), order, rest, norms, head, keys, parts)| {
+                let (rotary, query_key_norms, first_norm, score_scale) = keys;
+                let (norm, gated, embedding_scale, transform, hidden) = parts;
                 let (activation, positions, position_bias, padding, segments, seed) = rest;
                 let (pre_norm, embedding_norm) = norms;
                 // No family has both.
-                let positions = if position_bias { Absolute } else { positions };
+                let positions =
+                    if position_bias != Bias::None && positions.is_relative() { Absolute } else { positions };
                 Self {
                     heads,
                     head_dim,
@@ -117,11 +168,21 @@ impl RandomEncoder {
                     activation,
                     positions,
                     position_bias,
+                    rotary: head_dim / 2 * rotary / 2 * 2,
+                    query_key_norms,
+                    norm,
+                    gated,
+                    hidden,
+                    score_scale,
+                    embedding_scale,
                     padding,
                     segments,
                     pre_norm,
+                    first_norm,
                     embedding_norm,
                     tied: head.is_none(),
+                    // The product alone is with hidden states.
+                    transform: transform || embedding_size.is_some() || head.flatten().is_some(),
                     output_embedding_size: head.flatten(),
                     seed,
                 }
@@ -132,69 +193,122 @@ impl RandomEncoder {
     /// Random parameters of this shape.
     pub fn parameters(&self) -> Parameters {
         let mut numbers = Numbers(self.seed);
-        let mut values = |count: usize, scale: f32| numbers.values(count, scale);
-        let (hidden, wide) = (self.heads * self.head_dim, self.wide);
+        let values = &mut |count: usize, scale: f32| numbers.values(count, scale);
+        // Normalisations by the root of the mean square have no bias.
+        let shift = if self.norm == NormKind::Layer { 1.0 } else { 0.0 };
+        let heads_width = self.heads * self.head_dim;
+        let (hidden, wide) = (self.hidden.unwrap_or(heads_width), self.wide);
         let width = self.embedding_size.unwrap_or(hidden);
-        let config = Config {
+        let rotary = (self.rotary > 0).then_some(Rotary {
+            theta: 100.0,
+            dims: self.rotary,
+            scaling: RotaryScaling::Yarn {
+                factor: 2.0,
+                attention: 1.1,
+                fast: 4.0,
+                slow: 1.0,
+                original: 60.0,
+                truncate: true,
+            },
+        });
+        let sizes = Sizes {
             vocab_size: VOCABULARY,
-            embedding_size: self.embedding_size,
-            output_embedding_size: self.output_embedding_size,
             hidden_size: hidden,
             num_hidden_layers: self.order.len(),
             num_attention_heads: self.heads,
             intermediate_size: wide,
-            hidden_act: self.activation,
             max_position_embeddings: POSITIONS,
+        };
+        let config = Config {
+            embedding_size: self.embedding_size,
+            output_embedding_size: self.output_embedding_size,
+            head_size: Some(self.head_dim),
+            score_scale: self.score_scale,
+            blocks: if self.pre_norm { BlockPlan::Pre } else { BlockPlan::Post },
+            norm: self.norm,
+            gated: self.gated,
+            embedding_scale: self.embedding_scale,
             position_embedding_type: self.positions,
             padding: self.padding,
-            full_attention: None,
+            rotary: self.order.iter().map(|_| rotary.clone()).collect(),
             type_vocab_size: if self.segments { 2 } else { 0 },
             layer_norm_eps: 1e-12,
-            initializer_range: 0.02,
             tie_word_embeddings: self.tied,
+            ..Config::of(sizes, self.activation)
         };
-        let relative = self.positions != PositionEmbedding::Absolute;
+        let (absolute, relative) = (self.positions == PositionEmbedding::Absolute, self.positions.is_relative());
         // Scores with a standard deviation near 1, whatever the width.
         let scale = 1.7 / (hidden as f32).sqrt();
         let embeddings = Embeddings {
             words: Arc::new(values(VOCABULARY * width, scale)),
-            positions: (!relative).then(|| values(POSITIONS * width, scale)),
+            positions: absolute.then(|| values(POSITIONS * width, scale)),
             segments: self.segments.then(|| values(2 * width, scale)),
-            norm: self.embedding_norm.then(|| LayerNorm { weight: vec![1.0; width], bias: values(width, scale) }),
+            norm: self.embedding_norm.then(|| Norm { weight: vec![1.0; width], bias: values(width, shift * scale) }),
             projection: self.embedding_size.map(|_| Linear {
                 weight: values(hidden * width, 1.7 / (width as f32).sqrt()),
                 bias: values(hidden, 0.3),
             }),
         };
-        let position_bias =
-            self.position_bias.then(|| PositionBias { weight: values(PositionBias::BUCKETS * self.heads, 1.0) });
-        let mut layer = |_| {
+        let mut buckets = |buckets, furthest| {
+            let weight = values(buckets * self.heads, 1.0);
+            PositionBias::Buckets { weight, buckets, furthest }
+        };
+        let position_bias = match self.position_bias {
+            Bias::None => None,
+            Bias::Buckets => Some(buckets(32, 128)),
+            Bias::FewBuckets => Some(buckets(8, 12)),
+            Bias::Slopes => Some(PositionBias::slopes(self.heads)),
+        };
+        let position_bias = position_bias.map(Arc::new);
+        let angles = rotary.map(|rotary| {
+            let (frequencies, factor) = rotary.frequencies();
+            Arc::new(RotaryAngles { frequencies, factor })
+        });
+        let mut layer = |place| {
             let mut linear = |outputs: usize, inputs: usize| Linear {
                 weight: values(outputs * inputs, scale),
                 bias: values(outputs, 0.3),
             };
-            let query_key_value = linear(3 * hidden, hidden);
-            let attention_output = linear(hidden, hidden);
-            let intermediate = linear(wide, hidden);
+            let query_key_value = linear(3 * heads_width, hidden);
+            let attention_output = linear(hidden, heads_width);
+            let intermediate = linear(if self.gated { 2 * wide } else { wide }, hidden);
             let output = linear(hidden, wide);
             let distances = relative.then(|| values((2 * POSITIONS - 1) * self.head_dim, 0.5));
-            let mut norm = || LayerNorm { weight: vec![1.0; hidden], bias: values(hidden, scale) };
+            let mut norm = || Norm { weight: vec![1.0; hidden], bias: values(hidden, shift * scale) };
             let (attention_norm, output_norm) = (norm(), norm());
-            Layer { query_key_value, distances, attention_output, attention_norm, intermediate, output, output_norm }
+            let none = self.pre_norm && !self.first_norm && place == 0;
+            let query_key_norms = self.query_key_norms.map(|of_each| {
+                let width = if of_each { self.head_dim } else { heads_width };
+                [1.5, 0.5].map(|weight| Norm { weight: vec![weight; width], bias: values(width, shift * 0.3) })
+            });
+            Layer {
+                query_key_value,
+                query_key_norms,
+                rotary: angles.clone(),
+                distances,
+                position_bias: position_bias.clone(),
+                attention_output,
+                attention_norm: (!none).then_some(attention_norm),
+                intermediate,
+                output,
+                output_norm,
+            }
         };
         let stored = self.order.iter().max().unwrap() + 1;
         let layers = (0..stored).map(&mut layer).collect();
-        let final_norm = self.pre_norm.then(|| LayerNorm { weight: vec![1.0; hidden], bias: values(hidden, scale) });
+        let final_norm = self.pre_norm.then(|| Norm { weight: vec![1.0; hidden], bias: values(hidden, shift * scale) });
         let width = self.output_embedding_size.unwrap_or(width);
         let prediction = PredictionHead {
-            dense: Linear { weight: values(width * hidden, scale), bias: values(width, 0.3) },
-            activation: self.activation,
-            norm: Some(LayerNorm { weight: vec![1.0; width], bias: values(width, scale) }),
+            transform: self.transform.then(|| Transform {
+                dense: Linear { weight: values(width * hidden, scale), bias: values(width, 0.3) },
+                activation: self.activation,
+                norm: Some(Norm { weight: vec![1.0; width], bias: values(width, shift * scale) }),
+            }),
             decoder: (!self.tied).then(|| values(VOCABULARY * width, scale)),
             bias: values(VOCABULARY, 0.3),
         };
         let order = self.order.clone();
-        Parameters { config, embeddings, position_bias, layers, order, final_norm, prediction: Some(prediction) }
+        Parameters { config, embeddings, layers, order, final_norm, prediction: Some(prediction) }
     }
 
     /// Gates and patched rows of all kinds, and heads that are left alone.

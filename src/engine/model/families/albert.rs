@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use super::{Family, LayerNames, MaskedLmNames, Names};
+use super::{Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames};
 use crate::model::config::{Config, fields};
 
 pub(super) const ALBERT: Family = Family {
@@ -11,26 +11,25 @@ pub(super) const ALBERT: Family = Family {
     class: "Albert",
     prefix: "albert.",
     wrappers: &[],
-    masked_lm: HEAD,
+    masked_lm: &[HEAD],
     discriminator: None,
     read,
 };
 
 const HEAD: MaskedLmNames = MaskedLmNames {
-    dense: "predictions.dense",
-    norm: "predictions.LayerNorm",
+    transform: Some(TransformNames { dense: "predictions.dense", norm: "predictions.LayerNorm", biases: [true, true] }),
     decoder: "predictions.decoder.weight",
-    bias: "predictions.bias",
-    decoder_bias: "predictions.decoder.bias",
+    bias: Some(["predictions.bias", "predictions.decoder.bias"]),
     activation: None,
 };
 
 const LAYER: LayerNames = LayerNames {
-    query_key_value: ["attention.query", "attention.key", "attention.value"],
+    query_key_value: QueryKeyValue::Apart(["attention.query", "attention.key", "attention.value"]),
+    query_key_norms: None,
     distances: None,
     attention_output: "attention.dense",
     attention_norm: "attention.LayerNorm",
-    intermediate: "ffn",
+    intermediate: Intermediate::Plain("ffn"),
     output: "ffn_output",
     output_norm: "full_layer_layer_norm",
 };

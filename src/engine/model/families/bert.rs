@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Family, LayerNames, MaskedLmNames, Names};
+use super::{Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames};
 use crate::model::config::Config;
 
 pub(super) const BERT: Family = Family {
@@ -10,7 +10,7 @@ pub(super) const BERT: Family = Family {
     class: "Bert",
     prefix: "bert.",
     wrappers: &[],
-    masked_lm: HEAD,
+    masked_lm: &[HEAD],
     discriminator: None,
     read,
 };
@@ -33,21 +33,20 @@ pub(super) const VISUAL_BERT: Family =
 
 /// The masked-LM head.
 pub(super) const HEAD: MaskedLmNames = MaskedLmNames {
-    dense: "cls.predictions.transform.dense",
-    norm: "cls.predictions.transform.LayerNorm",
+    transform: Some(TransformNames { dense: "cls.predictions.transform.dense", norm: "cls.predictions.transform.LayerNorm", biases: [true, true] }),
     decoder: "cls.predictions.decoder.weight",
-    bias: "cls.predictions.bias",
-    decoder_bias: "cls.predictions.decoder.bias",
+    bias: Some(["cls.predictions.bias", "cls.predictions.decoder.bias"]),
     activation: None,
 };
 
 /// The parts of a layer; RoBERTa and ELECTRA were made from the same source.
 pub(super) const LAYER: LayerNames = LayerNames {
-    query_key_value: ["attention.self.query", "attention.self.key", "attention.self.value"],
+    query_key_value: QueryKeyValue::Apart(["attention.self.query", "attention.self.key", "attention.self.value"]),
+    query_key_norms: None,
     distances: Some("attention.self.distance_embedding"),
     attention_output: "attention.output.dense",
     attention_norm: "attention.output.LayerNorm",
-    intermediate: "intermediate.dense",
+    intermediate: Intermediate::Plain("intermediate.dense"),
     output: "output.dense",
     output_norm: "output.LayerNorm",
 };

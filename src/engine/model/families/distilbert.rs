@@ -3,9 +3,9 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Family, LayerNames, MaskedLmNames, Names};
+use super::{Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames};
 use crate::model::config::{
-    Activation, Config, PositionEmbedding, default_initializer_range, fields, initializer_range, tied_by_default,
+    Activation, Config, Sizes, default_initializer_range, fields, initializer_range, tied_by_default,
 };
 
 pub(super) const DISTILBERT: Family = Family {
@@ -13,26 +13,25 @@ pub(super) const DISTILBERT: Family = Family {
     class: "DistilBert",
     prefix: "distilbert.",
     wrappers: &[],
-    masked_lm: HEAD,
+    masked_lm: &[HEAD],
     discriminator: None,
     read,
 };
 
 const HEAD: MaskedLmNames = MaskedLmNames {
-    dense: "vocab_transform",
-    norm: "vocab_layer_norm",
+    transform: Some(TransformNames { dense: "vocab_transform", norm: "vocab_layer_norm", biases: [true, true] }),
     decoder: "vocab_projector.weight",
-    bias: "vocab_projector.bias",
-    decoder_bias: "vocab_projector.bias",
+    bias: Some(["vocab_projector.bias", "vocab_projector.bias"]),
     activation: None,
 };
 
 const LAYER: LayerNames = LayerNames {
-    query_key_value: ["attention.q_lin", "attention.k_lin", "attention.v_lin"],
+    query_key_value: QueryKeyValue::Apart(["attention.q_lin", "attention.k_lin", "attention.v_lin"]),
+    query_key_norms: None,
     distances: None,
     attention_output: "attention.out_lin",
     attention_norm: "sa_layer_norm",
-    intermediate: "ffn.lin1",
+    intermediate: Intermediate::Plain("ffn.lin1"),
     output: "ffn.lin2",
     output_norm: "output_layer_norm",
 };
@@ -55,24 +54,20 @@ struct DistilBertConfig {
 
 fn read(text: &str) -> Result<(Config, Names)> {
     let found: DistilBertConfig = fields(text)?;
-    let config = Config {
+    let sizes = Sizes {
         vocab_size: found.vocab_size,
-        embedding_size: None,
-        output_embedding_size: None,
         hidden_size: found.dim,
         num_hidden_layers: found.n_layers,
         num_attention_heads: found.n_heads,
         intermediate_size: found.hidden_dim,
-        hidden_act: found.activation,
         max_position_embeddings: found.max_position_embeddings,
-        position_embedding_type: PositionEmbedding::Absolute,
-        padding: None,
-        full_attention: None,
-        type_vocab_size: 0,
+    };
+    let config = Config {
         // Not in the config: `DistilBertModel` has no other.
         layer_norm_eps: 1e-12,
         initializer_range: found.initializer_range,
         tie_word_embeddings: found.tie_word_embeddings,
+        ..Config::of(sizes, found.activation)
     }
     .checked()?;
     let names = Names::numbered(&LAYER, "transformer.layer", &config);

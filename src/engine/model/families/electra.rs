@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{DiscriminatorNames, Family, MaskedLmNames, Names, bert};
+use super::{DiscriminatorNames, Family, MaskedLmNames, Names, TransformNames, bert};
 use crate::model::config::{Activation, Config, fields};
 
 pub(super) const ELECTRA: Family = Family {
@@ -11,18 +11,16 @@ pub(super) const ELECTRA: Family = Family {
     class: "Electra",
     prefix: "electra.",
     wrappers: &[],
-    masked_lm: HEAD,
+    masked_lm: &[HEAD],
     discriminator: Some(DISCRIMINATOR),
     read,
 };
 
 /// The generator's; a discriminator has another one.
 const HEAD: MaskedLmNames = MaskedLmNames {
-    dense: "generator_predictions.dense",
-    norm: "generator_predictions.LayerNorm",
+    transform: Some(TransformNames { dense: "generator_predictions.dense", norm: "generator_predictions.LayerNorm", biases: [true, true] }),
     decoder: "generator_lm_head.weight",
-    bias: "generator_lm_head.bias",
-    decoder_bias: "generator_lm_head.bias",
+    bias: Some(["generator_lm_head.bias", "generator_lm_head.bias"]),
     activation: Some(Activation::Gelu),
 };
 

@@ -4,32 +4,41 @@
 //! what its `config.json` says in the words of [`Config`], and what its tensors are called.
 
 mod albert;
+mod bart;
 pub(super) mod bert;
 mod bert_generation;
 mod big_bird;
 mod distilbert;
 mod electra;
 mod ernie;
+mod esm;
 mod ibert;
 mod layoutlm;
+mod llama_like;
 mod longformer;
 mod markuplm;
+mod modernbert;
 mod mpnet;
 mod names;
+mod post_rotary;
 mod pre_norm;
 mod rembert;
 mod roberta;
 mod squeezebert;
+mod t5;
 
 use std::fmt;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 
-use super::config::{Config, PositionEmbedding, named};
+use super::config::{Config, named};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
-pub use names::{DiscriminatorNames, Groups, LayerNames, Markup, MaskedLmNames, Names, PlainText, TableRow};
+pub use names::{
+    Biases, DiscriminatorNames, EmbeddingNames, Groups, Intermediate, LayerNames, Markup, MaskedLmNames, Names, PlainText,
+    PositionBiasNames, QueryKeyValue, TableRow, TransformNames,
+};
 
 /// The families that can be loaded.
 pub const FAMILIES: &[Family] = &[
@@ -58,6 +67,19 @@ pub const FAMILIES: &[Family] = &[
     pre_norm::ROBERTA_PRE_LAYER_NORM,
     pre_norm::MEGATRON_BERT,
     pre_norm::XLM_ROBERTA_XL,
+    modernbert::MODERN_BERT,
+    post_rotary::NOMIC_BERT,
+    post_rotary::NEW,
+    post_rotary::GTE,
+    post_rotary::JINA_EMBEDDINGS_V3,
+    llama_like::EURO_BERT,
+    llama_like::NEO_BERT,
+    esm::ESM,
+    t5::T5,
+    t5::MT5,
+    t5::UMT5,
+    bart::BART,
+    bart::MBART,
 ];
 
 /// The endings of the classes of an encoder in transformers after the name of the family: `BertModel`,
@@ -76,8 +98,8 @@ pub struct Family {
     /// The prefixes of all names in a checkpoint, before [`prefix`](Self::prefix), where its encoders are parts of
     /// something larger.
     pub wrappers: &'static [&'static str],
-    /// The names of the parts of its masked-LM head.
-    pub masked_lm: MaskedLmNames,
+    /// The names of the parts of its masked-LM head, by all spellings that checkpoints have; none: it has no such head.
+    pub masked_lm: &'static [MaskedLmNames],
     /// The names of the parts of its discriminators' head, if it has discriminators.
     pub discriminator: Option<DiscriminatorNames>,
     /// Reads the text of its `config.json`; the sizes are checked.
@@ -121,7 +143,7 @@ impl Architecture {
         }
         let (config, names) = (family.read)(text)?;
         ensure!(
-            config.position_embedding_type == PositionEmbedding::Absolute || names.parts.distances.is_some(),
+            !config.position_embedding_type.is_relative() || names.parts.distances.is_some(),
             "position_embedding_type is relative, which is not supported of {family} (supported: absolute)"
         );
         Ok(Self { family, config, names })

@@ -4,8 +4,8 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::{Family, LayerNames, Names, roberta};
-use crate::model::config::{Config, DISTANCE_BUCKETS, LARGEST_SIZE, PositionEmbedding, fields};
+use super::{Family, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue, roberta};
+use crate::model::config::{Config, LARGEST_SIZE, PositionEmbedding, fields};
 use crate::system::errors::Facts;
 
 pub(super) const MPNET: Family = Family {
@@ -13,20 +13,27 @@ pub(super) const MPNET: Family = Family {
     class: "MPNet",
     prefix: "mpnet.",
     wrappers: &[],
-    masked_lm: roberta::HEAD,
+    masked_lm: &[roberta::HEAD],
     discriminator: None,
     read,
 };
 
 const LAYER: LayerNames = LayerNames {
-    query_key_value: ["attention.attn.q", "attention.attn.k", "attention.attn.v"],
+    query_key_value: QueryKeyValue::Apart(["attention.attn.q", "attention.attn.k", "attention.attn.v"]),
+    query_key_norms: None,
     distances: None,
     attention_output: "attention.attn.o",
     attention_norm: "attention.LayerNorm",
-    intermediate: "intermediate.dense",
+    intermediate: Intermediate::Plain("intermediate.dense"),
     output: "output.dense",
     output_norm: "output.LayerNorm",
 };
+
+/// `MPNetEncoder` always has this number of buckets, whatever the config says.
+const DISTANCE_BUCKETS: usize = 32;
+
+/// The distance from which on all are in the last bucket, `MPNetEncoder`'s default.
+const FURTHEST: usize = 128;
 
 /// `MPNetEmbeddings` has no other, whatever the config says.
 const PADDING: u32 = 1;
@@ -61,5 +68,14 @@ fn read(text: &str) -> Result<(Config, Names)> {
         .of_value(rows)
     );
     let names = Names::numbered(&LAYER, "encoder.layer", &config);
-    Ok((config, Names { position_bias: Some(("encoder.relative_attention_bias", rows)), ..names }))
+    Ok((config, {
+        let bias = PositionBiasNames::Buckets {
+            table: "encoder.relative_attention_bias",
+            in_each_layer: false,
+            rows,
+            buckets: DISTANCE_BUCKETS,
+            furthest: FURTHEST,
+        };
+        Names { position_bias: Some(bias), ..names }
+    }))
 }

@@ -3,11 +3,10 @@
 use crate::model::config::{Activation, Config};
 
 /// The names of a family's tensors, without the prefix of a model with a task head.
-///
-/// The embeddings are `embeddings.word_embeddings`, `embeddings.position_embeddings` and
-/// `embeddings.token_type_embeddings` in every family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
+    /// The embeddings.
+    pub embeddings: &'static EmbeddingNames,
     /// The layer normalisation over the sum of the embeddings.
     pub embedding_norm: Option<&'static str>,
     /// The parts that the embeddings of plain text get beside word, position and segment.
@@ -18,19 +17,115 @@ pub struct Names {
     pub parts: &'static LayerNames,
     /// The prefix of the parts of each layer, bottom-up. Layers of the same name share their parameters.
     pub layers: Vec<String>,
+    /// The parts that have biases.
+    pub biases: Biases,
+    /// Whether what goes to the heads of the first layer is normalised, in families whose layers normalise what goes into
+    /// their blocks.
+    pub first_norm: bool,
     /// The groups of the convolutions that stand in place of a layer's linear layers.
     pub convolutions: Option<Groups>,
-    /// The embedding of distances that gives each head's addition to the scores, MPNet's, and its rows.
-    pub position_bias: Option<(&'static str, usize)>,
+    /// The term that each head adds to the scores by the distance of two tokens.
+    pub position_bias: Option<PositionBiasNames>,
+    /// The names of the frequencies of rotary positions, of which the first that a checkpoint has is read; where it has none,
+    /// they are computed.
+    pub frequencies: &'static [&'static str],
     /// The layer normalisation after the last layer, in families whose layers normalise what goes into their blocks.
     pub final_norm: Option<&'static str>,
+    /// The names that other checkpoints of the family have.
+    pub other: Option<Box<Names>>,
+}
+
+/// The names of the embeddings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EmbeddingNames {
+    /// Of tokens.
+    pub words: &'static str,
+    /// Of positions, if there are any.
+    pub positions: &'static str,
+    /// Of segments, if there are any.
+    pub segments: &'static str,
+}
+
+/// The parts of a layer that have biases; the others have none in any checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Biases {
+    /// Queries, keys and values.
+    pub query_key_value: bool,
+    /// The linear layer after the heads.
+    pub attention_output: bool,
+    /// The linear layer before the activation.
+    pub intermediate: bool,
+    /// The linear layer after the activation.
+    pub output: bool,
+    /// All normalisations, those outside of layers as well.
+    pub norms: bool,
+}
+
+impl Biases {
+    /// Every part has one.
+    pub const ALL: Self =
+        Self { query_key_value: true, attention_output: true, intermediate: true, output: true, norms: true };
+
+    /// None has one.
+    pub const NONE: Self =
+        Self { query_key_value: false, attention_output: false, intermediate: false, output: false, norms: false };
+
+    /// Linear layers have none, normalisations have them.
+    pub const NORMS: Self = Self { norms: true, ..Self::NONE };
+}
+
+/// The term that each head adds to the scores by the distance of two tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PositionBiasNames {
+    /// An embedding of buckets of distances (Raffel et al. 2020, section 2.1).
+    Buckets {
+        /// The name of the table.
+        table: &'static str,
+        /// Whether each layer has its own, under this name within the layer.
+        in_each_layer: bool,
+        /// The rows of the table, which may be more than there are buckets.
+        rows: usize,
+        /// The buckets, half of them for each direction.
+        buckets: usize,
+        /// The distance from which on all are in the last bucket.
+        furthest: usize,
+    },
+    /// A slope of each head (Press et al. 2022), in both directions.
+    Slopes,
+}
+
+/// The names of the linear layers to queries, keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryKeyValue {
+    /// Three of them.
+    Apart([&'static str; 3]),
+    /// One, whose outputs are all queries, then all keys, then all values.
+    Blocks(&'static str),
+    /// One, whose outputs are those of each head in turn: its query, its key and its value. The dimensions of queries and
+    /// keys that turn together are neighbours.
+    HeadByHead(&'static str),
+}
+
+/// The names of the linear layers before the activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intermediate {
+    /// One, all of whose outputs the activation is of.
+    Plain(&'static str),
+    /// Two of a gated linear unit: what the activation is of, and what it is multiplied by.
+    Gated([&'static str; 2]),
+    /// The same in one, what the activation is of first.
+    GateFirst(&'static str),
+    /// The same in one, what the activation is of second.
+    GateSecond(&'static str),
 }
 
 /// The names of the parts of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerNames {
-    /// Linear layers to queries, keys and values.
-    pub query_key_value: [&'static str; 3],
+    /// The linear layers to queries, keys and values.
+    pub query_key_value: QueryKeyValue,
+    /// The normalisations of queries and of keys, where there are any.
+    pub query_key_norms: Option<[&'static str; 2]>,
     /// The embedding of distances, in families whose positions can be relative.
     pub distances: Option<&'static str>,
     /// The linear layer after the heads.
@@ -38,7 +133,7 @@ pub struct LayerNames {
     /// The layer normalisation of the attention block: over its sum with the residual, or before it.
     pub attention_norm: &'static str,
     /// The linear layer before the activation.
-    pub intermediate: &'static str,
+    pub intermediate: Intermediate,
     /// The linear layer after the activation.
     pub output: &'static str,
     /// The layer normalisation of the feed-forward block: over its sum with the residual, or before it.
@@ -47,23 +142,38 @@ pub struct LayerNames {
 
 /// The names of the parts of a masked-LM head, the prefix of the encoder left out.
 ///
-/// All families have the same head: a linear layer from the hidden states to the width of the embeddings, an
-/// activation, a layer normalisation, and the product with an embedding of each token, plus a bias.
+/// It is a linear layer from the hidden states to the width of the embeddings, an activation, a normalisation, and the
+/// product with an embedding of each token, plus a bias; some families have the product alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskedLmNames {
-    /// The linear layer; a checkpoint that has it has a masked-LM head.
-    pub dense: &'static str,
-    /// The layer normalisation after the activation.
-    pub norm: &'static str,
+    /// The linear layer and the normalisation after the activation; a checkpoint that has the former, or where there is none
+    /// the tokens' embeddings, has a masked-LM head.
+    pub transform: Option<TransformNames>,
     /// The tokens' embeddings, `[vocab, embedding width]`: the input embeddings, if they are tied.
     pub decoder: &'static str,
     /// The bias of each token. transformers has it twice, as a vector of its own and as the bias of the last linear
-    /// layer; tied heads run the former, others the latter, and checkpoints hold either or both.
-    pub bias: &'static str,
-    /// The bias of the last linear layer.
-    pub decoder_bias: &'static str,
+    /// layer; tied heads run the former, others the latter, and checkpoints hold either or both. `None`: there is none.
+    pub bias: Option<[&'static str; 2]>,
     /// The activation, where it is not that of the encoder's feed-forward blocks.
     pub activation: Option<Activation>,
+}
+
+/// The names of what comes before the product with the tokens' embeddings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransformNames {
+    /// The linear layer.
+    pub dense: &'static str,
+    /// The normalisation after the activation.
+    pub norm: &'static str,
+    /// Whether each of the two has a bias.
+    pub biases: [bool; 2],
+}
+
+impl MaskedLmNames {
+    /// The beginning of the name of a tensor that no checkpoint without such a head has.
+    pub fn sign(&self) -> &'static str {
+        self.transform.map_or(self.decoder, |transform| transform.dense)
+    }
 }
 
 /// The names of the parts of a discriminator's head, the prefix of the encoder left out: a linear layer, an activation, and a
@@ -136,14 +246,37 @@ impl Names {
     /// Names of layers, with all else as in BERT.
     pub(super) fn of(parts: &'static LayerNames, layers: Vec<String>) -> Self {
         Self {
+            embeddings: &EmbeddingNames {
+                words: "embeddings.word_embeddings",
+                positions: "embeddings.position_embeddings",
+                segments: "embeddings.token_type_embeddings",
+            },
             embedding_norm: Some("embeddings.LayerNorm"),
             plain_text: None,
             projection: None,
             parts,
             layers,
+            biases: Biases::ALL,
+            first_norm: true,
             convolutions: None,
             position_bias: None,
+            frequencies: &[],
             final_norm: None,
+            other: None,
         }
+    }
+
+    /// The names that a checkpoint has: the first that name the output projection of its first layer, or else those that
+    /// the family has as a rule.
+    pub fn spelled(&self, has: impl Fn(&str) -> bool) -> &Self {
+        let mut spelling = Some(self);
+        while let Some(names) = spelling {
+            let sign = names.layers.first().map(|stem| format!("{stem}.{}.weight", names.parts.attention_output));
+            if sign.is_some_and(|sign| has(&sign)) {
+                return names;
+            }
+            spelling = names.other.as_deref();
+        }
+        self
     }
 }

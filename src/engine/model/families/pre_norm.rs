@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{Family, LayerNames, Names, bert, roberta};
-use crate::model::config::{Config, fields};
+use crate::model::config::{BlockPlan, Config, fields};
 
 pub(super) const ROBERTA_PRE_LAYER_NORM: Family = Family {
     model_type: "roberta-prelayernorm",
@@ -25,14 +25,14 @@ pub(super) const XLM_ROBERTA_XL: Family =
 fn roberta_pre_layer_norm(text: &str) -> Result<(Config, Names)> {
     const LAYER: LayerNames =
         LayerNames { attention_norm: "attention.LayerNorm", output_norm: "intermediate.LayerNorm", ..bert::ABSOLUTE };
-    let config = roberta::parse(text)?.checked()?;
+    let config = Config { blocks: BlockPlan::Pre, ..roberta::parse(text)? }.checked()?;
     let names = Names::numbered(&LAYER, "encoder.layer", &config);
     Ok((config, Names { final_norm: Some("LayerNorm"), ..names }))
 }
 
 fn megatron_bert(text: &str) -> Result<(Config, Names)> {
     const LAYER: LayerNames = LayerNames { attention_norm: "attention.ln", output_norm: "ln", ..bert::ABSOLUTE };
-    let config = Config::parse(text)?.checked()?;
+    let config = Config { blocks: BlockPlan::Pre, ..Config::parse(text)? }.checked()?;
     let names = Names::numbered(&LAYER, "encoder.layer", &config);
     Ok((config, Names { embedding_norm: None, final_norm: Some("encoder.ln"), ..names }))
 }
@@ -41,7 +41,7 @@ fn xlm_roberta_xl(text: &str) -> Result<(Config, Names)> {
     const LAYER: LayerNames =
         LayerNames { attention_norm: "attention.self_attn_layer_norm", output_norm: "LayerNorm", ..bert::ABSOLUTE };
     let Epsilon { layer_norm_eps } = fields(text)?;
-    let config = Config { layer_norm_eps, ..roberta::parse(text)? }.checked()?;
+    let config = Config { layer_norm_eps, blocks: BlockPlan::Pre, ..roberta::parse(text)? }.checked()?;
     let names = Names::numbered(&LAYER, "encoder.layer", &config);
     Ok((config, Names { embedding_norm: None, final_norm: Some("encoder.LayerNorm"), ..names }))
 }

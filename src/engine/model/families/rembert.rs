@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use super::{Family, MaskedLmNames, Names, bert};
+use super::{Family, MaskedLmNames, Names, TransformNames, bert};
 use crate::model::config::{Config, fields};
 
 pub(super) const REMBERT: Family = Family {
@@ -11,17 +11,15 @@ pub(super) const REMBERT: Family = Family {
     class: "RemBert",
     prefix: "rembert.",
     wrappers: &[],
-    masked_lm: HEAD,
+    masked_lm: &[HEAD],
     discriminator: None,
     read,
 };
 
 const HEAD: MaskedLmNames = MaskedLmNames {
-    dense: "cls.predictions.dense",
-    norm: "cls.predictions.LayerNorm",
+    transform: Some(TransformNames { dense: "cls.predictions.dense", norm: "cls.predictions.LayerNorm", biases: [true, true] }),
     decoder: "cls.predictions.decoder.weight",
-    bias: "cls.predictions.decoder.bias",
-    decoder_bias: "cls.predictions.decoder.bias",
+    bias: Some(["cls.predictions.decoder.bias", "cls.predictions.decoder.bias"]),
     activation: None,
 };
 

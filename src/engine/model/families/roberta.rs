@@ -5,7 +5,7 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Family, MaskedLmNames, Names, bert};
+use super::{Family, MaskedLmNames, Names, TransformNames, bert};
 use crate::model::config::{Activation, Config, fields};
 
 pub(super) const ROBERTA: Family = Family {
@@ -13,7 +13,7 @@ pub(super) const ROBERTA: Family = Family {
     class: "Roberta",
     prefix: "roberta.",
     wrappers: &[],
-    masked_lm: HEAD,
+    masked_lm: &[HEAD],
     discriminator: None,
     read,
 };
@@ -30,11 +30,9 @@ pub(super) const LUKE: Family = Family { model_type: "luke", class: "Luke", pref
 
 /// The masked-LM head; MPNet was made from the same source.
 pub(super) const HEAD: MaskedLmNames = MaskedLmNames {
-    dense: "lm_head.dense",
-    norm: "lm_head.layer_norm",
+    transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.layer_norm", biases: [true, true] }),
     decoder: "lm_head.decoder.weight",
-    bias: "lm_head.bias",
-    decoder_bias: "lm_head.decoder.bias",
+    bias: Some(["lm_head.bias", "lm_head.decoder.bias"]),
     activation: Some(Activation::Gelu),
 };
 

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::{Family, Groups, LayerNames, Names, bert};
+use super::{Family, Groups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
 use crate::model::config::{Config, fields};
 use crate::system::errors::Facts;
 
@@ -11,11 +11,12 @@ pub(super) const SQUEEZEBERT: Family =
     Family { model_type: "squeezebert", class: "SqueezeBert", prefix: "transformer.", read, ..bert::BERT };
 
 const LAYER: LayerNames = LayerNames {
-    query_key_value: ["attention.query", "attention.key", "attention.value"],
+    query_key_value: QueryKeyValue::Apart(["attention.query", "attention.key", "attention.value"]),
+    query_key_norms: None,
     distances: None,
     attention_output: "post_attention.conv1d",
     attention_norm: "post_attention.layernorm",
-    intermediate: "intermediate.conv1d",
+    intermediate: Intermediate::Plain("intermediate.conv1d"),
     output: "output.conv1d",
     output_norm: "output.layernorm",
 };

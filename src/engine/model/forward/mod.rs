@@ -98,13 +98,13 @@ pub trait Encoder: Send + Sync {
 /// output projection.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadWeights<'a> {
-    /// `[hidden, hidden]`
+    /// `[hidden, heads * head_dim]`
     pub query: Matrix<'a>,
-    /// `[hidden, hidden]`
+    /// `[hidden, heads * head_dim]`
     pub key: Matrix<'a>,
-    /// `[hidden, hidden]`
+    /// `[hidden, heads * head_dim]`
     pub value: Matrix<'a>,
-    /// `[hidden, hidden]`
+    /// `[heads * head_dim, hidden]`
     pub output: Matrix<'a>,
 }
 

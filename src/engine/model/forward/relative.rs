@@ -1,62 +1,91 @@
 //! The term that the distance of two tokens adds to their score, in the layout of the packed encoder.
 
+use std::sync::Arc;
+
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::PositionEmbedding;
 use crate::model::parameters::{Parameters, PositionBias};
 
-/// The term that the distance of two tokens, key less query, adds to their score. The tables run from the most
+/// The term that the distance of two tokens, key less query, adds to their score in one layer. The tables run from the most
 /// negative distance to the largest, so that what a query's row needs lies in a row.
 pub(super) enum Relative {
-    /// The same in all layers: `[heads, 2 * reach - 1]`.
-    Bias { table: Vec<f32>, reach: usize },
-    /// The query's product with an embedding of the distance, `[head_dim, 2 * reach - 1]` for each of the stored
-    /// layers; the key's product too, if `keys`.
-    Embedding { tables: Vec<Vec<f32>>, reach: usize, head_dim: usize, keys: bool },
+    /// `[heads, 2 * reach + 1]`; from `reach` on all distances of a direction have the same.
+    Buckets { table: Arc<Vec<f32>>, reach: usize },
+    /// The distance times this is subtracted, `[heads]`.
+    Slopes { slopes: Vec<f32> },
+    /// The query's product with an embedding of the distance, `[head_dim, 2 * reach - 1]`; the key's product too, if `keys`.
+    Embedding { table: Vec<f32>, reach: usize, head_dim: usize, keys: bool },
 }
 
 impl Relative {
-    /// Takes from `parameters` what depends on distances, if anything does.
-    pub fn take(parameters: &mut Parameters) -> Option<Self> {
-        let Parameters { config, position_bias, layers, .. } = parameters;
-        let reach = config.max_position_embeddings;
-        if let Some(PositionBias { weight }) = position_bias.take() {
-            let heads = config.num_attention_heads;
-            let distances =
-                |head: usize| (1..2 * reach).map(move |place| (head, place.cast_signed() - reach.cast_signed()));
-            let value = |(head, distance)| weight[PositionBias::bucket(distance) * heads + head];
-            let table = (0..heads).flat_map(distances).map(value).collect();
-            return Some(Self::Bias { table, reach });
-        }
-        if config.position_embedding_type == PositionEmbedding::Absolute {
-            return None;
-        }
-        let head_dim = config.head_dim();
-        // The checkpoint has distances as query less key, and by rows.
-        let turned = |table: Vec<f32>| {
-            let column = |dimension: usize| table[dimension..].iter().step_by(head_dim).rev().copied();
-            (0..head_dim).flat_map(column).collect()
-        };
-        let tables = layers.iter_mut().map(|layer| layer.distances.take().map(turned).unwrap_or_default()).collect();
+    /// Takes from the stored layers of `parameters` what depends on distances, if anything does.
+    pub fn take(parameters: &mut Parameters) -> Vec<Option<Self>> {
+        let Parameters { config, layers, .. } = parameters;
+        let (heads, head_dim, reach) = (config.num_attention_heads, config.head_dim(), config.max_position_embeddings);
         let keys = config.position_embedding_type == PositionEmbedding::RelativeKeyQuery;
-        Some(Self::Embedding { tables, reach, head_dim, keys })
+        // Layers that share a bias share its table.
+        let mut last: Option<(Arc<PositionBias>, Arc<Vec<f32>>)> = None;
+        let mut table_of = |bias: &Arc<PositionBias>, reach: usize| match &last {
+            Some((known, table)) if Arc::ptr_eq(known, bias) => Arc::clone(table),
+            _ => {
+                let reach = reach.cast_signed();
+                let distances = |head: usize| (-reach..=reach).map(move |distance| (head, distance));
+                let value = |(head, distance)| bias.at((head, heads), distance);
+                let table = Arc::new((0..heads).flat_map(distances).map(value).collect::<Vec<f32>>());
+                last = Some((Arc::clone(bias), Arc::clone(&table)));
+                table
+            }
+        };
+        let mut taken = Vec::with_capacity(layers.len());
+        for layer in layers {
+            let own = match layer.position_bias.take() {
+                Some(bias) => Some(match &*bias {
+                    PositionBias::Buckets { furthest, .. } => {
+                        Self::Buckets { table: table_of(&bias, *furthest), reach: *furthest }
+                    }
+                    PositionBias::Slopes { slopes } => Self::Slopes { slopes: slopes.clone() },
+                }),
+                None => layer.distances.take().map(|table| {
+                    // The checkpoint has distances as query less key, and by rows.
+                    let column = |dimension: usize| table[dimension..].iter().step_by(head_dim).rev().copied();
+                    Self::Embedding { table: (0..head_dim).flat_map(column).collect(), reach, head_dim, keys }
+                }),
+            };
+            taken.push(own);
+        }
+        taken
     }
 
-    /// Adds to the scores of one head of the `place`-th stored layer over a sentence.
+    /// Adds to the scores of one head over a sentence.
     ///
     /// `scores` are `[n, stride]`, and their first `n` columns count. `query` and `key` are `[n, head_dim]`; queries
     /// are multiplied by the `scale` of the scores already, keys are not.
-    pub fn add(&self, place: usize, head: usize, scores: Scores<'_>, query: Matrix, key: Matrix, work: &mut Vec<f32>) {
+    pub fn add(&self, head: usize, scores: Scores<'_>, query: Matrix, key: Matrix, work: &mut Vec<f32>) {
         let Scores { values, n, stride, scale } = scores;
         let rows = values.chunks_exact_mut(stride).enumerate();
         match self {
-            Self::Bias { table, reach } => {
-                let table = &table[head * (2 * reach - 1)..][..2 * reach - 1];
-                rows.for_each(|(i, row)| add(&mut row[..n], &table[reach - 1 - i..]));
+            Self::Buckets { table, reach } => {
+                let table = &table[head * (2 * reach + 1)..][..2 * reach + 1];
+                for (i, row) in rows {
+                    let row = &mut row[..n];
+                    let (near, far) = (i.saturating_sub(*reach), n.min(i + reach + 1));
+                    row[..near].iter_mut().for_each(|score| *score += table[0]);
+                    row[far..].iter_mut().for_each(|score| *score += table[2 * reach]);
+                    add(&mut row[near..far], &table[reach + near - i..]);
+                }
             }
-            Self::Embedding { tables, reach, head_dim, keys } => {
+            Self::Slopes { slopes } => {
+                let slope = slopes[head];
+                for (i, row) in rows {
+                    for (j, score) in row[..n].iter_mut().enumerate() {
+                        *score -= slope * i.abs_diff(j) as f32;
+                    }
+                }
+            }
+            Self::Embedding { table, reach, head_dim, keys } => {
                 // Distances of more than n - 1 do not occur.
                 let span = 2 * n - 1;
-                let table = Matrix::strided(&tables[place][reach - n..], *head_dim, span, 2 * reach - 1);
+                let table = Matrix::strided(&table[reach - n..], *head_dim, span, 2 * reach - 1);
                 work.resize(n * span, 0.0);
                 multiply(MatrixMut::new(work, n, span), query, table);
                 for ((i, row), products) in rows.zip(work.chunks_exact(span)) {

@@ -5,13 +5,15 @@
 pub struct Scratch {
     /// `[tokens, hidden]`: the residual stream.
     pub(super) states: Vec<f32>,
-    /// `[tokens, 3 * hidden]`: queries, keys and values; without the values, two thirds of it.
+    /// `[tokens, 3 * heads * head_dim]`: queries, keys and values; without the values, two thirds of it.
     pub(super) projected: Vec<f32>,
-    /// `[tokens, hidden]`: the contexts of all heads, before the output projection.
+    /// `[n, 2, pairs]`: the cosines and sines of each position of the longest sequence, in models whose keys turn.
+    pub(super) angles: Vec<f32>,
+    /// `[tokens, heads * head_dim]`: the contexts of all heads, before the output projection.
     pub(super) context: Vec<f32>,
     /// `[tokens, hidden]`: what a linear layer gives back to the residual stream.
     pub(super) update: Vec<f32>,
-    /// `[tokens, intermediate]`
+    /// `[tokens, intermediate]`, twice as wide where it is gated.
     pub(super) wide: Vec<f32>,
     /// `[positions, classes]`: logits of some of the predicted positions.
     pub(super) logits: Vec<f32>,

@@ -1,11 +1,13 @@
 //! An encoder's parameters: the one definition of the architecture, for every encoder that runs it.
 //!
 //! All families are BERT's encoder (Vaswani et al. 2017, Devlin et al. 2019): embeddings, then layers of attention and
-//! feed-forward blocks, each with a residual and a layer normalisation after it, or before it ("pre-norm",
-//! Xiong et al. 2020). What differs is optional here.
+//! feed-forward blocks, each with a residual and a normalisation after it, or before it ("pre-norm", Xiong et al. 2020).
+//! What differs is optional here. A bias that a family does not have is 0.
 
+mod heads;
 mod parts;
 mod plain_text;
+mod position_bias;
 mod prediction;
 
 use std::collections::HashMap;
@@ -13,13 +15,14 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::config::{Config, DISTANCE_BUCKETS, PositionEmbedding};
-use super::families::{Architecture, Groups, Names};
+use super::config::{Config, PositionEmbedding, Rotary};
+use super::families::{Architecture, EmbeddingNames, Groups, Intermediate, Names, PositionBiasNames};
 use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
 
-pub use parts::{LayerNorm, Linear};
-pub use prediction::{Objective, PredictionHead};
+pub use parts::{Linear, Norm};
+pub use position_bias::PositionBias;
+pub use prediction::{Objective, PredictionHead, Transform};
 
 /// The embeddings, and what leads from them to the first layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +35,7 @@ pub struct Embeddings {
     /// `[segments, embedding width]`; `None` in a family without segments.
     pub segments: Option<Vec<f32>>,
     /// Over their sum; `None` where the layers see to it.
-    pub norm: Option<LayerNorm>,
+    pub norm: Option<Norm>,
     /// `[hidden, embedding width]`, after the normalisation; `None` where embeddings are as wide as hidden states.
     pub projection: Option<Linear>,
 }
@@ -40,114 +43,176 @@ pub struct Embeddings {
 /// One layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// Query, key and value one after the other, `[3 * hidden, hidden]`: one product instead of three.
+    /// Query, key and value one after the other, `[3 * heads * head_dim, hidden]`: one product instead of three. Where heads
+    /// share keys and values, each has a copy.
     pub query_key_value: Linear,
+    /// Of queries and of keys, before they turn: over all heads, `[heads * head_dim]`, or within each, `[head_dim]`.
+    pub query_key_norms: Option<[Norm; 2]>,
+    /// The rotation of queries and keys by their positions.
+    pub rotary: Option<Arc<RotaryAngles>>,
     /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, the most negative one first;
     /// `None` unless positions are relative. All heads share it.
     pub distances: Option<Vec<f32>>,
+    /// What the distance of two tokens adds to the scores.
+    pub position_bias: Option<Arc<PositionBias>>,
     /// After the heads.
     pub attention_output: Linear,
-    /// Over the sum with the residual; pre-norm, of what goes to the heads.
-    pub attention_norm: LayerNorm,
-    /// Before the activation.
+    /// Over the sum with the residual; pre-norm, of what goes to the heads. `None`: that is not normalised.
+    pub attention_norm: Option<Norm>,
+    /// Before the activation; of a gated linear unit what the activation is of, then what it is multiplied by.
     pub intermediate: Linear,
     /// After the activation.
     pub output: Linear,
     /// Over the sum with the residual; pre-norm, of what goes to `intermediate`.
-    pub output_norm: LayerNorm,
+    pub output_norm: Norm,
+}
+
+/// The rotation of queries and keys by their positions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RotaryAngles {
+    /// The angle from one position to the next, in radians, of each pair of dimensions: dimension `i` of a head and
+    /// dimension `i + frequencies.len()`.
+    pub frequencies: Vec<f32>,
+    /// The factor of cosines and sines.
+    pub factor: f32,
+}
+
+impl RotaryAngles {
+    /// The cosines and sines at a position, each `[pairs]`.
+    pub fn at(&self, position: usize) -> impl Iterator<Item = (f32, f32)> + '_ {
+        self.frequencies.iter().map(move |&frequency| {
+            let (sine, cosine) = (position as f32 * frequency).sin_cos();
+            (cosine * self.factor, sine * self.factor)
+        })
+    }
 }
 
 impl Embeddings {
-    fn load(tensors: &impl Tensors, Architecture { config, names, family }: &Architecture) -> Result<Self> {
+    fn load(tensors: &impl Tensors, Architecture { config, family, .. }: &Architecture, names: &Names) -> Result<Self> {
         let width = config.embedding_width();
-        let name = |kind: &str| format!("embeddings.{kind}_embeddings.weight");
+        let name = |table: &str| format!("{table}.weight");
         let table = |kind: &str, rows: usize| tensors.tensor(&name(kind), &[rows, width]);
-        let decoder = family.masked_lm.decoder;
+        let EmbeddingNames { words, positions, segments } = *names.embeddings;
         // A checkpoint may store tied embeddings once, under either name.
-        let words = if config.tie_word_embeddings && !tensors.has_tensor(&name("word")) && tensors.has_tensor(decoder) {
-            tensors.tensor(decoder, &[config.vocab_size, width])?
-        } else {
-            table("word", config.vocab_size)?
+        let tied = config.tie_word_embeddings && !tensors.has_tensor(&name(words));
+        let decoder = family.masked_lm.iter().map(|head| head.decoder).find(|name| tied && tensors.has_tensor(name));
+        let words = match decoder {
+            Some(decoder) => tensors.tensor(decoder, &[config.vocab_size, width])?,
+            None => table(words, config.vocab_size)?,
         };
         let absolute = config.position_embedding_type == PositionEmbedding::Absolute;
-        let mut positions = absolute.then(|| table("position", config.max_position_embeddings)).transpose()?;
+        let mut positions = absolute.then(|| table(positions, config.max_position_embeddings)).transpose()?;
         if let (Some(positions), Some(constant)) = (&mut positions, &names.plain_text) {
             let constant = plain_text::load(tensors, constant, width)?;
             for row in positions.chunks_exact_mut(width) {
                 row.iter_mut().zip(&constant).for_each(|(value, constant)| *value += constant);
             }
         }
-        let segments = (config.type_vocab_size > 0).then(|| table("token_type", config.type_vocab_size)).transpose()?;
-        let norm = names.embedding_norm.map(|name| LayerNorm::load(tensors, name, width)).transpose()?;
-        let projection = names.projection.map(|name| Linear::load(tensors, name, config.hidden_size, width));
+        let segments = (config.type_vocab_size > 0).then(|| table(segments, config.type_vocab_size)).transpose()?;
+        let norm = names.embedding_norm.map(|name| Norm::load(tensors, name, width, names.biases.norms)).transpose()?;
+        let projection = names.projection.map(|name| Linear::load(tensors, name, config.hidden_size, width, true));
         Ok(Self { words: Arc::new(words), positions, segments, norm, projection: projection.transpose()? })
     }
 }
 
+/// What layers have in common, loaded once.
+struct Shared {
+    /// By the layers' numbers.
+    rotary: Vec<Option<Arc<RotaryAngles>>>,
+    position_bias: Option<Arc<PositionBias>>,
+}
+
+impl Shared {
+    fn load(tensors: &impl Tensors, config: &Config, names: &Names) -> Result<Self> {
+        let position_bias = match names.position_bias {
+            Some(PositionBiasNames::Buckets { table, in_each_layer: false, rows, buckets, furthest }) => {
+                let heads = config.num_attention_heads;
+                Some(PositionBias::load(tensors, table, (rows, heads), (buckets, furthest))?)
+            }
+            Some(PositionBiasNames::Slopes) => Some(PositionBias::slopes(config.num_attention_heads)),
+            Some(PositionBiasNames::Buckets { in_each_layer: true, .. }) | None => None,
+        };
+        let stored = names.frequencies.iter().find(|name| tensors.has_tensor(name));
+        let angles = |rotary: &Rotary| -> Result<_> {
+            let (frequencies, factor) = rotary.frequencies();
+            let frequencies = match &stored {
+                Some(name) => tensors.tensor(name, &[frequencies.len()])?,
+                None => frequencies,
+            };
+            Ok(Arc::new(RotaryAngles { frequencies, factor }))
+        };
+        let rotary = config.rotary.iter().map(|rotary| rotary.as_ref().map(angles).transpose());
+        Ok(Self { rotary: rotary.collect::<Result<_>>()?, position_bias: position_bias.map(Arc::new) })
+    }
+}
+
 impl Layer {
-    fn load(tensors: &impl Tensors, config: &Config, names: &Names, stem: &str) -> Result<Self> {
+    /// Loads the layer of the model that has this number, whose tensors have names that begin with `stem`.
+    fn load(
+        tensors: &impl Tensors,
+        (config, names): (&Config, &Names),
+        shared: &Shared,
+        (number, stem): (usize, &str),
+    ) -> Result<Self> {
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
         let name = |part: &str| format!("{stem}.{part}");
-        let linear = |part, outputs, inputs, groups: fn(&Groups) -> usize| match &names.convolutions {
+        let linear = |part, outputs, inputs, biased, groups: fn(&Groups) -> usize| match &names.convolutions {
             Some(convolutions) => Linear::grouped(tensors, &name(part), outputs, inputs, groups(convolutions)),
-            None => Linear::load(tensors, &name(part), outputs, inputs),
+            None => Linear::load(tensors, &name(part), outputs, inputs, biased),
         };
-        let names = names.parts;
-        let norm = |part| LayerNorm::load(tensors, &name(part), hidden);
-        let mut query_key_value =
-            Linear { weight: Vec::with_capacity(3 * hidden * hidden), bias: Vec::with_capacity(3 * hidden) };
-        let groups: [fn(&Groups) -> usize; 3] =
-            [|of| of.query_key_value[0], |of| of.query_key_value[1], |of| of.query_key_value[2]];
-        for (part, groups) in names.query_key_value.into_iter().zip(groups) {
-            let next = linear(part, hidden, hidden, groups)?;
-            query_key_value.weight.extend(next.weight);
-            query_key_value.bias.extend(next.bias);
-        }
-        let relative = config.position_embedding_type != PositionEmbedding::Absolute;
-        let distances = names.distances.filter(|_| relative).map(|part| {
+        let (parts, biases) = (names.parts, names.biases);
+        let norm = |part, width| Norm::load(tensors, &name(part), width, biases.norms);
+        let distances = parts.distances.filter(|_| config.position_embedding_type.is_relative()).map(|part| {
             let shape = [2 * config.max_position_embeddings - 1, config.head_dim()];
             tensors.tensor(&name(&format!("{part}.weight")), &shape)
         });
+        let (heads, width) = (config.num_attention_heads, config.heads_width());
+        let query_key_norms = parts.query_key_norms.map(|[query, key]| -> Result<_> {
+            Ok([norm(query, width)?, norm(key, width)?])
+        });
+        let position_bias = match names.position_bias {
+            Some(PositionBiasNames::Buckets { table, in_each_layer: true, rows, buckets, furthest }) => {
+                Some(Arc::new(PositionBias::load(tensors, &name(table), (rows, heads), (buckets, furthest))?))
+            }
+            _ => shared.position_bias.clone(),
+        };
+        let wider = config.feed_forward_width();
+        let intermediate = match parts.intermediate {
+            Intermediate::Plain(part) | Intermediate::GateFirst(part) => {
+                linear(part, wider, hidden, biases.intermediate, |of| of.intermediate)?
+            }
+            Intermediate::GateSecond(part) => {
+                linear(part, wider, hidden, biases.intermediate, |of| of.intermediate)?.halves_exchanged()
+            }
+            Intermediate::Gated(both) => {
+                let part = |part| linear(part, wide, hidden, biases.intermediate, |of| of.intermediate);
+                let [gate, multiplied] = both.map(part);
+                Linear::stacked([gate?, multiplied?])
+            }
+        };
         Ok(Self {
-            query_key_value,
+            query_key_value: heads::load(tensors, (config, names), &name)?,
+            query_key_norms: query_key_norms.transpose()?,
+            rotary: shared.rotary.get(number).cloned().flatten(),
             distances: distances.transpose()?,
-            attention_output: linear(names.attention_output, hidden, hidden, |of| of.attention_output)?,
-            attention_norm: norm(names.attention_norm)?,
-            intermediate: linear(names.intermediate, wide, hidden, |of| of.intermediate)?,
-            output: linear(names.output, hidden, wide, |of| of.output)?,
-            output_norm: norm(names.output_norm)?,
+            position_bias,
+            attention_output: linear(parts.attention_output, hidden, width, biases.attention_output, |of| {
+                of.attention_output
+            })?,
+            attention_norm: (number > 0 || names.first_norm).then(|| norm(parts.attention_norm, hidden)).transpose()?,
+            intermediate,
+            output: linear(parts.output, hidden, wide, biases.output, |of| of.output)?,
+            output_norm: norm(parts.output_norm, hidden)?,
         })
+    }
+
+    /// Whether queries and keys are normalised or turned, so that the bias of the keys does not cancel in the softmax.
+    pub fn prepares_keys(&self) -> bool {
+        self.rotary.is_some() || self.query_key_norms.is_some()
     }
 
     fn linear_layers(&mut self) -> [&mut Linear; 4] {
         [&mut self.query_key_value, &mut self.attention_output, &mut self.intermediate, &mut self.output]
-    }
-}
-
-/// The bias that MPNet adds to the scores of all layers, by head and distance.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PositionBias {
-    /// `[buckets, heads]`
-    pub weight: Vec<f32>,
-}
-
-impl PositionBias {
-    /// The number of buckets that distances are sorted into.
-    pub const BUCKETS: usize = DISTANCE_BUCKETS;
-
-    /// The bucket of a distance, key less query (Raffel et al. 2020, as in MPNet): half of the buckets for each
-    /// direction. Half of them hold one distance each, 0 to 7, the others ever longer spans, the last all from 91 on.
-    pub fn bucket(distance: isize) -> usize {
-        const HALF: usize = PositionBias::BUCKETS / 2;
-        const EXACT: usize = HALF / 2;
-        let n = distance.unsigned_abs();
-        let direction = if distance > 0 { HALF } else { 0 };
-        if n < EXACT {
-            return direction + n;
-        }
-        // 8 + 8 log_16(n / 8) = 8 + log_2(n^2 / 64), rounded down, which whole numbers do exactly.
-        let span = (n.saturating_mul(n) / (EXACT * EXACT)).ilog2() as usize;
-        direction + (EXACT + span).min(HALF - 1)
     }
 }
 
@@ -158,14 +223,12 @@ pub struct Parameters {
     pub config: Config,
     /// The embeddings.
     pub embeddings: Embeddings,
-    /// The bias that all layers add to their scores.
-    pub position_bias: Option<PositionBias>,
     /// The layers; one that several layers of the model share is here once.
     pub layers: Vec<Layer>,
     /// The index in `layers` of each layer of the model, bottom-up.
     pub order: Vec<usize>,
     /// The normalisation after the last layer, if layers are pre-norm; `None` if each layer normalises its output.
-    pub final_norm: Option<LayerNorm>,
+    pub final_norm: Option<Norm>,
     /// The head by which the model was trained; `None` unless a run needs it.
     pub prediction: Option<PredictionHead>,
 }
@@ -174,27 +237,24 @@ impl Parameters {
     /// Loads the parameters that `architecture` implies, layers side by side.
     /// Fails if a tensor is missing, has another shape, or holds a value that is not finite.
     pub fn load(tensors: &impl Tensors, architecture: &Architecture) -> Result<Self> {
-        let Architecture { config, names, .. } = architecture;
+        let config = &architecture.config;
+        let names = architecture.names.spelled(|name| tensors.has_tensor(name));
         // Small, and read first: what does not fit is found at once.
-        let bias = |(name, rows): (&str, usize)| -> Result<PositionBias> {
-            let mut weight = tensors.tensor(&format!("{name}.weight"), &[rows, config.num_attention_heads])?;
-            weight.truncate(PositionBias::BUCKETS * config.num_attention_heads);
-            Ok(PositionBias { weight })
-        };
-        let position_bias = names.position_bias.map(bias).transpose()?;
-        let final_norm = names.final_norm.map(|name| LayerNorm::load(tensors, name, config.hidden_size)).transpose()?;
-        let embeddings = Embeddings::load(tensors, architecture)?;
+        let shared = Shared::load(tensors, config, names)?;
+        let norm = |name| Norm::load(tensors, name, config.hidden_size, names.biases.norms);
+        let final_norm = names.final_norm.map(norm).transpose()?;
+        let embeddings = Embeddings::load(tensors, architecture, names)?;
         let (mut stems, mut order, mut known) = (Vec::new(), Vec::new(), HashMap::new());
-        for stem in &names.layers {
+        for (number, stem) in names.layers.iter().enumerate() {
             let place = *known.entry(stem).or_insert(stems.len());
             if place == stems.len() {
-                stems.push(stem.as_str());
+                stems.push((number, stem.as_str()));
             }
             order.push(place);
         }
-        let layers = in_parallel(all_cores(), stems, |stem| Layer::load(tensors, config, names, stem));
+        let layers = in_parallel(all_cores(), stems, |layer| Layer::load(tensors, (config, names), &shared, layer));
         let layers = layers.into_iter().collect::<Result<_>>()?;
-        Ok(Self { config: config.clone(), embeddings, position_bias, layers, order, final_norm, prediction: None })
+        Ok(Self { config: config.clone(), embeddings, layers, order, final_norm, prediction: None })
     }
 
     /// Loads the head for `objective` as well.
@@ -211,30 +271,11 @@ impl Parameters {
     /// Every linear layer there is, each once; the classes' vectors of the prediction head are none.
     pub fn linear_layers(&mut self) -> impl Iterator<Item = &mut Linear> {
         let layers = self.layers.iter_mut().flat_map(Layer::linear_layers);
-        layers.chain(&mut self.embeddings.projection).chain(self.prediction.as_mut().map(|head| &mut head.dense))
+        layers.chain(&mut self.embeddings.projection).chain(self.prediction.as_mut().and_then(|head| head.transform.as_mut()).map(|transform| &mut transform.dense))
     }
 
     /// The layers of the model, bottom-up.
     pub fn layers(&self) -> impl Iterator<Item = &Layer> {
         self.order.iter().map(|&place| &self.layers[place])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::PositionBias;
-
-    #[test]
-    fn buckets_of_distances() {
-        // Computed with transformers' `MPNetEncoder.relative_position_bucket`.
-        let distances = [0, -1, -7, -8, -11, -12, -15, -16, -22, -23, -64, -90, -91, -5000];
-        let buckets = [0, 1, 7, 8, 8, 9, 9, 10, 10, 11, 14, 14, 15, 15];
-        for (distance, bucket) in distances.into_iter().zip(buckets) {
-            assert_eq!(PositionBias::bucket(distance), bucket, "{distance}");
-            if distance < 0 {
-                assert_eq!(PositionBias::bucket(-distance), bucket + 16, "{}", -distance);
-            }
-        }
-        assert_eq!([isize::MIN, isize::MAX].map(PositionBias::bucket), [15, 31]);
     }
 }

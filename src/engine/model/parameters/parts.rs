@@ -13,9 +13,9 @@ pub struct Linear {
     pub bias: Vec<f32>,
 }
 
-/// A layer normalisation.
+/// A normalisation, by the function that the model has for all of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LayerNorm {
+pub struct Norm {
     /// `[width]`
     pub weight: Vec<f32>,
     /// `[width]`
@@ -23,11 +23,44 @@ pub struct LayerNorm {
 }
 
 impl Linear {
-    pub(super) fn load(tensors: &impl Tensors, name: &str, outputs: usize, inputs: usize) -> Result<Self> {
+    pub(super) fn load(
+        tensors: &impl Tensors,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+        biased: bool,
+    ) -> Result<Self> {
         Ok(Self {
             weight: tensors.tensor(&format!("{name}.weight"), &[outputs, inputs])?,
-            bias: tensors.tensor(&format!("{name}.bias"), &[outputs])?,
+            bias: bias(tensors, name, outputs, biased)?,
         })
+    }
+
+    /// The outputs of several layers of the same inputs, one after the other.
+    pub(super) fn stacked<const N: usize>(parts: [Self; N]) -> Self {
+        let mut all = Self { weight: Vec::new(), bias: Vec::new() };
+        for Self { weight, bias } in parts {
+            all.weight.extend(weight);
+            all.bias.extend(bias);
+        }
+        all
+    }
+
+    /// Some of its outputs, in this order.
+    pub(super) fn select(&self, outputs: impl Iterator<Item = usize>) -> Self {
+        let inputs = self.weight.len() / self.bias.len();
+        let mut selected = Self { weight: Vec::new(), bias: Vec::new() };
+        for output in outputs {
+            selected.weight.extend_from_slice(&self.weight[output * inputs..][..inputs]);
+            selected.bias.push(self.bias[output]);
+        }
+        selected
+    }
+
+    /// The second half of its outputs before the first.
+    pub(super) fn halves_exchanged(&self) -> Self {
+        let outputs = self.bias.len();
+        self.select((outputs / 2..outputs).chain(0..outputs / 2))
     }
 
     /// A convolution of width 1 in groups, whose weights are `[outputs, inputs / groups, 1]`, as the linear layer it is:
@@ -49,11 +82,16 @@ impl Linear {
     }
 }
 
-impl LayerNorm {
-    pub(super) fn load(tensors: &impl Tensors, name: &str, width: usize) -> Result<Self> {
+impl Norm {
+    pub(super) fn load(tensors: &impl Tensors, name: &str, width: usize, biased: bool) -> Result<Self> {
         Ok(Self {
             weight: tensors.tensor(&format!("{name}.weight"), &[width])?,
-            bias: tensors.tensor(&format!("{name}.bias"), &[width])?,
+            bias: bias(tensors, name, width, biased)?,
         })
     }
+}
+
+/// The bias of a part that has one, or zeros.
+fn bias(tensors: &impl Tensors, name: &str, outputs: usize, biased: bool) -> Result<Vec<f32>> {
+    if biased { tensors.tensor(&format!("{name}.bias"), &[outputs]) } else { Ok(vec![0.0; outputs]) }
 }

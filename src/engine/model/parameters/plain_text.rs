@@ -16,9 +16,9 @@ pub(super) fn load(tensors: &impl Tensors, plain_text: &PlainText, width: usize)
             for rows in none {
                 path.extend(sum(tensors, rows, *unit)?);
             }
-            let mut hidden = apply(&Linear::load(tensors, inner, *inner_width, path.len())?, &path);
+            let mut hidden = apply(&Linear::load(tensors, inner, *inner_width, path.len(), true)?, &path);
             hidden.iter_mut().for_each(|value| *value = value.max(0.0));
-            Ok(apply(&Linear::load(tensors, output, width, *inner_width)?, &hidden))
+            Ok(apply(&Linear::load(tensors, output, width, *inner_width, true)?, &hidden))
         }
     }
 }

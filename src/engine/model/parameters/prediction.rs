@@ -4,9 +4,9 @@ use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::parts::{LayerNorm, Linear};
+use super::parts::{Linear, Norm};
 use crate::model::config::Activation;
-use crate::model::families::{Architecture, DiscriminatorNames, Family, MaskedLmNames};
+use crate::model::families::{Architecture, DiscriminatorNames, Family, MaskedLmNames, TransformNames};
 use crate::model::weights::Tensors;
 
 /// The task that a model was trained for, token by token.
@@ -24,7 +24,7 @@ impl Objective {
     /// The objective of the head that a checkpoint of `family` has; `has` says whether tensor names begin so.
     pub fn of(family: &Family, has: impl Fn(&str) -> bool) -> Option<Self> {
         let discriminates = || family.discriminator.is_some_and(|names| has(names.dense));
-        if has(family.masked_lm.dense) {
+        if family.masked_lm.iter().any(|names| has(names.sign())) {
             Some(Self::MaskedTokens)
         } else {
             discriminates().then_some(Self::ReplacedTokens)
@@ -43,16 +43,23 @@ impl Objective {
 /// A prediction head: `logits = norm(activation(dense(h))) Eᵀ + bias`, with `E` a vector for each class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionHead {
+    /// What comes before the product with the classes' vectors; `None`: the hidden states themselves are multiplied.
+    pub transform: Option<Transform>,
+    /// `[classes, width]`; `None` where they are tied: the word embeddings of the input.
+    pub decoder: Option<Vec<f32>>,
+    /// `[classes]`
+    pub bias: Vec<f32>,
+}
+
+/// What leads from hidden states to the product with the classes' vectors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transform {
     /// The layer from the hidden states to the width of the classes' vectors.
     pub dense: Linear,
     /// After `dense`.
     pub activation: Activation,
     /// After the activation; a discriminator has none.
-    pub norm: Option<LayerNorm>,
-    /// `[classes, width]`; `None` where they are tied: the word embeddings of the input.
-    pub decoder: Option<Vec<f32>>,
-    /// `[classes]`
-    pub bias: Vec<f32>,
+    pub norm: Option<Norm>,
 }
 
 impl PredictionHead {
@@ -68,17 +75,29 @@ impl PredictionHead {
     }
 
     fn masked_lm(tensors: &impl Tensors, Architecture { family, config, .. }: &Architecture) -> Result<Self> {
-        let names: &MaskedLmNames = &family.masked_lm;
         let (width, vocabulary, tied) =
             (config.output_embedding_width(), config.vocab_size, config.tie_word_embeddings);
-        let [first, second] = if tied { [names.bias, names.decoder_bias] } else { [names.decoder_bias, names.bias] };
-        let bias = if tensors.has_tensor(first) || !tensors.has_tensor(second) { first } else { second };
+        let has = |name: &str| tensors.has_tensor(name);
+        let signs = |names: &&MaskedLmNames| {
+            names.transform.is_none_or(|transform| has(&format!("{}.weight", transform.dense)) && has(&format!("{}.weight", transform.norm)))
+        };
+        let all = family.masked_lm;
+        let names = all.iter().find(signs).or(all.first()).context("the family has no such head")?;
+        let transform = names.transform.map(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| -> Result<_> {
+            Ok(Transform {
+                dense: Linear::load(tensors, dense, width, config.hidden_size, of_dense)?,
+                activation: names.activation.unwrap_or(config.hidden_act),
+                norm: Some(Norm::load(tensors, norm, width, of_norm)?),
+            })
+        });
+        let bias = names.bias.map(|[own, of_decoder]| {
+            let [first, second] = if tied { [own, of_decoder] } else { [of_decoder, own] };
+            tensors.tensor(if has(first) || !has(second) { first } else { second }, &[vocabulary])
+        });
         Ok(Self {
-            dense: Linear::load(tensors, names.dense, width, config.hidden_size)?,
-            activation: names.activation.unwrap_or(config.hidden_act),
-            norm: Some(LayerNorm::load(tensors, names.norm, width)?),
+            transform: transform.transpose()?,
             decoder: (!tied).then(|| tensors.tensor(names.decoder, &[vocabulary, width])).transpose()?,
-            bias: tensors.tensor(bias, &[vocabulary])?,
+            bias: bias.unwrap_or_else(|| Ok(vec![0.0; vocabulary]))?,
         })
     }
 
@@ -89,11 +108,13 @@ impl PredictionHead {
         names: &DiscriminatorNames,
     ) -> Result<Self> {
         let width = config.hidden_size;
-        let Linear { weight, bias, .. } = Linear::load(tensors, names.output, 1, width)?;
+        let Linear { weight, bias, .. } = Linear::load(tensors, names.output, 1, width, true)?;
         Ok(Self {
-            dense: Linear::load(tensors, names.dense, width, width)?,
-            activation: config.hidden_act,
-            norm: None,
+            transform: Some(Transform {
+                dense: Linear::load(tensors, names.dense, width, width, true)?,
+                activation: config.hidden_act,
+                norm: None,
+            }),
             decoder: Some([vec![0.0; width], weight].concat()),
             bias: vec![0.0, bias[0]],
         })

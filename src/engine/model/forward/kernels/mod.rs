@@ -53,6 +53,46 @@ pub fn bias_silu(states: &mut [f32], bias: &[f32]) {
     bias_then(states, bias, silu);
 }
 
+/// Of each row of `states`, `[2 * width]`, plus its bias: `gelu` by the error function of the first half, times the second
+/// half, in place of the first.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn gate_gelu(states: &mut [f32], bias: &[f32]) {
+    gate_with(states, bias, gelu);
+}
+
+/// The same with `gelu` by the tanh approximation.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn gate_gelu_tanh(states: &mut [f32], bias: &[f32]) {
+    gate_with(states, bias, gelu_tanh);
+}
+
+/// The same with `max(x, 0)`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn gate_relu(states: &mut [f32], bias: &[f32]) {
+    gate_with(states, bias, relu);
+}
+
+/// The same with `silu`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn gate_silu(states: &mut [f32], bias: &[f32]) {
+    gate_with(states, bias, silu);
+}
+
+/// Turns each head's vector in a row, `[heads, head_dim]`, by the cosines and sines in `angles`, `[2, pairs]`: dimension `i`
+/// together with dimension `i + pairs`; those from `2 * pairs` on stay.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn rotate(row: &mut [f32], head_dim: usize, angles: &[f32]) {
+    let pairs = angles.len() / 2;
+    let (cosines, sines) = angles.split_at(pairs);
+    for head in row.chunks_exact_mut(head_dim) {
+        let (first, second) = head.split_at_mut(pairs);
+        let turned = first.iter_mut().zip(second).zip(cosines).zip(sines);
+        for (((x, y), cosine), sine) in turned {
+            (*x, *y) = (*x * cosine - *y * sine, *y * cosine + *x * sine);
+        }
+    }
+}
+
 /// `(x + bias) * scale`, row by row, from rows `stride` values apart into rows of `bias.len()`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &mut [f32]) {
@@ -175,6 +215,18 @@ pub fn norm(states: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
     }
 }
 
+/// Each row over the root of its mean square, times `weight`, in place (Zhang & Sennrich 2019).
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn root_mean_square_norm(states: &mut [f32], weight: &[f32], epsilon: f32) {
+    for row in states.chunks_exact_mut(weight.len()) {
+        let mean = reduce(row, 0.0, |x| x * x, |a, b| a + b) / weight.len() as f32;
+        let scale = 1.0 / (mean + epsilon).sqrt();
+        for (x, weight) in row.iter_mut().zip(weight) {
+            *x *= scale * weight;
+        }
+    }
+}
+
 #[inline(always)]
 fn relu(x: f32) -> f32 {
     x.max(0.0)
@@ -192,6 +244,18 @@ fn bias_then(states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) 
     for row in states.chunks_exact_mut(bias.len()) {
         for (x, bias) in row.iter_mut().zip(bias) {
             *x = activation(*x + bias);
+        }
+    }
+}
+
+#[inline(always)]
+fn gate_with(states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) {
+    let width = bias.len() / 2;
+    let (of_gates, of_others) = bias.split_at(width);
+    for row in states.chunks_exact_mut(bias.len()) {
+        let (gates, others) = row.split_at_mut(width);
+        for (((x, other), of_gate), of_other) in gates.iter_mut().zip(others).zip(of_gates).zip(of_others) {
+            *x = activation(*x + of_gate) * (*other + of_other);
         }
     }
 }

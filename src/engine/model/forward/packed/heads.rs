@@ -24,7 +24,7 @@ struct Projected<'a> {
     rows: &'a [f32],
     n: usize,
     width: usize,
-    /// `[3 * hidden]`
+    /// `[3 * heads * head_dim]`
     bias: &'a [f32],
     head_dim: usize,
 }
@@ -50,10 +50,10 @@ impl<'a> Projected<'a> {
         Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// The same with the bias, times `scale`, in a buffer.
-    fn biased<'b>(&self, part: usize, head: usize, scale: f32, into: &'b mut Vec<f32>) -> Matrix<'b> {
+    /// The same plus `bias`, times `scale`, in a buffer.
+    fn biased<'b>(&self, part: usize, head: usize, bias: &[f32], scale: f32, into: &'b mut Vec<f32>) -> Matrix<'b> {
         let into = sized(into, self.n * self.head_dim);
-        kernels::bias_scale(&self.rows[self.start(part, head)..], self.width, self.bias(part, head), scale, into);
+        kernels::bias_scale(&self.rows[self.start(part, head)..], self.width, bias, scale, into);
         Matrix::new(into, self.n, self.head_dim)
     }
 }
@@ -63,9 +63,10 @@ impl PackedEncoder {
     /// biases yet; the contexts of the heads into `scratch.context`, if anybody needs them.
     pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
         let config = &self.parameters.config;
-        let (hidden, head_dim) = (config.hidden_size, config.head_dim());
+        let (hidden, heads_width, head_dim) = (config.hidden_size, config.heads_width(), config.head_dim());
         let (place, needs) = (self.parameters.order[number], pass.needs);
-        let bias = self.parameters.layers[place].query_key_value.bias.as_slice();
+        let layer = &self.parameters.layers[place];
+        let bias = layer.query_key_value.bias.as_slice();
         let Scratch { states, projected, context, query, key, distances, attention, entropies, .. } = scratch;
         let Scratch { values, bare, products, input_norms, .. } = scratch;
         let tokens = pass.batch.tokens();
@@ -78,11 +79,11 @@ impl PackedEncoder {
         }
         if writes {
             // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
-            let context = sized(context, tokens * hidden);
-            context.chunks_exact_mut(hidden).for_each(|row| row.copy_from_slice(&bias[2 * hidden..]));
+            let context = sized(context, tokens * heads_width);
+            context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(&bias[2 * heads_width..]));
         }
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
-        let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
+        let scale = config.score_scale() as f32;
         for (sequence, span) in pass.batch.spans().enumerate() {
             let input = pass.batch.inputs[sequence];
             let in_sentence = || format!("sentence {}", input.number);
@@ -93,13 +94,14 @@ impl PackedEncoder {
             let attention = sized(attention, n * stride);
             let entropies = sized(entropies, n);
             for head in 0..config.num_attention_heads {
-                // Queries scaled beforehand. The keys' bias would add the same to all scores of a query, which the
-                // softmax takes away again.
-                let query = parts.biased(QUERY, head, scale, query);
+                // Queries scaled beforehand. Where keys are not turned or normalised, their bias would add the same to all
+                // scores of a query, which the softmax takes away again.
+                let bias_of = |part| if layer.prepares_keys() { &self.no_bias[..] } else { parts.bias(part, head) };
+                let query = parts.biased(QUERY, head, bias_of(QUERY), scale, query);
                 multiply(MatrixMut::strided(attention, n, n, stride), query, parts.matrix(KEY, head).transposed());
-                if let Some(relative) = &self.relative {
+                if let Some(relative) = &self.relative[place] {
                     let scores = Scores { values: attention, n, stride, scale };
-                    relative.add(place, head, scores, query, parts.biased(KEY, head, 1.0, key), distances);
+                    relative.add(head, scores, query, parts.biased(KEY, head, bias_of(KEY), 1.0, key), distances);
                 }
                 kernels::softmax(attention, n, stride, entropies);
                 pass.gates.patch_weights((number, head, sequence), attention, stride, entropies);
@@ -141,17 +143,17 @@ impl PackedEncoder {
                 if !writes {
                     continue;
                 }
-                let context = &mut context[span.start * hidden + head * head_dim..span.end * hidden];
+                let context = &mut context[span.start * heads_width + head * head_dim..span.end * heads_width];
                 if gate.is_none_or(|gate| !gate.is_closed()) {
-                    for (row, bare) in context.chunks_mut(hidden).zip(bare.chunks_exact(head_dim)) {
+                    for (row, bare) in context.chunks_mut(heads_width).zip(bare.chunks_exact(head_dim)) {
                         row.iter_mut().zip(bare).for_each(|(value, bare)| *value += bare);
                     }
                 }
                 if let Some(gate) = gate {
-                    gate.apply(context, head_dim, hidden, input.classes);
+                    gate.apply(context, head_dim, heads_width, input.classes);
                 }
                 if needs.contexts {
-                    let context = Some(Rows::strided(context, n, head_dim, hidden));
+                    let context = Some(Rows::strided(context, n, head_dim, heads_width));
                     pass.visitor.head(sequence, &HeadView { context, ..view });
                 }
             }
@@ -179,14 +181,15 @@ impl PackedEncoder {
 
     /// `W_O W_Oᵀ`, `[head_dim, head_dim]`, of a head of the `place`-th stored layer, and its product with the value bias.
     fn output_gram(&self, place: usize, head: usize) -> (&[f32], &[f32]) {
-        let (heads, head_dim) = (self.parameters.config.num_attention_heads, self.parameters.config.head_dim());
-        let (hidden, square) = (heads * head_dim, head_dim * head_dim);
+        let config = &self.parameters.config;
+        let (heads, head_dim, hidden) = (config.num_attention_heads, config.head_dim(), config.hidden_size);
+        let (heads_width, square) = (heads * head_dim, head_dim * head_dim);
         let OutputGrams { grams, bias_products } = self.output_grams[place].get_or_init(|| {
-            let (mut grams, mut bias_products) = (vec![0.0; heads * square], vec![0.0; hidden]);
+            let (mut grams, mut bias_products) = (vec![0.0; heads * square], vec![0.0; heads_width]);
             let layer = &self.parameters.layers[place];
             // Transposed, so that a head's part are rows.
             let parts = layer.attention_output.weight.chunks_exact(head_dim * hidden);
-            let biases = layer.query_key_value.bias[2 * hidden..].chunks_exact(head_dim);
+            let biases = layer.query_key_value.bias[2 * heads_width..].chunks_exact(head_dim);
             let into = grams.chunks_exact_mut(square).zip(bias_products.chunks_exact_mut(head_dim));
             for ((gram, bias_product), (part, bias)) in into.zip(parts.zip(biases)) {
                 let part = Matrix::new(part, head_dim, hidden);

@@ -17,16 +17,18 @@ use super::relative::Relative;
 use super::visitor::Visitor;
 use super::{Encoder, HeadWeights, NO_PREDICTION, Pass, Scratch, Start, WordEmbeddings, check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::model::config::Activation;
-use crate::model::parameters::{Layer, LayerNorm, Linear, Parameters};
+use crate::model::config::{Activation, BlockPlan, NormKind};
+use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
 
 /// The fast encoder.
 pub struct PackedEncoder {
     /// The weights of linear layers are transposed, `[inputs, outputs]`: then the product reads them in order.
     parameters: Parameters,
-    /// The term of the scores that depends on the tokens' distance, in models that have one.
-    relative: Option<Relative>,
+    /// The term of the scores of each stored layer that depends on the tokens' distance, where there is one.
+    relative: Vec<Option<Relative>>,
+    /// `[head_dim]`: in place of a bias that has been added already.
+    no_bias: Vec<f32>,
     /// The packed weights of each stored layer, made on first use.
     output_grams: Vec<OnceLock<OutputGrams>>,
 }
@@ -35,7 +37,7 @@ pub struct PackedEncoder {
 struct OutputGrams {
     /// `[heads, head_dim, head_dim]`: `W_O W_Oᵀ` of each head.
     grams: Vec<f32>,
-    /// `[hidden]`: the value bias of each head times that.
+    /// `[heads * head_dim]`: the value bias of each head times that.
     bias_products: Vec<f32>,
 }
 
@@ -47,7 +49,8 @@ impl PackedEncoder {
         });
         let relative = Relative::take(&mut parameters);
         let output_grams = parameters.layers.iter().map(|_| OnceLock::new()).collect();
-        Self { parameters, relative, output_grams }
+        let no_bias = vec![0.0; parameters.config.head_dim()];
+        Self { parameters, relative, no_bias, output_grams }
     }
 
     /// Word, position and segment embeddings, summed, normalised if they are and as wide as the hidden states, into
@@ -59,10 +62,13 @@ impl PackedEncoder {
         let sum = sized(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
         let mut rows = sum.chunks_exact_mut(width);
         for input in &batch.inputs {
+            let scale = config.embedding_scale.of(input.ids);
             for ((&id, position), &segment) in input.ids.iter().zip(config.position_rows(input.ids)).zip(input.segments)
             {
                 let out = rows.next().expect("a row for each token");
-                out.copy_from_slice(row(&embeddings.words, id as usize, width));
+                let factor = scale(id);
+                let word = row(&embeddings.words, id as usize, width);
+                out.iter_mut().zip(word).for_each(|(out, value)| *out = factor * value);
                 let others = [(&embeddings.positions, position), (&embeddings.segments, segment as usize)];
                 for (table, index) in others {
                     let Some(table) = table else { continue };
@@ -71,7 +77,7 @@ impl PackedEncoder {
             }
         }
         if let Some(norm) = &embeddings.norm {
-            kernels::norm(sum, &norm.weight, &norm.bias, self.epsilon());
+            self.normalise(sum, norm);
         }
         if let Some(projection) = &embeddings.projection {
             let hidden = config.hidden_size;
@@ -80,13 +86,48 @@ impl PackedEncoder {
         }
     }
 
-    /// Queries, keys and, if there are three `projections`, values of all heads of a layer, without their biases:
-    /// `scratch.states` to `scratch.projected`.
-    fn project_heads(&self, layer: &Layer, projections: usize, scratch: &mut Scratch, tokens: usize) {
-        let Scratch { states, update, projected, .. } = scratch;
-        let input = if self.pre_norm() { self.normalised(states, &layer.attention_norm, update) } else { &*states };
-        let outputs = projections * self.parameters.config.hidden_size;
-        project(input, &layer.query_key_value, outputs, projected, tokens);
+    /// Queries, keys and, if there are three `projections`, values of all heads of a layer, `scratch.states` to
+    /// `scratch.projected`: without their biases, but for queries and keys that are normalised or turned.
+    fn project_heads(&self, layer: &Layer, projections: usize, scratch: &mut Scratch, batch: &Batch<'_>) {
+        let Scratch { states, update, projected, angles, .. } = scratch;
+        let norm = layer.attention_norm.as_ref().filter(|_| self.pre_norm());
+        let input = norm.map_or(&states[..], |norm| self.normalised(states, norm, update));
+        let outputs = projections * self.parameters.config.heads_width();
+        project(input, &layer.query_key_value, outputs, projected, batch.tokens());
+        if layer.prepares_keys() {
+            self.prepare_keys(layer, (projected, outputs), batch, angles);
+        }
+    }
+
+    /// Adds their biases to queries and keys, rows of `width` values, normalises them and turns them by their positions.
+    fn prepare_keys(&self, layer: &Layer, (rows, width): (&mut [f32], usize), batch: &Batch<'_>, angles: &mut Vec<f32>) {
+        let config = &self.parameters.config;
+        let (heads, head_dim) = (config.heads_width(), config.head_dim());
+        let positions = batch.inputs.iter().flat_map(|input| 0..input.ids.len());
+        let longest = batch.inputs.iter().map(|input| input.ids.len()).max().unwrap_or(0);
+        let pairs = layer.rotary.as_ref().map_or(0, |rotary| rotary.frequencies.len());
+        // [longest, 2, pairs]
+        let angles = sized(angles, longest * 2 * pairs);
+        if let Some(rotary) = &layer.rotary {
+            for (position, angles) in angles.chunks_exact_mut(2 * pairs).enumerate() {
+                let (cosines, sines) = angles.split_at_mut(pairs);
+                for ((cosine, sine), angle) in cosines.iter_mut().zip(sines).zip(rotary.at(position)) {
+                    (*cosine, *sine) = angle;
+                }
+            }
+        }
+        for (row, position) in rows.chunks_exact_mut(width).zip(positions) {
+            let row = &mut row[..2 * heads];
+            row.iter_mut().zip(&layer.query_key_value.bias).for_each(|(value, bias)| *value += bias);
+            if let Some(norms) = &layer.query_key_norms {
+                for (part, norm) in row.chunks_exact_mut(heads).zip(norms) {
+                    self.normalise(part, norm);
+                }
+            }
+            if pairs > 0 {
+                kernels::rotate(row, head_dim, &angles[position * 2 * pairs..][..2 * pairs]);
+            }
+        }
     }
 
     /// Computes the hidden states above a layer from the contexts of its heads: `scratch.context` and `scratch.states`
@@ -96,36 +137,60 @@ impl PackedEncoder {
         let hidden = self.parameters.config.hidden_size;
         let tokens = states.len() / hidden;
         project(context, &layer.attention_output, hidden, update, tokens);
-        self.add(update, &layer.attention_output, &layer.attention_norm, states);
+        self.add(update, &layer.attention_output, layer.attention_norm.as_ref(), states);
 
         let input = if self.pre_norm() { self.normalised(states, &layer.output_norm, context) } else { &*states };
-        let part = &layer.intermediate;
-        project(input, part, part.bias.len(), wide, tokens);
-        activate(self.parameters.config.hidden_act, wide, &part.bias);
-        project(wide, &layer.output, hidden, update, tokens);
-        self.add(update, &layer.output, &layer.output_norm, states);
+        let (part, config) = (&layer.intermediate, &self.parameters.config);
+        let width = part.bias.len();
+        project(input, part, width, wide, tokens);
+        if config.gated {
+            gate(config.hidden_act, wide, &part.bias);
+        } else {
+            activate(config.hidden_act, wide, &part.bias);
+        }
+        let inner = Matrix::strided(wide, tokens, config.intermediate_size, width);
+        multiply(
+            MatrixMut::new(sized(update, tokens * hidden), tokens, hidden),
+            inner,
+            Matrix::new(&layer.output.weight, config.intermediate_size, hidden),
+        );
+        self.add(update, &layer.output, Some(&layer.output_norm), states);
     }
 
     /// Whether layers normalise what goes into their blocks, and not what comes out.
     fn pre_norm(&self) -> bool {
-        self.parameters.final_norm.is_some()
+        self.parameters.config.blocks == BlockPlan::Pre
     }
 
     /// Adds what a linear layer computed, its bias still missing, to the hidden states, and normalises the sum unless
     /// layers are pre-norm.
-    fn add(&self, update: &[f32], Linear { bias, .. }: &Linear, norm: &LayerNorm, states: &mut [f32]) {
-        if self.pre_norm() {
-            kernels::add(update, bias, states);
-        } else {
-            kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
+    fn add(&self, update: &[f32], Linear { bias, .. }: &Linear, norm: Option<&Norm>, states: &mut [f32]) {
+        match norm.filter(|_| !self.pre_norm()) {
+            Some(norm) if self.parameters.config.norm == NormKind::Layer => {
+                kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
+            }
+            norm => {
+                kernels::add(update, bias, states);
+                if let Some(norm) = norm {
+                    self.normalise(states, norm);
+                }
+            }
+        }
+    }
+
+    /// Normalises each row of as many values as the normalisation has.
+    fn normalise(&self, rows: &mut [f32], Norm { weight, bias }: &Norm) {
+        match self.parameters.config.norm {
+            NormKind::Layer => kernels::norm(rows, weight, bias, self.epsilon()),
+            NormKind::RootMeanSquare => kernels::root_mean_square_norm(rows, weight, self.epsilon()),
         }
     }
 
     /// The hidden states normalised, in a buffer.
-    fn normalised<'a>(&self, states: &[f32], norm: &LayerNorm, into: &'a mut Vec<f32>) -> &'a [f32] {
+    fn normalised<'a>(&self, states: &[f32], norm: &Norm, into: &'a mut Vec<f32>) -> &'a [f32] {
         let into = sized(into, states.len());
         into.copy_from_slice(states);
-        kernels::norm(into, &norm.weight, &norm.bias, self.epsilon());
+        self.normalise(into, norm);
         into
     }
 
@@ -148,14 +213,14 @@ impl Encoder for PackedEncoder {
     }
 
     fn head_weights(&self, layer: usize) -> Option<HeadWeights<'_>> {
-        let hidden = self.parameters.config.hidden_size;
+        let (hidden, width) = (self.parameters.config.hidden_size, self.parameters.config.heads_width());
         let layer = self.parameters.layers().nth(layer)?;
-        let of_heads = Matrix::new(&layer.query_key_value.weight, hidden, 3 * hidden);
+        let of_heads = Matrix::new(&layer.query_key_value.weight, hidden, 3 * width);
         Some(HeadWeights {
-            query: of_heads.columns_from(0, hidden),
-            key: of_heads.columns_from(hidden, hidden),
-            value: of_heads.columns_from(2 * hidden, hidden),
-            output: Matrix::new(&layer.attention_output.weight, hidden, hidden),
+            query: of_heads.columns_from(0, width),
+            key: of_heads.columns_from(width, width),
+            value: of_heads.columns_from(2 * width, width),
+            output: Matrix::new(&layer.attention_output.weight, width, hidden),
         })
     }
 
@@ -185,12 +250,12 @@ impl Encoder for PackedEncoder {
             // No attention depends on what the last layer writes.
             let last = number + 1 == layers;
             let projections = if last && !needs.beyond_attention() { 2 } else { 3 };
-            self.project_heads(layer, projections, scratch, batch.tokens());
+            self.project_heads(layer, projections, scratch, batch);
             self.attend(number, &mut pass, scratch)?;
             if !last || needs.last_states() {
                 self.feed_forward(layer, scratch);
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
-                    kernels::norm(&mut scratch.states, &norm.weight, &norm.bias, self.epsilon());
+                    self.normalise(&mut scratch.states, norm);
                 }
                 pass.show_states(number + 1, &scratch.states, hidden);
             }
@@ -212,6 +277,16 @@ fn activate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
         Activation::GeluTanh => kernels::bias_gelu_tanh(wide, bias),
         Activation::Relu => kernels::bias_relu(wide, bias),
         Activation::Silu => kernels::bias_silu(wide, bias),
+    }
+}
+
+/// Of each row, `[2 * width]`, plus its bias: the activation of the first half times the second half, in place of the first.
+fn gate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
+    match activation {
+        Activation::Gelu => kernels::gate_gelu(wide, bias),
+        Activation::GeluTanh => kernels::gate_gelu_tanh(wide, bias),
+        Activation::Relu => kernels::gate_relu(wide, bias),
+        Activation::Silu => kernels::gate_silu(wide, bias),
     }
 }
 

@@ -4,7 +4,8 @@ use anyhow::{Context, Result};
 
 use super::{PackedEncoder, Pass, Scratch, activate, add_bias, project, sized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::model::forward::{NO_PREDICTION, check_finite, kernels};
+use crate::model::forward::{NO_PREDICTION, check_finite};
+use crate::model::parameters::Transform;
 
 /// So many logits are in memory at a time, 16 MB of them: as many positions as they do for, one at least.
 const MOST_LOGITS: usize = 1 << 22;
@@ -14,7 +15,7 @@ impl PackedEncoder {
     pub(super) fn predict(&self, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
         let head = self.parameters.prediction.as_ref().context(NO_PREDICTION)?;
         let (hidden, classes) = (self.parameters.config.hidden_size, head.bias.len());
-        let width = head.dense.bias.len();
+        let width = head.transform.as_ref().map_or(hidden, |transform| transform.dense.bias.len());
         let vectors = head.decoder.as_ref().unwrap_or(&self.parameters.embeddings.words);
         let vectors = Matrix::new(vectors, classes, width).transposed();
         let Scratch { states, context, update, logits, .. } = scratch;
@@ -25,13 +26,19 @@ impl PackedEncoder {
             for (row, &(_, _, place)) in gathered.chunks_exact_mut(hidden).zip(places) {
                 row.copy_from_slice(&states[place * hidden..][..hidden]);
             }
-            project(gathered, &head.dense, width, update, count);
-            activate(head.activation, update, &head.dense.bias);
-            if let Some(norm) = &head.norm {
-                kernels::norm(update, &norm.weight, &norm.bias, self.epsilon());
-            }
+            let rows = match &head.transform {
+                None => &*gathered,
+                Some(Transform { dense, activation, norm }) => {
+                    project(gathered, dense, width, update, count);
+                    activate(*activation, update, &dense.bias);
+                    if let Some(norm) = norm {
+                        self.normalise(update, norm);
+                    }
+                    &*update
+                }
+            };
             let logits = sized(logits, count * classes);
-            multiply(MatrixMut::new(logits, count, classes), Matrix::new(update, count, width), vectors);
+            multiply(MatrixMut::new(logits, count, classes), Matrix::new(rows, count, width), vectors);
             add_bias(logits, &head.bias);
             check_finite(logits, self.parameters.order.len())?;
             for (row, &(sequence, position, _)) in logits.chunks_exact(classes).zip(places) {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use candle_core::{IndexOp, Module, Tensor};
 
-use super::parts::Layer;
+use super::parts::{Layer, Norm};
 use super::{Pass, TensorEncoder, check_finite, flat, softmax};
 use crate::model::config::PositionEmbedding;
 use crate::model::forward::attention::AttentionView;
@@ -11,11 +11,10 @@ use crate::model::forward::batch::Input;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
-use crate::model::parameters::PositionBias;
 
 impl TensorEncoder {
-    /// Self-attention of all sequences of the batch, `[tokens, hidden]` in and out, before the output projection:
-    /// from the residual stream below the layer, and what of it goes into its heads.
+    /// Self-attention of all sequences of the batch, before the output projection, `[tokens, heads * head_dim]`: from the
+    /// residual stream below the layer, and what of it goes into its heads, both `[tokens, hidden]`.
     pub(super) fn attend(
         &self,
         number: usize,
@@ -23,7 +22,7 @@ impl TensorEncoder {
         pass: &mut Pass<'_>,
         keeps: Option<&Tensor>,
     ) -> Result<Tensor> {
-        let (tokens, hidden) = states.dims2()?;
+        let tokens = states.dim(0)?;
         let (heads, head_dim) = (self.config.num_attention_heads, self.config.head_dim());
         // [3, heads, tokens, head_dim]
         let layer = &self.layers[self.order[number]];
@@ -41,6 +40,9 @@ impl TensorEncoder {
                 projected.i(which)?.narrow(1, span.start, span.len())?.contiguous()
             };
             let (query, key, value) = (part(0)?, part(1)?, part(2)?);
+            let norms = layer.query_key_norms.as_ref();
+            let query = self.prepared(layer, norms.map(|[of_queries, _]| of_queries), query)?;
+            let key = self.prepared(layer, norms.map(|[_, of_keys]| of_keys), key)?;
             let in_sentence = || format!("sentence {}", input.number);
             let own = softmax(&self.scores(layer, &query, &key)?)?;
             let attention = self.patched(number, sequence, own, pass.gates)?;
@@ -52,9 +54,37 @@ impl TensorEncoder {
                 let heads = Heads { weights: &weights, attention, value: &value, context: &context, input_norms };
                 self.show_heads(number, sequence, pass, &heads)?;
             }
-            contexts.push(context.transpose(0, 1)?.reshape((span.len(), hidden))?);
+            contexts.push(context.transpose(0, 1)?.reshape((span.len(), heads * head_dim))?);
         }
         Ok(Tensor::cat(&contexts, 0)?)
+    }
+
+    /// Queries or keys of a sequence, `[heads, n, head_dim]`, normalised and turned by their positions where the layer does.
+    fn prepared(&self, layer: &Layer, norm: Option<&Norm>, rows: Tensor) -> Result<Tensor> {
+        let (heads, n, head_dim) = rows.dims3()?;
+        let rows = match norm {
+            None => rows,
+            Some(norm) if norm.width() == head_dim => norm.forward(&rows)?,
+            Some(norm) => {
+                let together = rows.transpose(0, 1)?.reshape((n, heads * head_dim))?;
+                norm.forward(&together)?.reshape((n, heads, head_dim))?.transpose(0, 1)?.contiguous()?
+            }
+        };
+        let Some(rotary) = &layer.rotary else { return Ok(rows) };
+        let pairs = rotary.frequencies.len();
+        let angles = (0..n).flat_map(|position| rotary.at(position));
+        let (cosines, sines): (Vec<f32>, Vec<f32>) = angles.unzip();
+        let table =
+            |values: Vec<f32>| Tensor::from_vec(values, (1, n, pairs), &self.device)?.to_dtype(self.precision);
+        let (cosines, sines) = (table(cosines)?, table(sines)?);
+        let (first, second) = (rows.narrow(2, 0, pairs)?, rows.narrow(2, pairs, pairs)?);
+        let turned = [
+            (first.broadcast_mul(&cosines)? - second.broadcast_mul(&sines)?)?,
+            (second.broadcast_mul(&cosines)? + first.broadcast_mul(&sines)?)?,
+            rows.narrow(2, 2 * pairs, head_dim - 2 * pairs)?,
+        ];
+        let there = if head_dim == 2 * pairs { 2 } else { 3 };
+        Ok(Tensor::cat(&turned[..there], 2)?)
     }
 
     /// The scores before the softmax, `[heads, n, n]`, of queries and keys `[heads, n, head_dim]`.
@@ -71,11 +101,13 @@ impl TensorEncoder {
                 scores = (scores + key.unsqueeze(1)?.broadcast_mul(&embedded)?.sum(3)?)?;
             }
         }
-        scores = (scores / (head_dim as f64).sqrt())?;
-        if let Some(bias) = &self.position_bias {
-            let bucket = |(query, key): (usize, usize)| PositionBias::bucket(key.cast_signed() - query.cast_signed());
-            let rows = pairs(n).map(|pair| Ok(u32::try_from(bucket(pair))?));
-            scores = (scores + self.rows(bias, rows.collect::<Result<_>>()?)?.t()?.reshape((heads, n, n))?)?;
+        scores = (scores * self.config.score_scale())?;
+        if let Some(bias) = &layer.position_bias {
+            let of_head = |head| {
+                pairs(n).map(move |(query, key)| bias.at((head, heads), key.cast_signed() - query.cast_signed()))
+            };
+            let bias: Vec<f32> = (0..heads).flat_map(of_head).collect();
+            scores = (scores + Tensor::from_vec(bias, (heads, n, n), &self.device)?.to_dtype(self.precision)?)?;
         }
         Ok(scores)
     }
@@ -135,9 +167,9 @@ impl TensorEncoder {
     fn show_heads(&self, number: usize, sequence: usize, pass: &mut Pass<'_>, at_work: &Heads<'_>) -> Result<()> {
         let Heads { weights, attention, value, context, input_norms } = at_work;
         let (heads, n, head_dim) = value.dims3()?;
-        let hidden = heads * head_dim;
+        let width = heads * head_dim;
         let layer = &self.layers[self.order[number]];
-        let bias = layer.query_key_value.bias().narrow(0, 2 * hidden, hidden)?;
+        let bias = layer.query_key_value.bias().narrow(0, 2 * width, width)?;
         let bias = bias.reshape((heads, 1, head_dim))?;
         let bare = value.broadcast_sub(&bias)?;
         let written = attention.matmul(&bare)?;

@@ -10,14 +10,14 @@ mod parts;
 use anyhow::{Context, Result, ensure};
 use candle_core::{D, DType, Device, Module, Tensor};
 
-use super::batch::Batch;
+use super::batch::{Batch, Input};
 use super::gates::Gates;
 use super::visitor::Visitor;
 use super::{Encoder, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input};
-use crate::model::config::{Activation, Config};
+use crate::model::config::{Activation, BlockPlan, Config};
 use crate::model::parameters::{self, Parameters};
 use linear::LinearLayer;
-use parts::{Layer, LayerNorm, Loader, PredictionHead};
+use parts::{Layer, Loader, Norm, PredictionHead, Transform};
 
 /// The readable encoder.
 pub struct TensorEncoder {
@@ -27,14 +27,12 @@ pub struct TensorEncoder {
     words: Tensor,
     positions: Option<Tensor>,
     segments: Option<Tensor>,
-    norm: Option<LayerNorm>,
+    norm: Option<Norm>,
     projection: Option<LinearLayer>,
-    /// `[buckets, heads]`
-    position_bias: Option<Tensor>,
     layers: Vec<Layer>,
     /// The index in `layers` of each layer of the model.
     pub(super) order: Vec<usize>,
-    final_norm: Option<LayerNorm>,
+    final_norm: Option<Norm>,
     prediction: Option<PredictionHead>,
 }
 
@@ -48,13 +46,12 @@ impl TensorEncoder {
     /// The same in another floating-point type; float64 keeps rounding out of comparisons.
     /// Fails if the device has no room for the parameters, or cannot compute in this type.
     pub fn with_precision(parameters: &Parameters, device: &Device, precision: DType) -> Result<Self> {
-        let Parameters { config, embeddings, position_bias, layers, order, final_norm, prediction } = parameters;
-        let loader = Loader { device, precision, epsilon: config.layer_norm_eps };
+        let Parameters { config, embeddings, layers, order, final_norm, prediction } = parameters;
+        let loader = Loader { device, precision, norms: (config.norm, config.layer_norm_eps) };
         let width = config.embedding_width();
         let words = loader.table(&embeddings.words, width)?;
         let table = |values: &Option<Vec<f32>>| values.as_ref().map(|values| loader.table(values, width)).transpose();
-        let norm = |part: &Option<parameters::LayerNorm>| part.as_ref().map(|part| loader.norm(part)).transpose();
-        let bias = position_bias.as_ref().map(|bias| loader.table(&bias.weight, config.num_attention_heads));
+        let norm = |part: &Option<parameters::Norm>| part.as_ref().map(|part| loader.norm(part)).transpose();
         Ok(Self {
             device: device.clone(),
             precision,
@@ -63,7 +60,6 @@ impl TensorEncoder {
             segments: table(&embeddings.segments)?,
             norm: norm(&embeddings.norm)?,
             projection: embeddings.projection.as_ref().map(|part| loader.linear(part)).transpose()?,
-            position_bias: bias.transpose()?,
             layers: layers.iter().map(|part| loader.layer(part, config.head_dim())).collect::<Result<_>>()?,
             order: order.clone(),
             final_norm: norm(final_norm)?,
@@ -88,7 +84,13 @@ impl TensorEncoder {
             }
             segments.extend_from_slice(input.segments);
         }
-        let mut sum = self.rows(&self.words, ids)?;
+        let scale = |input: &Input<'_>| -> Vec<f32> {
+            let factor = self.config.embedding_scale.of(input.ids);
+            input.ids.iter().map(|&id| factor(id)).collect()
+        };
+        let factors: Vec<f32> = batch.inputs.iter().flat_map(scale).collect();
+        let factors = Tensor::from_slice(&factors, (factors.len(), 1), &self.device)?.to_dtype(self.precision)?;
+        let mut sum = self.rows(&self.words, ids)?.broadcast_mul(&factors)?;
         for (table, indices) in [(&self.positions, positions), (&self.segments, segments)] {
             if let Some(table) = table {
                 sum = (sum + self.rows(table, indices)?)?;
@@ -118,17 +120,24 @@ impl TensorEncoder {
         for number in start.layer()..self.order.len() {
             let layer = &self.layers[self.order[number]];
             // Each block's layer normalisation is before it or after its sum with the residual.
-            let before = |norm: &LayerNorm, states: &Tensor| {
-                if self.final_norm.is_some() { norm.forward(states) } else { Ok(states.clone()) }
+            let pre_norm = self.config.blocks == BlockPlan::Pre;
+            let apply = |norm: Option<&Norm>, states: &Tensor, now: bool| match norm.filter(|_| now) {
+                Some(norm) => norm.forward(states),
+                None => Ok(states.clone()),
             };
-            let after = |norm: &LayerNorm, sum: Tensor| {
-                if self.final_norm.is_some() { Ok(sum) } else { norm.forward(&sum) }
+            let before = |norm, states: &Tensor| apply(norm, states, pre_norm);
+            let after = |norm, states: &Tensor| apply(norm, states, !pre_norm);
+            let norms = [layer.attention_norm.as_ref(), Some(&layer.output_norm)];
+            let context = self.attend(number, (&states, &before(norms[0], &states)?), pass, keeps)?;
+            let attended = after(norms[0], &(layer.attention_output.forward(&context)? + &states)?)?;
+            let wide = layer.intermediate.forward(&before(norms[1], &attended)?)?;
+            let active = if self.config.gated {
+                let half = self.config.intermediate_size;
+                (activate(self.config.hidden_act, &wide.narrow(1, 0, half)?)? * wide.narrow(1, half, half)?)?
+            } else {
+                activate(self.config.hidden_act, &wide)?
             };
-            let context = self.attend(number, (&states, &before(&layer.attention_norm, &states)?), pass, keeps)?;
-            let attended = after(&layer.attention_norm, (layer.attention_output.forward(&context)? + &states)?)?;
-            let wide = layer.intermediate.forward(&before(&layer.output_norm, &attended)?)?;
-            let output = layer.output.forward(&activate(self.config.hidden_act, &wide)?)?;
-            states = after(&layer.output_norm, (output + &attended)?)?;
+            states = after(norms[1], &(layer.output.forward(&active)? + &attended)?)?;
             if let Some(norm) = self.final_norm.as_ref().filter(|_| number + 1 == self.order.len()) {
                 states = norm.forward(&states)?;
             }
@@ -155,10 +164,14 @@ impl TensorEncoder {
         let head = self.prediction.as_ref().context(NO_PREDICTION)?;
         let rows = batch.predicted().map(|(_, _, row)| Ok(u32::try_from(row)?)).collect::<Result<Vec<_>>>()?;
         ensure!(!rows.is_empty(), "logits are needed, but the batch names no position");
-        let dense = head.dense.forward(&self.rows(states, rows)?)?;
-        let active = activate(head.activation, &dense)?;
-        let normed = head.norm.as_ref().map_or(Ok(active.clone()), |norm| norm.forward(&active))?;
-        Ok(head.decoder.forward(&normed)?)
+        let mut rows = self.rows(states, rows)?;
+        if let Some(Transform { dense, activation, norm }) = &head.transform {
+            rows = activate(*activation, &dense.forward(&rows)?)?;
+            if let Some(norm) = norm {
+                rows = norm.forward(&rows)?;
+            }
+        }
+        Ok(head.decoder.forward(&rows)?)
     }
 }
 

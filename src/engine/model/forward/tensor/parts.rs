@@ -1,43 +1,64 @@
 //! Parameters as tensors.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use candle_core::{D, DType, Device, Module, Tensor};
 
 use super::linear::LinearLayer;
-use crate::model::config::Activation;
-use crate::model::parameters;
+use crate::model::config::{Activation, NormKind};
+use crate::model::parameters::{self, PositionBias, RotaryAngles};
 
 /// One layer.
 pub(super) struct Layer {
     pub query_key_value: LinearLayer,
+    pub query_key_norms: Option<[Norm; 2]>,
+    pub rotary: Option<Arc<RotaryAngles>>,
     /// `[2 * max_positions - 1, head_dim]`
     pub distances: Option<Tensor>,
+    pub position_bias: Option<Arc<PositionBias>>,
     pub attention_output: LinearLayer,
-    pub attention_norm: LayerNorm,
+    pub attention_norm: Option<Norm>,
     pub intermediate: LinearLayer,
     pub output: LinearLayer,
-    pub output_norm: LayerNorm,
+    pub output_norm: Norm,
 }
 
 /// The prediction head.
 pub(super) struct PredictionHead {
-    pub dense: LinearLayer,
-    pub activation: Activation,
-    pub norm: Option<LayerNorm>,
+    pub transform: Option<Transform>,
     pub decoder: LinearLayer,
     pub classes: usize,
 }
 
-/// Layer normalisation over the last dimension, of operations that have derivatives.
-pub(super) struct LayerNorm {
+/// What leads from hidden states to the classes' vectors.
+pub(super) struct Transform {
+    pub dense: LinearLayer,
+    pub activation: Activation,
+    pub norm: Option<Norm>,
+}
+
+/// Normalisation over the last dimension, of operations that have derivatives.
+pub(super) struct Norm {
     weight: Tensor,
     bias: Tensor,
+    kind: NormKind,
     epsilon: f64,
 }
 
-impl Module for LayerNorm {
+impl Norm {
+    /// As many values as it normalises at once.
+    pub fn width(&self) -> usize {
+        self.weight.elem_count()
+    }
+}
+
+impl Module for Norm {
     fn forward(&self, states: &Tensor) -> candle_core::Result<Tensor> {
-        let centred = states.broadcast_sub(&states.mean_keepdim(D::Minus1)?)?;
+        let centred = match self.kind {
+            NormKind::Layer => states.broadcast_sub(&states.mean_keepdim(D::Minus1)?)?,
+            NormKind::RootMeanSquare => states.clone(),
+        };
         let deviation = (centred.sqr()?.mean_keepdim(D::Minus1)? + self.epsilon)?.sqrt()?;
         centred.broadcast_div(&deviation)?.broadcast_mul(&self.weight)?.broadcast_add(&self.bias)
     }
@@ -47,8 +68,8 @@ impl Module for LayerNorm {
 pub(super) struct Loader<'a> {
     pub device: &'a Device,
     pub precision: DType,
-    /// The epsilon of layer normalisations.
-    pub epsilon: f64,
+    /// The function of normalisations, and their epsilon.
+    pub norms: (NormKind, f64),
 }
 
 impl Loader<'_> {
@@ -67,16 +88,23 @@ impl Loader<'_> {
         Ok(LinearLayer::new(self.table(&part.weight, inputs)?, self.row(&part.bias)?))
     }
 
-    pub fn norm(&self, part: &parameters::LayerNorm) -> Result<LayerNorm> {
-        Ok(LayerNorm { weight: self.row(&part.weight)?, bias: self.row(&part.bias)?, epsilon: self.epsilon })
+    pub fn norm(&self, part: &parameters::Norm) -> Result<Norm> {
+        let (kind, epsilon) = self.norms;
+        Ok(Norm { weight: self.row(&part.weight)?, bias: self.row(&part.bias)?, kind, epsilon })
     }
 
     pub fn layer(&self, part: &parameters::Layer, head_dim: usize) -> Result<Layer> {
         Ok(Layer {
             query_key_value: self.linear(&part.query_key_value)?,
+            query_key_norms: match &part.query_key_norms {
+                Some([query, key]) => Some([self.norm(query)?, self.norm(key)?]),
+                None => None,
+            },
+            rotary: part.rotary.clone(),
             distances: part.distances.as_ref().map(|values| self.table(values, head_dim)).transpose()?,
+            position_bias: part.position_bias.clone(),
             attention_output: self.linear(&part.attention_output)?,
-            attention_norm: self.norm(&part.attention_norm)?,
+            attention_norm: part.attention_norm.as_ref().map(|norm| self.norm(norm)).transpose()?,
             intermediate: self.linear(&part.intermediate)?,
             output: self.linear(&part.output)?,
             output_norm: self.norm(&part.output_norm)?,
@@ -85,16 +113,22 @@ impl Loader<'_> {
 
     /// `words` are the word embeddings, which the head may share.
     pub fn prediction(&self, head: &parameters::PredictionHead, words: &Tensor) -> Result<PredictionHead> {
+        let classes = head.bias.len();
         let decoder = match &head.decoder {
-            Some(values) => self.table(values, head.dense.bias.len())?,
+            Some(values) => self.table(values, values.len() / classes)?,
             None => words.clone(),
         };
+        let transform = |part: &parameters::Transform| -> Result<_> {
+            Ok(Transform {
+                dense: self.linear(&part.dense)?,
+                activation: part.activation,
+                norm: part.norm.as_ref().map(|norm| self.norm(norm)).transpose()?,
+            })
+        };
         Ok(PredictionHead {
-            dense: self.linear(&head.dense)?,
-            activation: head.activation,
-            norm: head.norm.as_ref().map(|norm| self.norm(norm)).transpose()?,
+            transform: head.transform.as_ref().map(transform).transpose()?,
             decoder: LinearLayer::new(decoder, self.row(&head.bias)?),
-            classes: head.bias.len(),
+            classes,
         })
     }
 }

@@ -1,5 +1,7 @@
 //! The sizes and options of an encoder, in the words of BERT's `config.json`, whatever its family calls them.
 
+mod rotary;
+
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -7,6 +9,8 @@ use serde::{Deserialize, Deserializer};
 use crate::system::errors::Facts;
 use crate::system::json::problem;
 use crate::system::printable::shortened;
+
+pub use rotary::{Rotary, RotaryDefaults, RotaryScaling, rotary};
 
 /// The activation between the two linear layers of a feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -57,6 +61,16 @@ pub enum PositionEmbedding {
     RelativeKey,
     /// The same, and its product with the key is added too (Huang et al. 2020, method 4).
     RelativeKeyQuery,
+    /// No embedding: the scores alone depend on positions, if anything does.
+    #[serde(skip)]
+    None,
+}
+
+impl PositionEmbedding {
+    /// Whether there is an embedding of each distance.
+    pub fn is_relative(self) -> bool {
+        matches!(self, Self::RelativeKey | Self::RelativeKeyQuery)
+    }
 }
 
 impl TryFrom<String> for PositionEmbedding {
@@ -69,6 +83,59 @@ impl TryFrom<String> for PositionEmbedding {
             ("relative_key_query", Self::RelativeKeyQuery),
         ];
         named("position_embedding_type", &name, &all)
+    }
+}
+
+/// The places of the normalisations in a layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockPlan {
+    /// Over the sum of each block and the residual stream (Vaswani et al. 2017).
+    #[default]
+    Post,
+    /// Over what goes into each block, and once more after the last layer (Xiong et al. 2020).
+    Pre,
+}
+
+/// The function by which rows are normalised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NormKind {
+    /// Less the mean, over the standard deviation (Ba et al. 2016).
+    #[default]
+    Layer,
+    /// Over the root of the mean square (Zhang & Sennrich 2019).
+    RootMeanSquare,
+}
+
+/// The factor of the embeddings.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum EmbeddingScale {
+    /// None.
+    #[default]
+    One,
+    /// The same in every sequence.
+    Constant(f32),
+    /// ESM's `token_dropout` (Rives et al. 2021): a mask has no embedding, and those of the others are multiplied by
+    /// `(1 - 0.15 * 0.8) / (1 - r)`, `r` the share of masks among the tokens, as many as there were in training.
+    WithoutMasks {
+        /// The id of the mask.
+        mask: u32,
+    },
+}
+
+impl EmbeddingScale {
+    /// The factor of each embedding of a sequence; 0 of a mask where masks have none.
+    pub fn of(self, ids: &[u32]) -> impl Fn(u32) -> f32 {
+        /// The share of tokens that were masked in training: 15 %, eight in ten of which by the mask.
+        const MASKED: f32 = 0.15 * 0.8;
+        let (factor, mask) = match self {
+            Self::One => (1.0, None),
+            Self::Constant(factor) => (factor, None),
+            Self::WithoutMasks { mask } => {
+                let masks = ids.iter().filter(|&&id| id == mask).count();
+                ((1.0 - MASKED) / (1.0 - masks as f32 / ids.len() as f32), Some(mask))
+            }
+        };
+        move |id| if Some(id) == mask { 0.0 } else { factor }
     }
 }
 
@@ -100,11 +167,34 @@ pub struct Config {
     pub num_hidden_layers: usize,
     /// Heads per layer.
     pub num_attention_heads: usize,
+    /// Width of one head's queries, keys and values where the heads are not as wide as the hidden states together.
+    #[serde(skip)]
+    pub head_size: Option<usize>,
+    /// The number of heads that have keys and values of their own, where several heads of queries share them (Ainslie et
+    /// al. 2023); `None`: every one.
+    #[serde(skip)]
+    pub key_value_heads: Option<usize>,
+    /// The factor of the scores; `None`: `1 / sqrt(head_dim)`.
+    #[serde(skip)]
+    pub score_scale: Option<f64>,
+    /// The places of the normalisations in a layer.
+    #[serde(skip)]
+    pub blocks: BlockPlan,
+    /// The function of all normalisations.
+    #[serde(skip)]
+    pub norm: NormKind,
+    /// Whether a feed-forward block is a gated linear unit (Shazeer 2020): the activation of one linear layer times
+    /// another.
+    #[serde(skip)]
+    pub gated: bool,
+    /// The factor of the embeddings, before all else.
+    #[serde(skip)]
+    pub embedding_scale: EmbeddingScale,
     /// Width between the two linear layers of a feed-forward block.
     pub intermediate_size: usize,
     /// Activation of the feed-forward blocks.
     pub hidden_act: Activation,
-    /// Rows of the position embedding.
+    /// Rows of the position embedding; without one, the longest sequence that the model was made for.
     pub max_position_embeddings: usize,
     /// The way positions enter.
     #[serde(default)]
@@ -113,6 +203,12 @@ pub struct Config {
     /// position after it. `None`: positions are counted from 0.
     #[serde(skip)]
     pub padding: Option<u32>,
+    /// The position of the first token, where padding does not say it.
+    #[serde(skip)]
+    pub first_position: usize,
+    /// The rotation of queries and keys by their positions in each layer; empty: there is none.
+    #[serde(skip)]
+    pub rotary: Vec<Option<Rotary>>,
     /// The longest sequence in which every token attends to all, where attention over longer ones is sparse. Longer
     /// sequences do not run, as their attention is not `[n, n]` weights. `None`: there is no limit.
     #[serde(skip)]
@@ -169,12 +265,59 @@ fn default_layer_norm_eps() -> f64 {
     1e-12
 }
 
+/// The sizes that every encoder has, with the names of transformers' `BertConfig`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Sizes {
+    /// Rows of the token embedding.
+    pub vocab_size: usize,
+    /// Width of the hidden states.
+    pub hidden_size: usize,
+    /// Layers.
+    pub num_hidden_layers: usize,
+    /// Heads per layer.
+    pub num_attention_heads: usize,
+    /// Width between the two linear layers of a feed-forward block.
+    pub intermediate_size: usize,
+    /// The longest sequence that the model was made for.
+    pub max_position_embeddings: usize,
+}
+
+impl Config {
+    /// An encoder of these sizes with BERT's parts and no embeddings of segments.
+    pub fn of(sizes: Sizes, hidden_act: Activation) -> Self {
+        Self {
+            vocab_size: sizes.vocab_size,
+            embedding_size: None,
+            output_embedding_size: None,
+            hidden_size: sizes.hidden_size,
+            num_hidden_layers: sizes.num_hidden_layers,
+            num_attention_heads: sizes.num_attention_heads,
+            head_size: None,
+            key_value_heads: None,
+            score_scale: None,
+            blocks: BlockPlan::Post,
+            norm: NormKind::Layer,
+            gated: false,
+            embedding_scale: EmbeddingScale::One,
+            intermediate_size: sizes.intermediate_size,
+            hidden_act,
+            max_position_embeddings: sizes.max_position_embeddings,
+            position_embedding_type: PositionEmbedding::Absolute,
+            padding: None,
+            first_position: 0,
+            rotary: Vec::new(),
+            full_attention: None,
+            type_vocab_size: 0,
+            layer_norm_eps: default_layer_norm_eps(),
+            initializer_range: default_initializer_range(),
+            tie_word_embeddings: tied_by_default(),
+        }
+    }
+}
+
 /// No size of any model comes near: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023).
 /// The product of two sizes and a small number then fits into 64 bits.
 pub(super) const LARGEST_SIZE: usize = 1 << 24;
-
-/// `MPNetEncoder` always has this number of buckets, whatever the config says.
-pub(super) const DISTANCE_BUCKETS: usize = 32;
 
 /// No encoder comes near: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
 const MOST_LAYERS: usize = 1 << 10;
@@ -212,10 +355,18 @@ impl Config {
         let types = self.type_vocab_size;
         ensure!(types <= LARGEST_SIZE, anyhow!("type_vocab_size is {types}").of_value(types));
         ensure!(
-            self.hidden_size.is_multiple_of(self.num_attention_heads),
+            self.head_size.is_some() || self.hidden_size.is_multiple_of(self.num_attention_heads),
             "hidden_size {} is not a multiple of num_attention_heads {}",
             self.hidden_size,
             self.num_attention_heads,
+        );
+        let width = self.head_dim().checked_mul(self.num_attention_heads).unwrap_or(usize::MAX);
+        let (size, heads) = (self.head_dim(), self.num_attention_heads);
+        ensure!((1..=LARGEST_SIZE).contains(&width), "{heads} heads of {size} values are {width}");
+        let groups = self.key_value_heads.unwrap_or(heads);
+        ensure!(
+            groups > 0 && heads.is_multiple_of(groups),
+            anyhow!("num_key_value_heads is {groups}: it has to divide num_attention_heads {heads}").of_value(groups)
         );
         let heads = self.num_hidden_layers * self.num_attention_heads;
         ensure!(
@@ -238,7 +389,22 @@ impl Config {
 
     /// Width of one head's queries, keys and values.
     pub fn head_dim(&self) -> usize {
-        self.hidden_size / self.num_attention_heads
+        self.head_size.unwrap_or(self.hidden_size / self.num_attention_heads)
+    }
+
+    /// Width of all heads together: that of the contexts before the output projection.
+    pub fn heads_width(&self) -> usize {
+        self.num_attention_heads * self.head_dim()
+    }
+
+    /// The factor of the scores.
+    pub fn score_scale(&self) -> f64 {
+        self.score_scale.unwrap_or(1.0 / (self.head_dim() as f64).sqrt())
+    }
+
+    /// Outputs of the first linear layer of a feed-forward block.
+    pub fn feed_forward_width(&self) -> usize {
+        if self.gated { 2 * self.intermediate_size } else { self.intermediate_size }
     }
 
     /// Width of the embeddings.
@@ -254,15 +420,15 @@ impl Config {
     /// How many parameters the encoder has, biases and norms left out, as if no layers shared theirs.
     pub fn parameters(&self) -> u64 {
         let rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size;
-        let layer = 4 * self.hidden_size * self.hidden_size + 2 * self.hidden_size * self.intermediate_size;
+        let feed_forward = self.feed_forward_width() + self.intermediate_size;
+        let layer = (4 * self.heads_width() + feed_forward) * self.hidden_size;
         // Sizes are at most 2^24 and layers 2^10, so that no product or sum reaches 2^62.
         (rows * self.embedding_width() + self.num_hidden_layers * layer) as u64
     }
 
     /// The longest sequence that can run: there are positions for it, and attention over it is full.
     pub fn positions(&self) -> usize {
-        let embedded =
-            self.max_position_embeddings.saturating_sub(self.padding.map_or(0, |padding| padding as usize + 1));
+        let embedded = self.max_position_embeddings.saturating_sub(self.start());
         self.full_attention.map_or(embedded, |longest| embedded.min(longest))
     }
 
@@ -276,13 +442,18 @@ impl Config {
         }
     }
 
+    /// The row of the position embedding for the first token.
+    fn start(&self) -> usize {
+        self.padding.map_or(self.first_position, |padding| padding as usize + 1)
+    }
+
     /// The row of the position embedding for each token of a sentence.
     ///
     /// If positions are counted from the padding index, a padding token in the text has that index for its position and
     /// does not count.
     pub(super) fn position_rows<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let padding = self.padding;
-        let mut next = padding.map_or(0, |padding| padding as usize + 1);
+        let mut next = self.start();
         ids.iter().map(move |&id| {
             if Some(id) == padding {
                 return id as usize;

@@ -1,0 +1,312 @@
+//! Rotary positions: how far each pair of dimensions of a head turns from one token to the next (Su et al. 2021), and how a
+//! `config.json` says it.
+
+use std::collections::BTreeMap;
+use std::f64::consts::PI;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::fields;
+use crate::system::errors::Facts;
+use crate::system::printable::shortened;
+
+/// The rotation of one layer's queries and keys by their positions.
+///
+/// Dimension `i` of the first half of those that turn makes a pair with dimension `i` of the second half.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rotary {
+    /// The base of the frequencies.
+    pub theta: f64,
+    /// The dimensions of a head that turn, its first ones: an even number.
+    pub dims: usize,
+    /// How frequencies differ from those of the base.
+    pub scaling: RotaryScaling,
+}
+
+/// The change of frequencies by which a model was made to read longer texts than it was trained on first.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RotaryScaling {
+    /// None.
+    Default,
+    /// All are divided by `factor`.
+    Linear {
+        /// The divisor.
+        factor: f64,
+    },
+    /// Long waves are divided by `factor`, short ones stay, those between are mixed (Grattafiori et al. 2024).
+    Llama3 {
+        /// The divisor of long waves.
+        factor: f64,
+        /// Waves longer than `original` over this are long.
+        low: f64,
+        /// Waves shorter than `original` over this are short.
+        high: f64,
+        /// The length of text of the first training.
+        original: f64,
+    },
+    /// Dimensions that turn seldom are divided by `factor`, those that turn often stay, those between are mixed; cosines and
+    /// sines are multiplied by `attention` (Peng et al. 2024).
+    Yarn {
+        /// The divisor.
+        factor: f64,
+        /// The factor of cosines and sines.
+        attention: f64,
+        /// Dimensions that turn more often than this within `original` stay.
+        fast: f64,
+        /// Dimensions that turn less often than this are divided.
+        slow: f64,
+        /// The length of text of the first training.
+        original: f64,
+        /// Whether the bounds between dimensions are rounded to whole ones.
+        truncate: bool,
+    },
+}
+
+impl Rotary {
+    /// The angle from one position to the next, in radians, of each pair of dimensions, `[dims / 2]`; and the factor of
+    /// cosines and sines.
+    #[expect(clippy::cast_possible_truncation, reason = "models compute angles in f32")]
+    pub fn frequencies(&self) -> (Vec<f32>, f32) {
+        let of_base = |pair: usize| self.theta.powf(-((2 * pair) as f64) / self.dims as f64);
+        let scaled = |pair: usize| {
+            let frequency = of_base(pair);
+            match self.scaling {
+                RotaryScaling::Default => frequency,
+                RotaryScaling::Linear { factor } => frequency / factor,
+                RotaryScaling::Llama3 { factor, low, high, original } => {
+                    let turns = original * frequency / (2.0 * PI);
+                    let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+                    frequency * (kept + (1.0 - kept) / factor)
+                }
+                RotaryScaling::Yarn { factor, .. } => {
+                    let [first, last] = self.yarn_bounds();
+                    let divided = ((pair as f64 - first) / (last - first)).clamp(0.0, 1.0);
+                    frequency * (1.0 - divided + divided / factor)
+                }
+            }
+        };
+        let attention = if let RotaryScaling::Yarn { attention, .. } = self.scaling { attention } else { 1.0 };
+        ((0..self.dims / 2).map(|pair| scaled(pair) as f32).collect(), attention as f32)
+    }
+
+    /// The last pair of dimensions that stays as it is under YaRN, and the first that is divided whole.
+    fn yarn_bounds(&self) -> [f64; 2] {
+        let RotaryScaling::Yarn { fast, slow, original, truncate, .. } = self.scaling else { return [0.0, 1.0] };
+        let dims = self.dims as f64;
+        // The pair that turns so often within the original length.
+        let pair = |turns: f64| dims * (original / (turns * 2.0 * PI)).ln() / (2.0 * self.theta.ln());
+        let (mut first, mut last) = (pair(fast), pair(slow));
+        if truncate {
+            (first, last) = (first.floor(), last.ceil());
+        }
+        (first, last) = (first.max(0.0), last.min(dims - 1.0));
+        // transformers' own way out of a division by zero (`modeling_rope_utils.py`, `linear_ramp_factor`).
+        [first, if first == last { last + 0.001 } else { last }]
+    }
+}
+
+/// The keys of a `config.json` that are about rotary positions. transformers 5 writes `rope_parameters` in place of
+/// `rope_theta` and `rope_scaling`.
+#[derive(Deserialize)]
+struct Keys {
+    rope_scaling: Option<Value>,
+    rope_parameters: Option<Value>,
+    partial_rotary_factor: Option<f64>,
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
+}
+
+/// What a family has where a config says nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct RotaryDefaults {
+    /// The key of the base of the frequencies, beside those of scaling.
+    pub theta_key: &'static str,
+    /// The base of the frequencies where no key says it.
+    pub theta: f64,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// The longest sequence that the model was made for.
+    pub max_positions: usize,
+}
+
+/// The scaling of frequencies as `rope_scaling` and `rope_parameters` have it.
+#[derive(Deserialize)]
+struct Parameters {
+    rope_type: Option<String>,
+    /// The name of `rope_type` before transformers 4.45.
+    #[serde(rename = "type")]
+    old_type: Option<String>,
+    rope_theta: Option<f64>,
+    partial_rotary_factor: Option<f64>,
+    factor: Option<f64>,
+    attention_factor: Option<f64>,
+    mscale: Option<f64>,
+    mscale_all_dim: Option<f64>,
+    beta_fast: Option<f64>,
+    beta_slow: Option<f64>,
+    low_freq_factor: Option<f64>,
+    high_freq_factor: Option<f64>,
+    original_max_position_embeddings: Option<f64>,
+    truncate: Option<bool>,
+}
+
+/// The rotation that the text of a `config.json` describes, in layers of `layer_type` where it distinguishes types, by the
+/// order of precedence of transformers (`modeling_rope_utils.py`, `convert_rope_params_to_dict`).
+/// Fails if it names a type that is not supported, lacks a key of its type, or has a value that no rotation has.
+pub fn rotary(text: &str, layer_type: Option<&str>, defaults: RotaryDefaults) -> Result<Rotary> {
+    let keys: Keys = fields(text)?;
+    let there = |value: Option<Value>| value.filter(|value| value.as_object().is_some_and(|keys| !keys.is_empty()));
+    let (name, found) = match there(keys.rope_scaling) {
+        Some(found) => ("rope_scaling", Some(found)),
+        None => ("rope_parameters", there(keys.rope_parameters)),
+    };
+    let nested = layer_type.and_then(|layer_type| found.as_ref()?.get(layer_type).cloned());
+    let own = nested.or(found).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+    let own: Parameters = serde_json::from_value(own).map_err(|error| anyhow!("{name}: {error}"))?;
+    let key = defaults.theta_key;
+    let theta = match (own.rope_theta, keys.others.get(key)) {
+        (Some(theta), _) => theta,
+        (None, None | Some(Value::Null)) => defaults.theta,
+        (None, Some(theta)) => {
+            let shown = shortened(&theta.to_string());
+            theta.as_f64().with_context(|| format!("{key} is {shown}: a number is expected"))?
+        }
+    };
+    let share = own.partial_rotary_factor.or(keys.partial_rotary_factor).unwrap_or(1.0);
+    let wrong = |key: &str, value: f64, expected: &str| {
+        Err(anyhow!("{key} is {value}: {expected} is expected").of_value(value))
+    };
+    if !(theta.is_finite() && theta > 1.0) {
+        return wrong(key, theta, "a number above 1");
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded down, as in transformers")]
+    let dims = (defaults.head_dim as f64 * share) as usize;
+    if !(share > 0.0 && share <= 1.0 && dims > 0 && dims.is_multiple_of(2)) {
+        let expected = format!("a share of the {} dimensions of a head that is an even number", defaults.head_dim);
+        return wrong("partial_rotary_factor", share, &expected);
+    }
+    let rope_type = own.rope_type.as_deref().or(own.old_type.as_deref()).unwrap_or("default");
+    let needed = |key: &str, value: Option<f64>| -> Result<f64> {
+        let value = value.with_context(|| format!("{name}: rope_type is {rope_type}, and {key} is missing"))?;
+        ensure!(
+            value.is_finite() && value > 0.0,
+            anyhow!("{name}: {key} is {value}: a number above 0 is expected").of_value(value)
+        );
+        Ok(value)
+    };
+    let original = || {
+        let given = own.original_max_position_embeddings.unwrap_or(defaults.max_positions as f64);
+        needed("original_max_position_embeddings", Some(given))
+    };
+    let scaling = match rope_type {
+        "default" => RotaryScaling::Default,
+        "linear" => RotaryScaling::Linear { factor: needed("factor", own.factor)? },
+        "llama3" => {
+            let low = needed("low_freq_factor", own.low_freq_factor)?;
+            let high = needed("high_freq_factor", own.high_freq_factor)?;
+            ensure!(low < high, "{name}: low_freq_factor is {low}, which is not below high_freq_factor {high}");
+            RotaryScaling::Llama3 { factor: needed("factor", own.factor)?, low, high, original: original()? }
+        }
+        "yarn" => {
+            let factor = needed("factor", own.factor)?;
+            RotaryScaling::Yarn {
+                factor,
+                attention: attention_factor(&own, factor),
+                fast: own.beta_fast.filter(|beta| *beta != 0.0).unwrap_or(32.0),
+                slow: own.beta_slow.filter(|beta| *beta != 0.0).unwrap_or(1.0),
+                original: original()?,
+                truncate: own.truncate.unwrap_or(true),
+            }
+        }
+        other => {
+            let shown = shortened(other);
+            bail!(
+                anyhow!("{name}: rope_type is {shown} (supported: default, linear, llama3, yarn)").of_value(other)
+            );
+        }
+    };
+    Ok(Rotary { theta, dims, scaling })
+}
+
+/// YaRN's factor of cosines and sines (Peng et al. 2024, equation 22; transformers' `_compute_yarn_parameters`).
+fn attention_factor(own: &Parameters, factor: f64) -> f64 {
+    let of_scale = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
+    let there = |value: Option<f64>| value.filter(|value| *value != 0.0);
+    own.attention_factor.unwrap_or_else(|| match (there(own.mscale), there(own.mscale_all_dim)) {
+        (Some(scale), Some(all)) => of_scale(scale) / of_scale(all),
+        _ => of_scale(1.0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULTS: RotaryDefaults =
+        RotaryDefaults { theta_key: "rope_theta", theta: 10_000.0, head_dim: 8, max_positions: 512 };
+
+    fn found(text: &str) -> Rotary {
+        rotary(text, None, DEFAULTS).unwrap()
+    }
+
+    fn error(text: &str) -> String {
+        rotary(text, None, DEFAULTS).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn frequencies_of_the_base() {
+        let plain = found("{}");
+        assert_eq!((plain.theta, plain.dims), (1e4, 8));
+        assert_eq!(plain.frequencies(), (vec![1.0, 0.1, 0.01, 0.001], 1.0));
+        let linear = found(r#"{"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_theta": 16}"#);
+        assert_eq!(linear.frequencies(), (vec![0.5, 0.25, 0.125, 0.0625], 1.0));
+        let half = found(r#"{"rope_parameters": {"rope_theta": 16, "partial_rotary_factor": 0.5}}"#);
+        assert_eq!((half.dims, half.frequencies().0), (4, vec![1.0, 0.25]));
+    }
+
+    #[test]
+    fn what_wins() {
+        let both = r#"{"rope_theta": 3, "rope_scaling": {"rope_theta": 4}, "rope_parameters": {"rope_theta": 5}}"#;
+        assert_eq!(found(both).theta, 4.0);
+        assert_eq!(found(r#"{"rope_theta": 3, "rope_scaling": null, "rope_parameters": {"factor": 5}}"#).theta, 3.0);
+        let nested = r#"{"rope_theta": 3, "rope_parameters": {"full_attention": {"rope_theta": 7}}}"#;
+        assert_eq!(rotary(nested, Some("full_attention"), DEFAULTS).unwrap().theta, 7.0);
+        assert_eq!(rotary(nested, Some("sliding_attention"), DEFAULTS).unwrap().theta, 3.0);
+    }
+
+    #[test]
+    fn long_waves_of_llama_are_divided() {
+        // Waves of 6.3, 63, 628 and 6283 tokens; of a text of 512 those above 512 are long, those below 128 short.
+        let text = r#"{"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+            "original_max_position_embeddings": 512}}"#;
+        assert_eq!(found(text).frequencies().0, [1.0, 0.1, 0.01 / 8.0, 0.001 / 8.0]);
+    }
+
+    #[test]
+    fn yarn_mixes_by_how_often_a_pair_turns() {
+        let text = r#"{"rope_parameters": {"rope_type": "yarn", "factor": 4, "beta_fast": 16, "beta_slow": 1}}"#;
+        let (frequencies, attention) = found(text).frequencies();
+        // 512 tokens are 16 turns of pair 4 ln(512 / (32 pi)) / ln 10^4 = 0.71, rounded down, and one of pair 1.91, rounded up.
+        assert_eq!(frequencies, [1.0, (0.1 * 0.625) as f32, 0.01 / 4.0, 0.001 / 4.0]);
+        assert!((attention - 1.138_629_4).abs() < 1e-6, "{attention}");
+    }
+
+    #[test]
+    fn what_no_rotation_has() {
+        assert_eq!(
+            error(r#"{"rope_scaling": {"rope_type": "dynamic", "factor": 2}}"#),
+            "rope_scaling: rope_type is dynamic (supported: default, linear, llama3, yarn)"
+        );
+        assert_eq!(
+            error(r#"{"rope_parameters": {"rope_type": "linear"}}"#),
+            "rope_parameters: rope_type is linear, and factor is missing"
+        );
+        assert_eq!(error(r#"{"rope_theta": 0}"#), "rope_theta is 0: a number above 1 is expected");
+        assert_eq!(
+            error(r#"{"partial_rotary_factor": 0.4}"#),
+            "partial_rotary_factor is 0.4: a share of the 8 dimensions of a head that is an even number is expected"
+        );
+    }
+}

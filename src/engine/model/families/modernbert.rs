@@ -1,0 +1,173 @@
+//! ModernBERT (Warner et al. 2024), and what has its `model_type`: Ettin's encoders, gte-modernbert, mmBERT, granite-embedding.
+//! Layers are pre-norm, with gated linear units and rotary positions, and without biases.
+
+use anyhow::{Result, anyhow, ensure};
+use serde::Deserialize;
+
+use super::{Biases, EmbeddingNames, Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames};
+use crate::model::config::{
+    Activation, BlockPlan, Config, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range, fields,
+    initializer_range, rotary, tied_by_default,
+};
+use crate::system::errors::Facts;
+use crate::system::printable::shortened;
+
+pub(super) const MODERN_BERT: Family = Family {
+    model_type: "modernbert",
+    class: "ModernBert",
+    prefix: "model.",
+    wrappers: &[],
+    masked_lm: &[HEAD],
+    discriminator: None,
+    read,
+};
+
+const HEAD: MaskedLmNames = MaskedLmNames {
+    transform: Some(TransformNames { dense: "head.dense", norm: "head.norm", biases: [false, false] }),
+    decoder: "decoder.weight",
+    bias: Some(["decoder.bias", "decoder.bias"]),
+    activation: None,
+};
+
+const EMBEDDINGS: EmbeddingNames =
+    EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" };
+
+const LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::Blocks("attn.Wqkv"),
+    query_key_norms: None,
+    distances: None,
+    attention_output: "attn.Wo",
+    attention_norm: "attn_norm",
+    intermediate: Intermediate::GateFirst("mlp.Wi"),
+    output: "mlp.Wo",
+    output_norm: "mlp_norm",
+};
+
+/// The layer types, by their names in `layer_types`.
+const FULL: &str = "full_attention";
+const SLIDING: &str = "sliding_attention";
+
+/// The keys that transformers' `ModernBertConfig` has beside BERT's sizes, with its defaults.
+#[derive(Deserialize)]
+struct ModernBertConfig {
+    #[serde(default = "gelu")]
+    hidden_activation: Activation,
+    /// `ModernBertModel` reads this one; configs may hold another under BERT's name, which is read where this is missing.
+    norm_eps: Option<f64>,
+    layer_norm_eps: Option<f64>,
+    #[serde(default)]
+    norm_bias: bool,
+    #[serde(default)]
+    attention_bias: bool,
+    #[serde(default)]
+    mlp_bias: bool,
+    #[serde(default)]
+    classifier_bias: bool,
+    #[serde(default = "yes")]
+    decoder_bias: bool,
+    #[serde(default = "gelu")]
+    classifier_activation: Activation,
+    #[serde(default = "local_attention")]
+    local_attention: usize,
+    #[serde(default = "global_attn_every_n_layers")]
+    global_attn_every_n_layers: usize,
+    layer_types: Option<Vec<String>>,
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
+    initializer_range: f64,
+    #[serde(default = "tied_by_default")]
+    tie_word_embeddings: bool,
+}
+
+fn gelu() -> Activation {
+    Activation::Gelu
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn local_attention() -> usize {
+    128
+}
+
+fn global_attn_every_n_layers() -> usize {
+    3
+}
+
+fn read(text: &str) -> Result<(Config, Names)> {
+    let (sizes, found): (Sizes, ModernBertConfig) = (fields(text)?, fields(text)?);
+    for (key, value, expected) in [
+        ("norm_bias", found.norm_bias, false),
+        ("classifier_bias", found.classifier_bias, false),
+        ("decoder_bias", found.decoder_bias, true),
+    ] {
+        ensure!(value == expected, anyhow!("{key} is {value}, which is not supported of modernbert").of_value(value));
+    }
+    ensure!(
+        found.classifier_activation == found.hidden_activation,
+        "classifier_activation is not hidden_activation, which is not supported of modernbert"
+    );
+    let config = Config {
+        blocks: BlockPlan::Pre,
+        gated: true,
+        position_embedding_type: PositionEmbedding::None,
+        layer_norm_eps: found.norm_eps.or(found.layer_norm_eps).unwrap_or(1e-5),
+        initializer_range: found.initializer_range,
+        tie_word_embeddings: found.tie_word_embeddings,
+        ..Config::of(sizes, found.hidden_activation)
+    }
+    .checked()?;
+    let layer_types = layer_types(&found, config.num_hidden_layers)?;
+    let of_layer = |layer_type: &String| {
+        let (theta_key, theta) =
+            if layer_type == FULL { ("global_rope_theta", 160_000.0) } else { ("local_rope_theta", 10_000.0) };
+        let defaults =
+            RotaryDefaults { theta_key, theta, head_dim: config.head_dim(), max_positions: sizes.max_position_embeddings };
+        rotary(text, Some(layer_type), defaults).map(Some)
+    };
+    // In a layer with a window a token sees those that are at most half of it away: all of a sequence up to this length.
+    let whole = found.local_attention / 2 + 1;
+    let config = Config {
+        rotary: layer_types.iter().map(of_layer).collect::<Result<_>>()?,
+        full_attention: layer_types.iter().any(|layer_type| layer_type == SLIDING).then_some(whole),
+        ..config
+    };
+    let names = Names::numbered(&LAYER, "layers", &config);
+    let biases = Biases {
+        query_key_value: found.attention_bias,
+        attention_output: found.attention_bias,
+        intermediate: found.mlp_bias,
+        output: found.mlp_bias,
+        norms: false,
+    };
+    let names = Names {
+        embeddings: &EMBEDDINGS,
+        embedding_norm: Some("embeddings.norm"),
+        biases,
+        first_norm: false,
+        final_norm: Some("final_norm"),
+        ..names
+    };
+    Ok((config, names))
+}
+
+/// The type of each layer: one in three sees all tokens, where the config does not say it otherwise.
+fn layer_types(found: &ModernBertConfig, layers: usize) -> Result<Vec<String>> {
+    if let Some(types) = &found.layer_types {
+        ensure!(
+            types.len() == layers,
+            "layer_types has {} entries, and num_hidden_layers is {layers}",
+            types.len()
+        );
+        for layer_type in types {
+            let shown = shortened(layer_type);
+            let unknown = || anyhow!("layer_types has {shown} (supported: {FULL}, {SLIDING})").of_value(layer_type);
+            ensure!([FULL, SLIDING].contains(&layer_type.as_str()), unknown());
+        }
+        return Ok(types.clone());
+    }
+    let every = found.global_attn_every_n_layers;
+    ensure!(every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
+    let of = |layer: usize| if layer.is_multiple_of(every) { FULL } else { SLIDING };
+    Ok((0..layers).map(|layer| of(layer).to_owned()).collect())
+}

@@ -1,0 +1,297 @@
+//! BERTs with rotary positions: nomic-bert (Nussbaum et al. 2024), GTE (Zhang et al. 2024) and jina-embeddings-v3 (Sturua et al.
+//! 2024). The first two have gated linear units.
+
+use anyhow::{Result, anyhow, bail, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Biases, Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames, bert, roberta};
+use crate::model::config::{
+    Activation, Config, PositionEmbedding, RotaryDefaults, RotaryScaling, Sizes, default_initializer_range, fields,
+    initializer_range, rotary, tied_by_default,
+};
+use crate::system::errors::Facts;
+use crate::system::printable::shortened;
+
+pub(super) const NOMIC_BERT: Family = Family {
+    model_type: "nomic_bert",
+    class: "NomicBert",
+    prefix: "bert.",
+    // As transformers 5 writes it.
+    wrappers: &["nomic_bert."],
+    masked_lm: &[NOMIC_HEAD, NATIVE_NOMIC_HEAD],
+    discriminator: None,
+    read: nomic_bert,
+};
+
+/// GTE's own name, in files that come with code.
+pub(super) const NEW: Family = Family {
+    model_type: "new",
+    class: "New",
+    prefix: "new.",
+    wrappers: &[],
+    masked_lm: &[GTE_HEAD],
+    discriminator: None,
+    read: gte,
+};
+
+pub(super) const GTE: Family =
+    Family { model_type: "gte", class: "Gte", prefix: "gte.", masked_lm: &[NATIVE_GTE_HEAD], ..NEW };
+
+/// Of jina-embeddings-v3 the form of transformers, in which adapters are merged.
+pub(super) const JINA_EMBEDDINGS_V3: Family = Family {
+    model_type: "jina_embeddings_v3",
+    class: "JinaEmbeddingsV3",
+    read: jina_embeddings_v3,
+    ..roberta::ROBERTA
+};
+
+/// nomic-bert-2048 has it without biases.
+const NOMIC_HEAD: MaskedLmNames = MaskedLmNames {
+    transform: Some(TransformNames {
+        dense: "cls.predictions.transform.dense",
+        norm: "cls.predictions.transform.layer_norm",
+        biases: [false, true],
+    }),
+    decoder: "cls.predictions.decoder.weight",
+    bias: None,
+    activation: None,
+};
+
+const NATIVE_NOMIC_HEAD: MaskedLmNames = MaskedLmNames {
+    transform: Some(TransformNames {
+        dense: "cls.predictions.transform.dense",
+        norm: "cls.predictions.transform.layer_norm",
+        biases: [true, true],
+    }),
+    bias: bert::HEAD.bias,
+    ..NOMIC_HEAD
+};
+
+const GTE_HEAD: MaskedLmNames = MaskedLmNames {
+    transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.norm", biases: [true, true] }),
+    decoder: "lm_head.decoder.weight",
+    bias: Some(["lm_head.decoder.bias", "lm_head.decoder.bias"]),
+    activation: None,
+};
+
+const NATIVE_GTE_HEAD: MaskedLmNames = MaskedLmNames {
+    transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.layer_norm", biases: [true, true] }),
+    ..GTE_HEAD
+};
+
+/// The parts of a layer as transformers 5 writes them, of all three.
+const NATIVE: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
+    query_key_norms: None,
+    distances: None,
+    attention_output: "self_attn.o_proj",
+    attention_norm: "post_attention_layernorm",
+    intermediate: Intermediate::Gated(["mlp.gate_proj", "mlp.up_proj"]),
+    output: "mlp.down_proj",
+    output_norm: "post_mlp_layernorm",
+};
+
+const NOMIC_LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::Blocks("attn.Wqkv"),
+    attention_output: "attn.out_proj",
+    attention_norm: "norm1",
+    intermediate: Intermediate::Gated(["mlp.fc12", "mlp.fc11"]),
+    output: "mlp.fc2",
+    output_norm: "norm2",
+    ..NATIVE
+};
+
+const GTE_LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::Blocks("attention.qkv_proj"),
+    attention_output: "attention.o_proj",
+    attention_norm: "attn_ln",
+    intermediate: Intermediate::GateSecond("mlp.up_gate_proj"),
+    output: "mlp.down_proj",
+    output_norm: "mlp_ln",
+    ..NATIVE
+};
+
+const JINA_LAYER: LayerNames =
+    LayerNames { intermediate: Intermediate::Plain("mlp.fc1"), output: "mlp.fc2", ..NATIVE };
+
+/// The keys that the three share beside BERT's sizes.
+#[derive(Deserialize)]
+struct Shared {
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
+    initializer_range: f64,
+    #[serde(default = "tied_by_default")]
+    tie_word_embeddings: bool,
+    layer_norm_eps: Option<f64>,
+    hidden_act: Option<Activation>,
+    type_vocab_size: Option<usize>,
+}
+
+/// A BERT with rotary positions in every layer, by what its family has where the config says nothing; not checked.
+fn with_rotary(
+    text: &str,
+    sizes: Sizes,
+    (hidden_act, layer_norm_eps, type_vocab_size): (Activation, f64, usize),
+) -> Result<Config> {
+    let found: Shared = fields(text)?;
+    Ok(Config {
+        position_embedding_type: PositionEmbedding::None,
+        layer_norm_eps: found.layer_norm_eps.unwrap_or(layer_norm_eps),
+        type_vocab_size: found.type_vocab_size.unwrap_or(type_vocab_size),
+        initializer_range: found.initializer_range,
+        tie_word_embeddings: found.tie_word_embeddings,
+        ..Config::of(sizes, found.hidden_act.unwrap_or(hidden_act))
+    })
+}
+
+/// The rotation of every layer.
+fn turning(config: Config, text: &str, theta_key: &'static str, theta: f64) -> Result<Config> {
+    let (head_dim, max_positions) = (config.head_dim(), config.max_position_embeddings);
+    let rotary = rotary(text, None, RotaryDefaults { theta_key, theta, head_dim, max_positions })?;
+    Ok(Config { rotary: vec![Some(rotary); config.num_hidden_layers], ..config })
+}
+
+/// nomic-bert's own names, in files that come with code, and those of transformers. Newer files have both.
+#[derive(Deserialize)]
+struct NomicBertConfig {
+    vocab_size: usize,
+    hidden_size: Option<usize>,
+    n_embd: Option<usize>,
+    num_hidden_layers: Option<usize>,
+    n_layer: Option<usize>,
+    num_attention_heads: Option<usize>,
+    n_head: Option<usize>,
+    intermediate_size: Option<usize>,
+    n_inner: Option<usize>,
+    max_position_embeddings: Option<usize>,
+    n_positions: Option<usize>,
+    max_trained_positions: Option<usize>,
+    layer_norm_epsilon: Option<f64>,
+}
+
+/// The values of switches of nomic-bert's own code with which it is what is built here.
+const NOMIC_SWITCHES: [(&str, &str); 10] = [
+    ("prenorm", "false"),
+    ("qkv_proj_bias", "false"),
+    ("mlp_fc1_bias", "false"),
+    ("mlp_fc2_bias", "false"),
+    ("use_rms_norm", "false"),
+    ("rotary_emb_interleaved", "false"),
+    ("rotary_emb_fraction", "1.0"),
+    ("activation_function", "\"swiglu\""),
+    ("rotary_emb_scale_base", "null"),
+    ("num_experts", "0"),
+];
+
+fn nomic_bert(text: &str) -> Result<(Config, Names)> {
+    let json: Value = fields(text)?;
+    for (key, expected) in NOMIC_SWITCHES {
+        let Some(value) = json.get(key).filter(|value| !value.is_null()) else { continue };
+        let wanted: Value = serde_json::from_str(expected)?;
+        let same = *value == wanted || value.as_f64().is_some_and(|value| Some(value) == wanted.as_f64());
+        let shown = shortened(&value.to_string());
+        let what = if key == "num_experts" { "layers of experts are not supported" } else { "not supported of nomic_bert" };
+        ensure!(same, anyhow!("{key} is {shown}: {what} (expected {expected})").of_value(value));
+    }
+    let found: NomicBertConfig = fields(text)?;
+    let missing = |names: &str| anyhow!("missing field `{names}`");
+    let longest = found.max_position_embeddings.or(found.n_positions).unwrap_or(2048);
+    let sizes = Sizes {
+        vocab_size: found.vocab_size,
+        hidden_size: found.hidden_size.or(found.n_embd).ok_or_else(|| missing("hidden_size"))?,
+        num_hidden_layers: found.num_hidden_layers.or(found.n_layer).ok_or_else(|| missing("num_hidden_layers"))?,
+        num_attention_heads: found.num_attention_heads.or(found.n_head).ok_or_else(|| missing("num_attention_heads"))?,
+        intermediate_size: found.intermediate_size.or(found.n_inner).ok_or_else(|| missing("intermediate_size"))?,
+        // Over longer texts its own code changes the base of the frequencies.
+        max_position_embeddings: longest.min(found.max_trained_positions.unwrap_or(2048).max(1)),
+    };
+    let epsilon = found.layer_norm_epsilon.unwrap_or(1e-12);
+    let config = Config { gated: true, ..with_rotary(text, sizes, (Activation::Silu, epsilon, 2))? }.checked()?;
+    let config = turning(config, text, "rotary_emb_base", 1000.0)?;
+    let native = Names { biases: Biases::NORMS, ..Names::numbered(&NATIVE, "layers", &config) };
+    let names = Names {
+        embedding_norm: Some("emb_ln"),
+        biases: Biases::NORMS,
+        other: Some(Box::new(native)),
+        ..Names::numbered(&NOMIC_LAYER, "encoder.layers", &config)
+    };
+    Ok((config, names))
+}
+
+/// The keys of GTE's own code whose values are not those of what is built here, or lead to other frequencies.
+#[derive(Deserialize)]
+struct GteConfig {
+    #[serde(default)]
+    logn_attention_scale: bool,
+    #[serde(default)]
+    logn_attention_clip1: bool,
+    layer_norm_type: Option<String>,
+    position_embedding_type: Option<String>,
+    #[serde(default)]
+    rope_scaling: Value,
+    rope_theta: Option<f64>,
+}
+
+fn gte(text: &str) -> Result<(Config, Names)> {
+    let (sizes, found): (Sizes, GteConfig) = (fields(text)?, fields(text)?);
+    for (key, value) in
+        [("logn_attention_scale", found.logn_attention_scale), ("logn_attention_clip1", found.logn_attention_clip1)]
+    {
+        ensure!(!value, anyhow!("{key} is true, which is not supported of gte").of_value("true"));
+    }
+    for (key, value, expected) in [
+        ("layer_norm_type", &found.layer_norm_type, "layer_norm"),
+        ("position_embedding_type", &found.position_embedding_type, "rope"),
+    ] {
+        if let Some(value) = value.as_ref().filter(|value| *value != expected && !(key == "position_embedding_type" && *value == "absolute" && native(text))) {
+            bail!(anyhow!("{key} is {}: not supported of gte (expected {expected})", shortened(value)).of_value(value));
+        }
+    }
+    let config = Config { gated: true, ..with_rotary(text, sizes, (Activation::Gelu, 1e-12, 1))? }.checked()?;
+    let config = match ntk(&found)? {
+        None => turning(config, text, "rope_theta", 160_000.0)?,
+        Some(factor) => {
+            // The base times the factor, and all frequencies divided by its power of 2/d: the frequency of the last pair
+            // of dimensions is then divided by the factor, that of the first hardly.
+            let plain: Value = {
+                let mut json: Value = fields(text)?;
+                json["rope_scaling"] = Value::Null;
+                json["rope_theta"] = (found.rope_theta.unwrap_or(10_000.0) * factor).into();
+                json
+            };
+            let mut config = turning(config, &plain.to_string(), "rope_theta", 160_000.0)?;
+            for rotary in config.rotary.iter_mut().flatten() {
+                rotary.scaling = RotaryScaling::Linear { factor: factor.powf(2.0 / rotary.dims as f64) };
+            }
+            config
+        }
+    };
+    let biases = Biases { intermediate: false, ..Biases::ALL };
+    let native = Names { biases, ..Names::numbered(&NATIVE, "layers", &config) };
+    let own = Names { biases, other: Some(Box::new(native)), ..Names::numbered(&GTE_LAYER, "encoder.layer", &config) };
+    Ok((config, own))
+}
+
+/// Whether a config is in the form of transformers 5.
+fn native(text: &str) -> bool {
+    text.contains("\"gte\"")
+}
+
+/// The factor of GTE's own scaling, `{"type": "ntk", "factor": f}`, which does not depend on the length of the text.
+fn ntk(found: &GteConfig) -> Result<Option<f64>> {
+    let scaling = &found.rope_scaling;
+    let name = scaling.get("rope_type").or_else(|| scaling.get("type")).and_then(Value::as_str);
+    if name != Some("ntk") {
+        return Ok(None);
+    }
+    let factor = scaling.get("factor").and_then(Value::as_f64).filter(|factor| factor.is_finite() && *factor > 0.0);
+    let factor = factor.ok_or_else(|| anyhow!("rope_scaling: type is ntk, and factor is no number above 0"))?;
+    Ok(Some(factor))
+}
+
+fn jina_embeddings_v3(text: &str) -> Result<(Config, Names)> {
+    let config = with_rotary(text, fields(text)?, (Activation::Gelu, 1e-5, 1))?.checked()?;
+    let config = turning(config, text, "rope_theta", 20_000.0)?;
+    let names = Names::numbered(&JINA_LAYER, "layers", &config);
+    Ok((config, names))
+}

@@ -1,0 +1,57 @@
+//! The projections to queries, keys and values, in whichever form a checkpoint has them.
+
+use anyhow::Result;
+
+use super::parts::Linear;
+use crate::model::config::Config;
+use crate::model::families::{Names, QueryKeyValue};
+use crate::model::weights::Tensors;
+
+/// Loads the projections to queries, keys and values one after the other, those of each head together, a copy of its keys and
+/// values for each head of queries. `name` is that of a part of the layer.
+pub(super) fn load(
+    tensors: &impl Tensors,
+    (config, names): (&Config, &Names),
+    name: &impl Fn(&str) -> String,
+) -> Result<Linear> {
+    let (hidden, heads, size) = (config.hidden_size, config.num_attention_heads, config.head_dim());
+    let groups = config.key_value_heads.unwrap_or(heads);
+    let (width, narrow, biased) = (heads * size, groups * size, names.biases.query_key_value);
+    let [query, key, value] = match names.parts.query_key_value {
+        QueryKeyValue::Apart(parts) => {
+            let outputs = [width, narrow, narrow];
+            let load = |place: usize| match &names.convolutions {
+                Some(convolutions) => {
+                    let groups = convolutions.query_key_value[place];
+                    Linear::grouped(tensors, &name(parts[place]), outputs[place], hidden, groups)
+                }
+                None => Linear::load(tensors, &name(parts[place]), outputs[place], hidden, biased),
+            };
+            [load(0)?, load(1)?, load(2)?]
+        }
+        QueryKeyValue::Blocks(part) => {
+            let all = Linear::load(tensors, &name(part), width + 2 * narrow, hidden, biased)?;
+            let rows = |start: usize, count: usize| all.select(start..start + count);
+            [rows(0, width), rows(width, narrow), rows(width + narrow, narrow)]
+        }
+        QueryKeyValue::HeadByHead(part) => {
+            let all = Linear::load(tensors, &name(part), 3 * width, hidden, biased)?;
+            let rows = |place: usize| {
+                all.select((0..heads).flat_map(|head| (0..size).map(move |row| (3 * head + place) * size + row)))
+            };
+            // Neighbours turn together; here it is the two halves of a head.
+            let turned = |part: Linear| {
+                part.select((0..heads).flat_map(|head| {
+                    let of_half = move |half: usize| (0..size / 2).map(move |pair| head * size + 2 * pair + half);
+                    of_half(0).chain(of_half(1))
+                }))
+            };
+            [turned(rows(0)), turned(rows(1)), rows(2)]
+        }
+    };
+    let shared = heads / groups;
+    let copied = |part: Linear| {
+        if shared == 1 { part } else { part.select((0..width).map(|row| row / (shared * size) * size + row % size)) }
+    };
+    Ok(Linear::stacked([query, copied(key), copied(value)]))
+}

@@ -1,0 +1,106 @@
+//! The term that each head adds to its scores by the distance of two tokens.
+
+use anyhow::Result;
+
+use crate::model::weights::Tensors;
+
+/// The term that each head adds to the score of two tokens by their distance.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PositionBias {
+    /// A number for each bucket of distances (Raffel et al. 2020, section 2.1).
+    Buckets {
+        /// `[buckets, heads]`
+        weight: Vec<f32>,
+        /// The buckets, half of them for each direction.
+        buckets: usize,
+        /// The distance from which on all are in the last bucket.
+        furthest: usize,
+    },
+    /// The distance times a number of the head, which is subtracted (ALiBi, Press et al. 2022), in both directions.
+    Slopes {
+        /// `[heads]`
+        slopes: Vec<f32>,
+    },
+}
+
+impl PositionBias {
+    /// Loads a table of buckets, `[rows, heads]`, the first of whose rows are those of the buckets.
+    pub(super) fn load(
+        tensors: &impl Tensors,
+        name: &str,
+        (rows, heads): (usize, usize),
+        (buckets, furthest): (usize, usize),
+    ) -> Result<Self> {
+        let mut weight = tensors.tensor(&format!("{name}.weight"), &[rows, heads])?;
+        weight.truncate(buckets * heads);
+        Ok(Self::Buckets { weight, buckets, furthest })
+    }
+
+    /// The slopes of ALiBi: of `n` heads, a power of two, `2^(-8 h / n)` for `h` from 1 on; of another number those of the
+    /// next smaller power of two, then every second one of the next larger (the authors' released code).
+    #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
+    pub fn slopes(heads: usize) -> Self {
+        let power = |n: usize, place: usize| (-8.0 * (place + 1) as f64 / n as f64).exp2() as f32;
+        let below = 1 << heads.ilog2();
+        let more = (0..heads - below).map(|place| power(2 * below, 2 * place));
+        Self::Slopes { slopes: (0..below).map(|place| power(below, place)).chain(more).collect() }
+    }
+
+    /// The term of a head of so many at a distance, key less query.
+    pub fn at(&self, (head, heads): (usize, usize), distance: isize) -> f32 {
+        match self {
+            Self::Buckets { weight, buckets, furthest } => weight[bucket(distance, *buckets, *furthest) * heads + head],
+            Self::Slopes { slopes } => -slopes[head] * distance.unsigned_abs() as f32,
+        }
+    }
+}
+
+/// The bucket of a distance, key less query: half of the buckets for each direction. Half of those hold one distance each,
+/// the others ever longer spans, the last all from `furthest` on.
+fn bucket(distance: isize, buckets: usize, furthest: usize) -> usize {
+    let half = buckets / 2;
+    let exact = half / 2;
+    let n = distance.unsigned_abs();
+    let direction = if distance > 0 { half } else { 0 };
+    if n < exact {
+        return direction + n;
+    }
+    // In f32 and in this order, as in transformers: the bound between two buckets may be a whole number.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least 0, and rounded down")]
+    let span = {
+        let whole = (furthest as f64 / exact as f64).ln() as f32;
+        ((n as f32 / exact as f32).ln() / whole * (half - exact) as f32) as usize
+    };
+    direction + exact.saturating_add(span).min(half - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_of_distances() {
+        // Computed with transformers' `MPNetEncoder.relative_position_bucket`.
+        let distances = [0, -1, -7, -8, -11, -12, -15, -16, -22, -23, -64, -90, -91, -5000];
+        let buckets = [0, 1, 7, 8, 8, 9, 9, 10, 10, 11, 14, 14, 15, 15];
+        for (distance, expected) in distances.into_iter().zip(buckets) {
+            assert_eq!(bucket(distance, 32, 128), expected, "{distance}");
+            if distance < 0 {
+                assert_eq!(bucket(-distance, 32, 128), expected + 16, "{}", -distance);
+            }
+        }
+        assert_eq!([isize::MIN, isize::MAX].map(|distance| bucket(distance, 32, 128)), [15, 31]);
+    }
+
+    #[test]
+    fn slopes_of_heads() {
+        let of = |heads| match PositionBias::slopes(heads) {
+            PositionBias::Slopes { slopes } => slopes,
+            PositionBias::Buckets { .. } => unreachable!(),
+        };
+        assert_eq!(of(2), [1.0 / 16.0, 1.0 / 256.0]);
+        // Those of four heads are 2^-2 to 2^-8; of eight, 2^-1 to 2^-8, the first and the third are taken.
+        assert_eq!(of(6), [0.25, 0.0625, 0.015_625, 0.003_906_25, 0.5, 0.125]);
+        assert_eq!(PositionBias::slopes(2).at((1, 2), -3), -3.0 / 256.0);
+    }
+}
