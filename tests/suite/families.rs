@@ -101,6 +101,42 @@ fn layers_that_normalise_what_goes_in() {
     check("tiny-xlm-roberta-xl");
 }
 
+/// Rotary positions, gated linear units and layers without biases: under the names that transformers writes, and those that
+/// the families' own code has.
+#[test]
+fn encoders_that_turn() {
+    check("tiny-modernbert");
+    check("tiny-modernbert-bare");
+    check("tiny-nomic-bert");
+    check("tiny-nomic-bert-wild");
+    check("tiny-nomic-bert-native");
+    check("tiny-gte");
+    check("tiny-gte-native");
+    check("tiny-new");
+    check("tiny-jina-embeddings-v3");
+    check("tiny-jina-embeddings-v3-native");
+}
+
+#[test]
+fn heads_that_share_keys() {
+    check("tiny-eurobert");
+}
+
+#[test]
+fn encoders_of_proteins() {
+    check("tiny-esm");
+    check("tiny-esm-1b");
+}
+
+#[test]
+fn encoders_of_sequence_to_sequence_models() {
+    check("tiny-t5");
+    check("tiny-mt5");
+    check("tiny-umt5");
+    check("tiny-bart");
+    check("tiny-mbart");
+}
+
 /// Beyond these lengths attention is sparse.
 #[test]
 fn attention_that_is_full_up_to_a_length() {

@@ -116,6 +116,14 @@ fn prediction_heads_and_interventions_are_those_of_pytorch() {
         "tiny-roberta-prelayernorm",
         "tiny-megatron-bert",
         "tiny-xlm-roberta-xl",
+        "tiny-modernbert",
+        "tiny-nomic-bert",
+        "tiny-nomic-bert-native",
+        "tiny-gte",
+        "tiny-gte-native",
+        "tiny-jina-embeddings-v3",
+        "tiny-eurobert",
+        "tiny-esm",
     ] {
         check_against_pytorch(name, golden::TOLERANCE);
     }

@@ -21,10 +21,14 @@ const LAYER: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
-/// The frequencies, as checkpoints of transformers 5 and of before have them. One layer's serve for all: they are read and not
+/// The frequencies: their name in transformers 5, in the files that it writes (5.23 leaves a star in it), and in those of before.
+/// One layer's serve for all: they are read and not
 /// computed because they "may have been saved in float16" (transformers' `EsmModel.load_hook`).
-const FREQUENCIES: &[&str] =
-    &["rotary_embeddings.inv_freq", "encoder.layer.0.attention.self.rotary_embeddings.inv_freq"];
+const FREQUENCIES: &[&str] = &[
+    "rotary_embeddings.inv_freq",
+    "encoder.layer.*.attention.self.rotary_embeddings.inv_freq",
+    "encoder.layer.0.attention.self.rotary_embeddings.inv_freq",
+];
 
 /// The keys that transformers' `EsmConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]

@@ -30,13 +30,13 @@ pub(super) const NEW: Family = Family {
     class: "New",
     prefix: "new.",
     wrappers: &[],
-    masked_lm: &[GTE_HEAD],
+    masked_lm: &[GTE_HEAD, NATIVE_GTE_HEAD],
     discriminator: None,
     read: gte,
 };
 
 pub(super) const GTE: Family =
-    Family { model_type: "gte", class: "Gte", prefix: "gte.", masked_lm: &[NATIVE_GTE_HEAD], ..NEW };
+    Family { model_type: "gte", class: "Gte", prefix: "gte.", ..NEW };
 
 /// Of jina-embeddings-v3 the form of transformers, in which adapters are merged.
 pub(super) const JINA_EMBEDDINGS_V3: Family = Family {
@@ -80,7 +80,7 @@ const NATIVE_GTE_HEAD: MaskedLmNames = MaskedLmNames {
     ..GTE_HEAD
 };
 
-/// The parts of a layer as transformers 5 writes them, of all three.
+/// The parts of a layer as transformers has them in memory, of all three; it writes the names of their own code.
 const NATIVE: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
     query_key_norms: None,
@@ -112,7 +112,15 @@ const GTE_LAYER: LayerNames = LayerNames {
     ..NATIVE
 };
 
-const JINA_LAYER: LayerNames =
+const JINA_LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::Blocks("mixer.Wqkv"),
+    attention_output: "mixer.out_proj",
+    attention_norm: "norm1",
+    output_norm: "norm2",
+    ..NATIVE_JINA_LAYER
+};
+
+const NATIVE_JINA_LAYER: LayerNames =
     LayerNames { intermediate: Intermediate::Plain("mlp.fc1"), output: "mlp.fc2", ..NATIVE };
 
 /// The keys that the three share beside BERT's sizes.
@@ -292,6 +300,11 @@ fn ntk(found: &GteConfig) -> Result<Option<f64>> {
 fn jina_embeddings_v3(text: &str) -> Result<(Config, Names)> {
     let config = with_rotary(text, fields(text)?, (Activation::Gelu, 1e-5, 1))?.checked()?;
     let config = turning(config, text, "rope_theta", 20_000.0)?;
-    let names = Names::numbered(&JINA_LAYER, "layers", &config);
-    Ok((config, names))
+    let native = Names::numbered(&NATIVE_JINA_LAYER, "layers", &config);
+    let own = Names {
+        embedding_norm: Some("emb_ln"),
+        other: Some(Box::new(native)),
+        ..Names::numbered(&JINA_LAYER, "encoder.layers", &config)
+    };
+    Ok((config, own))
 }

@@ -78,11 +78,16 @@ impl PredictionHead {
         let (width, vocabulary, tied) =
             (config.output_embedding_width(), config.vocab_size, config.tie_word_embeddings);
         let has = |name: &str| tensors.has_tensor(name);
-        let signs = |names: &&MaskedLmNames| {
-            names.transform.is_none_or(|transform| has(&format!("{}.weight", transform.dense)) && has(&format!("{}.weight", transform.norm)))
+        // Spellings may differ in what has a bias alone.
+        let fits = |names: &&MaskedLmNames| {
+            names.transform.is_none_or(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| {
+                [(dense, of_dense), (norm, of_norm)].into_iter().all(|(name, biased)| {
+                    has(&format!("{name}.weight")) && has(&format!("{name}.bias")) == biased
+                })
+            })
         };
         let all = family.masked_lm;
-        let names = all.iter().find(signs).or(all.first()).context("the family has no such head")?;
+        let names = all.iter().find(fits).or(all.first()).context("the family has no such head")?;
         let transform = names.transform.map(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| -> Result<_> {
             Ok(Transform {
                 dense: Linear::load(tensors, dense, width, config.hidden_size, of_dense)?,
