@@ -118,6 +118,12 @@ fn encoders_that_turn() {
 }
 
 #[test]
+fn scores_between_content_and_distance() {
+    check("tiny-deberta-v3");
+    check("tiny-deberta-v2");
+}
+
+#[test]
 fn heads_that_share_keys() {
     check("tiny-eurobert");
 }

@@ -48,6 +48,7 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
         RandomEncoder::plain(5),
         RandomEncoder { order: vec![0, 0], embedding_size: Some(12), tied: false, ..RandomEncoder::plain(6) },
         RandomEncoder { position_bias: Bias::Buckets, ..RandomEncoder::plain(7) },
+        RandomEncoder { disentangled: Some([true, true]), ..RandomEncoder::plain(10) },
         RandomEncoder { rotary: 6, query_key_norms: Some(true), gated: true, ..RandomEncoder::plain(8) },
         RandomEncoder { norm: NormKind::RootMeanSquare, hidden: Some(12), pre_norm: true, ..RandomEncoder::plain(9) },
     ];

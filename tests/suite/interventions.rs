@@ -124,6 +124,7 @@ fn prediction_heads_and_interventions_are_those_of_pytorch() {
         "tiny-jina-embeddings-v3",
         "tiny-eurobert",
         "tiny-esm",
+        "tiny-deberta-v3",
     ] {
         check_against_pytorch(name, golden::TOLERANCE);
     }

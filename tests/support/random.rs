@@ -10,7 +10,7 @@ use headscope::model::config::{
 use headscope::model::forward::batch::TokenClass;
 use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::parameters::{
-    Embeddings, Layer, Linear, Norm, Parameters, PositionBias, PredictionHead, RotaryAngles, Transform,
+    Disentangled, Embeddings, Layer, Linear, Norm, Parameters, Places, PositionBias, PredictionHead, RotaryAngles, Transform,
 };
 use headscope::sequences::sequence::Sequence;
 use proptest::prelude::*;
@@ -56,6 +56,8 @@ pub struct RandomEncoder {
     pub activation: Activation,
     pub positions: PositionEmbedding,
     pub position_bias: Bias,
+    /// Terms of the scores between content and distance: of queries, of keys.
+    pub disentangled: Option<[bool; 2]>,
     /// The dimensions of a head that turn; 0: none do.
     pub rotary: usize,
     /// Of queries and keys: of each head, or of all together.
@@ -107,6 +109,7 @@ impl RandomEncoder {
             activation: Activation::Gelu,
             positions: PositionEmbedding::Absolute,
             position_bias: Bias::None,
+            disentangled: None,
             rotary: 0,
             query_key_norms: None,
             norm: NormKind::Layer,
@@ -150,8 +153,9 @@ impl RandomEncoder {
         let norms = (any::<bool>(), any::<bool>());
         // Tied, or with a width of its own or the input's.
         let head = prop::option::of(prop::option::of(8..50_usize));
-        (sizes, order, rest, norms, head, keys, parts).prop_map(
-            |((heads, head_dim, wide, embedding_size), order, rest, norms, head, keys, parts)| {
+        let disentangled = prop::option::of(any::<[bool; 2]>());
+        (sizes, order, rest, norms, head, keys, parts, disentangled).prop_map(
+            |((heads, head_dim, wide, embedding_size), order, rest, norms, head, keys, parts, disentangled)| {
                 let (rotary, query_key_norms, first_norm, score_scale) = keys;
                 let (norm, gated, embedding_scale, transform, hidden) = parts;
                 let (activation, positions, position_bias, padding, segments, seed) = rest;
@@ -168,6 +172,7 @@ impl RandomEncoder {
                     activation,
                     positions,
                     position_bias,
+                    disentangled: disentangled.filter(|_| position_bias == Bias::None && !positions.is_relative()),
                     rotary: head_dim / 2 * rotary / 2 * 2,
                     query_key_norms,
                     norm,
@@ -276,6 +281,10 @@ impl RandomEncoder {
             let distances = relative.then(|| values((2 * POSITIONS - 1) * self.head_dim, 0.5));
             let mut norm = || Norm { weight: vec![1.0; hidden], bias: values(hidden, shift * scale) };
             let (attention_norm, output_norm) = (norm(), norm());
+            let disentangled = self.disentangled.map(|there| {
+                let [keys, queries] = there.map(|there| there.then(|| values(16 * heads_width, 0.5)));
+                Disentangled { keys, queries, places: Places { span: 8, buckets: Some(8), furthest: 30 } }
+            });
             let none = self.pre_norm && !self.first_norm && place == 0;
             let query_key_norms = self.query_key_norms.map(|of_each| {
                 let width = if of_each { self.head_dim } else { heads_width };
@@ -286,6 +295,7 @@ impl RandomEncoder {
                 query_key_norms,
                 rotary: angles.clone(),
                 distances,
+                disentangled,
                 position_bias: position_bias.clone(),
                 attention_output,
                 attention_norm: (!none).then_some(attention_norm),

@@ -82,7 +82,15 @@ impl TryFrom<String> for PositionEmbedding {
             ("relative_key", Self::RelativeKey),
             ("relative_key_query", Self::RelativeKeyQuery),
         ];
-        named("position_embedding_type", &name, &all)
+        let of_others = match name.as_str() {
+            "alibi" => "the encoders of Jina v2 and MosaicBERT are not supported",
+            "rotary" => {
+                "this is jina-embeddings-v3 as its own code has it; what transformers saves of it has the model_type \
+                 jina_embeddings_v3, which is supported"
+            }
+            _ => return named("position_embedding_type", &name, &all),
+        };
+        bail!(anyhow!("position_embedding_type is {name}: {of_others}").of_value(name))
     }
 }
 

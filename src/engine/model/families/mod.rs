@@ -8,6 +8,7 @@ mod bart;
 pub(super) mod bert;
 mod bert_generation;
 mod big_bird;
+mod deberta;
 mod distilbert;
 mod electra;
 mod ernie;
@@ -36,7 +37,7 @@ use super::config::{Config, named};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
-    Biases, DiscriminatorNames, EmbeddingNames, Groups, Intermediate, LayerNames, Markup, MaskedLmNames, Names, PlainText,
+    Biases, DiscriminatorNames, DisentangledNames, EmbeddingNames, Groups, Intermediate, LayerNames, Markup, MaskedLmNames, Names, PlainText,
     PositionBiasNames, QueryKeyValue, TableRow, TransformNames,
 };
 
@@ -80,6 +81,7 @@ pub const FAMILIES: &[Family] = &[
     t5::UMT5,
     bart::BART,
     bart::MBART,
+    deberta::DEBERTA_V2,
 ];
 
 /// The endings of the classes of an encoder in transformers after the name of the family: `BertModel`,
@@ -128,6 +130,7 @@ impl Architecture {
     /// Fails if it is not JSON, names a family that is not supported, lacks a field, or holds sizes that fit no encoder.
     pub fn parse(text: &str) -> Result<Self> {
         let json: Value = serde_json::from_str(text).context("not valid JSON")?;
+        refuse(&json)?;
         let family = family(&json)?;
         for flag in ["is_decoder", "add_cross_attention"] {
             match json.get(flag) {
@@ -148,6 +151,58 @@ impl Architecture {
         );
         Ok(Self { family, config, names })
     }
+}
+
+/// Architectures that cannot be analysed as these are, by their `model_type`, and why.
+const REFUSED: &[(&str, &str)] = &[
+    ("fnet", "it mixes tokens by a Fourier transform and has no attention heads"),
+    ("deberta", "of DeBERTa, version 2 and 3 are supported, whose model_type is deberta-v2"),
+    ("funnel", "it pools the sequence between blocks, so its attention is not a weight for each pair of tokens"),
+    ("nystromformer", NO_WEIGHTS),
+    ("yoso", NO_WEIGHTS),
+    ("mra", NO_WEIGHTS),
+    ("reformer", NO_WEIGHTS),
+    ("perceiver", NO_WEIGHTS),
+    ("mamba", NO_WEIGHTS),
+    ("mamba2", NO_WEIGHTS),
+    ("rwkv", NO_WEIGHTS),
+    ("xlnet", "it attends in two streams over permuted orders"),
+    ("xlm", "its tokenizer is code that is not in the files of the model"),
+    ("flaubert", "its tokenizer is code that is not in the files of the model"),
+    ("gpt_oss", "it has a learned sink: the weights of a row do not sum to 1"),
+    ("gpt2", DECODER),
+    ("gpt_neo", DECODER),
+    ("gpt_neox", DECODER),
+    ("gptj", DECODER),
+    ("opt", DECODER),
+    ("llama", DECODER),
+    ("mistral", DECODER),
+    ("qwen2", DECODER),
+    ("qwen3", DECODER),
+    ("gemma", DECODER),
+    ("gemma2", DECODER),
+    ("phi", DECODER),
+    ("smollm3", DECODER),
+    ("modernbert-decoder", DECODER),
+];
+
+const NO_WEIGHTS: &str = "its attention is not a weight for each pair of tokens";
+
+const DECODER: &str = "a decoder, whose tokens attend to earlier ones only; supported are encoders";
+
+/// Fails if a `config.json` is of something that cannot be analysed, whatever else it says.
+fn refuse(json: &Value) -> Result<()> {
+    if let Some(model_type) = json.get("model_type").and_then(Value::as_str)
+        && let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == model_type)
+    {
+        bail!(anyhow!("model_type is {model_type}: {why}").of_value(model_type));
+    }
+    let there = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
+    ensure!(!there("quantization_config"), "quantization_config is there: only unquantised weights are read");
+    if there("text_config") && !there("num_hidden_layers") {
+        bail!("config.json is of a model of text and something else: its text model is under text_config, which is not read");
+    }
+    Ok(())
 }
 
 /// The family that a `config.json` names, by its `model_type` or, where there is none, by a class in `architectures`.

@@ -1,9 +1,10 @@
 //! The names of a family's tensors, and the parts of its layout that its `config.json` decides.
 
 use crate::model::config::{Activation, Config};
+use crate::model::parameters::Places;
 
 /// The names of a family's tensors, without the prefix of a model with a task head.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Names {
     /// The embeddings.
     pub embeddings: &'static EmbeddingNames,
@@ -26,6 +27,8 @@ pub struct Names {
     pub convolutions: Option<Groups>,
     /// The term that each head adds to the scores by the distance of two tokens.
     pub position_bias: Option<PositionBiasNames>,
+    /// The terms of the scores between content and distance.
+    pub disentangled: Option<DisentangledNames>,
     /// The names of the frequencies of rotary positions, of which the first that a checkpoint has is read; where it has none,
     /// they are computed.
     pub frequencies: &'static [&'static str],
@@ -92,6 +95,21 @@ pub enum PositionBiasNames {
     },
     /// A slope of each head (Press et al. 2022), in both directions.
     Slopes,
+}
+
+/// The terms of the scores between the content of one token and the distance of two (He et al. 2021).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DisentangledNames {
+    /// The embeddings of places.
+    pub table: &'static str,
+    /// The normalisation over each of them.
+    pub norm: Option<&'static str>,
+    /// The layer's projection of places to what queries are multiplied by.
+    pub keys: Option<&'static str>,
+    /// The layer's projection of places to what keys are multiplied by.
+    pub queries: Option<&'static str>,
+    /// The place of each distance.
+    pub places: Places,
 }
 
 /// The names of the linear layers to queries, keys and values.
@@ -260,6 +278,7 @@ impl Names {
             first_norm: true,
             convolutions: None,
             position_bias: None,
+            disentangled: None,
             frequencies: &[],
             final_norm: None,
             other: None,

@@ -98,10 +98,9 @@ pub trait Encoder: Send + Sync {
 /// output projection.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadWeights<'a> {
-    /// `[hidden, heads * head_dim]`
-    pub query: Matrix<'a>,
-    /// `[hidden, heads * head_dim]`
-    pub key: Matrix<'a>,
+    /// Those of queries and of keys, `[hidden, heads * head_dim]` each; `None` where both are normalised, or turned by their
+    /// positions, before they meet: no matrix is between two tokens then.
+    pub query_key: Option<[Matrix<'a>; 2]>,
     /// `[hidden, heads * head_dim]`
     pub value: Matrix<'a>,
     /// `[heads * head_dim, hidden]`

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::PositionEmbedding;
-use crate::model::parameters::{Parameters, PositionBias};
+use crate::model::parameters::{Disentangled, Parameters, PositionBias};
 
 /// The term that the distance of two tokens, key less query, adds to their score in one layer. The tables run from the most
 /// negative distance to the largest, so that what a query's row needs lies in a row.
@@ -13,6 +13,9 @@ pub(super) enum Relative {
     Buckets { table: Arc<Vec<f32>>, reach: usize },
     /// The distance times this is subtracted, `[heads]`.
     Slopes { slopes: Vec<f32> },
+    /// The query's product with a vector of the distance's place, and the key's product with another, `[heads, head_dim, rows]`
+    /// each; `places` has the row of each distance, query less key, from the most negative one.
+    Disentangled { keys: Option<Vec<f32>>, queries: Option<Vec<f32>>, places: Vec<usize>, rows: usize, head_dim: usize },
     /// The query's product with an embedding of the distance, `[head_dim, 2 * reach - 1]`; the key's product too, if `keys`.
     Embedding { table: Vec<f32>, reach: usize, head_dim: usize, keys: bool },
 }
@@ -38,6 +41,23 @@ impl Relative {
         };
         let mut taken = Vec::with_capacity(layers.len());
         for layer in layers {
+            if let Some(Disentangled { keys, queries, places }) = layer.disentangled.take() {
+                let rows = places.rows();
+                let by_head = |table: Vec<f32>| {
+                    let width = heads * head_dim;
+                    let column = |column: usize| (0..rows).map(move |row| row * width + column);
+                    (0..width).flat_map(column).map(|at| table[at]).collect()
+                };
+                let longest = config.positions().cast_signed();
+                taken.push(Some(Self::Disentangled {
+                    keys: keys.map(by_head),
+                    queries: queries.map(by_head),
+                    places: (1 - longest..longest).map(|distance| places.of(distance)).collect(),
+                    rows,
+                    head_dim,
+                }));
+                continue;
+            }
             let own = match layer.position_bias.take() {
                 Some(bias) => Some(match &*bias {
                     PositionBias::Buckets { furthest, .. } => {
@@ -79,6 +99,31 @@ impl Relative {
                 for (i, row) in rows {
                     for (j, score) in row[..n].iter_mut().enumerate() {
                         *score -= slope * i.abs_diff(j) as f32;
+                    }
+                }
+            }
+            Self::Disentangled { keys, queries, places, rows: count, head_dim } => {
+                // Of the distances that occur; the place of `i - j` is `places[i + n - 1 - j]`.
+                let places = &places[places.len() / 2 + 1 - n..][..2 * n - 1];
+                let (first, span) = (places[0], places[2 * n - 2] - places[0] + 1);
+                work.resize(n * span, 0.0);
+                let of_places = |table: &[f32], vectors: Matrix, work: &mut [f32]| {
+                    let own = &table[head * head_dim * count + first..(head + 1) * head_dim * count];
+                    multiply(MatrixMut::new(work, n, span), vectors, Matrix::strided(own, *head_dim, span, *count));
+                };
+                if let Some(table) = keys {
+                    of_places(table, query, work);
+                    for ((i, row), products) in values.chunks_exact_mut(stride).enumerate().zip(work.chunks_exact(span)) {
+                        let places = places[i..i + n].iter().rev();
+                        row[..n].iter_mut().zip(places).for_each(|(score, place)| *score += products[place - first]);
+                    }
+                }
+                if let Some(table) = queries {
+                    of_places(table, key, work);
+                    for (i, row) in values.chunks_exact_mut(stride).enumerate() {
+                        for (j, score) in row[..n].iter_mut().enumerate() {
+                            *score += scale * work[j * span + places[i + n - 1 - j] - first];
+                        }
                     }
                 }
             }

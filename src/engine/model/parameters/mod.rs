@@ -4,6 +4,7 @@
 //! feed-forward blocks, each with a residual and a normalisation after it, or before it ("pre-norm", Xiong et al. 2020).
 //! What differs is optional here. A bias that a family does not have is 0.
 
+mod disentangled;
 mod heads;
 mod parts;
 mod plain_text;
@@ -20,6 +21,7 @@ use super::families::{Architecture, EmbeddingNames, Groups, Intermediate, Names,
 use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
 
+pub use disentangled::{Disentangled, Places};
 pub use parts::{Linear, Norm};
 pub use position_bias::PositionBias;
 pub use prediction::{Objective, PredictionHead, Transform};
@@ -53,6 +55,8 @@ pub struct Layer {
     /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, the most negative one first;
     /// `None` unless positions are relative. All heads share it.
     pub distances: Option<Vec<f32>>,
+    /// What the distance of two tokens and the content of either add to the scores.
+    pub disentangled: Option<Disentangled>,
     /// What the distance of two tokens adds to the scores.
     pub position_bias: Option<Arc<PositionBias>>,
     /// After the heads.
@@ -120,6 +124,8 @@ struct Shared {
     /// By the layers' numbers.
     rotary: Vec<Option<Arc<RotaryAngles>>>,
     position_bias: Option<Arc<PositionBias>>,
+    /// `[places, hidden]`: the embeddings of places, from which each layer's keys and queries of places are made.
+    places: Option<Vec<f32>>,
 }
 
 impl Shared {
@@ -142,7 +148,13 @@ impl Shared {
             Ok(Arc::new(RotaryAngles { frequencies, factor }))
         };
         let rotary = config.rotary.iter().map(|rotary| rotary.as_ref().map(angles).transpose());
-        Ok(Self { rotary: rotary.collect::<Result<_>>()?, position_bias: position_bias.map(Arc::new) })
+        let widths = (config.hidden_size, config.layer_norm_eps);
+        let places = names.disentangled.as_ref().map(|names| disentangled::places(tensors, names, widths));
+        Ok(Self {
+            rotary: rotary.collect::<Result<_>>()?,
+            position_bias: position_bias.map(Arc::new),
+            places: places.transpose()?,
+        })
     }
 }
 
@@ -176,6 +188,9 @@ impl Layer {
             }
             _ => shared.position_bias.clone(),
         };
+        let disentangled = names.disentangled.as_ref().zip(shared.places.as_ref()).map(|(names, places)| {
+            Disentangled::load(places, names, |part| Linear::load(tensors, &name(part), width, hidden, true))
+        });
         let wider = config.feed_forward_width();
         let intermediate = match parts.intermediate {
             Intermediate::Plain(part) | Intermediate::GateFirst(part) => {
@@ -195,6 +210,7 @@ impl Layer {
             query_key_norms: query_key_norms.transpose()?,
             rotary: shared.rotary.get(number).cloned().flatten(),
             distances: distances.transpose()?,
+            disentangled: disentangled.transpose()?,
             position_bias,
             attention_output: linear(parts.attention_output, hidden, width, biases.attention_output, |of| {
                 of.attention_output

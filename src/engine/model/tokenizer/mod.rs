@@ -193,13 +193,15 @@ fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
     .of_value(token)
 }
 
-/// The separator: what `sep_token` names, else the last of several special tokens around a text.
+/// The separator: what `sep_token` names, else the special token after a text.
 fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option<u32>> {
     if let Some((name, _)) = named(&settings.values, "sep_token") {
         return Ok(tokenizer.token_to_id(name));
     }
-    let empty = tokenizer.encode("", true).map_err(|error| anyhow!("the tokenizer fails on an empty text: {error}"))?;
-    Ok(empty.get_ids().iter().skip(1).last().copied())
+    // Around an empty text a single special token could stand before it or after it.
+    let around = tokenizer.encode("a", true).map_err(|error| anyhow!("the tokenizer fails on the text `a`: {error}"))?;
+    let last = around.get_special_tokens_mask().iter().rposition(|&mask| mask == 1).filter(|&place| place > 0);
+    Ok(last.filter(|&place| place + 1 == around.len()).map(|place| around.get_ids()[place]))
 }
 
 /// The unknown token: what the model of the vocabulary puts there; a unigram model does not tell it.

@@ -118,6 +118,11 @@ impl Checkpoint {
             safetensors::tensors(&file)?
         };
         for (name, stored) in tensors {
+            ensure!(
+                !name.contains(".parametrizations."),
+                "its tensor `{}` is a parametrisation, as of an adapter (LoRA): merge the adapter and save the model anew",
+                name.escape_debug()
+            );
             self.expanded = self.expanded.saturating_add(stored.expanded());
             let mut wrappers = self.family.wrappers.iter().chain([&DATA_PARALLEL]);
             let bare = wrappers.find_map(|wrapper| name.strip_prefix(wrapper)).map(str::to_owned);
@@ -143,7 +148,9 @@ impl Checkpoint {
         let Some((found, (file, stored))) = names.iter().find_map(|name| Some((name, self.tensors.get(name)?))) else {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
-            let error = anyhow!("{} {verb} no tensor for {name}: tried {}", files.join(", "), names.join(", "));
+            let gated = self.tensors.keys().any(|name| name.contains("mlp.gated_layers"));
+            let why = if gated { " (there are gated layers, as of JinaBERT or MosaicBERT, which are not supported)" } else { "" };
+            let error = anyhow!("{} {verb} no tensor for {name}: tried {}{why}", files.join(", "), names.join(", "));
             return Err(self.files.iter().rev().fold(error, |error, file| error.about(file.path().display())));
         };
         let file = &self.files[*file];

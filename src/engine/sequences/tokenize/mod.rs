@@ -180,7 +180,8 @@ fn spelled(mut tokenized: Tokenized, text: &str, encoding: &Encoding) -> Tokeniz
 /// The kind of each token of an encoding.
 pub fn kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> {
     let special = encoding.get_special_tokens_mask();
-    let first = special.iter().position(|&mask| mask == 1);
+    // A special token at the end alone, as T5's `</s>`, is no first one.
+    let first = special.first().filter(|&&mask| mask == 1).map(|_| 0);
     let kind = |(position, &id): (usize, &u32)| {
         if special[position] == 0 {
             if tokenizer.is_punctuation(id) { TokenKind::Punctuation } else { TokenKind::Text }

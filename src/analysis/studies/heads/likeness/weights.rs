@@ -69,11 +69,29 @@ pub struct Composed {
     pub above_random: f64,
 }
 
+/// The weights of all heads of a layer whose scores are products with a matrix, `x W_Q W_Kᵀ yᵀ`, as
+/// [`HeadWeights`] has them.
+#[derive(Clone, Copy)]
+struct Bilinear<'a> {
+    query: Matrix<'a>,
+    key: Matrix<'a>,
+    value: Matrix<'a>,
+    output: Matrix<'a>,
+}
+
+impl<'a> Bilinear<'a> {
+    fn of(HeadWeights { query_key, value, output }: HeadWeights<'a>) -> Option<Self> {
+        let [query, key] = query_key?;
+        Some(Self { query, key, value, output })
+    }
+}
+
 impl Weighed {
-    /// The facts from an encoder's weights; `None` if it gives no access to them.
+    /// The facts from an encoder's weights; `None` if it gives no access to them, or the score of two tokens is no product with a
+    /// matrix between them.
     pub fn new(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Self> {
-        let layers: Vec<HeadWeights<'_>> =
-            (0..grid.layers).map(|layer| encoder.head_weights(layer)).collect::<Option<_>>()?;
+        let layers: Vec<Bilinear<'_>> =
+            (0..grid.layers).map(|layer| Bilinear::of(encoder.head_weights(layer)?)).collect::<Option<_>>()?;
         let spectra = in_parallel(all_cores(), layers.iter().enumerate(), |(layer, weights)| {
             Spectrum::new(layer, weights, grid.heads)
         });
@@ -91,7 +109,7 @@ impl Weighed {
 }
 
 impl Spectrum {
-    fn new(layer: usize, HeadWeights { query, key, .. }: &HeadWeights<'_>, heads: usize) -> Self {
+    fn new(layer: usize, Bilinear { query, key, .. }: &Bilinear<'_>, heads: usize) -> Self {
         let head_dim = query.columns() / heads;
         let of_head = |head: usize| {
             let part = |weights: &Matrix<'_>| dense(weights.columns_from(head * head_dim, head_dim));
@@ -126,7 +144,7 @@ struct Grams {
 }
 
 impl Grams {
-    fn new(weights: &HeadWeights<'_>, heads: usize) -> Self {
+    fn new(weights: &Bilinear<'_>, heads: usize) -> Self {
         let dim = weights.query.columns() / heads;
         let of = |part: Matrix<'_>| {
             let mut grams = vec![0.0; heads * dim * dim];
@@ -153,7 +171,7 @@ fn inner(a: &[f32], b: &[f32]) -> f64 {
 impl Composition {
     /// Scores of all pairs of layers (Elhage et al. 2021, "Composition scores"): with rows for vectors the earlier head is
     /// `A = W_V W_O`, and the later one reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ` or `W_V W_O`: `|A B| / (|A| |B|)`.
-    fn new(layers: &[HeadWeights<'_>], grid: HeadGrid) -> Self {
+    fn new(layers: &[Bilinear<'_>], grid: HeadGrid) -> Self {
         let Some(first) = layers.first() else { return Self::default() };
         let random = 1.0 / (first.query.rows() as f64).sqrt();
         let grams = in_parallel(all_cores(), layers, |weights| Grams::new(weights, grid.heads));
@@ -203,23 +221,23 @@ fn scores(
     (written, read): (&[f64], &[f64]),
     heads: usize,
 ) -> Vec<f64> {
-    let (hidden, dim) = (output.rows(), output.rows() / heads);
-    let mut middle = vec![0.0; hidden * hidden];
-    multiply(MatrixMut::new(&mut middle, hidden, hidden), output, reads);
+    let (width, dim) = (output.rows(), output.rows() / heads);
+    let mut middle = vec![0.0; width * width];
+    multiply(MatrixMut::new(&mut middle, width, width), output, reads);
     // |W_V M W_Kᵀ|² is the inner product of (W_VᵀW_V) M and M (W_KᵀW_K).
-    let (mut left, mut right) = (vec![0.0; hidden * hidden], vec![0.0; hidden * hidden]);
-    let matrix = Matrix::new(&middle, hidden, hidden);
+    let (mut left, mut right) = (vec![0.0; width * width], vec![0.0; width * width]);
+    let matrix = Matrix::new(&middle, width, width);
     for head in 0..heads {
         let own = head * dim * dim..(head + 1) * dim * dim;
         let (before, after) = (Matrix::new(&before[own.clone()], dim, dim), Matrix::new(&after[own], dim, dim));
-        let rows = &mut left[head * dim * hidden..][..dim * hidden];
-        multiply(MatrixMut::new(rows, dim, hidden), before, matrix.rows_from(head * dim, dim));
-        let columns = MatrixMut::strided(&mut right[head * dim..], hidden, dim, hidden);
+        let rows = &mut left[head * dim * width..][..dim * width];
+        multiply(MatrixMut::new(rows, dim, width), before, matrix.rows_from(head * dim, dim));
+        let columns = MatrixMut::strided(&mut right[head * dim..], width, dim, width);
         multiply(columns, matrix.columns_from(head * dim, dim), after);
     }
     let score = |place: usize| {
         let (source, target) = (place / heads, place % heads);
-        let rows = (0..dim).map(|row| (source * dim + row) * hidden + target * dim);
+        let rows = (0..dim).map(|row| (source * dim + row) * width + target * dim);
         let square: f64 = rows.map(|at| inner(&left[at..][..dim], &right[at..][..dim])).sum();
         let norms = (written[source] * read[target]).sqrt();
         if norms > 0.0 { square.max(0.0).sqrt() / norms } else { 0.0 }
@@ -274,7 +292,7 @@ mod tests {
         let [read, write] = [[1.0, 0.0, 0.0, 1.0], [1.0, 0.0, 3.0, 4.0]];
         let matrix = |values| Matrix::new(values, 2, 2);
         let weights =
-            HeadWeights { query: matrix(&read), key: matrix(&read), value: matrix(&read), output: matrix(&write) };
+            Bilinear { query: matrix(&read), key: matrix(&read), value: matrix(&read), output: matrix(&write) };
         let found = Composition::new(&[weights, weights], HeadGrid { layers: 2, heads: 2 });
         assert!((found.random - 0.5_f64.sqrt()).abs() < 1e-12);
         let score = |source: usize, target: usize| {

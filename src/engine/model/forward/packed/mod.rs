@@ -217,8 +217,8 @@ impl Encoder for PackedEncoder {
         let layer = self.parameters.layers().nth(layer)?;
         let of_heads = Matrix::new(&layer.query_key_value.weight, hidden, 3 * width);
         Some(HeadWeights {
-            query: of_heads.columns_from(0, width),
-            key: of_heads.columns_from(width, width),
+            query_key: (!layer.prepares_keys())
+                .then(|| [of_heads.columns_from(0, width), of_heads.columns_from(width, width)]),
             value: of_heads.columns_from(2 * width, width),
             output: Matrix::new(&layer.attention_output.weight, width, hidden),
         })

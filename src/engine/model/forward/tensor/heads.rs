@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use candle_core::{IndexOp, Module, Tensor};
 
-use super::parts::{Layer, Norm};
+use super::parts::{Disentangled, Layer, Norm};
 use super::{Pass, TensorEncoder, check_finite, flat, softmax};
 use crate::model::config::PositionEmbedding;
 use crate::model::forward::attention::AttentionView;
@@ -99,6 +99,19 @@ impl TensorEncoder {
             scores = (scores + query.unsqueeze(2)?.broadcast_mul(&embedded)?.sum(3)?)?;
             if self.config.position_embedding_type == PositionEmbedding::RelativeKeyQuery {
                 scores = (scores + key.unsqueeze(1)?.broadcast_mul(&embedded)?.sum(3)?)?;
+            }
+        }
+        if let Some(Disentangled { keys, queries, places }) = &layer.disentangled {
+            let place = |(query, key): (usize, usize)| places.of(query.cast_signed() - key.cast_signed());
+            let index: Vec<u32> = pairs(n).map(|pair| Ok(u32::try_from(place(pair))?)).collect::<Result<_>>()?;
+            let index = Tensor::from_vec(index, (1, n, n), &self.device)?.broadcast_as((heads, n, n))?.contiguous()?;
+            if let Some(keys) = keys {
+                scores = (scores + query.matmul(keys)?.gather(&index, 2)?)?;
+            }
+            if let Some(queries) = queries {
+                // Rows are keys here, and their columns queries.
+                let index = index.transpose(1, 2)?.contiguous()?;
+                scores = (scores + key.matmul(queries)?.gather(&index, 2)?.transpose(1, 2)?)?;
             }
         }
         scores = (scores * self.config.score_scale())?;

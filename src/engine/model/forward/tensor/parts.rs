@@ -7,7 +7,7 @@ use candle_core::{D, DType, Device, Module, Tensor};
 
 use super::linear::LinearLayer;
 use crate::model::config::{Activation, NormKind};
-use crate::model::parameters::{self, PositionBias, RotaryAngles};
+use crate::model::parameters::{self, Places, PositionBias, RotaryAngles};
 
 /// One layer.
 pub(super) struct Layer {
@@ -16,12 +16,22 @@ pub(super) struct Layer {
     pub rotary: Option<Arc<RotaryAngles>>,
     /// `[2 * max_positions - 1, head_dim]`
     pub distances: Option<Tensor>,
+    pub disentangled: Option<Disentangled>,
     pub position_bias: Option<Arc<PositionBias>>,
     pub attention_output: LinearLayer,
     pub attention_norm: Option<Norm>,
     pub intermediate: LinearLayer,
     pub output: LinearLayer,
     pub output_norm: Norm,
+}
+
+/// The terms of the scores between content and distance.
+pub(super) struct Disentangled {
+    /// `[heads, head_dim, places]`
+    pub keys: Option<Tensor>,
+    /// `[heads, head_dim, places]`
+    pub queries: Option<Tensor>,
+    pub places: Places,
 }
 
 /// The prediction head.
@@ -102,12 +112,27 @@ impl Loader<'_> {
             },
             rotary: part.rotary.clone(),
             distances: part.distances.as_ref().map(|values| self.table(values, head_dim)).transpose()?,
+            disentangled: part.disentangled.as_ref().map(|part| self.disentangled(part, head_dim)).transpose()?,
             position_bias: part.position_bias.clone(),
             attention_output: self.linear(&part.attention_output)?,
             attention_norm: part.attention_norm.as_ref().map(|norm| self.norm(norm)).transpose()?,
             intermediate: self.linear(&part.intermediate)?,
             output: self.linear(&part.output)?,
             output_norm: self.norm(&part.output_norm)?,
+        })
+    }
+
+    fn disentangled(&self, part: &parameters::Disentangled, head_dim: usize) -> Result<Disentangled> {
+        let rows = part.places.rows();
+        let by_head = |table: &Vec<f32>| -> Result<Tensor> {
+            let heads = table.len() / rows / head_dim;
+            let table = self.table(table, heads * head_dim)?.reshape((rows, heads, head_dim))?;
+            Ok(table.permute((1, 2, 0))?.contiguous()?)
+        };
+        Ok(Disentangled {
+            keys: part.keys.as_ref().map(by_head).transpose()?,
+            queries: part.queries.as_ref().map(by_head).transpose()?,
+            places: part.places,
         })
     }
 
