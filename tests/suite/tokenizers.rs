@@ -70,7 +70,7 @@ fn token_ids_and_word_ids_are_those_of_transformers() {
         }
         forms += 1;
     }
-    assert_eq!(forms, 11);
+    assert_eq!(forms, 16);
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Place<'_> {
     pub(super) fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.lacks(name);
         let instead = if name == TOKENIZER {
-            self.other_tokenizer(names)
+            other_tokenizer(names)
         } else {
             self.other_weights(names, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
         };
@@ -74,23 +74,6 @@ impl Place<'_> {
         }
     }
 
-    /// The file that is there in place of a tokenizer that can be read, and what to do with it.
-    fn other_tokenizer(&self, names: &BTreeSet<String>) -> Option<Substitute> {
-        if let Some(name) = SENTENCEPIECE.into_iter().find(|name| names.contains(*name)) {
-            let way_out = format!(
-                "To make {TOKENIZER} of it, run in Python after `pip install \"transformers<5\" sentencepiece protobuf` \
-                 (transformers 5 fails on some, and can write a tokenizer of special tokens alone):\n{}",
-                self.recipe("AutoTokenizer", "")
-            );
-            let found = format!("{name} is there, a sentencepiece model, which is not read");
-            return Some(Substitute { found, after: ". ", way_out });
-        }
-        let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
-        let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
-        let found = format!("{there} is there, which is half a tokenizer");
-        Some(Substitute { found, after: ": ", way_out: format!("it needs {lacking} too") })
-    }
-
     /// The file that is there in place of a model's weights, in one of the forms that matter, and what to do with it.
     fn other_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Substitute> {
         let others = names.iter().filter_map(|name| OtherWeights::of(name));
@@ -99,21 +82,20 @@ impl Place<'_> {
         Some(Substitute { found: format!("{} is there, {what}", found.name), after, way_out })
     }
 
-    /// Python that loads what there is with transformers and saves it in the form read here.
-    fn recipe(&self, class: &str, load: &str) -> String {
+    /// Python that loads the model with transformers and saves it in the form read here.
+    fn recipe(&self, load: &str) -> String {
         match self {
             Self::Folder(path) => {
                 let folder = path.display().to_string();
                 format!(
-                    "  from transformers import {class}\n  \
-                     {class}.from_pretrained({folder:?}{load}).save_pretrained({folder:?})"
+                    "  from transformers import AutoModel\n  \
+                     AutoModel.from_pretrained({folder:?}{load}).save_pretrained({folder:?})"
                 )
             }
             // All of it goes to a new folder then, the tokenizer with the weights.
             #[cfg(feature = "hub")]
             Self::Hub { id, revision } => {
                 let folder = id.rsplit('/').next().unwrap_or(id);
-                let load = if class == "AutoModel" { load } else { "" };
                 format!(
                     "  from transformers import AutoModel, AutoTokenizer\n  \
                      AutoModel.from_pretrained({id:?}, revision={revision:?}{load}).save_pretrained({folder:?})\n  \
@@ -125,15 +107,20 @@ impl Place<'_> {
     }
 }
 
+/// The file that is there in place of a tokenizer that can be read, and what to do with it.
+fn other_tokenizer(names: &BTreeSet<String>) -> Option<Substitute> {
+    let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
+    let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
+    let found = format!("{there} is there, which is half a tokenizer");
+    Some(Substitute { found, after: ": ", way_out: format!("it needs {lacking} too") })
+}
+
 /// A file that exists in place of a missing one, and the way out, which follows the characters in `after`.
 struct Substitute {
     found: String,
     after: &'static str,
     way_out: String,
 }
-
-/// Models of sentencepiece, by the names they have in transformers.
-const SENTENCEPIECE: [&str; 4] = ["sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model"];
 
 /// Weights in a form, or under a name, that is not read here.
 struct OtherWeights<'a> {
@@ -191,7 +178,7 @@ impl<'a> OtherWeights<'a> {
             }
         };
         // transformers 5 no longer reads the weights of TensorFlow and Flax.
-        let recipe = place.recipe("AutoModel", load);
+        let recipe = place.recipe(load);
         (what, ". ", format!("To convert them, run in Python with transformers 4:\n{recipe}"))
     }
 }

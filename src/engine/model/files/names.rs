@@ -8,6 +8,9 @@ pub(in crate::model) const TOKENIZER: &str = "tokenizer.json";
 pub(in crate::model) const WORDPIECE_VOCABULARY: &str = "vocab.txt";
 pub(in crate::model) const BPE_VOCABULARY: &str = "vocab.json";
 pub(in crate::model) const BPE_MERGES: &str = "merges.txt";
+/// Models of sentencepiece, by the names they have in transformers.
+pub(in crate::model) const SENTENCEPIECE: [&str; 5] =
+    ["sentencepiece.bpe.model", "spiece.model", "spm.model", "sentencepiece.model", "tokenizer.model"];
 pub(in crate::model) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub(in crate::model) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(in crate::model) const ADDED_TOKENS: &str = "added_tokens.json";
@@ -17,7 +20,16 @@ pub(in crate::model) const WEIGHTS: [&str; 4] =
     ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
 
 /// Files that make a tokenizer, the best first: the first set that is complete is taken.
-const TOKENIZERS: [&[&str]; 3] = [&[TOKENIZER], &[WORDPIECE_VOCABULARY], &[BPE_VOCABULARY, BPE_MERGES]];
+const TOKENIZERS: [&[&str]; 8] = [
+    &[TOKENIZER],
+    &[WORDPIECE_VOCABULARY],
+    &[BPE_VOCABULARY, BPE_MERGES],
+    &[SENTENCEPIECE[0]],
+    &[SENTENCEPIECE[1]],
+    &[SENTENCEPIECE[2]],
+    &[SENTENCEPIECE[3]],
+    &[SENTENCEPIECE[4]],
+];
 
 /// Files that may stand beside them.
 const BESIDE_TOKENIZERS: [&str; 3] = [TOKENIZER_CONFIG, SPECIAL_TOKENS, ADDED_TOKENS];

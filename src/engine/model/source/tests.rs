@@ -209,19 +209,14 @@ fn a_vocabulary_in_place_of_a_tokenizer() {
         found(&["vocab.json", "merges.txt", "special_tokens_map.json"]),
         ["vocab.json", "merges.txt", "special_tokens_map.json"]
     );
+    for name in ["sentencepiece.bpe.model", "spiece.model", "spm.model", "sentencepiece.model", "tokenizer.model"] {
+        assert_eq!(found(&[name, "tokenizer_config.json"]), [name, "tokenizer_config.json"]);
+        assert_eq!(found(&[name, "tokenizer.json"]), ["tokenizer.json"]);
+    }
 }
 
 #[test]
 fn what_is_no_tokenizer() {
-    assert_eq!(
-        error_of(&[CONFIG, SAFETENSORS, "sentencepiece.bpe.model"]),
-        "`DIR/tokenizer.json` is missing, but sentencepiece.bpe.model is there, a sentencepiece model, which is not \
-         read. To make tokenizer.json of it, run in Python after `pip install \"transformers<5\" sentencepiece protobuf` \
-         (transformers 5 fails on some, and can write a tokenizer of special tokens alone):\n  \
-         from transformers import AutoTokenizer\n  \
-         AutoTokenizer.from_pretrained(\"DIR\").save_pretrained(\"DIR\")"
-    );
-    assert!(error_of(&[CONFIG, SAFETENSORS, "spiece.model"]).contains("spiece.model is there, a sentencepiece model"));
     assert_eq!(
         error_of(&[CONFIG, SAFETENSORS, "vocab.json"]),
         "`DIR/tokenizer.json` is missing, but vocab.json is there, which is half a tokenizer: it needs merges.txt too"

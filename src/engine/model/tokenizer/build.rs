@@ -182,18 +182,7 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
     for (&id, token) in &settings.added {
         let content = token.content.clone();
         tokenizer.add_tokens([token.clone()]).map_err(cannot)?;
-        let given = tokenizer.token_to_id(&content);
-        ensure!(
-            given == Some(id),
-            anyhow!(
-                "vocabulary `{}` does not fit its added tokens: `{}` is to have id {id}, and has {}",
-                path.display(),
-                content.escape_debug(),
-                given.map_or_else(|| "none".to_owned(), |given| given.to_string()),
-            )
-            .about(path.display())
-            .of_value(&content)
-        );
+        ensure_id(tokenizer, &content, id, path)?;
     }
     let takes_space = defaults.mask_takes_space;
     let defaults = [
@@ -218,6 +207,23 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
             .rstrip(strips("rstrip").unwrap_or(false));
         tokenizer.add_special_tokens([token]).map_err(cannot)?;
     }
+    Ok(())
+}
+
+/// Makes sure that a token has the id that the files beside a vocabulary give it.
+pub(super) fn ensure_id(tokenizer: &Tokenizer, content: &str, id: u32, path: &Path) -> Result<()> {
+    let given = tokenizer.token_to_id(content);
+    ensure!(
+        given == Some(id),
+        anyhow!(
+            "vocabulary `{}` does not fit its added tokens: `{}` is to have id {id}, and has {}",
+            path.display(),
+            content.escape_debug(),
+            given.map_or_else(|| "none".to_owned(), |given| given.to_string()),
+        )
+        .about(path.display())
+        .of_value(content)
+    );
     Ok(())
 }
 

@@ -20,6 +20,8 @@ pub(super) struct TokenizerConfig {
     pub values: Map<String, Value>,
     /// Tokens with ids of their own beside the vocabulary, by id.
     pub added: BTreeMap<u32, AddedToken>,
+    /// The tokens without a role that `tokenizer_config.json` lists; `None` if it has no such list.
+    pub extra: Option<Vec<AddedToken>>,
     /// The tokenizer's class in transformers without `Fast`, where a file names it.
     pub class: Option<String>,
     /// The model's family, by its `model_type`.
@@ -34,6 +36,11 @@ impl TokenizerConfig {
         let mut values = object(TOKENIZER_CONFIG)?.unwrap_or_default();
         let mut added: BTreeMap<u32, AddedToken> = BTreeMap::new();
         let path = files.get(TOKENIZER_CONFIG).map_or(Path::new(TOKENIZER_CONFIG), ModelFile::path).to_owned();
+        let lists = ["extra_special_tokens", "additional_special_tokens"].into_iter().filter_map(|key| values.get(key));
+        let lists = lists.filter(|list| list.is_array() || list.is_null());
+        let lists = lists.map(|list| list.as_array().into_iter().flatten().filter_map(listed).collect::<Vec<_>>());
+        // An empty one gives way to the other, by its older name.
+        let extra = lists.reduce(|list, older| if list.is_empty() { older } else { list });
         // The older files count only if the newer key is missing, as in transformers.
         if let Some(tokens) = values.get("added_tokens_decoder") {
             added = serde_json::from_value(tokens.clone())
@@ -54,7 +61,7 @@ impl TokenizerConfig {
         let text = |values: &Map<String, Value>, key: &str| values.get(key).and_then(Value::as_str).map(str::to_owned);
         let class = text(&values, "tokenizer_class").or_else(|| text(&config, "tokenizer_class"));
         let class = class.map(|class| class.strip_suffix("Fast").unwrap_or(&class).to_owned());
-        Ok(Self { values, added, class, model_type: model_type.to_owned(), path })
+        Ok(Self { values, added, extra, class, model_type: model_type.to_owned(), path })
     }
 
     /// A switch; an error if it is something else. `None` where it is null or not there.
@@ -163,6 +170,14 @@ const KIND_OF_FAMILIES: [(&[&str], Kind); 2] = [
 
 fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
     serde_json::from_str(&file.text(LONGEST_TOKENIZER)?).cannot("use", file.path().display())
+}
+
+/// A token of a list, a string or an object with the string as `content`.
+fn listed(token: &Value) -> Option<AddedToken> {
+    match token.as_str() {
+        Some(content) => Some(AddedToken::from(content, true)),
+        None => serde_json::from_value(token.clone()).ok(),
+    }
 }
 
 /// The keys under which special tokens are named.

@@ -3,12 +3,13 @@
 //! Files of unknown origin reach a library here, which may panic at them: see [`contained`].
 //!
 //! `tokenizer.json` is a whole tokenizer; `vocab.txt` is a vocabulary of `WordPiece`, `vocab.json` and `merges.txt` one
-//! of byte-level BPE, and what they leave open is in `tokenizer_config.json` (`config.rs`) or has the defaults of the
-//! family.
+//! of byte-level BPE, `spm.model` and its like are models of sentencepiece (`sentencepiece/`); what they leave open is in
+//! `tokenizer_config.json` (`config.rs`) or has the defaults of the class.
 
 mod build;
 mod config;
 mod marks;
+mod sentencepiece;
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, Tokenizer, TruncationDirection};
 
-use super::files::names::{BPE_MERGES, BPE_VOCABULARY, WORDPIECE_VOCABULARY};
+use super::files::names::{BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
 use crate::system::contained::contained;
 use crate::system::errors::Facts;
@@ -55,6 +56,7 @@ impl ModelTokenizer {
             let mut text = match (*name, others) {
                 (WORDPIECE_VOCABULARY, _) => build::wordpiece(file, &settings)?,
                 (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::byte_level_bpe(file, merges, &settings)?,
+                (name, _) if SENTENCEPIECE.contains(&name) => sentencepiece::sentencepiece(file, &settings)?,
                 _ => build::whole(file, &settings)?,
             };
             text.with_padding(None);
@@ -210,7 +212,11 @@ fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
         ModelWrapper::WordPiece(model) => Some(model.unk_token.as_str()),
         ModelWrapper::WordLevel(model) => Some(model.unk_token.as_str()),
         ModelWrapper::BPE(model) => model.unk_token.as_deref(),
-        ModelWrapper::Unigram(_) => Some(named(&settings.values, "unk_token").map_or("<unk>", |(name, _)| name)),
+        ModelWrapper::Unigram(_) => match named(&settings.values, "unk_token") {
+            Some((name, _)) => Some(name),
+            // DeBERTa's is the second.
+            None => ["<unk>", "[UNK]"].into_iter().find(|token| tokenizer.token_to_id(token).is_some()),
+        },
     };
     token.and_then(|token| tokenizer.token_to_id(token))
 }

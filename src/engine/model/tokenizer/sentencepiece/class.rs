@@ -1,0 +1,256 @@
+//! The classes of transformers whose tokenizer is made of a sentencepiece model, and what each makes of it.
+//!
+//! They are those of transformers 5 (`models/*/tokenization_*.py`, and `convert_from_spm` in
+//! `convert_slow_tokenizer.py`).
+
+use anyhow::{Result, anyhow, ensure};
+use tokenizers::NormalizerWrapper;
+use tokenizers::PreTokenizerWrapper;
+use tokenizers::normalizers::replace::ReplacePattern;
+use tokenizers::normalizers::{Lowercase, NFC, NFKD, Precompiled, Replace, Strip, StripAccents};
+use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
+use tokenizers::pre_tokenizers::punctuation::Punctuation;
+use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
+use tokenizers::tokenizer::normalizer::SplitDelimiterBehavior;
+
+use super::proto::SentencePiece;
+use crate::model::tokenizer::config::{TokenizerConfig, named};
+use crate::system::errors::Facts;
+
+/// A class of transformers whose tokenizer is made of a sentencepiece model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Albert,
+    BigBird,
+    Camembert,
+    DebertaV2,
+    Llama,
+    RemBert,
+    T5,
+    XlmRoberta,
+}
+
+/// Each class by its name in transformers, with the families that have it where no file names one, by their
+/// `model_type`.
+const CLASSES: [(&str, Class, &[&str]); 8] = [
+    ("AlbertTokenizer", Class::Albert, &["albert"]),
+    ("BigBirdTokenizer", Class::BigBird, &["big_bird"]),
+    ("CamembertTokenizer", Class::Camembert, &["camembert"]),
+    ("DebertaV2Tokenizer", Class::DebertaV2, &["deberta-v2"]),
+    ("LlamaTokenizer", Class::Llama, &[]),
+    ("RemBertTokenizer", Class::RemBert, &["rembert"]),
+    ("T5Tokenizer", Class::T5, &["t5", "mt5"]),
+    // transformers 5 names no class of XLM-RoBERTa-XL; that of transformers 4 is XLM-RoBERTa's.
+    ("XLMRobertaTokenizer", Class::XlmRoberta, &["xlm-roberta", "xlm-roberta-xl"]),
+];
+
+/// Where a special token stands, in the order in which transformers adds them to a vocabulary.
+pub(super) const ROLES: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+
+/// The most sentinels of T5 that are added to a vocabulary; it has 100.
+const MOST_SENTINELS: u64 = 1 << 16;
+
+impl Class {
+    /// The class of a tokenizer, by its name or, where no file names one, its family's; an error names those there are.
+    pub fn of(settings: &TokenizerConfig) -> Result<Self> {
+        let family = settings.model_type.as_str();
+        let found = CLASSES.iter().find(|(name, _, families)| match &settings.class {
+            Some(class) => class == name,
+            None => families.contains(&family),
+        });
+        found.map(|(_, class, _)| *class).ok_or_else(|| {
+            let whose = settings.class.as_deref().map_or_else(
+                || format!("model_type {family}, which has no class of its own for one"),
+                |class| format!("class {class}"),
+            );
+            let known: Vec<&str> = CLASSES.iter().map(|(name, ..)| *name).collect();
+            let error = anyhow!("it is a sentencepiece model of {whose} (read as it is: {})", known.join(", "));
+            error.of_value(settings.class.as_deref().unwrap_or(family))
+        })
+    }
+
+    /// The special tokens where no file names them, in the order of [`ROLES`].
+    pub fn special(self) -> [Option<&'static str>; 7] {
+        let [bos, eos, unknown, separator, padding, first, mask] = match self {
+            Self::Albert | Self::RemBert => ["[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
+            Self::BigBird => ["<s>", "</s>", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
+            Self::Camembert | Self::XlmRoberta => ["<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"],
+            Self::DebertaV2 => ["[CLS]", "[SEP]", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"],
+            Self::Llama => return [Some("<s>"), Some("</s>"), Some("<unk>"), None, None, None, None],
+            Self::T5 => return [None, Some("</s>"), Some("<unk>"), None, Some("<pad>"), None, None],
+        };
+        [bos, eos, unknown, separator, padding, first, mask].map(Some)
+    }
+
+    /// Whether a mask in a text takes the space before it along, where no file says so.
+    pub fn mask_takes_space(self) -> bool {
+        matches!(self, Self::BigBird | Self::Camembert)
+    }
+
+    /// The pieces with their scores by the ids of the class, and the id of the unknown token.
+    pub fn vocabulary(self, model: SentencePiece, settings: &TokenizerConfig) -> Result<(Vec<(String, f64)>, usize)> {
+        let special = |role: &str| (self.named(settings, role).unwrap_or_default(), 0.0);
+        let position =
+            |tokens: &[(String, f64)], wanted: &dyn Fn(&(String, f64)) -> bool| tokens.iter().position(wanted);
+        let own_unknown = usize::try_from(model.unknown).unwrap_or(0);
+        let pieces = model.pieces.into_iter().map(|piece| (piece.text, f64::from(piece.score)));
+        let unknown = special("unk_token");
+        Ok(match self {
+            // Its ids are those of fairseq, which has four special tokens before the pieces, and those of
+            // sentencepiece three.
+            Self::XlmRoberta => {
+                let first = ["bos_token", "pad_token", "eos_token", "unk_token"].map(special);
+                (first.into_iter().chain(pieces.skip(3)).chain([special("mask_token")]).collect(), 3)
+            }
+            Self::Camembert => {
+                let unused = |token: &str, score| (token.to_owned(), score);
+                let first = [
+                    unused("<s>NOTUSED", 0.0),
+                    special("pad_token"),
+                    unused("</s>NOTUSED", 0.0),
+                    unknown.clone(),
+                    unused("<unk>NOTUSED", -100.0),
+                ];
+                let tokens: Vec<_> = first.into_iter().chain(pieces.skip(1)).chain([special("mask_token")]).collect();
+                let id = position(&tokens, &|(token, _)| *token == unknown.0).unwrap_or(0);
+                (tokens, id)
+            }
+            Self::T5 => {
+                let sentinels = sentinels(settings)?.into_iter().rev().map(|token| (token, 0.0));
+                (pieces.chain(sentinels).collect(), 2)
+            }
+            Self::Albert => (pieces.collect(), 1),
+            Self::RemBert => (pieces.collect(), 2),
+            Self::BigBird | Self::DebertaV2 | Self::Llama => {
+                let tokens: Vec<_> = pieces.collect();
+                let otherwise = if self == Self::BigBird { 100 } else { own_unknown };
+                let id = position(&tokens, &|token| *token == unknown).unwrap_or(otherwise);
+                (tokens, id)
+            }
+        })
+    }
+
+    /// What a text goes through before it is cut; `replacements` are those of the model, if it has any.
+    pub fn normalizers(
+        self,
+        replacements: Option<Precompiled>,
+        settings: &TokenizerConfig,
+    ) -> Result<Vec<NormalizerWrapper>> {
+        let is = |key: &str, default: bool| Ok::<_, anyhow::Error>(settings.switch(key)?.unwrap_or(default));
+        let mut all: Vec<NormalizerWrapper> = vec![];
+        match self {
+            Self::Camembert | Self::T5 | Self::XlmRoberta => all.extend(replacements.map(Into::into)),
+            Self::Albert | Self::RemBert => {
+                all.extend([replace("``", "\"")?, replace("''", "\"")?]);
+                if self == Self::RemBert {
+                    all.push(replace_all(" {2,}", " ")?);
+                }
+                if !is("keep_accents", self == Self::RemBert)? {
+                    all.extend([NFKD.into(), StripAccents.into()]);
+                }
+                if is("do_lower_case", self == Self::Albert)? {
+                    all.push(Lowercase.into());
+                }
+                all.extend(replacements.map(Into::into));
+            }
+            Self::BigBird => all.push(replace_all(" {2,}", "▁")?),
+            Self::DebertaV2 => {
+                if is("do_lower_case", false)? {
+                    all.push(Lowercase.into());
+                }
+                all.extend([replace_all(r"\s{2,}|[\n\r\t]", " ")?, NFC.into(), Strip::new(false, true).into()]);
+            }
+            Self::Llama => {}
+        }
+        Ok(all)
+    }
+
+    /// How a text is cut into words.
+    pub fn pre_tokenizers(self, settings: &TokenizerConfig) -> Result<Vec<PreTokenizerWrapper>> {
+        let prefix_space = settings.switch("add_prefix_space")?.unwrap_or(true) || self == Self::T5;
+        let prepend = match (prefix_space, self) {
+            (true, Self::Llama) if !settings.switch("legacy")?.unwrap_or(false) => PrependScheme::First,
+            (true, _) => PrependScheme::Always,
+            (false, Self::DebertaV2) => PrependScheme::First,
+            (false, _) => PrependScheme::Never,
+        };
+        let metaspace = Metaspace::new('▁', prepend, self != Self::Llama).into();
+        Ok(match self {
+            Self::Albert | Self::Camembert | Self::T5 | Self::XlmRoberta => vec![WhitespaceSplit.into(), metaspace],
+            Self::DebertaV2 if settings.switch("split_by_punct")?.unwrap_or(false) => {
+                vec![Punctuation::new(SplitDelimiterBehavior::Isolated).into(), metaspace]
+            }
+            Self::BigBird | Self::DebertaV2 | Self::Llama | Self::RemBert => vec![metaspace],
+        })
+    }
+
+    /// The special tokens around a text and around a pair of texts, with `$A` and `$B` for the texts, and the segment
+    /// of each after a colon.
+    pub fn frames(self, settings: &TokenizerConfig) -> Result<[Vec<String>; 2]> {
+        let token = |role: &str, segment: u32| format!("{}:{segment}", self.named(settings, role).unwrap_or_default());
+        let [first, second] = ["$A:0", "$B:0"].map(str::to_owned);
+        let other = "$B:1".to_owned();
+        Ok(match self {
+            Self::Albert | Self::BigBird | Self::DebertaV2 | Self::RemBert => {
+                let [begin, end] = ["cls_token", "sep_token"].map(|role| token(role, 0));
+                let single = vec![begin, first, end];
+                let pair = single.iter().cloned().chain([other, token("sep_token", 1)]).collect();
+                [single, pair]
+            }
+            Self::Camembert | Self::XlmRoberta => {
+                let [begin, end] = ["bos_token", "eos_token"].map(|role| token(role, 0));
+                let single = vec![begin, first, end.clone()];
+                let pair = single.iter().cloned().chain([end.clone(), second, end]).collect();
+                [single, pair]
+            }
+            Self::T5 => {
+                let end = token("eos_token", 0);
+                [vec![first.clone(), end.clone()], vec![first, end.clone(), second, end]]
+            }
+            Self::Llama => {
+                let [begins, ends] = ["add_bos_token", "add_eos_token"].map(|key| settings.switch(key));
+                let (begins, ends) = (begins?.unwrap_or(false), ends?.unwrap_or(false));
+                let around = |text: String, segment| {
+                    let begin = begins.then(|| token("bos_token", segment));
+                    let end = ends.then(|| token("eos_token", segment));
+                    begin.into_iter().chain([text]).chain(end).collect::<Vec<_>>()
+                };
+                let single = around(first, 0);
+                [single.clone(), [single, around(other, 1)].concat()]
+            }
+        })
+    }
+
+    /// The token of a role: what a file names, or that of the class.
+    pub fn named(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
+        let default = || ROLES.iter().position(|known| *known == role).and_then(|place| self.special()[place]);
+        named(&settings.values, role).map(|(token, _)| token).or_else(default).map(str::to_owned)
+    }
+}
+
+/// The tokens that stand for gaps in a text of T5: `extra_ids` many.
+pub(super) fn sentinels(settings: &TokenizerConfig) -> Result<Vec<String>> {
+    let wanted = settings.values.get("extra_ids").filter(|wanted| !wanted.is_null());
+    let count = wanted.map_or(Some(100), serde_json::Value::as_u64).filter(|count| *count <= MOST_SENTINELS);
+    ensure!(
+        count.is_some(),
+        anyhow!(
+            "extra_ids is {}: expected a whole number of at most {MOST_SENTINELS}",
+            wanted.map(ToString::to_string).unwrap_or_default()
+        )
+    );
+    Ok((0..count.unwrap_or(0)).map(|place| format!("<extra_id_{place}>")).collect())
+}
+
+fn replace(text: &str, by: &str) -> Result<NormalizerWrapper> {
+    replacing(ReplacePattern::String(text.to_owned()), by)
+}
+
+fn replace_all(pattern: &str, by: &str) -> Result<NormalizerWrapper> {
+    replacing(ReplacePattern::Regex(pattern.to_owned()), by)
+}
+
+fn replacing(pattern: ReplacePattern, by: &str) -> Result<NormalizerWrapper> {
+    Ok(Replace::new(pattern, by).map_err(|error| anyhow!("{error}"))?.into())
+}

@@ -1,0 +1,176 @@
+//! A tokenizer of a sentencepiece model, as the model's class in transformers makes it.
+
+mod class;
+mod proto;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::models::unigram::Unigram;
+use tokenizers::normalizers::{Precompiled, Sequence as Normalizers};
+use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
+use tokenizers::processors::template::TemplateProcessing;
+use tokenizers::{AddedToken, ModelWrapper, Tokenizer};
+
+use super::build::ensure_id;
+use super::config::{TokenizerConfig, named};
+use crate::model::files::ModelFile;
+use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER};
+use crate::system::errors::Facts;
+use class::{Class, ROLES, sentinels};
+use proto::{Algorithm, SentencePiece};
+
+/// The tokenizer of a sentencepiece model.
+/// Fails if it is none, no class here is made of it, or its tokens do not fit those that the files beside it name.
+pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+    let path = file.path();
+    let at = path.display();
+    let unusable = |error: tokenizers::Error| anyhow!("{error}").cannot("use sentencepiece model", &at);
+    let class =
+        Class::of(settings).cannot("use sentencepiece model", &at).map_err(|error| error.hint(way_out(path)))?;
+    let model = SentencePiece::parse(&file.bytes(LONGEST_TOKENIZER)?)
+        .cannot("read sentencepiece model", &at)
+        .map_err(|error| error.hint("is it whole, and a model of sentencepiece?"))?;
+    let own_tokens = own_tokens(class, &model, settings)?;
+    let replacements = replacements(&model).cannot("use sentencepiece model", &at)?;
+    let normalizers = class.normalizers(replacements, settings)?;
+    let mut tokenizer = Tokenizer::new(cut(class, model, settings).cannot("use sentencepiece model", &at)?);
+    if !normalizers.is_empty() {
+        tokenizer.with_normalizer(Some(Normalizers::new(normalizers))).map_err(unusable)?;
+    }
+    tokenizer.with_pre_tokenizer(Some(PreTokenizers::new(class.pre_tokenizers(settings)?)));
+    add_tokens(&mut tokenizer, class, own_tokens, settings, path)?;
+    surround(&mut tokenizer, class, settings).cannot("use sentencepiece model", &at)?;
+    Ok(tokenizer)
+}
+
+/// How to make a file of it that is read.
+fn way_out(path: &Path) -> String {
+    let folder = path.parent().unwrap_or(path).display().to_string();
+    format!(
+        "to make {TOKENIZER} of it, run in Python, and put it beside config.json:\n  \
+         from transformers import AutoTokenizer\n  \
+         AutoTokenizer.from_pretrained({folder:?}).save_pretrained(\"tokenizer\")"
+    )
+}
+
+/// The model's vocabulary with the way text is cut by it.
+fn cut(class: Class, model: SentencePiece, settings: &TokenizerConfig) -> Result<ModelWrapper> {
+    let wanted = if class == Class::Llama { Algorithm::Bpe } else { Algorithm::Unigram };
+    // transformers 5 takes the class's algorithm whatever the model's is, and cuts text as the model was not trained to.
+    if model.algorithm != wanted {
+        bail!("{class:?} tokenizers cut text by {wanted:?}, and this model is trained for {:?}", model.algorithm);
+    }
+    let (vocabulary, unknown) = class.vocabulary(model, settings)?;
+    if class != Class::Llama {
+        return Ok(Unigram::from(vocabulary, Some(unknown), false).map_err(|error| anyhow!("{error}"))?.into());
+    }
+    let ids: Vocab = vocabulary.into_iter().map(|(token, _)| token).zip(0..).collect();
+    let merges = merges(&ids);
+    let bpe = BPE::builder().vocab_and_merges(ids, merges).fuse_unk(true).byte_fallback(true);
+    Ok(bpe.build().map_err(|error| anyhow!("{error}"))?.into())
+}
+
+/// Every way to put a piece together of two others, the pieces in the order of their ids, the shortest first part first
+/// (`generate_merges` in transformers' `tokenization_utils_base.py`): sentencepiece does not store its merges.
+fn merges(ids: &Vocab) -> Vec<(String, String)> {
+    let mut pieces: Vec<(&String, &u32)> = ids.iter().collect();
+    pieces.sort_unstable_by_key(|(_, id)| **id);
+    let halves = |piece: &'_ str| {
+        let cuts = piece.char_indices().skip(1).map(|(at, _)| piece.split_at(at));
+        let known = cuts.filter(|(first, second)| ids.contains_key(*first) && ids.contains_key(*second));
+        known.map(|(first, second)| (first.to_owned(), second.to_owned())).collect::<Vec<_>>()
+    };
+    pieces.into_iter().flat_map(|(piece, _)| halves(piece)).collect()
+}
+
+/// What the model replaces characters by; `None` if nothing.
+fn replacements(model: &SentencePiece) -> Result<Option<Precompiled>> {
+    let map = &model.replacements;
+    if map.is_empty() {
+        return Ok(None);
+    }
+    // The library makes room for a trie of the length that stands first, and only then looks whether it is there.
+    let trie = map.first_chunk().map(|length| u32::from_le_bytes(*length) as usize);
+    ensure!(
+        trie.is_some_and(|trie| (4..=map.len() - 4).contains(&trie)),
+        "its precompiled_charsmap has {} bytes, and says that {} of them are its trie",
+        map.len(),
+        trie.unwrap_or(0)
+    );
+    Precompiled::from(map).map(Some).map_err(|error| anyhow!("{error}"))
+}
+
+/// The model's own tokens that are whole wherever a text has them.
+fn own_tokens(class: Class, model: &SentencePiece, settings: &TokenizerConfig) -> Result<Vec<AddedToken>> {
+    // What a file lists counts in their place.
+    if let Some(tokens) = &settings.extra {
+        return Ok(tokens.clone());
+    }
+    let whole = model.pieces.iter().filter(|piece| piece.is_control() || piece.is_user_defined());
+    let token = |text: &str, special| AddedToken::from(text, special).normalized(false);
+    let mut tokens: Vec<AddedToken> = whole.map(|piece| token(&piece.text, piece.is_control())).collect();
+    if class == Class::T5 && !tokens.iter().any(|token| token.content.contains("<extra_id_")) {
+        tokens.extend(sentinels(settings)?.into_iter().map(|text| token(&text, true)));
+    }
+    Ok(tokens)
+}
+
+/// Makes tokens whole in a text that has them literally, and adds those that the vocabulary lacks, in the order in which
+/// transformers does: those with ids of their own, those with a role, the model's own.
+fn add_tokens(
+    tokenizer: &mut Tokenizer,
+    class: Class,
+    own: Vec<AddedToken>,
+    settings: &TokenizerConfig,
+    path: &Path,
+) -> Result<()> {
+    let mut tokens: Vec<AddedToken> = settings.added.values().cloned().collect();
+    let there = |content: &str| settings.added.values().any(|token| token.content == content);
+    let mut roles = vec![];
+    for role in ROLES {
+        let Some(content) = class.named(settings, role) else { continue };
+        if !there(&content) {
+            let details = named(&settings.values, role).and_then(|(_, details)| details);
+            let is = |key: &str, default: bool| details.and_then(|token| token[key].as_bool()).unwrap_or(default);
+            let takes_space = role == "mask_token" && details.is_none() && class.mask_takes_space();
+            let token = AddedToken::from(&content, true)
+                .lstrip(is("lstrip", takes_space))
+                .rstrip(is("rstrip", false))
+                .single_word(is("single_word", false))
+                .normalized(is("normalized", false));
+            tokens.push(token);
+        }
+        roles.push(content);
+    }
+    tokens.extend(own.into_iter().filter(|token| !there(&token.content)));
+    for token in &mut tokens {
+        token.special |= roles.contains(&token.content);
+    }
+    tokenizer.add_tokens(tokens).map_err(|error| anyhow!("{error}").cannot("use vocabulary", path.display()))?;
+    settings.added.iter().try_for_each(|(id, token)| ensure_id(tokenizer, &token.content, *id, path))
+}
+
+/// Puts the class's special tokens around each text and each pair of texts.
+fn surround(tokenizer: &mut Tokenizer, class: Class, settings: &TokenizerConfig) -> Result<()> {
+    let [single, pair] = class.frames(settings)?;
+    let mut special = vec![];
+    for piece in single.iter().chain(&pair).filter(|piece| !piece.starts_with('$')) {
+        let token = piece.rsplit_once(':').map_or(piece.as_str(), |(token, _)| token);
+        let id = tokenizer.token_to_id(token).with_context(|| format!("it has no token `{}`", token.escape_debug()))?;
+        special.push((token.to_owned(), id));
+    }
+    let template = TemplateProcessing::builder()
+        .try_single(single)
+        .and_then(|builder| builder.try_pair(pair))
+        .map_err(|error| anyhow!("{error}"))?
+        .special_tokens(special)
+        .build()
+        .map_err(|error| anyhow!("{error}"))?;
+    tokenizer.with_post_processor(Some(template));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! A sentencepiece model as it is stored: the fields of `ModelProto` (`sentencepiece_model.proto`) that make a tokenizer.
+//!
+//! The format is protocol buffers' (<https://protobuf.dev/programming-guides/encoding>), of which four of the six wire
+//! types are in use.
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// A sentencepiece model: its vocabulary, and the settings that make a tokenizer of it.
+#[derive(Debug, PartialEq)]
+pub(super) struct SentencePiece {
+    /// The vocabulary, by id.
+    pub pieces: Vec<Piece>,
+    /// How text is cut into pieces.
+    pub algorithm: Algorithm,
+    /// The id of the piece for what is not in the vocabulary.
+    pub unknown: i64,
+    /// What characters are replaced by before a text is cut: a trie and its values; empty if none are.
+    pub replacements: Vec<u8>,
+}
+
+/// An entry of the vocabulary.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Piece {
+    /// Its text, with `▁` for a space.
+    pub text: String,
+    /// The logarithm of its probability, or the negative rank of its merge.
+    pub score: f32,
+    /// Its `Type`.
+    kind: Option<u64>,
+}
+
+impl Piece {
+    /// Whether it stands for no text, as `<s>` does.
+    pub fn is_control(&self) -> bool {
+        self.kind == Some(CONTROL)
+    }
+
+    /// Whether it is whole wherever a text has it.
+    pub fn is_user_defined(&self) -> bool {
+        self.kind == Some(USER_DEFINED)
+    }
+}
+
+/// `SentencePiece.Type` of a control piece.
+const CONTROL: u64 = 3;
+
+/// `SentencePiece.Type` of a piece that the user of the trainer named.
+const USER_DEFINED: u64 = 4;
+
+/// How text is cut into pieces: `TrainerSpec.ModelType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    Unigram,
+    Bpe,
+    /// Words or characters.
+    Other,
+}
+
+/// The most pieces of a model that is read: the largest vocabulary has a million (XLM-V, Liang et al. 2023).
+const MOST_PIECES: usize = 1 << 22;
+
+/// The longest piece, in bytes. The trainer's own limit is 16 characters (`max_sentencepiece_length`), and pieces that
+/// a user names are tags.
+const LONGEST_PIECE: usize = 1 << 10;
+
+impl SentencePiece {
+    /// Parses the bytes of a `.model`.
+    /// Fails if they are no message of protocol buffers, or hold no vocabulary or a piece that cannot be in one.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        // What is not written has the default of sentencepiece_model.proto.
+        let mut model = Self { pieces: vec![], algorithm: Algorithm::Unigram, unknown: 0, replacements: vec![] };
+        for field in Fields::of(bytes) {
+            match field? {
+                (1, Field::Bytes(piece)) => {
+                    ensure!(model.pieces.len() < MOST_PIECES, "it has more than {MOST_PIECES} pieces");
+                    let id = model.pieces.len();
+                    model.pieces.push(Piece::parse(piece).with_context(|| format!("piece {id}"))?);
+                }
+                (2, Field::Bytes(trainer)) => model.read_trainer(trainer).context("trainer_spec")?,
+                (3, Field::Bytes(normalizer)) => {
+                    for field in Fields::of(normalizer) {
+                        if let (2, Field::Bytes(replacements)) = field.context("normalizer_spec")? {
+                            model.replacements = replacements.to_vec();
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        ensure!(!model.pieces.is_empty(), "it has no pieces");
+        Ok(model)
+    }
+
+    fn read_trainer(&mut self, trainer: &[u8]) -> Result<()> {
+        for field in Fields::of(trainer) {
+            match field? {
+                (3, Field::Varint(1)) => self.algorithm = Algorithm::Unigram,
+                (3, Field::Varint(2)) => self.algorithm = Algorithm::Bpe,
+                (3, Field::Varint(_)) => self.algorithm = Algorithm::Other,
+                (40, Field::Varint(id)) => self.unknown = id.cast_signed(),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Piece {
+    fn parse(bytes: &[u8]) -> Result<Self> {
+        let mut piece = Self::default();
+        for field in Fields::of(bytes) {
+            match field? {
+                (1, Field::Bytes(text)) => {
+                    ensure!(
+                        text.len() <= LONGEST_PIECE,
+                        "it has {} bytes, at most {LONGEST_PIECE} are read",
+                        text.len()
+                    );
+                    str::from_utf8(text).context("its text is not UTF-8")?.clone_into(&mut piece.text);
+                }
+                (2, Field::Fixed32(score)) => piece.score = f32::from_le_bytes(score),
+                (3, Field::Varint(kind)) => piece.kind = Some(kind),
+                _ => {}
+            }
+        }
+        ensure!(!piece.text.is_empty(), "it is empty");
+        ensure!(piece.score.is_finite(), "its score is {}", piece.score);
+        Ok(piece)
+    }
+}
+
+/// A field's value, by its wire type.
+#[derive(Debug, PartialEq)]
+enum Field<'a> {
+    Varint(u64),
+    /// Eight bytes, which no field in use here has.
+    Fixed64,
+    Bytes(&'a [u8]),
+    Fixed32([u8; 4]),
+}
+
+/// The fields of a message by their numbers, one after the other; it ends with the first error.
+struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn of(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    fn field(&mut self) -> Result<(u64, Field<'a>)> {
+        let tag = self.varint()?;
+        let field = match tag & 7 {
+            0 => Field::Varint(self.varint()?),
+            1 => {
+                self.take(8)?;
+                Field::Fixed64
+            }
+            2 => {
+                let length = self.varint()?;
+                Field::Bytes(self.take(length)?)
+            }
+            5 => Field::Fixed32(self.take(4)?.try_into()?),
+            other => bail!("a field has wire type {other}"),
+        };
+        Ok((tag >> 3, field))
+    }
+
+    /// A number in groups of seven bits, the lowest first; the highest bit of a byte tells that another follows.
+    fn varint(&mut self) -> Result<u64> {
+        let mut value = 0;
+        // Ten groups hold 64 bits.
+        for shift in (0..70).step_by(7) {
+            let [byte, rest @ ..] = self.rest else { bail!("it ends within a number") };
+            self.rest = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        bail!("a number has more than 64 bits")
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'a [u8]> {
+        let split = usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
+        let (taken, rest) = split.with_context(|| format!("{length} bytes are said to follow, and fewer do"))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u64, Field<'a>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_err() {
+            self.rest = &[];
+        }
+        Some(field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A field of bytes.
+    fn bytes(number: u8, content: &[u8]) -> Vec<u8> {
+        [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
+    }
+
+    fn error(model: &[u8]) -> String {
+        format!("{:#}", SentencePiece::parse(model).unwrap_err())
+    }
+
+    #[test]
+    fn fields_have_their_values_and_their_defaults() {
+        let named = [bytes(1, "▁a".as_bytes()), vec![0x15, 0, 0, 0x80, 0xbf, 0x18, 4]].concat();
+        let model = [bytes(1, &named), bytes(1, &[&bytes(1, b"<s>")[..], &[0x18, 3]].concat())].concat();
+        let read = SentencePiece::parse(&model).unwrap();
+        assert_eq!((read.pieces[0].text.as_str(), read.pieces[0].score), ("▁a", -1.0));
+        assert!(read.pieces[0].is_user_defined() && read.pieces[1].is_control());
+        assert_eq!((read.algorithm, read.unknown, &read.replacements[..]), (Algorithm::Unigram, 0, &[][..]));
+        // Unknown fields are passed over; a negative id has ten bytes.
+        let trainer = [&[0x18, 2, 0xc0, 0x02][..], &[0xff; 9], &[1, 0x09], &[0; 8]].concat();
+        let whole = [model, bytes(2, &trainer), bytes(3, &bytes(2, b"map"))].concat();
+        let read = SentencePiece::parse(&whole).unwrap();
+        assert_eq!((read.algorithm, read.unknown, &read.replacements[..]), (Algorithm::Bpe, -1, &b"map"[..]));
+    }
+
+    #[test]
+    fn what_is_no_model_is_told() {
+        assert_eq!(error(b""), "it has no pieces");
+        assert_eq!(error(&[0x0a, 9, 0]), "9 bytes are said to follow, and fewer do");
+        assert_eq!(error(&[0x0b]), "a field has wire type 3");
+        assert_eq!(error(&[0xff; 11]), "a number has more than 64 bits");
+        assert_eq!(error(&[0xff; 9]), "it ends within a number");
+        assert_eq!(error(&bytes(1, b"")), "piece 0: it is empty");
+        assert_eq!(
+            error(&bytes(1, &[&bytes(1, b"a")[..], &[0x15, 0, 0, 0xc0, 0x7f]].concat())),
+            "piece 0: its score is NaN"
+        );
+        assert!(error(&bytes(1, &bytes(1, &[0xff]))).starts_with("piece 0: its text is not UTF-8"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(model: Vec<u8>, piece: Vec<u8>) {
+            let _ = SentencePiece::parse(&model);
+            let _ = SentencePiece::parse(&bytes(1, &piece[..piece.len().min(100)]));
+        }
+    }
+}
