@@ -49,7 +49,9 @@ fn a_model_is_read_as_transformers_reads_it() {
         let tokenizer = load(&fixture(name)).unwrap();
         for case in golden["texts"].as_array().unwrap() {
             let text = case["input"].as_str().unwrap();
-            assert_eq!(tokenizer.encode_text(text, true).unwrap().get_ids(), ids(&case["ids"]), "{text:?} by {name}");
+            let encoding = tokenizer.encode_text(text, true).unwrap();
+            assert_eq!(encoding.get_ids(), ids(&case["ids"]), "{text:?} by {name}");
+            assert_eq!(json!(encoding.get_word_ids()), case["words"], "{text:?} by {name}");
         }
         for case in golden["words"].as_array().unwrap() {
             let words: Vec<&str> =
