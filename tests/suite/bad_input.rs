@@ -405,13 +405,25 @@ fn configs() {
     let config = fs::read_to_string(model.join("config.json")).unwrap();
     let families: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
     let supported = format!("(supported: {})", families.join(", "));
-    let unsupported = format!("model_type \"gpt2\" is not supported {supported}");
+    let unsupported = format!("model_type \"strange\" is not supported {supported}");
     let hostile = format!("model_type \"\\u{{1b}}[31m\" is not supported {supported}");
     let untold = format!(
         "there is no model_type, and architectures names no class of a supported one: add the model's own {supported}"
     );
     let cases = [
-        (config.replace("\"model_type\": \"bert\"", "\"model_type\": \"gpt2\""), unsupported.as_str()),
+        (config.replace("\"model_type\": \"bert\"", "\"model_type\": \"strange\""), unsupported.as_str()),
+        (
+            config.replace("\"model_type\": \"bert\"", "\"model_type\": \"gpt2\""),
+            "model_type is gpt2: a decoder, whose tokens attend to earlier ones only; supported are encoders",
+        ),
+        (
+            config.replace("\"model_type\": \"bert\"", "\"model_type\": \"fnet\""),
+            "model_type is fnet: it mixes tokens by a Fourier transform and has no attention heads",
+        ),
+        (
+            config.replacen('{', "{\"quantization_config\": {}, ", 1),
+            "quantization_config is there: only unquantised weights are read",
+        ),
         (config.replace("\"model_type\": \"bert\",", "").replace("BertModel", "GPT2Model"), untold.as_str()),
         (
             config.replace("\"num_attention_heads\": 4", "\"num_attention_heads\": 5"),

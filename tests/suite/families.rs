@@ -128,6 +128,12 @@ fn heads_that_share_keys() {
     check("tiny-eurobert");
 }
 
+/// Against PyTorch alone: transformers has no class of it.
+#[test]
+fn neighbouring_dimensions_that_turn_together() {
+    check("tiny-neobert");
+}
+
 #[test]
 fn encoders_of_proteins() {
     check("tiny-esm");
@@ -220,6 +226,73 @@ fn options_that_are_not_supported() {
             "\"use_task_id\": true",
             "\"position_embedding_type\": \"relative_key\"",
             "position_embedding_type is relative, which is not supported of ernie (supported: absolute)",
+        ),
+        (
+            "tiny-modernbert",
+            "\"norm_bias\": false",
+            "\"norm_bias\": true",
+            "norm_bias is true, which is not supported of modernbert",
+        ),
+        (
+            "tiny-modernbert",
+            "\"sliding_attention\"\n",
+            "\"linear_attention\"\n",
+            "layer_types has linear_attention (supported: full_attention, sliding_attention)",
+        ),
+        (
+            "tiny-nomic-bert-wild",
+            "\"prenorm\": false",
+            "\"prenorm\": true",
+            "prenorm is true: not supported of nomic_bert (expected false)",
+        ),
+        (
+            "tiny-nomic-bert-wild",
+            "\"prenorm\": false",
+            "\"num_experts\": 8",
+            "num_experts is 8: layers of experts are not supported (expected 0)",
+        ),
+        (
+            "tiny-new",
+            "\"rope_theta\": 1000.0",
+            "\"rope_theta\": 1000.0, \"logn_attention_scale\": true",
+            "logn_attention_scale is true, which is not supported of gte",
+        ),
+        (
+            "tiny-gte",
+            "\"rope_type\": \"llama3\"",
+            "\"rope_type\": \"longrope\"",
+            "rope_parameters: rope_type is longrope (supported: default, linear, llama3, yarn)",
+        ),
+        (
+            "tiny-eurobert",
+            "\"num_key_value_heads\": 2",
+            "\"num_key_value_heads\": 4",
+            "num_key_value_heads is 4: it has to divide num_attention_heads 6",
+        ),
+        (
+            "tiny-esm",
+            "\"position_embedding_type\": \"rotary\"",
+            "\"position_embedding_type\": \"relative_key\"",
+            "position_embedding_type \"relative_key\" is not supported (supported: rotary, absolute)",
+        ),
+        (
+            "tiny-deberta-v3",
+            "\"position_buckets\": 8",
+            "\"position_buckets\": 8, \"conv_kernel_size\": 3",
+            "conv_kernel_size is 3: a convolution beside the first layer is not supported",
+        ),
+        (
+            "tiny-t5",
+            "\"relative_attention_num_buckets\": 12",
+            "\"relative_attention_num_buckets\": 13",
+            "relative_attention_num_buckets is 13: a multiple of 4 is expected",
+        ),
+        (
+            "tiny-xlm-roberta",
+            "\"model_type\": \"xlm-roberta\"",
+            "\"model_type\": \"xlm-roberta\", \"position_embedding_type\": \"rotary\"",
+            "position_embedding_type: position_embedding_type is rotary: this is jina-embeddings-v3 as its own code has it; \
+             what transformers saves of it has the model_type jina_embeddings_v3, which is supported",
         ),
         ("tiny-markuplm", "\"max_depth\": 3", "\"max_depth\": 0", "max_depth is 0: 1 to 1024 are expected"),
     ];

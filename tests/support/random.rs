@@ -10,7 +10,8 @@ use headscope::model::config::{
 use headscope::model::forward::batch::TokenClass;
 use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::parameters::{
-    Disentangled, Embeddings, Layer, Linear, Norm, Parameters, Places, PositionBias, PredictionHead, RotaryAngles, Transform,
+    Disentangled, Embeddings, Layer, Linear, Norm, Parameters, Places, PositionBias, PredictionHead, RotaryAngles,
+    Transform,
 };
 use headscope::sequences::sequence::Sequence;
 use proptest::prelude::*;
@@ -145,7 +146,7 @@ impl RandomEncoder {
             EmbeddingScale::WithoutMasks { mask: 7 },
         ]);
         // Half of the heads' dimensions turn, or as many as an even number goes.
-        let keys = (0..3_usize, prop::option::of(any::<bool>()), any::<bool>(), prop::option::of(0.2..1.0));
+        let keys = (0..3_usize, prop::option::of(any::<bool>()), any::<bool>(), prop::option::of(0.05..0.3));
         let parts = (norm, any::<bool>(), scale, any::<bool>(), prop::option::of(8..60_usize));
         let padding = prop::option::of(0..4_u32);
         let activation = prop::sample::select(activations);

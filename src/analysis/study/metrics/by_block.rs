@@ -54,7 +54,8 @@ impl ByBlock {
         };
         let rho = mean(None);
         let interval = |rho| {
-            let Interval(low, high) = Jackknife::of(rho, (0..BLOCKS).map(without).collect(), &self.denominators).interval()?;
+            let Interval(low, high) =
+                Jackknife::of(rho, (0..BLOCKS).map(without).collect(), &self.denominators).interval()?;
             // No correlation is beyond these.
             Some(Interval(low.max(-1.0), high.min(1.0)))
         };

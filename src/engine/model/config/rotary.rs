@@ -222,9 +222,7 @@ pub fn rotary(text: &str, layer_type: Option<&str>, defaults: RotaryDefaults) ->
         }
         other => {
             let shown = shortened(other);
-            bail!(
-                anyhow!("{name}: rope_type is {shown} (supported: default, linear, llama3, yarn)").of_value(other)
-            );
+            bail!(anyhow!("{name}: rope_type is {shown} (supported: default, linear, llama3, yarn)").of_value(other));
         }
     };
     Ok(Rotary { theta, dims, scaling })

@@ -33,7 +33,11 @@ pub(super) const VISUAL_BERT: Family =
 
 /// The masked-LM head.
 pub(super) const HEAD: MaskedLmNames = MaskedLmNames {
-    transform: Some(TransformNames { dense: "cls.predictions.transform.dense", norm: "cls.predictions.transform.LayerNorm", biases: [true, true] }),
+    transform: Some(TransformNames {
+        dense: "cls.predictions.transform.dense",
+        norm: "cls.predictions.transform.LayerNorm",
+        biases: [true, true],
+    }),
     decoder: "cls.predictions.decoder.weight",
     bias: Some(["cls.predictions.bias", "cls.predictions.decoder.bias"]),
     activation: None,

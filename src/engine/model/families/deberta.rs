@@ -141,7 +141,8 @@ fn disentangled(found: &DebertaConfig, sizes: &Sizes, [to_place, to_content]: [b
     } else {
         ["attention.self.pos_key_proj", "attention.self.pos_query_proj"]
     };
-    let normalised = found.norm_rel_ebd.as_ref().is_some_and(|norms| norms.split('|').any(|norm| norm.trim() == "layer_norm"));
+    let normalised =
+        found.norm_rel_ebd.as_ref().is_some_and(|norms| norms.split('|').any(|norm| norm.trim() == "layer_norm"));
     Ok(DisentangledNames {
         table: "encoder.rel_embeddings",
         norm: normalised.then_some("encoder.LayerNorm"),

@@ -18,7 +18,11 @@ pub(super) const ELECTRA: Family = Family {
 
 /// The generator's; a discriminator has another one.
 const HEAD: MaskedLmNames = MaskedLmNames {
-    transform: Some(TransformNames { dense: "generator_predictions.dense", norm: "generator_predictions.LayerNorm", biases: [true, true] }),
+    transform: Some(TransformNames {
+        dense: "generator_predictions.dense",
+        norm: "generator_predictions.LayerNorm",
+        biases: [true, true],
+    }),
     decoder: "generator_lm_head.weight",
     bias: Some(["generator_lm_head.bias", "generator_lm_head.bias"]),
     activation: Some(Activation::Gelu),

@@ -66,13 +66,19 @@ fn layer_norm_eps() -> f64 {
 
 fn read(text: &str) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, EsmConfig) = (fields(text)?, fields(text)?);
-    ensure!(!found.is_folding_model, "is_folding_model is true: only the language model of a folding model is supported");
+    ensure!(
+        !found.is_folding_model,
+        "is_folding_model is true: only the language model of a folding model is supported"
+    );
     let (position_embedding_type, padding, turns) = match found.position_embedding_type.as_str() {
         "rotary" => (PositionEmbedding::None, None, true),
         "absolute" => (PositionEmbedding::Absolute, Some(found.pad_token_id), false),
         other => bail!(
-            anyhow::anyhow!("position_embedding_type {:?} is not supported (supported: rotary, absolute)", shortened(other))
-                .of_value(other)
+            anyhow::anyhow!(
+                "position_embedding_type {:?} is not supported (supported: rotary, absolute)",
+                shortened(other)
+            )
+            .of_value(other)
         ),
     };
     let embedding_scale = match found.mask_token_id.filter(|_| found.token_dropout) {

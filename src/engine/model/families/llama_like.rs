@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::{Biases, EmbeddingNames, Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue};
 use crate::model::config::{
-    Activation, BlockPlan, Config, NormKind, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range, fields,
-    initializer_range, rotary,
+    Activation, BlockPlan, Config, NormKind, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range,
+    fields, initializer_range, rotary,
 };
 
 pub(super) const EURO_BERT: Family = Family {
@@ -20,13 +20,8 @@ pub(super) const EURO_BERT: Family = Family {
     read: euro_bert,
 };
 
-pub(super) const NEO_BERT: Family = Family {
-    model_type: "neobert",
-    class: "NeoBERT",
-    masked_lm: &[NEO_BERT_HEAD],
-    read: neo_bert,
-    ..EURO_BERT
-};
+pub(super) const NEO_BERT: Family =
+    Family { model_type: "neobert", class: "NeoBERT", masked_lm: &[NEO_BERT_HEAD], read: neo_bert, ..EURO_BERT };
 
 /// The product with an embedding of each token alone.
 const EURO_BERT_HEAD: MaskedLmNames =
@@ -122,7 +117,11 @@ struct NeoBertConfig {
     max_length: usize,
     #[serde(default = "norm_eps")]
     norm_eps: f64,
-    #[serde(default = "default_initializer_range", alias = "decoder_init_range", deserialize_with = "initializer_range")]
+    #[serde(
+        default = "default_initializer_range",
+        alias = "decoder_init_range",
+        deserialize_with = "initializer_range"
+    )]
     embedding_init_range: f64,
 }
 

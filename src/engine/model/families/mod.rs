@@ -37,8 +37,8 @@ use super::config::{Config, named};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
-    Biases, DiscriminatorNames, DisentangledNames, EmbeddingNames, Groups, Intermediate, LayerNames, Markup, MaskedLmNames, Names, PlainText,
-    PositionBiasNames, QueryKeyValue, TableRow, TransformNames,
+    Biases, DiscriminatorNames, DisentangledNames, EmbeddingNames, Groups, Intermediate, LayerNames, Markup,
+    MaskedLmNames, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TransformNames,
 };
 
 /// The families that can be loaded.
@@ -200,7 +200,9 @@ fn refuse(json: &Value) -> Result<()> {
     let there = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
     ensure!(!there("quantization_config"), "quantization_config is there: only unquantised weights are read");
     if there("text_config") && !there("num_hidden_layers") {
-        bail!("config.json is of a model of text and something else: its text model is under text_config, which is not read");
+        bail!(
+            "config.json is of a model of text and something else: its text model is under text_config, which is not read"
+        );
     }
     Ok(())
 }

@@ -4,7 +4,9 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::{Biases, EmbeddingNames, Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames};
+use super::{
+    Biases, EmbeddingNames, Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames,
+};
 use crate::model::config::{
     Activation, BlockPlan, Config, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range, fields,
     initializer_range, rotary, tied_by_default,
@@ -29,8 +31,7 @@ const HEAD: MaskedLmNames = MaskedLmNames {
     activation: None,
 };
 
-const EMBEDDINGS: EmbeddingNames =
-    EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" };
+const EMBEDDINGS: EmbeddingNames = EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" };
 
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Blocks("attn.Wqkv"),
@@ -121,8 +122,12 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let of_layer = |layer_type: &String| {
         let (theta_key, theta) =
             if layer_type == FULL { ("global_rope_theta", 160_000.0) } else { ("local_rope_theta", 10_000.0) };
-        let defaults =
-            RotaryDefaults { theta_key, theta, head_dim: config.head_dim(), max_positions: sizes.max_position_embeddings };
+        let defaults = RotaryDefaults {
+            theta_key,
+            theta,
+            head_dim: config.head_dim(),
+            max_positions: sizes.max_position_embeddings,
+        };
         rotary(text, Some(layer_type), defaults).map(Some)
     };
     // In a layer with a window a token sees those that are at most half of it away: all of a sequence up to this length.
@@ -154,11 +159,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
 /// The type of each layer: one in three sees all tokens, where the config does not say it otherwise.
 fn layer_types(found: &ModernBertConfig, layers: usize) -> Result<Vec<String>> {
     if let Some(types) = &found.layer_types {
-        ensure!(
-            types.len() == layers,
-            "layer_types has {} entries, and num_hidden_layers is {layers}",
-            types.len()
-        );
+        ensure!(types.len() == layers, "layer_types has {} entries, and num_hidden_layers is {layers}", types.len());
         for layer_type in types {
             let shown = shortened(layer_type);
             let unknown = || anyhow!("layer_types has {shown} (supported: {FULL}, {SLIDING})").of_value(layer_type);

@@ -5,7 +5,9 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Biases, Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames, bert, roberta};
+use super::{
+    Biases, Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames, bert, roberta,
+};
 use crate::model::config::{
     Activation, Config, PositionEmbedding, RotaryDefaults, RotaryScaling, Sizes, default_initializer_range, fields,
     initializer_range, rotary, tied_by_default,
@@ -35,8 +37,7 @@ pub(super) const NEW: Family = Family {
     read: gte,
 };
 
-pub(super) const GTE: Family =
-    Family { model_type: "gte", class: "Gte", prefix: "gte.", ..NEW };
+pub(super) const GTE: Family = Family { model_type: "gte", class: "Gte", prefix: "gte.", ..NEW };
 
 /// Of jina-embeddings-v3 the form of transformers, in which adapters are merged.
 pub(super) const JINA_EMBEDDINGS_V3: Family = Family {
@@ -198,7 +199,8 @@ fn nomic_bert(text: &str) -> Result<(Config, Names)> {
         let wanted: Value = serde_json::from_str(expected)?;
         let same = *value == wanted || value.as_f64().is_some_and(|value| Some(value) == wanted.as_f64());
         let shown = shortened(&value.to_string());
-        let what = if key == "num_experts" { "layers of experts are not supported" } else { "not supported of nomic_bert" };
+        let what =
+            if key == "num_experts" { "layers of experts are not supported" } else { "not supported of nomic_bert" };
         ensure!(same, anyhow!("{key} is {shown}: {what} (expected {expected})").of_value(value));
     }
     let found: NomicBertConfig = fields(text)?;
@@ -208,7 +210,10 @@ fn nomic_bert(text: &str) -> Result<(Config, Names)> {
         vocab_size: found.vocab_size,
         hidden_size: found.hidden_size.or(found.n_embd).ok_or_else(|| missing("hidden_size"))?,
         num_hidden_layers: found.num_hidden_layers.or(found.n_layer).ok_or_else(|| missing("num_hidden_layers"))?,
-        num_attention_heads: found.num_attention_heads.or(found.n_head).ok_or_else(|| missing("num_attention_heads"))?,
+        num_attention_heads: found
+            .num_attention_heads
+            .or(found.n_head)
+            .ok_or_else(|| missing("num_attention_heads"))?,
         intermediate_size: found.intermediate_size.or(found.n_inner).ok_or_else(|| missing("intermediate_size"))?,
         // Over longer texts its own code changes the base of the frequencies.
         max_position_embeddings: longest.min(found.max_trained_positions.unwrap_or(2048).max(1)),
@@ -251,7 +256,9 @@ fn gte(text: &str) -> Result<(Config, Names)> {
         ("layer_norm_type", &found.layer_norm_type, "layer_norm"),
         ("position_embedding_type", &found.position_embedding_type, "rope"),
     ] {
-        if let Some(value) = value.as_ref().filter(|value| *value != expected && !(key == "position_embedding_type" && *value == "absolute" && native(text))) {
+        if let Some(value) = value.as_ref().filter(|value| {
+            *value != expected && !(key == "position_embedding_type" && *value == "absolute" && native(text))
+        }) {
             bail!(anyhow!("{key} is {}: not supported of gte (expected {expected})", shortened(value)).of_value(value));
         }
     }

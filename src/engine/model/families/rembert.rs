@@ -17,7 +17,11 @@ pub(super) const REMBERT: Family = Family {
 };
 
 const HEAD: MaskedLmNames = MaskedLmNames {
-    transform: Some(TransformNames { dense: "cls.predictions.dense", norm: "cls.predictions.LayerNorm", biases: [true, true] }),
+    transform: Some(TransformNames {
+        dense: "cls.predictions.dense",
+        norm: "cls.predictions.LayerNorm",
+        biases: [true, true],
+    }),
     decoder: "cls.predictions.decoder.weight",
     bias: Some(["cls.predictions.decoder.bias", "cls.predictions.decoder.bias"]),
     activation: None,

@@ -179,9 +179,8 @@ impl Layer {
             tensors.tensor(&name(&format!("{part}.weight")), &shape)
         });
         let (heads, width) = (config.num_attention_heads, config.heads_width());
-        let query_key_norms = parts.query_key_norms.map(|[query, key]| -> Result<_> {
-            Ok([norm(query, width)?, norm(key, width)?])
-        });
+        let query_key_norms =
+            parts.query_key_norms.map(|[query, key]| -> Result<_> { Ok([norm(query, width)?, norm(key, width)?]) });
         let position_bias = match names.position_bias {
             Some(PositionBiasNames::Buckets { table, in_each_layer: true, rows, buckets, furthest }) => {
                 Some(Arc::new(PositionBias::load(tensors, &name(table), (rows, heads), (buckets, furthest))?))
@@ -287,7 +286,9 @@ impl Parameters {
     /// Every linear layer there is, each once; the classes' vectors of the prediction head are none.
     pub fn linear_layers(&mut self) -> impl Iterator<Item = &mut Linear> {
         let layers = self.layers.iter_mut().flat_map(Layer::linear_layers);
-        layers.chain(&mut self.embeddings.projection).chain(self.prediction.as_mut().and_then(|head| head.transform.as_mut()).map(|transform| &mut transform.dense))
+        layers.chain(&mut self.embeddings.projection).chain(
+            self.prediction.as_mut().and_then(|head| head.transform.as_mut()).map(|transform| &mut transform.dense),
+        )
     }
 
     /// The layers of the model, bottom-up.

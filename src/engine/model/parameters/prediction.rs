@@ -81,20 +81,21 @@ impl PredictionHead {
         // Spellings may differ in what has a bias alone.
         let fits = |names: &&MaskedLmNames| {
             names.transform.is_none_or(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| {
-                [(dense, of_dense), (norm, of_norm)].into_iter().all(|(name, biased)| {
-                    has(&format!("{name}.weight")) && has(&format!("{name}.bias")) == biased
-                })
+                [(dense, of_dense), (norm, of_norm)]
+                    .into_iter()
+                    .all(|(name, biased)| has(&format!("{name}.weight")) && has(&format!("{name}.bias")) == biased)
             })
         };
         let all = family.masked_lm;
         let names = all.iter().find(fits).or(all.first()).context("the family has no such head")?;
-        let transform = names.transform.map(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| -> Result<_> {
-            Ok(Transform {
-                dense: Linear::load(tensors, dense, width, config.hidden_size, of_dense)?,
-                activation: names.activation.unwrap_or(config.hidden_act),
-                norm: Some(Norm::load(tensors, norm, width, of_norm)?),
-            })
-        });
+        let transform =
+            names.transform.map(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| -> Result<_> {
+                Ok(Transform {
+                    dense: Linear::load(tensors, dense, width, config.hidden_size, of_dense)?,
+                    activation: names.activation.unwrap_or(config.hidden_act),
+                    norm: Some(Norm::load(tensors, norm, width, of_norm)?),
+                })
+            });
         let bias = names.bias.map(|[own, of_decoder]| {
             let [first, second] = if tied { [own, of_decoder] } else { [of_decoder, own] };
             tensors.tensor(if has(first) || !has(second) { first } else { second }, &[vocabulary])

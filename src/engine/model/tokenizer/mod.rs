@@ -201,7 +201,8 @@ fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option
         return Ok(tokenizer.token_to_id(name));
     }
     // Around an empty text a single special token could stand before it or after it.
-    let around = tokenizer.encode("a", true).map_err(|error| anyhow!("the tokenizer fails on the text `a`: {error}"))?;
+    let around =
+        tokenizer.encode("a", true).map_err(|error| anyhow!("the tokenizer fails on the text `a`: {error}"))?;
     let last = around.get_special_tokens_mask().iter().rposition(|&mask| mask == 1).filter(|&place| place > 0);
     Ok(last.filter(|&place| place + 1 == around.len()).map(|place| around.get_ids()[place]))
 }

@@ -149,7 +149,11 @@ impl Checkpoint {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
             let gated = self.tensors.keys().any(|name| name.contains("mlp.gated_layers"));
-            let why = if gated { " (there are gated layers, as of JinaBERT or MosaicBERT, which are not supported)" } else { "" };
+            let why = if gated {
+                " (there are gated layers, as of JinaBERT or MosaicBERT, which are not supported)"
+            } else {
+                ""
+            };
             let error = anyhow!("{} {verb} no tensor for {name}: tried {}{why}", files.join(", "), names.join(", "));
             return Err(self.files.iter().rev().fold(error, |error, file| error.about(file.path().display())));
         };

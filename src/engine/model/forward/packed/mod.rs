@@ -100,7 +100,13 @@ impl PackedEncoder {
     }
 
     /// Adds their biases to queries and keys, rows of `width` values, normalises them and turns them by their positions.
-    fn prepare_keys(&self, layer: &Layer, (rows, width): (&mut [f32], usize), batch: &Batch<'_>, angles: &mut Vec<f32>) {
+    fn prepare_keys(
+        &self,
+        layer: &Layer,
+        (rows, width): (&mut [f32], usize),
+        batch: &Batch<'_>,
+        angles: &mut Vec<f32>,
+    ) {
         let config = &self.parameters.config;
         let (heads, head_dim) = (config.heads_width(), config.head_dim());
         let positions = batch.inputs.iter().flat_map(|input| 0..input.ids.len());

@@ -74,8 +74,7 @@ impl TensorEncoder {
         let pairs = rotary.frequencies.len();
         let angles = (0..n).flat_map(|position| rotary.at(position));
         let (cosines, sines): (Vec<f32>, Vec<f32>) = angles.unzip();
-        let table =
-            |values: Vec<f32>| Tensor::from_vec(values, (1, n, pairs), &self.device)?.to_dtype(self.precision);
+        let table = |values: Vec<f32>| Tensor::from_vec(values, (1, n, pairs), &self.device)?.to_dtype(self.precision);
         let (cosines, sines) = (table(cosines)?, table(sines)?);
         let (first, second) = (rows.narrow(2, 0, pairs)?, rows.narrow(2, pairs, pairs)?);
         let turned = [
