@@ -235,8 +235,8 @@ fn options_that_are_not_supported() {
         ),
         (
             "tiny-modernbert",
-            "\"sliding_attention\"\n",
-            "\"linear_attention\"\n",
+            "\"sliding_attention\",",
+            "\"linear_attention\",",
             "layer_types has linear_attention (supported: full_attention, sliding_attention)",
         ),
         (
