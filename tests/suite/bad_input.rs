@@ -432,8 +432,8 @@ fn configs() {
         (config.replace("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 0"), "num_hidden_layers is 0"),
         (config.replace("\"hidden_size\": 32,", ""), "missing field `hidden_size` at line 28 column 1"),
         (
-            config.replace("\"use_cache\": true", "\"position_embedding_type\": \"rotary\""),
-            "position_embedding_type \"rotary\" is not supported (supported: absolute, relative_key, \
+            config.replace("\"use_cache\": true", "\"position_embedding_type\": \"spiral\""),
+            "position_embedding_type \"spiral\" is not supported (supported: absolute, relative_key, \
              relative_key_query) at line 26 column 37",
         ),
         (

@@ -291,8 +291,8 @@ fn options_that_are_not_supported() {
             "tiny-xlm-roberta",
             "\"model_type\": \"xlm-roberta\"",
             "\"model_type\": \"xlm-roberta\", \"position_embedding_type\": \"rotary\"",
-            "position_embedding_type: position_embedding_type is rotary: this is jina-embeddings-v3 as its own code has it; \
-             what transformers saves of it has the model_type jina_embeddings_v3, which is supported",
+            "position_embedding_type is rotary: this is jina-embeddings-v3 as its own code has it; \
+             what transformers saves of it has the model_type jina_embeddings_v3, which is supported at line 19 column 66",
         ),
         ("tiny-markuplm", "\"max_depth\": 3", "\"max_depth\": 0", "max_depth is 0: 1 to 1024 are expected"),
     ];
