@@ -227,6 +227,14 @@ fn options_that_are_not_supported() {
             "\"position_embedding_type\": \"relative_key\"",
             "position_embedding_type is relative, which is not supported of ernie (supported: absolute)",
         ),
+        ("tiny-markuplm", "\"max_depth\": 3", "\"max_depth\": 0", "max_depth is 0: 1 to 1024 are expected"),
+    ];
+    refused(&cases);
+}
+
+#[test]
+fn options_of_encoders_of_now_that_are_not_supported() {
+    refused(&[
         (
             "tiny-modernbert",
             "\"norm_bias\": false",
@@ -294,9 +302,12 @@ fn options_that_are_not_supported() {
             "position_embedding_type is rotary: this is jina-embeddings-v3 as its own code has it; \
              what transformers saves of it has the model_type jina_embeddings_v3, which is supported at line 19 column 66",
         ),
-        ("tiny-markuplm", "\"max_depth\": 3", "\"max_depth\": 0", "max_depth is 0: 1 to 1024 are expected"),
-    ];
-    for (name, old, new, error) in cases {
+    ]);
+}
+
+/// Configs of `fixtures/models` with one text in place of another, and their errors.
+fn refused(cases: &[(&str, &str, &str, &str)]) {
+    for (name, old, new, error) in cases.iter().copied() {
         let config = fs::read_to_string(fixture("models").join(name).join("config.json")).unwrap();
         assert!(config.contains(old), "{name}: {old}");
         let found = Architecture::parse(&config.replace(old, new)).unwrap_err().to_string();

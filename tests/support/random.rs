@@ -196,15 +196,9 @@ impl RandomEncoder {
         )
     }
 
-    /// Random parameters of this shape.
-    pub fn parameters(&self) -> Parameters {
-        let mut numbers = Numbers(self.seed);
-        let values = &mut |count: usize, scale: f32| numbers.values(count, scale);
-        // Normalisations by the root of the mean square have no bias.
-        let shift = if self.norm == NormKind::Layer { 1.0 } else { 0.0 };
-        let heads_width = self.heads * self.head_dim;
-        let (hidden, wide) = (self.hidden.unwrap_or(heads_width), self.wide);
-        let width = self.embedding_size.unwrap_or(hidden);
+    /// The sizes and options of this shape.
+    pub fn config(&self) -> Config {
+        let hidden = self.hidden.unwrap_or(self.heads * self.head_dim);
         let rotary = (self.rotary > 0).then_some(Rotary {
             theta: 100.0,
             dims: self.rotary,
@@ -222,10 +216,10 @@ impl RandomEncoder {
             hidden_size: hidden,
             num_hidden_layers: self.order.len(),
             num_attention_heads: self.heads,
-            intermediate_size: wide,
+            intermediate_size: self.wide,
             max_position_embeddings: POSITIONS,
         };
-        let config = Config {
+        Config {
             embedding_size: self.embedding_size,
             output_embedding_size: self.output_embedding_size,
             head_size: Some(self.head_dim),
@@ -241,7 +235,19 @@ impl RandomEncoder {
             layer_norm_eps: 1e-12,
             tie_word_embeddings: self.tied,
             ..Config::of(sizes, self.activation)
-        };
+        }
+    }
+
+    /// Random parameters of this shape.
+    pub fn parameters(&self) -> Parameters {
+        let mut numbers = Numbers(self.seed);
+        let values = &mut |count: usize, scale: f32| numbers.values(count, scale);
+        // Normalisations by the root of the mean square have no bias.
+        let shift = if self.norm == NormKind::Layer { 1.0 } else { 0.0 };
+        let heads_width = self.heads * self.head_dim;
+        let (hidden, wide) = (self.hidden.unwrap_or(heads_width), self.wide);
+        let width = self.embedding_size.unwrap_or(hidden);
+        let config = self.config();
         let (absolute, relative) = (self.positions == PositionEmbedding::Absolute, self.positions.is_relative());
         // Scores with a standard deviation near 1, whatever the width.
         let scale = 1.7 / (hidden as f32).sqrt();
@@ -266,7 +272,7 @@ impl RandomEncoder {
             Bias::Slopes => Some(PositionBias::slopes(self.heads)),
         };
         let position_bias = position_bias.map(Arc::new);
-        let angles = rotary.map(|rotary| {
+        let angles = config.rotary[0].as_ref().map(|rotary| {
             let (frequencies, factor) = rotary.frequencies();
             Arc::new(RotaryAngles { frequencies, factor })
         });

@@ -87,6 +87,7 @@ impl Documents {
     }
 
     /// Documents that are apart. Their sizes have a log-normal distribution around `median`.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 or more, and far below 2^64")]
     fn of_unequal_size(documents: usize, median: f64, deviation: f64, rng: &mut ChaCha8Rng) -> Self {
         let size = LogNormal::new(f64::ln(median), deviation).expect("a deviation of 0 or more");
         Self { sentences: (0..documents).map(|_| size.sample(rng).ceil() as u64).collect(), apart: APART }

@@ -368,7 +368,7 @@ impl Config {
             self.hidden_size,
             self.num_attention_heads,
         );
-        let width = self.head_dim().checked_mul(self.num_attention_heads).unwrap_or(usize::MAX);
+        let width = self.head_dim().saturating_mul(self.num_attention_heads);
         let (size, heads) = (self.head_dim(), self.num_attention_heads);
         ensure!((1..=LARGEST_SIZE).contains(&width), "{heads} heads of {size} values are {width}");
         let groups = self.key_value_heads.unwrap_or(heads);

@@ -169,8 +169,9 @@ fn body(sizes: Sizes, hidden_act: Activation) -> Config {
 }
 
 /// The same with the rotation of every layer.
-fn turning(config: Config, text: &str) -> Result<Config> {
+fn turning(mut config: Config, text: &str) -> Result<Config> {
     let (head_dim, max_positions) = (config.head_dim(), config.max_position_embeddings);
     let defaults = RotaryDefaults { theta_key: "rope_theta", theta: 10_000.0, head_dim, max_positions };
-    Ok(Config { rotary: vec![Some(rotary(text, None, defaults)?); config.num_hidden_layers], ..config })
+    config.rotary = vec![Some(rotary(text, None, defaults)?); config.num_hidden_layers];
+    Ok(config)
 }

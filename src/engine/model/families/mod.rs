@@ -252,13 +252,15 @@ mod tests {
 
     /// A config with all the names that any family reads.
     fn config(model_type: &str, layers: u64) -> String {
-        // SqueezeBERT has no embeddings of another width.
-        let embedding = if model_type == "squeezebert" { 8 } else { 4 };
+        // These have no embeddings of another width.
+        let embedding = if ["squeezebert", "deberta-v2"].contains(&model_type) { 8 } else { 4 };
         format!(
             r#"{{"model_type": "{model_type}", "vocab_size": 9, "hidden_size": 8, "dim": 8, "embedding_size": {embedding},
             "num_hidden_layers": {layers}, "n_layers": {layers}, "num_attention_heads": 2, "n_heads": 2,
             "intermediate_size": 8, "hidden_dim": 8, "hidden_act": "gelu", "activation": "gelu",
-            "max_position_embeddings": 10, "input_embedding_size": 4, "output_embedding_size": 6}}"#
+            "max_position_embeddings": 10, "input_embedding_size": 4, "output_embedding_size": 6, "max_length": 10,
+            "d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": {layers}, "num_heads": 2, "encoder_layers": {layers},
+            "encoder_attention_heads": 2, "encoder_ffn_dim": 8}}"#
         )
     }
 

@@ -154,10 +154,11 @@ fn with_rotary(
 }
 
 /// The rotation of every layer.
-fn turning(config: Config, text: &str, theta_key: &'static str, theta: f64) -> Result<Config> {
+fn turning(mut config: Config, text: &str, theta_key: &'static str, theta: f64) -> Result<Config> {
     let (head_dim, max_positions) = (config.head_dim(), config.max_position_embeddings);
     let rotary = rotary(text, None, RotaryDefaults { theta_key, theta, head_dim, max_positions })?;
-    Ok(Config { rotary: vec![Some(rotary); config.num_hidden_layers], ..config })
+    config.rotary = vec![Some(rotary); config.num_hidden_layers];
+    Ok(config)
 }
 
 /// nomic-bert's own names, in files that come with code, and those of transformers. Newer files have both.

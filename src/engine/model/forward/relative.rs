@@ -85,7 +85,7 @@ impl Relative {
         let rows = values.chunks_exact_mut(stride).enumerate();
         match self {
             Self::Buckets { table, reach } => {
-                let table = &table[head * (2 * reach + 1)..][..2 * reach + 1];
+                let table = &table[head * (2 * reach + 1)..][..=2 * reach];
                 for (i, row) in rows {
                     let row = &mut row[..n];
                     let (near, far) = (i.saturating_sub(*reach), n.min(i + reach + 1));

@@ -80,7 +80,7 @@ fn a_class_that_a_file_names_counts_for_more_than_the_family() {
     );
     assert_eq!(encoding.get_tokens().last().unwrap(), "</s>");
     assert_eq!(t5.id("<extra_id_1>"), Some(226));
-    assert_eq!(t5.separator(), None);
+    assert_eq!(t5.separator(), t5.id("</s>"));
 }
 
 #[test]
