@@ -128,10 +128,18 @@ fn heads_that_share_keys() {
     check("tiny-eurobert");
 }
 
-/// Against PyTorch alone: transformers has no class of it.
+/// Queries and keys are normalised, and so is what blocks write.
 #[test]
-fn neighbouring_dimensions_that_turn_together() {
+fn blocks_that_normalise_what_they_write() {
+    check("tiny-gemma3-text");
+}
+
+/// Against PyTorch alone: transformers has no classes of these.
+#[test]
+fn families_of_their_own_code() {
     check("tiny-neobert");
+    check("tiny-jina-v2");
+    check("tiny-mosaic-bert");
 }
 
 #[test]

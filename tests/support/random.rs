@@ -63,6 +63,8 @@ pub struct RandomEncoder {
     pub rotary: usize,
     /// Of queries and keys: of each head, or of all together.
     pub query_key_norms: Option<bool>,
+    /// Whether what blocks write is normalised, where layers are pre-norm.
+    pub write_norms: bool,
     pub norm: NormKind,
     pub gated: bool,
     /// The heads together are not as wide as the hidden states.
@@ -113,6 +115,7 @@ impl RandomEncoder {
             disentangled: None,
             rotary: 0,
             query_key_norms: None,
+            write_norms: false,
             norm: NormKind::Layer,
             gated: false,
             hidden: None,
@@ -154,11 +157,12 @@ impl RandomEncoder {
         let norms = (any::<bool>(), any::<bool>());
         // Tied, or with a width of its own or the input's.
         let head = prop::option::of(prop::option::of(8..50_usize));
-        let disentangled = prop::option::of(any::<[bool; 2]>());
+        let disentangled = (prop::option::of(any::<[bool; 2]>()), any::<bool>());
         (sizes, order, rest, norms, head, keys, parts, disentangled).prop_map(
             |((heads, head_dim, wide, embedding_size), order, rest, norms, head, keys, parts, disentangled)| {
                 let (rotary, query_key_norms, first_norm, score_scale) = keys;
                 let (norm, gated, embedding_scale, transform, hidden) = parts;
+                let (disentangled, write_norms) = disentangled;
                 let (activation, positions, position_bias, padding, segments, seed) = rest;
                 let (pre_norm, embedding_norm) = norms;
                 // No family has both.
@@ -176,6 +180,7 @@ impl RandomEncoder {
                     disentangled: disentangled.filter(|_| position_bias == Bias::None && !positions.is_relative()),
                     rotary: head_dim / 2 * rotary / 2 * 2,
                     query_key_norms,
+                    write_norms: write_norms && pre_norm,
                     norm,
                     gated,
                     hidden,
@@ -288,6 +293,7 @@ impl RandomEncoder {
             let distances = relative.then(|| values((2 * POSITIONS - 1) * self.head_dim, 0.5));
             let mut norm = || Norm { weight: vec![1.0; hidden], bias: values(hidden, shift * scale) };
             let (attention_norm, output_norm) = (norm(), norm());
+            let write_norms = self.write_norms.then(|| [norm(), norm()]);
             let disentangled = self.disentangled.map(|there| {
                 let [keys, queries] = there.map(|there| there.then(|| values(16 * heads_width, 0.5)));
                 Disentangled { keys, queries, places: Places { span: 8, buckets: Some(8), furthest: 30 } }
@@ -309,6 +315,7 @@ impl RandomEncoder {
                 intermediate,
                 output,
                 output_norm,
+                write_norms,
             }
         };
         let stored = self.order.iter().max().unwrap() + 1;

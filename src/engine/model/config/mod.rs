@@ -83,7 +83,7 @@ impl TryFrom<String> for PositionEmbedding {
             ("relative_key_query", Self::RelativeKeyQuery),
         ];
         let of_others = match name.as_str() {
-            "alibi" => "the encoders of Jina v2 and MosaicBERT are not supported",
+            "alibi" => "it is supported of the model_type bert alone (Jina v2)",
             "rotary" => {
                 "this is jina-embeddings-v3 as its own code has it; what transformers saves of it has the model_type \
                  jina_embeddings_v3, which is supported"

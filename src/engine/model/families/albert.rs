@@ -26,6 +26,7 @@ const HEAD: MaskedLmNames = MaskedLmNames {
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.query", "attention.key", "attention.value"]),
     query_key_norms: None,
+    write_norms: None,
     distances: None,
     attention_output: "attention.dense",
     attention_norm: "attention.LayerNorm",

@@ -22,6 +22,7 @@ pub(super) const MBART: Family = Family { model_type: "mbart", class: "MBart", r
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
     query_key_norms: None,
+    write_norms: None,
     distances: None,
     attention_output: "self_attn.out_proj",
     attention_norm: "self_attn_layer_norm",

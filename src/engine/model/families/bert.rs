@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames};
+use super::{Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames, alibi};
 use crate::model::config::Config;
 
 pub(super) const BERT: Family = Family {
@@ -47,6 +47,7 @@ pub(super) const HEAD: MaskedLmNames = MaskedLmNames {
 pub(super) const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.self.query", "attention.self.key", "attention.self.value"]),
     query_key_norms: None,
+    write_norms: None,
     distances: Some("attention.self.distance_embedding"),
     attention_output: "attention.output.dense",
     attention_norm: "attention.output.LayerNorm",
@@ -59,6 +60,9 @@ pub(super) const LAYER: LayerNames = LayerNames {
 pub(super) const ABSOLUTE: LayerNames = LayerNames { distances: None, ..LAYER };
 
 fn read(text: &str) -> Result<(Config, Names)> {
+    if let Some(found) = alibi::read(text)? {
+        return Ok(found);
+    }
     let config = Config::parse(text)?.checked()?;
     let names = Names::numbered(&LAYER, "encoder.layer", &config);
     Ok((config, names))

@@ -28,6 +28,7 @@ const HEAD: MaskedLmNames = MaskedLmNames {
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.q_lin", "attention.k_lin", "attention.v_lin"]),
     query_key_norms: None,
+    write_norms: None,
     distances: None,
     attention_output: "attention.out_lin",
     attention_norm: "sa_layer_norm",

@@ -30,9 +30,10 @@ const EURO_BERT_HEAD: MaskedLmNames =
 const NEO_BERT_HEAD: MaskedLmNames =
     MaskedLmNames { decoder: "decoder.weight", bias: Some(["decoder.bias", "decoder.bias"]), ..EURO_BERT_HEAD };
 
-const EURO_BERT_LAYER: LayerNames = LayerNames {
+pub(super) const EURO_BERT_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
     query_key_norms: None,
+    write_norms: None,
     distances: None,
     attention_output: "self_attn.o_proj",
     attention_norm: "input_layernorm",

@@ -4,6 +4,7 @@
 //! what its `config.json` says in the words of [`Config`], and what its tensors are called.
 
 mod albert;
+mod alibi;
 mod bart;
 pub(super) mod bert;
 mod bert_generation;
@@ -13,6 +14,7 @@ mod distilbert;
 mod electra;
 mod ernie;
 mod esm;
+mod gemma;
 mod ibert;
 mod layoutlm;
 mod llama_like;
@@ -27,6 +29,7 @@ mod rembert;
 mod roberta;
 mod squeezebert;
 mod t5;
+mod windows;
 
 use std::fmt;
 
@@ -82,6 +85,7 @@ pub const FAMILIES: &[Family] = &[
     bart::BART,
     bart::MBART,
     deberta::DEBERTA_V2,
+    gemma::GEMMA_3_TEXT,
 ];
 
 /// The endings of the classes of an encoder in transformers after the name of the family: `BertModel`,
@@ -260,7 +264,8 @@ mod tests {
             "intermediate_size": 8, "hidden_dim": 8, "hidden_act": "gelu", "activation": "gelu",
             "max_position_embeddings": 10, "input_embedding_size": 4, "output_embedding_size": 6, "max_length": 10,
             "d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": {layers}, "num_heads": 2, "encoder_layers": {layers},
-            "encoder_attention_heads": 2, "encoder_ffn_dim": 8}}"#
+            "encoder_attention_heads": 2, "encoder_ffn_dim": 8, "use_bidirectional_attention": true,
+            "num_key_value_heads": 1}}"#
         )
     }
 

@@ -4,15 +4,15 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
+use super::windows::{LayerType, layer_types, with_layer_types};
 use super::{
     Biases, EmbeddingNames, Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range, fields,
-    initializer_range, rotary, tied_by_default,
+    Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
+    tied_by_default,
 };
 use crate::system::errors::Facts;
-use crate::system::printable::shortened;
 
 pub(super) const MODERN_BERT: Family = Family {
     model_type: "modernbert",
@@ -36,6 +36,7 @@ const EMBEDDINGS: EmbeddingNames = EmbeddingNames { words: "embeddings.tok_embed
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Blocks("attn.Wqkv"),
     query_key_norms: None,
+    write_norms: None,
     distances: None,
     attention_output: "attn.Wo",
     attention_norm: "attn_norm",
@@ -43,10 +44,6 @@ const LAYER: LayerNames = LayerNames {
     output: "mlp.Wo",
     output_norm: "mlp_norm",
 };
-
-/// The layer types, by their names in `layer_types`.
-const FULL: &str = "full_attention";
-const SLIDING: &str = "sliding_attention";
 
 /// The keys that transformers' `ModernBertConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]
@@ -118,25 +115,16 @@ fn read(text: &str) -> Result<(Config, Names)> {
         ..Config::of(sizes, found.hidden_activation)
     }
     .checked()?;
-    let layer_types = layer_types(&found, config.num_hidden_layers)?;
-    let of_layer = |layer_type: &String| {
-        let (theta_key, theta) =
-            if layer_type == FULL { ("global_rope_theta", 160_000.0) } else { ("local_rope_theta", 10_000.0) };
-        let defaults = RotaryDefaults {
-            theta_key,
-            theta,
-            head_dim: config.head_dim(),
-            max_positions: sizes.max_position_embeddings,
-        };
-        rotary(text, Some(layer_type), defaults).map(Some)
-    };
+    let every = found.global_attn_every_n_layers;
+    ensure!(every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
+    let given = found.layer_types.as_deref();
+    let types = layer_types(given, config.num_hidden_layers, |layer| layer.is_multiple_of(every))?;
     // In a layer with a window a token sees those that are at most half of it away: all of a sequence up to this length.
     let whole = found.local_attention / 2 + 1;
-    let config = Config {
-        rotary: layer_types.iter().map(of_layer).collect::<Result<_>>()?,
-        full_attention: layer_types.iter().any(|layer_type| layer_type == SLIDING).then_some(whole),
-        ..config
-    };
+    let config = with_layer_types(config, text, (&types, whole), |layer_type| match layer_type {
+        LayerType::Full => ("global_rope_theta", 160_000.0),
+        LayerType::Sliding => ("local_rope_theta", 10_000.0),
+    })?;
     let names = Names::numbered(&LAYER, "layers", &config);
     let biases = Biases {
         query_key_value: found.attention_bias,
@@ -154,21 +142,4 @@ fn read(text: &str) -> Result<(Config, Names)> {
         ..names
     };
     Ok((config, names))
-}
-
-/// The type of each layer: one in three sees all tokens, where the config does not say it otherwise.
-fn layer_types(found: &ModernBertConfig, layers: usize) -> Result<Vec<String>> {
-    if let Some(types) = &found.layer_types {
-        ensure!(types.len() == layers, "layer_types has {} entries, and num_hidden_layers is {layers}", types.len());
-        for layer_type in types {
-            let shown = shortened(layer_type);
-            let unknown = || anyhow!("layer_types has {shown} (supported: {FULL}, {SLIDING})").of_value(layer_type);
-            ensure!([FULL, SLIDING].contains(&layer_type.as_str()), unknown());
-        }
-        return Ok(types.clone());
-    }
-    let every = found.global_attn_every_n_layers;
-    ensure!(every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
-    let of = |layer: usize| if layer.is_multiple_of(every) { FULL } else { SLIDING };
-    Ok((0..layers).map(|layer| of(layer).to_owned()).collect())
 }

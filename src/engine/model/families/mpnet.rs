@@ -21,6 +21,7 @@ pub(super) const MPNET: Family = Family {
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.attn.q", "attention.attn.k", "attention.attn.v"]),
     query_key_norms: None,
+    write_norms: None,
     distances: None,
     attention_output: "attention.attn.o",
     attention_norm: "attention.LayerNorm",

@@ -20,6 +20,8 @@ pub struct Names {
     pub layers: Vec<String>,
     /// The parts that have biases.
     pub biases: Biases,
+    /// Whether normalisations multiply by one more than their weight.
+    pub norms_add_one: bool,
     /// Whether what goes to the heads of the first layer is normalised, in families whose layers normalise what goes into
     /// their blocks.
     pub first_norm: bool,
@@ -142,8 +144,10 @@ pub enum Intermediate {
 pub struct LayerNames {
     /// The linear layers to queries, keys and values.
     pub query_key_value: QueryKeyValue,
-    /// The normalisations of queries and of keys, where there are any.
+    /// The normalisations of the queries and of the keys of each head, where there are any.
     pub query_key_norms: Option<[&'static str; 2]>,
+    /// The normalisations of what the two blocks write, before it is added to the residual stream, where there are any.
+    pub write_norms: Option<[&'static str; 2]>,
     /// The embedding of distances, in families whose positions can be relative.
     pub distances: Option<&'static str>,
     /// The linear layer after the heads.
@@ -275,6 +279,7 @@ impl Names {
             parts,
             layers,
             biases: Biases::ALL,
+            norms_add_one: false,
             first_norm: true,
             convolutions: None,
             position_bias: None,

@@ -85,6 +85,7 @@ const NATIVE_GTE_HEAD: MaskedLmNames = MaskedLmNames {
 const NATIVE: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
     query_key_norms: None,
+    write_norms: None,
     distances: None,
     attention_output: "self_attn.o_proj",
     attention_norm: "post_attention_layernorm",

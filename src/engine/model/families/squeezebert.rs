@@ -13,6 +13,7 @@ pub(super) const SQUEEZEBERT: Family =
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.query", "attention.key", "attention.value"]),
     query_key_norms: None,
+    write_norms: None,
     distances: None,
     attention_output: "post_attention.conv1d",
     attention_norm: "post_attention.layernorm",

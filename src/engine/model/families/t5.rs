@@ -33,6 +33,7 @@ const PLAIN: LayerNames = LayerNames {
         "layer.0.SelfAttention.v",
     ]),
     query_key_norms: None,
+    write_norms: None,
     distances: None,
     attention_output: "layer.0.SelfAttention.o",
     attention_norm: "layer.0.layer_norm",

@@ -48,7 +48,7 @@ pub struct Layer {
     /// Query, key and value one after the other, `[3 * heads * head_dim, hidden]`: one product instead of three. Where heads
     /// share keys and values, each has a copy.
     pub query_key_value: Linear,
-    /// Of queries and of keys, before they turn: over all heads, `[heads * head_dim]`, or within each, `[head_dim]`.
+    /// Of queries and of keys, before they turn: within each head, `[head_dim]`, or over all, `[heads * head_dim]`.
     pub query_key_norms: Option<[Norm; 2]>,
     /// The rotation of queries and keys by their positions.
     pub rotary: Option<Arc<RotaryAngles>>,
@@ -69,6 +69,8 @@ pub struct Layer {
     pub output: Linear,
     /// Over the sum with the residual; pre-norm, of what goes to `intermediate`.
     pub output_norm: Norm,
+    /// Of what the two blocks write, before it is added to the residual stream.
+    pub write_norms: Option<[Norm; 2]>,
 }
 
 /// The rotation of queries and keys by their positions.
@@ -113,9 +115,20 @@ impl Embeddings {
             }
         }
         let segments = (config.type_vocab_size > 0).then(|| table(segments, config.type_vocab_size)).transpose()?;
-        let norm = names.embedding_norm.map(|name| Norm::load(tensors, name, width, names.biases.norms)).transpose()?;
+        let norm = names.embedding_norm.map(|name| names.norm(tensors, name, width)).transpose()?;
         let projection = names.projection.map(|name| Linear::load(tensors, name, config.hidden_size, width, true));
         Ok(Self { words: Arc::new(words), positions, segments, norm, projection: projection.transpose()? })
+    }
+}
+
+impl Names {
+    /// Loads a normalisation of the encoder.
+    fn norm(&self, tensors: &impl Tensors, name: &str, width: usize) -> Result<Norm> {
+        let mut norm = Norm::load(tensors, name, width, self.biases.norms)?;
+        if self.norms_add_one {
+            norm.weight.iter_mut().for_each(|weight| *weight += 1.0);
+        }
+        Ok(norm)
     }
 }
 
@@ -173,14 +186,15 @@ impl Layer {
             None => Linear::load(tensors, &name(part), outputs, inputs, biased),
         };
         let (parts, biases) = (names.parts, names.biases);
-        let norm = |part, width| Norm::load(tensors, &name(part), width, biases.norms);
+        let norm = |part: &str, width| names.norm(tensors, &name(part), width);
         let distances = parts.distances.filter(|_| config.position_embedding_type.is_relative()).map(|part| {
             let shape = [2 * config.max_position_embeddings - 1, config.head_dim()];
             tensors.tensor(&name(&format!("{part}.weight")), &shape)
         });
         let (heads, width) = (config.num_attention_heads, config.heads_width());
-        let query_key_norms =
-            parts.query_key_norms.map(|[query, key]| -> Result<_> { Ok([norm(query, width)?, norm(key, width)?]) });
+        let both = |[first, second]: [&str; 2], width| -> Result<_> { Ok([norm(first, width)?, norm(second, width)?]) };
+        let query_key_norms = parts.query_key_norms.map(|parts| both(parts, config.head_dim()));
+        let write_norms = parts.write_norms.map(|parts| both(parts, hidden));
         let position_bias = match names.position_bias {
             Some(PositionBiasNames::Buckets { table, in_each_layer: true, rows, buckets, furthest }) => {
                 Some(Arc::new(PositionBias::load(tensors, &name(table), (rows, heads), (buckets, furthest))?))
@@ -218,6 +232,7 @@ impl Layer {
             intermediate,
             output: linear(parts.output, hidden, wide, biases.output, |of| of.output)?,
             output_norm: norm(parts.output_norm, hidden)?,
+            write_norms: write_norms.transpose()?,
         })
     }
 
@@ -256,7 +271,7 @@ impl Parameters {
         let names = architecture.names.spelled(|name| tensors.has_tensor(name));
         // Small, and read first: what does not fit is found at once.
         let shared = Shared::load(tensors, config, names)?;
-        let norm = |name| Norm::load(tensors, name, config.hidden_size, names.biases.norms);
+        let norm = |name| names.norm(tensors, name, config.hidden_size);
         let final_norm = names.final_norm.map(norm).transpose()?;
         let embeddings = Embeddings::load(tensors, architecture, names)?;
         let (mut stems, mut order, mut known) = (Vec::new(), Vec::new(), HashMap::new());

@@ -150,7 +150,7 @@ impl Checkpoint {
             let verb = if files.len() == 1 { "has" } else { "have" };
             let gated = self.tensors.keys().any(|name| name.contains("mlp.gated_layers"));
             let why = if gated {
-                " (there are gated layers, as of JinaBERT or MosaicBERT, which are not supported)"
+                " (there are gated layers, as of JinaBERT and MosaicBERT, of which config.json says nothing)"
             } else {
                 ""
             };

@@ -143,7 +143,9 @@ impl PackedEncoder {
         let hidden = self.parameters.config.hidden_size;
         let tokens = states.len() / hidden;
         project(context, &layer.attention_output, hidden, update, tokens);
-        self.add(update, &layer.attention_output, layer.attention_norm.as_ref(), states);
+        let [of_attention, of_feed_forward] =
+            layer.write_norms.as_ref().map_or([None; 2], |[first, second]| [Some(first), Some(second)]);
+        self.add(update, &layer.attention_output, [of_attention, layer.attention_norm.as_ref()], states);
 
         let input = if self.pre_norm() { self.normalised(states, &layer.output_norm, context) } else { &*states };
         let (part, config) = (&layer.intermediate, &self.parameters.config);
@@ -160,7 +162,7 @@ impl PackedEncoder {
             inner,
             Matrix::new(&layer.output.weight, config.intermediate_size, hidden),
         );
-        self.add(update, &layer.output, Some(&layer.output_norm), states);
+        self.add(update, &layer.output, [of_feed_forward, Some(&layer.output_norm)], states);
     }
 
     /// Whether layers normalise what goes into their blocks, and not what comes out.
@@ -168,10 +170,22 @@ impl PackedEncoder {
         self.parameters.config.blocks == BlockPlan::Pre
     }
 
-    /// Adds what a linear layer computed, its bias still missing, to the hidden states, and normalises the sum unless
-    /// layers are pre-norm.
-    fn add(&self, update: &[f32], Linear { bias, .. }: &Linear, norm: Option<&Norm>, states: &mut [f32]) {
-        match norm.filter(|_| !self.pre_norm()) {
+    /// Adds what a linear layer computed, its bias still missing, to the hidden states: by itself normalised where it is, and
+    /// the sum normalised unless layers are pre-norm.
+    fn add(
+        &self,
+        update: &mut [f32],
+        Linear { bias, .. }: &Linear,
+        [of_update, of_sum]: [Option<&Norm>; 2],
+        states: &mut [f32],
+    ) {
+        if let Some(norm) = of_update {
+            add_bias(update, bias);
+            self.normalise(update, norm);
+            states.iter_mut().zip(update).for_each(|(sum, more)| *sum += *more);
+            return;
+        }
+        match of_sum.filter(|_| !self.pre_norm()) {
             Some(norm) if self.parameters.config.norm == NormKind::Layer => {
                 kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
             }

@@ -129,7 +129,9 @@ impl TensorEncoder {
             let after = |norm, states: &Tensor| apply(norm, states, !pre_norm);
             let norms = [layer.attention_norm.as_ref(), Some(&layer.output_norm)];
             let context = self.attend(number, (&states, &before(norms[0], &states)?), pass, keeps)?;
-            let attended = after(norms[0], &(layer.attention_output.forward(&context)? + &states)?)?;
+            let writes = layer.write_norms.as_ref().map_or([None; 2], |[first, second]| [Some(first), Some(second)]);
+            let written = apply(writes[0], &layer.attention_output.forward(&context)?, true)?;
+            let attended = after(norms[0], &(written + &states)?)?;
             let wide = layer.intermediate.forward(&before(norms[1], &attended)?)?;
             let active = if self.config.gated {
                 let half = self.config.intermediate_size;
@@ -137,7 +139,8 @@ impl TensorEncoder {
             } else {
                 activate(self.config.hidden_act, &wide)?
             };
-            states = after(norms[1], &(layer.output.forward(&active)? + &attended)?)?;
+            let written = apply(writes[1], &layer.output.forward(&active)?, true)?;
+            states = after(norms[1], &(written + &attended)?)?;
             if let Some(norm) = self.final_norm.as_ref().filter(|_| number + 1 == self.order.len()) {
                 states = norm.forward(&states)?;
             }

@@ -23,6 +23,7 @@ pub(super) struct Layer {
     pub intermediate: LinearLayer,
     pub output: LinearLayer,
     pub output_norm: Norm,
+    pub write_norms: Option<[Norm; 2]>,
 }
 
 /// The terms of the scores between content and distance.
@@ -103,13 +104,15 @@ impl Loader<'_> {
         Ok(Norm { weight: self.row(&part.weight)?, bias: self.row(&part.bias)?, kind, epsilon })
     }
 
+    fn norms(&self, parts: Option<&[parameters::Norm; 2]>) -> Result<Option<[Norm; 2]>> {
+        let both = |[first, second]: &[parameters::Norm; 2]| Ok([self.norm(first)?, self.norm(second)?]);
+        parts.map(both).transpose()
+    }
+
     pub fn layer(&self, part: &parameters::Layer, head_dim: usize) -> Result<Layer> {
         Ok(Layer {
             query_key_value: self.linear(&part.query_key_value)?,
-            query_key_norms: match &part.query_key_norms {
-                Some([query, key]) => Some([self.norm(query)?, self.norm(key)?]),
-                None => None,
-            },
+            query_key_norms: self.norms(part.query_key_norms.as_ref())?,
             rotary: part.rotary.clone(),
             distances: part.distances.as_ref().map(|values| self.table(values, head_dim)).transpose()?,
             disentangled: part.disentangled.as_ref().map(|part| self.disentangled(part, head_dim)).transpose()?,
@@ -119,6 +122,7 @@ impl Loader<'_> {
             intermediate: self.linear(&part.intermediate)?,
             output: self.linear(&part.output)?,
             output_norm: self.norm(&part.output_norm)?,
+            write_norms: self.norms(part.write_norms.as_ref())?,
         })
     }
 

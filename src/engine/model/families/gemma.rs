@@ -1,0 +1,131 @@
+//! EmbeddingGemma (Schechter Vera et al. 2025): Gemma 3 (Gemma Team 2025) with attention in both directions. Its blocks normalise what
+//! goes in and what they write, its heads normalise queries and keys and share keys, and its layers have windows.
+
+use anyhow::{Result, anyhow, bail, ensure};
+use serde::Deserialize;
+
+use super::windows::{LayerType, layer_types, with_layer_types};
+use super::{Biases, EmbeddingNames, Family, LayerNames, Names, llama_like};
+use crate::model::config::{
+    Activation, BlockPlan, Config, EmbeddingScale, NormKind, PositionEmbedding, Sizes, default_initializer_range,
+    fields, initializer_range,
+};
+use crate::system::errors::Facts;
+
+/// It was trained to embed texts, and has no head.
+pub(super) const GEMMA_3_TEXT: Family =
+    Family { model_type: "gemma3_text", class: "Gemma3Text", masked_lm: &[], read, ..llama_like::EURO_BERT };
+
+const LAYER: LayerNames = LayerNames {
+    query_key_norms: Some(["self_attn.q_norm", "self_attn.k_norm"]),
+    write_norms: Some(["post_attention_layernorm", "post_feedforward_layernorm"]),
+    output_norm: "pre_feedforward_layernorm",
+    ..llama_like::EURO_BERT_LAYER
+};
+
+/// The keys that transformers' `Gemma3TextConfig` has beside BERT's sizes, with its defaults.
+#[derive(Deserialize)]
+struct GemmaConfig {
+    #[serde(default)]
+    use_bidirectional_attention: bool,
+    #[serde(default = "gelu_tanh")]
+    hidden_activation: Activation,
+    #[serde(default = "num_key_value_heads")]
+    num_key_value_heads: usize,
+    #[serde(default = "head_dim")]
+    head_dim: usize,
+    #[serde(default = "rms_norm_eps")]
+    rms_norm_eps: f64,
+    #[serde(default = "query_pre_attn_scalar")]
+    query_pre_attn_scalar: f64,
+    #[serde(default = "sliding_window")]
+    sliding_window: usize,
+    #[serde(default = "sliding_window_pattern")]
+    sliding_window_pattern: usize,
+    layer_types: Option<Vec<String>>,
+    attn_logit_softcapping: Option<f64>,
+    #[serde(default)]
+    attention_bias: bool,
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
+    initializer_range: f64,
+}
+
+fn gelu_tanh() -> Activation {
+    Activation::GeluTanh
+}
+
+fn num_key_value_heads() -> usize {
+    4
+}
+
+fn head_dim() -> usize {
+    256
+}
+
+fn rms_norm_eps() -> f64 {
+    1e-6
+}
+
+fn query_pre_attn_scalar() -> f64 {
+    256.0
+}
+
+fn sliding_window() -> usize {
+    4096
+}
+
+fn sliding_window_pattern() -> usize {
+    6
+}
+
+fn read(text: &str) -> Result<(Config, Names)> {
+    let (sizes, found): (Sizes, GemmaConfig) = (fields(text)?, fields(text)?);
+    ensure!(
+        found.use_bidirectional_attention,
+        "use_bidirectional_attention is not true: a decoder, whose tokens attend to earlier ones only; supported are encoders"
+    );
+    if let Some(cap) = found.attn_logit_softcapping {
+        bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported of gemma3_text").of_value(cap));
+    }
+    let scalar = found.query_pre_attn_scalar;
+    ensure!(
+        scalar.is_finite() && scalar > 0.0,
+        anyhow!("query_pre_attn_scalar is {scalar}: a number above 0 is expected").of_value(scalar)
+    );
+    #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
+    let scale = (sizes.hidden_size as f64).sqrt() as f32;
+    let config = Config {
+        head_size: Some(found.head_dim),
+        key_value_heads: Some(found.num_key_value_heads),
+        score_scale: Some(1.0 / scalar.sqrt()),
+        blocks: BlockPlan::Pre,
+        norm: NormKind::RootMeanSquare,
+        gated: true,
+        embedding_scale: EmbeddingScale::Constant(scale),
+        position_embedding_type: PositionEmbedding::None,
+        layer_norm_eps: found.rms_norm_eps,
+        initializer_range: found.initializer_range,
+        ..Config::of(sizes, found.hidden_activation)
+    }
+    .checked()?;
+    let every = found.sliding_window_pattern.max(1);
+    let is_full = |layer: usize| (layer + 1).is_multiple_of(every);
+    let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
+    // In a layer with a window a token sees those at most half of what the config says away: all of a sequence up to this
+    // length (transformers' `Gemma3TextConfig`, which halves it, and `_bidirectional_window_overlay`).
+    let whole = found.sliding_window / 2 + 1;
+    let config = with_layer_types(config, text, (&types, whole), |layer_type| match layer_type {
+        LayerType::Full => ("rope_theta", 1e6),
+        LayerType::Sliding => ("rope_local_base_freq", 1e4),
+    })?;
+    let attention = found.attention_bias;
+    let names = Names {
+        embeddings: &EmbeddingNames { words: "embed_tokens", positions: "", segments: "" },
+        embedding_norm: None,
+        biases: Biases { query_key_value: attention, attention_output: attention, ..Biases::NONE },
+        norms_add_one: true,
+        final_norm: Some("norm"),
+        ..Names::numbered(&LAYER, "layers", &config)
+    };
+    Ok((config, names))
+}

@@ -1,0 +1,68 @@
+//! Layers with a window beside layers that see every token, and the rotation of either kind.
+
+use anyhow::{Result, anyhow, ensure};
+
+use crate::model::config::{Config, RotaryDefaults, rotary};
+use crate::system::errors::Facts;
+use crate::system::printable::shortened;
+
+/// A layer type, by its name in `layer_types` and in `rope_parameters`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LayerType {
+    /// Every token sees every other.
+    Full,
+    /// A token sees those around it.
+    Sliding,
+}
+
+impl LayerType {
+    const ALL: [Self; 2] = [Self::Full, Self::Sliding];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full_attention",
+            Self::Sliding => "sliding_attention",
+        }
+    }
+}
+
+/// The type of each layer: as `layer_types` of the config has them, or else by the family's pattern, which says whether a layer
+/// sees every token.
+/// Fails if there are not as many as layers, or one is unknown.
+pub(super) fn layer_types(
+    given: Option<&[String]>,
+    layers: usize,
+    is_full: impl Fn(usize) -> bool,
+) -> Result<Vec<LayerType>> {
+    let Some(names) = given else {
+        let by_pattern = |layer| if is_full(layer) { LayerType::Full } else { LayerType::Sliding };
+        return Ok((0..layers).map(by_pattern).collect());
+    };
+    ensure!(names.len() == layers, "layer_types has {} entries, and num_hidden_layers is {layers}", names.len());
+    let known = |name: &String| {
+        LayerType::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
+            let supported = LayerType::ALL.map(LayerType::name).join(", ");
+            anyhow!("layer_types has {} (supported: {supported})", shortened(name)).of_value(name)
+        })
+    };
+    names.iter().map(known).collect()
+}
+
+/// The config with the rotation of each layer, and with the longest sequence of which all layers see everything, `whole`.
+///
+/// `theta` has the key and the default of the frequencies' base for a type of layers.
+pub(super) fn with_layer_types(
+    mut config: Config,
+    text: &str,
+    (types, whole): (&[LayerType], usize),
+    theta: impl Fn(LayerType) -> (&'static str, f64),
+) -> Result<Config> {
+    let (head_dim, max_positions) = (config.head_dim(), config.max_position_embeddings);
+    let of_layer = |layer_type: &LayerType| {
+        let (theta_key, theta) = theta(*layer_type);
+        rotary(text, Some(layer_type.name()), RotaryDefaults { theta_key, theta, head_dim, max_positions }).map(Some)
+    };
+    config.rotary = types.iter().map(of_layer).collect::<Result<_>>()?;
+    config.full_attention = types.contains(&LayerType::Sliding).then_some(whole);
+    Ok(config)
+}
