@@ -7,8 +7,10 @@
 Cases (all of them unless one is named):
     sentences   the model over the corpus, sentence by sentence
     base        a model of BERT-base's size with random weights and the same tokenizer, over 300 of its sentences
+    modernbert  the same of ModernBERT-base's size, whose windows are as wide as the longest input
+    deberta     the same of DeBERTa-v3-base's size
     paragraphs  the model over 60 documents of 128 tokens, made of the corpus' words
-    long        the model over 14 documents of 512 tokens
+    long        the model over 14 documents of 512 tokens; modernbert-long and deberta-long: those models
 
 Both sides read the same input, in turn, and their time begins when the model is loaded.
 The peer: attn_implementation="eager", float32, all cores, batches of inputs of like length at the best of a few
@@ -29,7 +31,7 @@ import time
 import unicodedata
 
 import torch
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 REACH = 8
 
@@ -70,13 +72,32 @@ def documents(model, corpus, count, tokens, path):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def base_model(model, folder):
-    """A model of BERT-base's size with random weights and the tokenizer of `model`."""
+# model_type and what differs from the defaults of its configuration, which has the size.
+SHAPES = {
+    "base": ("bert", {}),
+    "modernbert": ("modernbert", dict(
+        local_attention=1024, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2,
+    )),
+    "deberta": (
+        "deberta-v2",
+        dict(
+            hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, relative_attention=True,
+            position_buckets=256, pos_att_type=["p2c", "c2p"], share_att_key=True, norm_rel_ebd="layer_norm",
+            position_biased_input=False, type_vocab_size=0,
+        ),
+    ),
+}
+
+
+def random_model(shape, model, folder):
+    """A model of such a shape with random weights and the tokenizer of `model`."""
     torch.manual_seed(0)
+    model_type, options = SHAPES[shape]
     vocabulary = len(AutoTokenizer.from_pretrained(model))
-    BertModel(BertConfig(vocab_size=vocabulary), add_pooling_layer=False).save_pretrained(folder)
+    AutoModel.from_config(AutoConfig.for_model(model_type, vocab_size=vocabulary, **options)).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(pathlib.Path(model, name), folder)
+    return folder
 
 
 class Peer:
@@ -206,7 +227,7 @@ def main():
     parser.add_argument("headscope")
     parser.add_argument("model")
     parser.add_argument("corpus")
-    parser.add_argument("--case", choices=["sentences", "base", "paragraphs", "long", "scaling"])
+    parser.add_argument("--case", choices=["sentences", *SHAPES, "paragraphs", "long", "modernbert-long", "deberta-long", "scaling"])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
@@ -218,13 +239,17 @@ def main():
         rest = (options.threads, options.runs)
         if wanted("sentences"):
             compare("sentences", binary, model, corpus, None, *rest)
-        if wanted("base"):
-            base_model(model, folder / "base")
-            compare("base", binary, folder / "base", corpus, 300, *rest)
-        for name, count, tokens in (("paragraphs", 60, 128), ("long", 14, 512)):
+        for shape in SHAPES:
+            if wanted(shape):
+                compare(shape, binary, random_model(shape, model, folder / shape), corpus, 300, *rest)
+        for name, shape, count, tokens in (
+            ("paragraphs", None, 60, 128), ("long", None, 14, 512), ("modernbert-long", "modernbert", 14, 512),
+            ("deberta-long", "deberta", 14, 512),
+        ):
             if wanted(name):
                 documents(model, corpus, count, tokens, folder / f"{name}.txt")
-                compare(name, binary, model, folder / f"{name}.txt", None, *rest)
+                of_shape = random_model(shape, model, folder / name) if shape else model
+                compare(name, binary, of_shape, folder / f"{name}.txt", None, *rest)
         if wanted("scaling"):
             scaling(binary, model, corpus, *rest, folder)
 
