@@ -74,6 +74,30 @@ fn token_ids_and_word_ids_are_those_of_transformers() {
 }
 
 #[test]
+fn proteins_are_cut_into_residues() {
+    let folder = tempfile::tempdir().unwrap();
+    // ESM-2's vocabulary.
+    let vocabulary = "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>";
+    fs::write(folder.path().join("vocab.txt"), vocabulary.replace(' ', "\n")).unwrap();
+    fs::write(folder.path().join("config.json"), r#"{"model_type": "esm"}"#).unwrap();
+    let tokenizer = load(folder.path()).unwrap();
+    // What transformers' `EsmTokenizer` makes of them.
+    let cases: [(&str, &[u32]); 4] = [
+        ("MKTAYIAKQR", &[0, 20, 15, 11, 5, 19, 12, 5, 15, 16, 10, 2]),
+        ("M K T <mask> A", &[0, 20, 15, 11, 32, 5, 2]),
+        ("MKJX.", &[0, 20, 15, 3, 24, 29, 2]),
+        ("", &[0, 2]),
+    ];
+    for (protein, ids) in cases {
+        assert_eq!(tokenizer.encode_text(protein, true).unwrap().get_ids(), ids, "{protein}");
+    }
+    assert_eq!(tokenizer.encode_pair("MK", "TA").unwrap().get_ids(), [0, 20, 15, 2, 11, 5, 2]);
+    let words = tokenizer.encode_text("MKT", true).unwrap().get_word_ids().to_vec();
+    assert_eq!(words, [None, Some(0), Some(1), Some(2), None]);
+    assert_eq!((tokenizer.separator(), tokenizer.mask(), tokenizer.unknown()), (Some(2), Some(32), Some(3)));
+}
+
+#[test]
 fn pairs_in_a_frame_are_those_of_the_tokenizer() {
     for entry in fs::read_dir(fixture("tokenizers")).unwrap() {
         let path = entry.unwrap().path();

@@ -5,13 +5,12 @@
 use std::sync::Arc;
 
 use headscope::model::config::{
-    Activation, BlockPlan, Config, EmbeddingScale, NormKind, PositionEmbedding, Rotary, RotaryScaling, Sizes,
+    Activation, BlockPlan, Config, EmbeddingScale, NormKind, Places, PositionEmbedding, Rotary, RotaryScaling, Sizes,
 };
 use headscope::model::forward::batch::TokenClass;
 use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::parameters::{
-    Disentangled, Embeddings, Layer, Linear, Norm, Parameters, Places, PositionBias, PredictionHead, RotaryAngles,
-    Transform,
+    Disentangled, Embeddings, Layer, Linear, Norm, Parameters, PositionBias, PredictionHead, RotaryAngles, Transform,
 };
 use headscope::sequences::sequence::Sequence;
 use proptest::prelude::*;

@@ -1,15 +1,17 @@
 //! The sizes and options of an encoder, in the words of BERT's `config.json`, whatever its family calls them.
 
+mod fields;
+mod places;
 mod rotary;
 
 use anyhow::{Result, anyhow, bail, ensure};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use crate::system::errors::Facts;
-use crate::system::json::problem;
 use crate::system::printable::shortened;
 
+pub(super) use fields::fields;
+pub use places::Places;
 pub use rotary::{Rotary, RotaryDefaults, RotaryScaling, rotary};
 
 /// The activation between the two linear layers of a feed-forward block.
@@ -248,19 +250,6 @@ pub(super) fn default_initializer_range() -> f64 {
 /// Null is the default.
 pub(super) fn initializer_range<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(value)?.unwrap_or_else(default_initializer_range))
-}
-
-/// Reads the text of a `config.json` as any of the types that say which fields a family has.
-/// Fails if a field is missing or has a value of another type; the error names the field, the line and the column.
-pub(super) fn fields<T: DeserializeOwned>(text: &str) -> Result<T> {
-    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text)).map_err(|error| {
-        let field = error.path().to_string();
-        let problem = problem(error.inner());
-        // `.` is the whole object, as where a field is missing, which the problem itself names.
-        let named = field == "." || problem.starts_with(&field);
-        let problem = if named { anyhow!(problem) } else { anyhow!("{field}: {problem}") };
-        problem.in_line(error.inner().line() as u64)
-    })
 }
 
 /// transformers' `BertConfig` default, for configs that leave the field out.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::fields;
+use super::fields::fields;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 

@@ -5,10 +5,9 @@ use serde::Deserialize;
 
 use super::{DisentangledNames, Family, LayerNames, Names, QueryKeyValue, bert};
 use crate::model::config::{
-    Activation, Config, LARGEST_SIZE, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
-    tied_by_default,
+    Activation, Config, LARGEST_SIZE, Places, PositionEmbedding, Sizes, default_initializer_range, fields,
+    initializer_range, tied_by_default,
 };
-use crate::model::parameters::Places;
 use crate::system::errors::Facts;
 
 /// The masked-LM head is that of models that were trained in transformers. Microsoft's checkpoints have another, which was trained

@@ -1,7 +1,6 @@
 //! The names of a family's tensors, and the parts of its layout that its `config.json` decides.
 
-use crate::model::config::{Activation, Config};
-use crate::model::parameters::Places;
+use crate::model::config::{Activation, Config, Places};
 
 /// The names of a family's tensors, without the prefix of a model with a task head.
 #[derive(Clone, Debug, PartialEq)]

@@ -21,7 +21,7 @@ use super::families::{Architecture, EmbeddingNames, Groups, Intermediate, Names,
 use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
 
-pub use disentangled::{Disentangled, Places};
+pub use disentangled::Disentangled;
 pub use parts::{Linear, Norm};
 pub use position_bias::PositionBias;
 pub use prediction::{Objective, PredictionHead, Transform};

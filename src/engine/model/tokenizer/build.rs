@@ -5,13 +5,17 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::processors::bert::BertProcessing;
-use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, PostProcessor, Tokenizer};
+use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, PostProcessor, SplitDelimiterBehavior, Tokenizer};
 
 use super::config::{Kind, TokenizerConfig, named};
 use super::each;
@@ -98,6 +102,25 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
     Ok(tokenizer)
 }
 
+/// ESM's tokenizer of a `vocab.txt`, a residue a line: each letter is a token, and white space between them means nothing. Its
+/// defaults are those of transformers' `EsmTokenizer`.
+pub(super) fn residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+    let path = file.path();
+    let unusable = |error: tokenizers::Error| anyhow!("{error}").cannot("use vocabulary", path.display());
+    let text = file.text(LONGEST_TOKENIZER)?;
+    let vocabulary = (0..).zip(text.lines()).map(|(id, token)| (token.trim().to_owned(), id)).collect();
+    let unknown = settings.special("unk_token", ESM.unknown);
+    let model = WordLevel::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
+    let mut tokenizer = Tokenizer::new(model);
+    let letter = SplitPattern::Regex(".".to_owned());
+    let split = Split::new(letter, SplitDelimiterBehavior::Isolated, false).map_err(unusable)?;
+    let parts = [PreTokenizerWrapper::WhitespaceSplit(WhitespaceSplit), PreTokenizerWrapper::Split(split)];
+    tokenizer.with_pre_tokenizer(Some(Sequence::new(parts.into())));
+    add_tokens(&mut tokenizer, settings, &ESM, path)?;
+    surround(&mut tokenizer, settings, &ESM, path)?;
+    Ok(tokenizer)
+}
+
 /// RoBERTa's tokenizer of a `vocab.json` and a `merges.txt`; its defaults are those of transformers'
 /// `RobertaTokenizer`.
 pub(super) fn byte_level_bpe(
@@ -167,12 +190,15 @@ const ROBERTA: Defaults = Defaults {
 /// MPNet has RoBERTa's special tokens, in a vocabulary that holds BERT's too.
 const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, ..ROBERTA };
 
+const ESM: Defaults = Defaults { first: "<cls>", separator: "<eos>", ..ROBERTA };
+
 /// The special tokens that a tokenizer's class has where no file names them; `None` if it is left as its file has it.
 fn defaults(settings: &TokenizerConfig) -> Option<&'static Defaults> {
     match settings.kind()? {
         Kind::WordPiece if settings.is_mpnet() => Some(&MPNET),
         Kind::WordPiece => Some(&BERT),
         Kind::ByteLevel => Some(&ROBERTA),
+        Kind::Residues => Some(&ESM),
     }
 }
 

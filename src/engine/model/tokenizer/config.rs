@@ -89,7 +89,9 @@ impl TokenizerConfig {
             let of_family = |(families, _): &&(&[&str], Kind)| families.contains(&self.model_type.as_str());
             return KIND_OF_FAMILIES.iter().find(of_family).map(|(_, kind)| *kind);
         };
-        [Kind::WordPiece, Kind::ByteLevel].into_iter().find(|kind| kind.classes().contains(&class.as_str()))
+        [Kind::WordPiece, Kind::ByteLevel, Kind::Residues]
+            .into_iter()
+            .find(|kind| kind.classes().contains(&class.as_str()))
     }
 
     /// Whether the tokenizer has MPNet's special tokens, where no file names them.
@@ -124,6 +126,8 @@ pub(super) enum Kind {
     WordPiece,
     /// Words are cut as RoBERTa's are.
     ByteLevel,
+    /// Proteins are cut into residues, as ESM's are.
+    Residues,
 }
 
 impl Kind {
@@ -143,12 +147,13 @@ impl Kind {
                 "SplinterTokenizer",
             ],
             Self::ByteLevel => &["RobertaTokenizer", "LongformerTokenizer"],
+            Self::Residues => &["EsmTokenizer"],
         }
     }
 }
 
 /// The families whose own class in transformers is of a kind, by their `model_type`.
-const KIND_OF_FAMILIES: [(&[&str], Kind); 2] = [
+const KIND_OF_FAMILIES: [(&[&str], Kind); 3] = [
     (
         &[
             "bert",
@@ -166,6 +171,7 @@ const KIND_OF_FAMILIES: [(&[&str], Kind); 2] = [
         Kind::WordPiece,
     ),
     (&["roberta", "data2vec-text", "ibert", "longformer", "luke", "roberta-prelayernorm"], Kind::ByteLevel),
+    (&["esm"], Kind::Residues),
 ];
 
 fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {

@@ -21,7 +21,7 @@ use super::files::names::{BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE, WORDPIECE_V
 use super::files::{ModelFile, TokenizerFiles};
 use crate::system::contained::contained;
 use crate::system::errors::Facts;
-use config::{TokenizerConfig, named};
+use config::{Kind, TokenizerConfig, named};
 
 /// A model's tokenizer, with its own padding and truncation switched off.
 #[derive(Clone, Debug)]
@@ -54,6 +54,9 @@ impl ModelTokenizer {
         let path = file.path();
         let build = || {
             let mut text = match (*name, others) {
+                (WORDPIECE_VOCABULARY, _) if settings.kind() == Some(Kind::Residues) => {
+                    build::residues(file, &settings)?
+                }
                 (WORDPIECE_VOCABULARY, _) => build::wordpiece(file, &settings)?,
                 (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::byte_level_bpe(file, merges, &settings)?,
                 (name, _) if SENTENCEPIECE.contains(&name) => sentencepiece::sentencepiece(file, &settings)?,

@@ -6,8 +6,8 @@ use anyhow::Result;
 use candle_core::{D, DType, Device, Module, Tensor};
 
 use super::linear::LinearLayer;
-use crate::model::config::{Activation, NormKind};
-use crate::model::parameters::{self, Places, PositionBias, RotaryAngles};
+use crate::model::config::{Activation, NormKind, Places};
+use crate::model::parameters::{self, PositionBias, RotaryAngles};
 
 /// One layer.
 pub(super) struct Layer {
