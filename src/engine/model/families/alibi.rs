@@ -5,7 +5,7 @@
 use anyhow::{Result, anyhow, bail};
 use serde::Deserialize;
 
-use super::{Biases, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue, bert};
+use super::{Biases, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue, bert_layer};
 use crate::model::config::{
     Activation, Config, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
 };
@@ -16,7 +16,7 @@ const JINA_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::GateFirst("mlp.gated_layers"),
     output: "mlp.wo",
     output_norm: "mlp.layernorm",
-    ..bert::ABSOLUTE
+    ..bert_layer::ABSOLUTE
 };
 
 const MOSAIC_LAYER: LayerNames =
@@ -72,8 +72,8 @@ pub(super) fn read(text: &str) -> Result<Option<(Config, Names)>> {
     let (gated, hidden_act, parts) = match found.feed_forward_type.as_deref() {
         Some("geglu") => (true, Activation::Gelu, &JINA_LAYER),
         Some("reglu") => (true, Activation::Relu, &JINA_LAYER),
-        Some("original") => (false, found.hidden_act, &bert::ABSOLUTE),
-        None if of_jina => (false, found.hidden_act, &bert::ABSOLUTE),
+        Some("original") => (false, found.hidden_act, &bert_layer::ABSOLUTE),
+        None if of_jina => (false, found.hidden_act, &bert_layer::ABSOLUTE),
         None => (true, found.hidden_act, &MOSAIC_LAYER),
         Some(other) => {
             let shown = shortened(other);

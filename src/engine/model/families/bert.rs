@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-use super::{Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames, alibi};
+pub(super) use super::bert_layer::{ABSOLUTE, LAYER};
+use super::{Family, MaskedLmNames, Names, TransformNames, alibi};
 use crate::model::config::Config;
 
 pub(super) const BERT: Family = Family {
@@ -42,22 +43,6 @@ pub(super) const HEAD: MaskedLmNames = MaskedLmNames {
     bias: Some(["cls.predictions.bias", "cls.predictions.decoder.bias"]),
     activation: None,
 };
-
-/// The parts of a layer; RoBERTa and ELECTRA were made from the same source.
-pub(super) const LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Apart(["attention.self.query", "attention.self.key", "attention.self.value"]),
-    query_key_norms: None,
-    write_norms: None,
-    distances: Some("attention.self.distance_embedding"),
-    attention_output: "attention.output.dense",
-    attention_norm: "attention.output.LayerNorm",
-    intermediate: Intermediate::Plain("intermediate.dense"),
-    output: "output.dense",
-    output_norm: "output.LayerNorm",
-};
-
-/// The same in families whose positions are absolute.
-pub(super) const ABSOLUTE: LayerNames = LayerNames { distances: None, ..LAYER };
 
 fn read(text: &str) -> Result<(Config, Names)> {
     if let Some(found) = alibi::read(text)? {

@@ -8,6 +8,7 @@ mod alibi;
 mod bart;
 pub(super) mod bert;
 mod bert_generation;
+mod bert_layer;
 mod big_bird;
 mod deberta;
 mod distilbert;
