@@ -34,10 +34,10 @@ pub(super) const NEW: Family = Family {
     wrappers: &[],
     masked_lm: &[GTE_HEAD, NATIVE_GTE_HEAD],
     discriminator: None,
-    read: gte,
+    read: new,
 };
 
-pub(super) const GTE: Family = Family { model_type: "gte", class: "Gte", prefix: "gte.", ..NEW };
+pub(super) const GTE: Family = Family { model_type: "gte", class: "Gte", prefix: "gte.", read: gte, ..NEW };
 
 /// Of jina-embeddings-v3 the form of transformers, in which adapters are merged.
 pub(super) const JINA_EMBEDDINGS_V3: Family = Family {
@@ -247,23 +247,28 @@ struct GteConfig {
     rope_theta: Option<f64>,
 }
 
-fn gte(text: &str) -> Result<(Config, Names)> {
-    let (sizes, found): (Sizes, GteConfig) = (fields(text)?, fields(text)?);
+/// As its own code has it.
+fn new(text: &str) -> Result<(Config, Names)> {
+    let found: GteConfig = fields(text)?;
     for (key, value) in
         [("logn_attention_scale", found.logn_attention_scale), ("logn_attention_clip1", found.logn_attention_clip1)]
     {
         ensure!(!value, anyhow!("{key} is true, which is not supported of gte").of_value("true"));
     }
     for (key, value, expected) in [
-        ("layer_norm_type", &found.layer_norm_type, "layer_norm"),
-        ("position_embedding_type", &found.position_embedding_type, "rope"),
+        ("layer_norm_type", found.layer_norm_type, "layer_norm"),
+        ("position_embedding_type", found.position_embedding_type, "rope"),
     ] {
-        if let Some(value) = value.as_ref().filter(|value| {
-            *value != expected && !(key == "position_embedding_type" && *value == "absolute" && native(text))
-        }) {
-            bail!(anyhow!("{key} is {}: not supported of gte (expected {expected})", shortened(value)).of_value(value));
+        if let Some(value) = value.filter(|value| value != expected) {
+            let shown = shortened(&value);
+            bail!(anyhow!("{key} is {shown}: not supported of gte (expected {expected})").of_value(value));
         }
     }
+    gte(text)
+}
+
+fn gte(text: &str) -> Result<(Config, Names)> {
+    let (sizes, found): (Sizes, GteConfig) = (fields(text)?, fields(text)?);
     let config = Config { gated: true, ..with_rotary(text, sizes, (Activation::Gelu, 1e-12, 1))? }.checked()?;
     let config = match ntk(&found)? {
         None => turning(config, text, "rope_theta", 160_000.0)?,
@@ -287,11 +292,6 @@ fn gte(text: &str) -> Result<(Config, Names)> {
     let native = Names { biases, ..Names::numbered(&NATIVE, "layers", &config) };
     let own = Names { biases, other: Some(Box::new(native)), ..Names::numbered(&GTE_LAYER, "encoder.layer", &config) };
     Ok((config, own))
-}
-
-/// Whether a config is in the form of transformers 5.
-fn native(text: &str) -> bool {
-    text.contains("\"gte\"")
 }
 
 /// The factor of GTE's own scaling, `{"type": "ntk", "factor": f}`, which does not depend on the length of the text.
