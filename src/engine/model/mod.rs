@@ -102,7 +102,8 @@ impl Model {
     /// The same architecture before training: fresh weights by the family's own initialisation.
     /// Fails if `initializer_range` of `config.json` is no standard deviation.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
-        let initial = Initial::new(self.architecture.config.initializer_range, seed).class(Class::Model)?;
+        let Architecture { config, names, .. } = &self.architecture;
+        let initial = Initial::new(config.initializer_range, seed, names.norms_add_one).class(Class::Model)?;
         Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))
     }
 }
