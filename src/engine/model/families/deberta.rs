@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use super::{DisentangledNames, Family, LayerNames, Names, QueryKeyValue, bert};
 use crate::model::config::{
-    Activation, Config, LARGEST_SIZE, Places, PositionEmbedding, Sizes, default_initializer_range, fields,
-    initializer_range, tied_by_default,
+    Activation, Config, Places, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
+    tied_by_default,
 };
 use crate::system::errors::Facts;
 
@@ -123,13 +123,24 @@ fn read(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { disentangled: disentangled.transpose()?, ..names }))
 }
 
+/// Each layer keeps two vectors for each place of either direction. Models have 256 or 512.
+const MOST_PLACES: usize = 1 << 12;
+
+/// The place of each distance is kept. Models have 512 positions.
+const MOST_POSITIONS: usize = 1 << 16;
+
 fn disentangled(found: &DebertaConfig, sizes: &Sizes, [to_place, to_content]: [bool; 2]) -> Result<DisentangledNames> {
     let positive = |value: i64| usize::try_from(value).ok().filter(|&value| value > 0);
     let furthest = positive(found.max_relative_positions).unwrap_or(sizes.max_position_embeddings);
     let buckets = positive(found.position_buckets);
     let span = buckets.unwrap_or(furthest);
+    let longest = sizes.max_position_embeddings;
     ensure!(
-        span <= LARGEST_SIZE && buckets.is_none_or(|buckets| buckets >= 4 && furthest > buckets / 2 + 1),
+        span <= MOST_PLACES && longest <= MOST_POSITIONS,
+        "there are {span} places of distances and {longest} positions: no model has more than {MOST_PLACES} and {MOST_POSITIONS}"
+    );
+    ensure!(
+        buckets.is_none_or(|buckets| buckets >= 4 && furthest > buckets / 2 + 1),
         "position_buckets is {} and max_relative_positions {}: 4 or more buckets are expected, and longer distances than \
          half of them",
         found.position_buckets,

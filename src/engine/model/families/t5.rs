@@ -150,4 +150,4 @@ fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Res
 }
 
 /// The largest distance that may have a bucket of its own: a table of all distances up to it is kept. Models have 128.
-const FURTHEST: usize = 1 << 14;
+const FURTHEST: usize = 1 << 12;

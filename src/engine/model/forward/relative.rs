@@ -15,7 +15,13 @@ pub(super) enum Relative {
     Slopes { slopes: Vec<f32> },
     /// The query's product with a vector of the distance's place, and the key's product with another, `[heads, head_dim, rows]`
     /// each; `places` has the row of each distance, query less key, from the most negative one.
-    Disentangled { keys: Option<Vec<f32>>, queries: Option<Vec<f32>>, places: Vec<usize>, rows: usize, head_dim: usize },
+    Disentangled {
+        keys: Option<Vec<f32>>,
+        queries: Option<Vec<f32>>,
+        places: Arc<[usize]>,
+        rows: usize,
+        head_dim: usize,
+    },
     /// The query's product with an embedding of the distance, `[head_dim, 2 * reach - 1]`; the key's product too, if `keys`.
     Embedding { table: Vec<f32>, reach: usize, head_dim: usize, keys: bool },
 }
@@ -39,6 +45,8 @@ impl Relative {
                 table
             }
         };
+        // All layers have the same places.
+        let mut all_places: Option<Arc<[usize]>> = None;
         let mut taken = Vec::with_capacity(layers.len());
         for layer in layers {
             if let Some(Disentangled { keys, queries, places }) = layer.disentangled.take() {
@@ -49,10 +57,12 @@ impl Relative {
                     (0..width).flat_map(column).map(|at| table[at]).collect()
                 };
                 let longest = config.positions().cast_signed();
+                let places = all_places
+                    .get_or_insert_with(|| (1 - longest..longest).map(|distance| places.of(distance)).collect());
                 taken.push(Some(Self::Disentangled {
                     keys: keys.map(by_head),
                     queries: queries.map(by_head),
-                    places: (1 - longest..longest).map(|distance| places.of(distance)).collect(),
+                    places: Arc::clone(places),
                     rows,
                     head_dim,
                 }));
