@@ -647,7 +647,7 @@ fn a_model_without_safetensors_says_how_to_convert_it() {
     // What config.json says comes first.
     fs::write(&config, r#"{"model_type": "gpt2"}"#).unwrap();
     let server = Hub::new(ID, folder.path()).start();
-    assert_says(&User::of(&server).error(ID), "model_type \"gpt2\" is not supported");
+    assert_says(&User::of(&server).error(ID), "model_type is gpt2: a decoder");
     assert_eq!(server.requests().len(), 3);
 }
 
