@@ -9,6 +9,7 @@ use headscope::model::config::{
 };
 use headscope::model::forward::batch::TokenClass;
 use headscope::model::forward::gates::{Gate, Gates};
+use headscope::model::grid::visibility::{LayerClasses, Visibility};
 use headscope::model::parameters::{
     Disentangled, Embeddings, Layer, Linear, Norm, Parameters, PositionBias, PredictionHead, RotaryAngles, Transform,
 };
@@ -60,6 +61,8 @@ pub struct RandomEncoder {
     pub disentangled: Option<[bool; 2]>,
     /// The dimensions of a head that turn; 0: none do.
     pub rotary: usize,
+    /// The keys that queries see in every second layer; in the others they see all.
+    pub visibility: Visibility,
     /// Of queries and keys: of each head, or of all together.
     pub query_key_norms: Option<bool>,
     /// Whether what blocks write is normalised, where layers are pre-norm.
@@ -113,6 +116,7 @@ impl RandomEncoder {
             position_bias: Bias::None,
             disentangled: None,
             rotary: 0,
+            visibility: Visibility::ALL,
             query_key_norms: None,
             write_norms: false,
             norm: NormKind::Layer,
@@ -157,8 +161,11 @@ impl RandomEncoder {
         // Tied, or with a width of its own or the input's.
         let head = prop::option::of(prop::option::of(8..50_usize));
         let disentangled = (prop::option::of(any::<[bool; 2]>()), any::<bool>());
-        (sizes, order, rest, norms, head, keys, parts, disentangled).prop_map(
-            |((heads, head_dim, wide, embedding_size), order, rest, norms, head, keys, parts, disentangled)| {
+        let farthest = || prop::option::of(0..12_usize);
+        let visibility = (farthest(), farthest()).prop_map(|(before, after)| Visibility { before, after });
+        (sizes, order, rest, norms, head, keys, parts, (disentangled, visibility)).prop_map(
+            |((heads, head_dim, wide, embedding_size), order, rest, norms, head, keys, parts, of_keys)| {
+                let (disentangled, visibility) = of_keys;
                 let (rotary, query_key_norms, first_norm, score_scale) = keys;
                 let (norm, gated, embedding_scale, transform, hidden) = parts;
                 let (disentangled, write_norms) = disentangled;
@@ -178,6 +185,7 @@ impl RandomEncoder {
                     position_bias,
                     disentangled: disentangled.filter(|_| position_bias == Bias::None && !positions.is_relative()),
                     rotary: head_dim / 2 * rotary / 2 * 2,
+                    visibility,
                     query_key_norms,
                     write_norms: write_norms && pre_norm,
                     norm,
@@ -215,6 +223,9 @@ impl RandomEncoder {
                 truncate: true,
             },
         });
+        let visibility: Vec<Visibility> = (0..self.order.len())
+            .map(|layer| if layer % 2 == 0 { self.visibility } else { Visibility::ALL })
+            .collect();
         let sizes = Sizes {
             vocab_size: VOCABULARY,
             hidden_size: hidden,
@@ -235,6 +246,7 @@ impl RandomEncoder {
             position_embedding_type: self.positions,
             padding: self.padding,
             rotary: self.order.iter().map(|_| rotary.clone()).collect(),
+            visibility: LayerClasses::new(&visibility),
             type_vocab_size: if self.segments { 2 } else { 0 },
             layer_norm_eps: 1e-12,
             tie_word_embeddings: self.tied,

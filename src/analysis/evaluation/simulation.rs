@@ -13,6 +13,7 @@ use rand_distr::{Beta, LogNormal};
 
 use super::results::Results;
 use crate::model::grid::HeadGrid;
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::observer::observer_of;
 use crate::sequences::fold::words::FromToken;
 use crate::stats::block_test::{Estimate, Scale};
@@ -124,7 +125,8 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
                 if relation == 0 {
                     block.exposure.queries += tokens(words);
                     block.exposure.sentences += 1;
-                    block.exposure.separators += 1;
+                    block.exposure.separator_queries += tokens(words);
+                    block.exposure.separator_query_sentences += 1;
                     block.heads[0].separator_mass +=
                         tokens(words) as f64 * vary(SEPARATOR_MASS + kind.ease + of_separators, rng);
                 }
@@ -158,7 +160,7 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
         }
     }
     let names: BTreeMap<String, usize> = (0..accuracies.len()).map(|place| (format!("r{place}"), place)).collect();
-    let attention = observer_of(AttentionSums::of(grid, attention));
+    let attention = observer_of(ByClass::of_whole(AttentionSums::of(grid, attention)));
     let dependency = observer_of(DependencySums::of(grid, FromToken::Mean, names, relations, agreements));
     let seen = |sums| vec![ObservedPass { sums, left_out: 0 }];
     let observed =

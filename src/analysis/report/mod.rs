@@ -158,6 +158,11 @@ pub struct HeadReport {
     #[serde(default)]
     #[schemars(schema_with = "schema::values")]
     pub chance: Values,
+    /// How much metrics rest on where that differs between classes of layers, by metric id; null where `denominators` of the
+    /// report has it. Absent if the queries of all layers see the same keys.
+    #[serde(default, skip_serializing_if = "Metrics::is_empty")]
+    #[schemars(schema_with = "schema::own_denominators")]
+    pub denominators: Metrics<Option<Denominator>>,
 }
 
 /// A caveat that applies to the run.
@@ -199,11 +204,13 @@ impl Report {
         let Results { estimates, mut sections } = findings;
         let first: Vec<String> = verdicts.iter().map(|verdict| verdict.primary.clone()).collect();
         sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
-        let Estimates { heads, ci95, standard_errors, own_chance, chance, chance_ci95, denominators, .. } = estimates;
-        let measured = heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance);
-        let head = |(place, ((((metrics, ci95), standard_errors), chance), verdict))| {
+        let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
+        let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
+        let measured =
+            heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance.into_iter().zip(own_denominators));
+        let head = |(place, ((((metrics, ci95), standard_errors), (chance, denominators)), verdict))| {
             let (place, Verdict { primary, labels, nearest }) = (grid.place(place), verdict);
-            HeadReport { place, primary, labels, nearest, metrics, ci95, standard_errors, chance }
+            HeadReport { place, primary, labels, nearest, metrics, ci95, standard_errors, chance, denominators }
         };
         Self {
             schema_version: SCHEMA_VERSION,
@@ -242,6 +249,7 @@ impl Report {
             estimates.ci95.push(head.ci95);
             estimates.standard_errors.push(head.standard_errors);
             estimates.own_chance.push(head.chance);
+            estimates.own_denominators.push(head.denominators);
         }
         let findings = Results { estimates, sections: self.sections.0 };
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
@@ -302,6 +310,10 @@ impl Report {
                 return Some(format!("the head `{}` has a chance level of what is no metric", head.place));
             };
             head.chance = chance;
+            let Some(denominators) = take(&mut head.denominators).those_in_order(&expected) else {
+                return Some(format!("the head `{}` has a denominator of what is no metric", head.place));
+            };
+            head.denominators = denominators;
         }
         let chance = (take(&mut self.chance).in_order(&expected), take(&mut self.chance_ci95).in_order(&expected));
         let (Some(chance), Some(chance_ci95)) = chance else {

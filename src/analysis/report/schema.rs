@@ -30,6 +30,12 @@ pub(super) fn denominators(generator: &mut SchemaGenerator) -> Schema {
     metrics(|_| value.clone())
 }
 
+/// How much a metric rests on, or null.
+pub(super) fn own_denominators(generator: &mut SchemaGenerator) -> Schema {
+    let value = generator.subschema_for::<Option<Denominator>>();
+    metrics(|_| value.clone())
+}
+
 /// A value of these types that is in a range, if it is a number.
 fn within(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
     let mut schema = json_schema!({ "type": types });

@@ -1,11 +1,14 @@
 //! The passes of a study: each with the empty sums of its observer, and with the sums when the pass is over.
 
 use std::num::NonZeroUsize;
+use std::sync::LazyLock;
 
 use anyhow::Result;
 
 use super::upstream::{NOTHING, UpstreamResults};
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::observer::{self, Observer, Sums, observer_of};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
@@ -30,6 +33,11 @@ impl PassSpec {
         Self { pass, follows: false, make, restore: observer::restored::<S> }
     }
 
+    /// The same with sums for each class of layers, made for the keys that its queries see.
+    pub fn by_class<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>, Visibility) -> S + 'static) -> Self {
+        Self::new(pass, move |subject| ByClass::new(subject.classes, |visibility| make(subject, visibility)))
+    }
+
     /// The same pass in the second stage.
     pub fn following(self) -> Self {
         Self { follows: true, ..self }
@@ -52,6 +60,8 @@ impl PassSpec {
 pub struct Subject<'a> {
     /// The heads.
     pub grid: HeadGrid,
+    /// The classes of layers by the keys that their queries see.
+    pub classes: &'a LayerClasses,
     /// The token that speaks for a split word.
     pub from: FromToken,
     /// The id of a token in the model's vocabulary.
@@ -67,9 +77,19 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// A model and settings before anything was observed; no columns are probed for.
+    /// A model whose queries see every key, and settings, before anything was observed; no columns are probed for.
     pub fn new(grid: HeadGrid, from: FromToken, token_id: &'a dyn Fn(&str) -> Option<u32>) -> Self {
-        Self { grid, from, token_id, probes: &[], found: &NOTHING, own: Observed(&[]), threads: NonZeroUsize::MIN }
+        static WHOLE: LazyLock<LayerClasses> = LazyLock::new(LayerClasses::default);
+        Self {
+            grid,
+            classes: &WHOLE,
+            from,
+            token_id,
+            probes: &[],
+            found: &NOTHING,
+            own: Observed(&[]),
+            threads: NonZeroUsize::MIN,
+        }
     }
 }
 

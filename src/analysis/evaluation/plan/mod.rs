@@ -132,12 +132,14 @@ impl Plan {
     pub fn restore(identity: &Identity, stage: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
         let (grid, from) = (identity.model.grid(), identity.protocol.from_token);
         let heads = grid.layers.checked_mul(grid.heads);
+        let classes = &identity.model.visibility;
         ensure!(
             heads.is_some_and(|heads| (1..=MOST_HEADS).contains(&heads)),
             "its header has a model of {} x {} heads",
             grid.layers,
             grid.heads
         );
+        ensure!(classes.fit(grid.layers), "its header has classes of other layers than those {}", grid.layers);
         let plan = Self::new(&identity.protocol)?;
         let unfit = "its sums do not fit its header";
         let requested = plan.of_stage(stage);
@@ -146,7 +148,7 @@ impl Plan {
             ensure!(requests.len() == sums.len(), unfit);
             let restore = |(want, bytes): (&PassRequest, Vec<u8>)| -> Result<Box<dyn Observer>> {
                 let sums = want.spec.restore(&bytes)?;
-                ensure!(sums.fits(grid, from), unfit);
+                ensure!(sums.fits(grid, from) && sums.fits_classes(classes), unfit);
                 Ok(sums)
             };
             let sums = requests.iter().zip(sums).map(restore).collect::<Result<_>>()?;

@@ -117,7 +117,7 @@ impl Results {
 
     /// The assessments of every head for every label, in the order of the tables; `[layers * heads]`.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        let Estimates { heads, ci95, standard_errors, own_chance, chance, denominators, .. } = &self.estimates;
+        let Estimates { heads, ci95, standard_errors, own_chance, chance, .. } = &self.estimates;
         let columns: Vec<Column> = self.studies().into_iter().flat_map(columns).collect();
         let scales = columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale));
         let scales = Metrics::new(&columns, scales);
@@ -137,7 +137,7 @@ impl Results {
                 })
                 .zip_map(&standard_errors[place], |&measured, error| (measured, error.copied().flatten()))
                 .zip_map(&scales, |&(measured, error), scale| (measured, error, scale.copied().unwrap_or_default()))
-                .zip_map(denominators, |&(measured, error, scale), known| {
+                .zip_map(&self.estimates.denominators_of(place), |&(measured, error, scale), known| {
                     let estimate = || Some(known?.estimate(measured.score?, error?, scale));
                     if enough(known) { Measured { estimate: estimate(), ..measured } } else { Measured::default() }
                 })
@@ -175,13 +175,13 @@ impl Results {
 impl Results {
     /// Every number of every head.
     pub fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
-        let Estimates { heads, ci95, denominators, without_blocks, .. } = &self.estimates;
-        let denominators = denominators.by_name();
+        let Estimates { heads, ci95, without_blocks, .. } = &self.estimates;
         let cards: BTreeMap<&str, &Card> = (self.sections.iter())
             .flat_map(|(study, _)| columns(*study).into_iter().map(|column| (column.id, study.card())))
             .collect();
         let of_head = |place: usize| {
-            let intervals = ci95[place].by_name();
+            let (intervals, denominators) = (ci95[place].by_name(), self.estimates.denominators_of(place));
+            let denominators = denominators.by_name();
             let without = without_blocks.get(place).map(Metrics::by_name).unwrap_or_default();
             let number = |(name, value): (String, &Option<f64>)| {
                 let left_out = without.get(&name).copied().and_then(Option::as_ref);

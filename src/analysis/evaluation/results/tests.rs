@@ -44,6 +44,7 @@ fn estimates(metrics: HeadMetrics<'_>, intervals: &[(&str, Interval)]) -> Estima
         ci95: vec![Intervals::new(&columns, names.iter().map(interval))],
         standard_errors: vec![Metrics::new(&columns, names.iter().map(error))],
         own_chance: vec![Values::default()],
+        own_denominators: vec![Metrics::default()],
         chance: none(),
         chance_ci95: Metrics::new(&columns, std::iter::repeat(None)),
         denominators: Metrics::new(&columns, std::iter::repeat(BASIS)),

@@ -7,7 +7,8 @@ use std::num::NonZeroUsize;
 use super::by_block::ByBlock;
 use super::metric::{Column, Denominator, Fraction, Intervals, Metrics, StandardErrors, Values, WithoutBlocks};
 use crate::model::grid::HeadGrid;
-use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
+use crate::model::grid::visibility::LayerClasses;
+use crate::stats::block_test::{Estimate, Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::system::parallel::in_parallel;
 
@@ -36,8 +37,10 @@ pub struct Estimates {
     pub chance: Values,
     /// The 95 % intervals of the chance metrics.
     pub chance_ci95: Intervals,
-    /// The denominators of each metric; the same for all heads.
+    /// The denominators of each metric: the same for all heads, or those of the class of layers that has most.
     pub denominators: Metrics<Denominator>,
+    /// The denominators of each head that are others, `[layers * heads]`.
+    pub own_denominators: Vec<Metrics<Option<Denominator>>>,
     /// The metrics of each head without each block, `[layers * heads]`; empty unless the context leaves blocks out.
     pub without_blocks: Vec<WithoutBlocks>,
     /// Metrics that others may be held against, by their ids.
@@ -52,6 +55,7 @@ impl Estimates {
             ci95: vec![Intervals::default(); heads],
             standard_errors: vec![StandardErrors::default(); heads],
             own_chance: vec![Values::default(); heads],
+            own_denominators: vec![Metrics::default(); heads],
             ..Self::default()
         }
     }
@@ -66,25 +70,38 @@ impl Estimates {
         of_head: impl Fn(Option<usize>, usize) -> Vec<Fraction> + Sync,
         of_chance: impl Fn(Option<usize>) -> Vec<Fraction>,
     ) -> Self {
-        let by_block = |of: &dyn Fn(Option<usize>) -> Vec<Fraction>| -> Vec<Vec<Fraction>> {
-            (0..BLOCKS).map(|block| of(Some(block))).collect()
-        };
-        let scales: Vec<Scale> = columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale)).collect();
-        let estimate = |of: &dyn Fn(Option<usize>) -> Vec<Fraction>| {
-            let whole = of(None);
-            let values = whole.iter().map(Fraction::value);
-            let without = left_out(&whole, &by_block(of), &scales);
-            let estimates = || without.iter().map(|without| without.as_ref().and_then(Jackknife::estimate));
-            let errors = estimates().map(|estimate| estimate.map(|estimate| estimate.standard_error));
-            let ci95 = estimates().map(|estimate| estimate.map(|estimate| estimate.interval()));
-            let (errors, ci95) = (Metrics::new(columns, errors), Metrics::new(columns, ci95));
-            (Metrics::new(columns, values), ci95, errors, Metrics::new(columns, without.iter().cloned()))
-        };
+        let all = LayerClasses::default();
+        Self::by_class(columns, context, &all, of_head, |block, _| of_chance(block))
+    }
+
+    /// The same where chance levels and denominators are those of a class of layers, the second argument of `of_chance`.
+    pub fn by_class(
+        columns: &[Column],
+        context: &EstimationContext,
+        classes: &LayerClasses,
+        of_head: impl Fn(Option<usize>, usize) -> Vec<Fraction> + Sync,
+        of_chance: impl Fn(Option<usize>, usize) -> Vec<Fraction>,
+    ) -> Self {
         let grid = context.grid;
-        let (chance, chance_ci95, ..) = estimate(&of_chance);
-        let heads = in_parallel(context.threads, 0..grid.count(), |place| estimate(&|block| of_head(block, place)));
-        let mut found = Self { chance, chance_ci95, ..Self::default() };
-        for (values, ci95, errors, without) in heads {
+        let of_classes =
+            (0..classes.kinds().len()).map(|class| ClassChance::new(columns, |block| of_chance(block, class)));
+        let of_classes: Vec<ClassChance> = of_classes.collect();
+        let common = ClassChance::common(&of_classes);
+        let (own_chance, own_denominators): (Vec<Values>, Vec<_>) = if of_classes.len() == 1 {
+            (vec![Values::default(); grid.count()], vec![Metrics::default(); grid.count()])
+        } else {
+            let own: Vec<_> = of_classes.iter().map(|class| class.beside(&common)).collect();
+            grid.places().map(|place| own[classes.of(place.layer)].clone()).unzip()
+        };
+        let ClassChance { values: chance, ci95: chance_ci95, denominators } = common;
+        let mut found = Self { chance, chance_ci95, denominators, own_chance, own_denominators, ..Self::default() };
+        let scales = scales(columns);
+        let estimate = |place: usize| {
+            let estimate = CellEstimates::new(&scales, |block| of_head(block, place));
+            let without = Metrics::new(columns, estimate.without.iter().cloned());
+            (Metrics::new(columns, estimate.values()), estimate.intervals(columns), estimate.errors(columns), without)
+        };
+        for (values, ci95, errors, without) in in_parallel(context.threads, 0..grid.count(), estimate) {
             found.heads.push(values);
             found.ci95.push(ci95);
             found.standard_errors.push(errors);
@@ -92,15 +109,6 @@ impl Estimates {
                 found.without_blocks.push(without);
             }
         }
-        let blocks = by_block(&of_chance);
-        let denominator = |(cell, fraction): (usize, &Fraction)| {
-            let of_blocks: PerBlock = std::array::from_fn(|block| blocks[block][cell].denominator());
-            let present = of_blocks.iter().filter(|&&denominator| denominator != 0.0).count();
-            let effective_blocks = effective_blocks(&of_blocks);
-            Denominator { blocks: present as u64, effective_blocks, ..fraction.basis() }
-        };
-        found.own_chance = vec![Values::default(); grid.count()];
-        found.denominators = Metrics::new(columns, of_chance(None).iter().enumerate().map(denominator));
         found
     }
 
@@ -109,6 +117,12 @@ impl Estimates {
     pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
         let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
         Self { own_chance: of_heads.map(chance).collect(), ..self }
+    }
+
+    /// The denominators of each metric of a head.
+    pub fn denominators_of(&self, place: usize) -> Metrics<Denominator> {
+        let own = |common: &Denominator, own: Option<&Option<Denominator>>| own.copied().flatten().unwrap_or(*common);
+        self.denominators.zip_map(&self.own_denominators[place], own)
     }
 
     /// The same, with a metric by block as well, for others to be held against.
@@ -125,6 +139,7 @@ impl Estimates {
         self.ci95.iter_mut().zip(other.ci95).for_each(|(head, other)| head.extend(other));
         self.standard_errors.iter_mut().zip(other.standard_errors).for_each(|(head, other)| head.extend(other));
         self.own_chance.iter_mut().zip(other.own_chance).for_each(|(head, other)| head.extend(other));
+        self.own_denominators.iter_mut().zip(other.own_denominators).for_each(|(head, other)| head.extend(other));
         self.chance.extend(other.chance);
         self.chance_ci95.extend(other.chance_ci95);
         self.denominators.extend(other.denominators);
@@ -135,6 +150,88 @@ impl Estimates {
             self.without_blocks.iter_mut().zip(other.without_blocks).for_each(|(head, other)| head.extend(other));
         }
     }
+}
+
+/// Every cell of some columns, whole and without each block.
+struct CellEstimates {
+    whole: Vec<Fraction>,
+    /// `[BLOCKS][cells]`
+    blocks: Vec<Vec<Fraction>>,
+    without: Vec<Option<Jackknife>>,
+}
+
+impl CellEstimates {
+    fn new(scales: &[Scale], of: impl Fn(Option<usize>) -> Vec<Fraction>) -> Self {
+        let whole = of(None);
+        let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| of(Some(block))).collect();
+        let without = left_out(&whole, &blocks, scales);
+        Self { whole, blocks, without }
+    }
+
+    fn values(&self) -> impl Iterator<Item = Option<f64>> {
+        self.whole.iter().map(Fraction::value)
+    }
+
+    fn estimates(&self) -> impl Iterator<Item = Option<Estimate>> {
+        self.without.iter().map(|without| without.as_ref().and_then(Jackknife::estimate))
+    }
+
+    fn intervals(&self, columns: &[Column]) -> Intervals {
+        Metrics::new(columns, self.estimates().map(|estimate| estimate.map(|estimate| estimate.interval())))
+    }
+
+    fn errors(&self, columns: &[Column]) -> StandardErrors {
+        Metrics::new(columns, self.estimates().map(|estimate| estimate.map(|estimate| estimate.standard_error)))
+    }
+}
+
+/// The metrics of a head without any preference in a class of layers, and what all metrics there rest on.
+#[derive(Clone)]
+struct ClassChance {
+    values: Values,
+    ci95: Intervals,
+    denominators: Metrics<Denominator>,
+}
+
+impl ClassChance {
+    fn new(columns: &[Column], of_chance: impl Fn(Option<usize>) -> Vec<Fraction>) -> Self {
+        let cells = CellEstimates::new(&scales(columns), of_chance);
+        let denominator = |(cell, fraction): (usize, &Fraction)| {
+            let of_blocks: PerBlock = std::array::from_fn(|block| cells.blocks[block][cell].denominator());
+            let present = of_blocks.iter().filter(|&&denominator| denominator != 0.0).count();
+            let effective_blocks = effective_blocks(&of_blocks);
+            Denominator { blocks: present as u64, effective_blocks, ..fraction.basis() }
+        };
+        let denominators = Metrics::new(columns, cells.whole.iter().enumerate().map(denominator));
+        Self { values: Metrics::new(columns, cells.values()), ci95: cells.intervals(columns), denominators }
+    }
+
+    /// The chance levels that all classes share, none where they differ; the largest denominators of any.
+    fn common(classes: &[Self]) -> Self {
+        let Self { mut values, mut ci95, mut denominators } = classes[0].clone();
+        for class in &classes[1..] {
+            ci95 = ci95.zip_map(&class.ci95, |interval, other| interval.filter(|_| other == Some(interval)));
+            values = values.zip_map(&class.values, |value, other| value.filter(|_| other == Some(value)));
+            denominators = denominators.zip_map(&class.denominators, |known, other| {
+                *other.filter(|other| other.count > known.count).unwrap_or(known)
+            });
+        }
+        ci95 = ci95.zip_map(&values, |interval, value| interval.filter(|_| value.is_some_and(Option::is_some)));
+        Self { values, ci95, denominators }
+    }
+
+    /// The chance levels and denominators of a class that are not those of all of them.
+    fn beside(&self, common: &Self) -> (Values, Metrics<Option<Denominator>>) {
+        let chance = self.values.zip_map(&common.values, |own, common| own.filter(|_| common == Some(&None)));
+        let denominators =
+            self.denominators.zip_map(&common.denominators, |own, common| (common != Some(own)).then_some(*own));
+        (chance, denominators)
+    }
+}
+
+/// The scale of each cell.
+fn scales(columns: &[Column]) -> Vec<Scale> {
+    columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale)).collect()
 }
 
 /// The numerators and the denominators of a cell, by block; `blocks` are `[BLOCKS][cells]`.

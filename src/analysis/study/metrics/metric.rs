@@ -201,6 +201,11 @@ impl<T> Metrics<T> {
         Self(Named(columns.iter().map(column).collect()))
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.0.is_empty()
+    }
+
     /// Adds the metrics of another study after these.
     pub fn extend(&mut self, other: Self) {
         self.0.0.extend(other.0.0);

@@ -7,6 +7,7 @@ mod rotary;
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::{Deserialize, Deserializer};
 
+use crate::model::grid::visibility::LayerClasses;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -219,6 +220,9 @@ pub struct Config {
     /// The rotation of queries and keys by their positions in each layer; empty: there is none.
     #[serde(skip)]
     pub rotary: Vec<Option<Rotary>>,
+    /// The keys that queries see in each layer.
+    #[serde(skip)]
+    pub visibility: LayerClasses,
     /// The longest sequence in which every token attends to all, where attention over longer ones is sparse. Longer
     /// sequences do not run, as their attention is not `[n, n]` weights. `None`: there is no limit.
     #[serde(skip)]
@@ -303,6 +307,7 @@ impl Config {
             padding: None,
             first_position: 0,
             rotary: Vec::new(),
+            visibility: LayerClasses::default(),
             full_attention: None,
             type_vocab_size: 0,
             layer_norm_eps: default_layer_norm_eps(),

@@ -111,10 +111,10 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let every = found.sliding_window_pattern.max(1);
     let is_full = |layer: usize| (layer + 1).is_multiple_of(every);
     let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
-    // In a layer with a window a token sees those at most half of what the config says away: all of a sequence up to this
-    // length (transformers' `Gemma3TextConfig`, which halves it, and `_bidirectional_window_overlay`).
-    let whole = found.sliding_window / 2 + 1;
-    let config = with_layer_types(config, text, (&types, whole), |layer_type| match layer_type {
+    // In a layer with a window a token sees those at most half of what the config says away (transformers'
+    // `Gemma3TextConfig`, which halves it, and `_bidirectional_window_overlay`).
+    let reach = found.sliding_window / 2;
+    let config = with_layer_types(config, text, (&types, reach), |layer_type| match layer_type {
         LayerType::Full => ("rope_theta", 1e6),
         LayerType::Sliding => ("rope_local_base_freq", 1e4),
     })?;

@@ -119,9 +119,9 @@ fn read(text: &str) -> Result<(Config, Names)> {
     ensure!(every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
     let given = found.layer_types.as_deref();
     let types = layer_types(given, config.num_hidden_layers, |layer| layer.is_multiple_of(every))?;
-    // In a layer with a window a token sees those that are at most half of it away: all of a sequence up to this length.
-    let whole = found.local_attention / 2 + 1;
-    let config = with_layer_types(config, text, (&types, whole), |layer_type| match layer_type {
+    // In a layer with a window a token sees those that are at most half of it away.
+    let reach = found.local_attention / 2;
+    let config = with_layer_types(config, text, (&types, reach), |layer_type| match layer_type {
         LayerType::Full => ("global_rope_theta", 160_000.0),
         LayerType::Sliding => ("local_rope_theta", 10_000.0),
     })?;

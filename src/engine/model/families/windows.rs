@@ -3,6 +3,7 @@
 use anyhow::{Result, anyhow, ensure};
 
 use crate::model::config::{Config, RotaryDefaults, rotary};
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -48,13 +49,14 @@ pub(super) fn layer_types(
     names.iter().map(known).collect()
 }
 
-/// The config with the rotation of each layer, and with the longest sequence of which all layers see everything, `whole`.
+/// The config with the rotation of each layer, and with the keys that its queries see: in those with a window the ones at
+/// most `reach` places away.
 ///
 /// `theta` has the key and the default of the frequencies' base for a type of layers.
 pub(super) fn with_layer_types(
     mut config: Config,
     text: &str,
-    (types, whole): (&[LayerType], usize),
+    (types, reach): (&[LayerType], usize),
     theta: impl Fn(LayerType) -> (&'static str, f64),
 ) -> Result<Config> {
     let (head_dim, max_positions) = (config.head_dim(), config.max_position_embeddings);
@@ -63,6 +65,10 @@ pub(super) fn with_layer_types(
         rotary(text, Some(layer_type.name()), RotaryDefaults { theta_key, theta, head_dim, max_positions }).map(Some)
     };
     config.rotary = types.iter().map(of_layer).collect::<Result<_>>()?;
-    config.full_attention = types.contains(&LayerType::Sliding).then_some(whole);
+    let visibility = |layer_type: &LayerType| match layer_type {
+        LayerType::Full => Visibility::ALL,
+        LayerType::Sliding => Visibility::window(reach),
+    };
+    config.visibility = LayerClasses::new(&types.iter().map(visibility).collect::<Vec<_>>());
     Ok(config)
 }

@@ -1,6 +1,7 @@
 //! The heads of a model, and their names.
 
 pub mod names;
+pub mod visibility;
 
 use std::fmt;
 use std::str::FromStr;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::PROGRAM;
 use crate::corpus::CorpusIdentity;
 use crate::model::families::Architecture;
+use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::model::{Hashes, Model};
@@ -102,6 +103,10 @@ pub struct ModelInfo {
     /// Heads per layer.
     #[schemars(range(min = 1))]
     pub heads: usize,
+    /// The keys that queries see, by classes of layers; absent if every query sees every key.
+    #[serde(default, skip_serializing_if = "LayerClasses::are_whole")]
+    #[schemars(with = "Vec<LayerClass>")]
+    pub visibility: LayerClasses,
     /// Width of one head's queries, keys and values.
     pub head_dim: usize,
     /// Width of the hidden states.
@@ -134,6 +139,7 @@ impl ModelInfo {
             family: family.to_string(),
             layers,
             heads,
+            visibility: config.visibility.clone(),
             head_dim: config.head_dim(),
             hidden_size: config.hidden_size,
             vocab_size: config.vocab_size,

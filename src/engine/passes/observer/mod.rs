@@ -4,6 +4,7 @@
 //! All sums are exact (integers, or [`crate::stats::exact::ExactSum`]), so the result does not depend on the order of
 //! addition, and the sums of workers and shards add up to the sums of one run.
 
+pub mod by_class;
 pub mod countable;
 pub mod event;
 pub mod input;
@@ -20,6 +21,7 @@ use super::run::variants::HeadSet;
 use super::setup::PassSetup;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
@@ -69,6 +71,11 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     /// Whether the sums belong to a model of this grid and all lists have the right lengths. Sums that were read from a
     /// file may be invalid.
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool;
+
+    /// Whether the sums belong to a model of these classes of layers; sums that are not apart by class belong to any.
+    fn fits_classes(&self, _classes: &LayerClasses) -> bool {
+        true
+    }
 }
 
 /// The forward passes over a sequence beside the baseline run, which removes no head.
@@ -128,6 +135,9 @@ pub trait Observer: Send + Sync {
 
     /// [`Sums::fits`]
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool;
+
+    /// [`Sums::fits_classes`]
+    fn fits_classes(&self, classes: &LayerClasses) -> bool;
 
     /// The sums as bytes, by postcard; equal sums are equal bytes.
     /// Fails if they cannot be expressed so.
@@ -224,6 +234,10 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
         self.sums.fits(grid, from)
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        self.sums.fits_classes(classes)
     }
 
     fn to_bytes(&self) -> Result<Vec<u8>> {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::linalg::lanes::LANES;
+use crate::model::grid::visibility::Visibility;
 use crate::sequences::sequence::{Sequence, TokenKind};
 
 /// The farthest offset that is kept apart: metrics by offset run over -8..=8.
@@ -75,11 +76,12 @@ impl TokenRoles {
             .filter(|overlap| overlap.start < overlap.end)
     }
 
-    /// The number of queries with a text token at each offset, -8 first.
-    pub fn offset_queries(&self) -> [u64; OFFSETS] {
+    /// The number of queries that see a text token at each offset, -8 first.
+    pub fn offset_queries(&self, visibility: Visibility) -> [u64; OFFSETS] {
         let mut counts = [0; OFFSETS];
         for query in self.queries() {
-            self.neighbours(query, REACH).flatten().for_each(|key| counts[slot(query, key)] += 1);
+            let keys = self.neighbours(query, REACH).flatten().filter(|&key| visibility.sees(query, key));
+            keys.for_each(|key| counts[slot(query, key)] += 1);
         }
         counts
     }

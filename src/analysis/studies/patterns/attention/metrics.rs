@@ -8,8 +8,6 @@ use crate::study::metrics::metric::{Fraction, Keys, Metric};
 /// One head's sums in a block, or in all of them, and what they are divided by.
 pub struct AttentionInputs<'a> {
     exposure: &'a TokenExposure,
-    /// The denominators of the whole corpus: what is nowhere in it has no share of 0, but none.
-    corpus: &'a TokenExposure,
     sums: &'a TokenSums<ExactSum>,
 }
 
@@ -17,9 +15,9 @@ pub struct AttentionInputs<'a> {
 type AttentionMetric = Metric<for<'a> fn(&AttentionInputs<'a>, usize) -> Fraction>;
 
 impl<'a> AttentionInputs<'a> {
-    /// The sums of a head in a block with the denominators of that block and of the whole corpus.
-    pub fn new(exposure: &'a TokenExposure, corpus: &'a TokenExposure, sums: &'a TokenSums<ExactSum>) -> Self {
-        Self { exposure, corpus, sums }
+    /// The sums of a head in a block with the denominators of that block.
+    pub fn new(exposure: &'a TokenExposure, sums: &'a TokenSums<ExactSum>) -> Self {
+        Self { exposure, sums }
     }
 
     /// Every cell of the table.
@@ -48,9 +46,16 @@ impl<'a> AttentionInputs<'a> {
         fraction.over(self.exposure.first_specials, self.exposure.first_special_sentences)
     }
 
-    /// The same for attention to tokens that the corpus has `present` of.
-    fn mean_if(&self, present: u64, sum: ExactSum) -> Fraction {
-        if present > 0 { self.mean(sum) } else { Fraction::NONE }
+    /// A mean over the text queries that see the first special token.
+    fn mean_to_first_special(&self, sum: ExactSum) -> Fraction {
+        let queries = self.exposure.first_special_queries;
+        Fraction::new(sum.value(), queries as f64).over(queries, self.exposure.first_special_query_sentences)
+    }
+
+    /// A mean over the text queries that see a separator.
+    fn mean_to_separators(&self, sum: ExactSum) -> Fraction {
+        let queries = self.exposure.separator_queries;
+        Fraction::new(sum.value(), queries as f64).over(queries, self.exposure.separator_query_sentences)
     }
 
     /// A mean over the queries that have a token of text at an offset.
@@ -129,7 +134,7 @@ pub const METRICS: &[AttentionMetric] = &[
             caveats: "",
         },
         keys: Keys::Single,
-        value: |seen, _| seen.mean_if(seen.corpus.first_specials, seen.sums.first_special_mass),
+        value: |seen, _| seen.mean_to_first_special(seen.sums.first_special_mass),
         chance: None,
     },
     Metric {
@@ -142,7 +147,7 @@ pub const METRICS: &[AttentionMetric] = &[
             caveats: "",
         },
         keys: Keys::Single,
-        value: |seen, _| seen.mean_if(seen.corpus.separators, seen.sums.separator_mass),
+        value: |seen, _| seen.mean_to_separators(seen.sums.separator_mass),
         chance: None,
     },
     Metric {

@@ -9,6 +9,7 @@ pub mod sums;
 pub mod tokens;
 
 use crate::passes::control::ControlKind;
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
@@ -56,21 +57,21 @@ impl Study for Attention {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass::PLAIN, |subject| AttentionSums::new(subject.grid))]
+        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| AttentionSums::new(subject.grid, visibility))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &AttentionSums = observed.sums();
-        let blocks = sums.blocks.with_total();
+        let sums: &ByClass<AttentionSums> = observed.sums();
+        let blocks = sums.map(|sums| sums.blocks.with_total());
         let of_head = |number: Option<usize>, place: usize| {
-            let block = blocks.at(number);
-            AttentionInputs::new(&block.exposure, &blocks.total().exposure, &block.heads[place]).values()
+            let block = blocks.of_layer(context.grid.at(place).0).at(number);
+            AttentionInputs::new(&block.exposure, &block.heads[place]).values()
         };
-        let of_chance = |number: Option<usize>| {
-            let block = blocks.at(number);
-            AttentionInputs::new(&block.exposure, &blocks.total().exposure, &block.uniform).chances()
+        let of_chance = |number: Option<usize>, class: usize| {
+            let block = blocks.each()[class].at(number);
+            AttentionInputs::new(&block.exposure, &block.uniform).chances()
         };
-        (Estimates::new(&columns(self), context, of_head, of_chance), NoSection)
+        (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), NoSection)
     }
 }
 

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::tokens::{self, RowBuffers, TokenExposure, TokenSums};
-use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
+use crate::sequences::fold::even::{Even, EvenRows};
 use crate::sequences::fold::roles::TokenRoles;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -17,7 +18,7 @@ use crate::stats::exact::ExactSum;
 pub struct AttentionBlock {
     /// The denominators.
     pub exposure: TokenExposure,
-    /// The sums of a head that attends uniformly, `A = 1/n`: the chance level.
+    /// The sums of a head that attends evenly over what it sees, `A = 1/v(i)`: the chance level.
     pub uniform: TokenSums<ExactSum>,
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<TokenSums<ExactSum>>,
@@ -35,42 +36,25 @@ merge_fields!(AttentionBlock { exposure, uniform, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttentionSums {
     grid: HeadGrid,
+    visibility: Visibility,
     /// The sums of each block.
     pub blocks: Blocks<AttentionBlock>,
     #[serde(skip)]
     row: RowBuffers,
     #[serde(skip)]
-    uniform: Uniform,
-}
-
-/// The attention of a head without any preference: `A = 1/n`, whose entropy is `ln n`.
-#[derive(Clone, Debug, Default)]
-struct Uniform {
-    weights: Vec<f32>,
-    entropies: Vec<f32>,
-}
-
-impl Uniform {
-    #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
-    fn view(&mut self, tokens: usize) -> AttentionView<'_> {
-        let n = tokens as f64;
-        self.weights.clear();
-        self.weights.resize(tokens * tokens, (1.0 / n) as f32);
-        self.entropies.clear();
-        self.entropies.resize(tokens, n.ln() as f32);
-        AttentionView::strided(0, 0, tokens, &self.weights, &self.entropies)
-    }
+    even: EvenRows,
 }
 
 impl AttentionSums {
-    /// Empty sums for a model with `grid` heads.
-    pub fn new(grid: HeadGrid) -> Self {
-        Self::of(grid, Blocks::new(AttentionBlock::new(grid)))
+    /// Empty sums for a model with `grid` heads whose queries see these keys.
+    pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
+        Self { visibility, ..Self::of(grid, Blocks::new(AttentionBlock::new(grid))) }
     }
 
-    /// Sums with these blocks.
+    /// Sums with these blocks, of heads whose queries see every key.
     pub fn of(grid: HeadGrid, blocks: Blocks<AttentionBlock>) -> Self {
-        Self { grid, blocks, row: RowBuffers::default(), uniform: Uniform::default() }
+        let (row, even) = (RowBuffers::default(), EvenRows::default());
+        Self { grid, visibility: Visibility::ALL, blocks, row, even }
     }
 }
 
@@ -81,7 +65,7 @@ pub struct AttentionState {
     roles: TokenRoles,
 }
 
-merge_fields!(AttentionSums[grid] { blocks });
+merge_fields!(AttentionSums[grid, visibility] { blocks });
 
 impl Sums for AttentionSums {
     type SequenceState = AttentionState;
@@ -89,8 +73,9 @@ impl Sums for AttentionSums {
     fn begin(&mut self, sequence: &Sequence) -> AttentionState {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         let sums = &mut self.blocks[block];
-        sums.exposure.add(&roles);
-        sums.uniform.add(&tokens::observe(&roles, self.uniform.view(sequence.ids.len()), &mut self.row));
+        sums.exposure.add(&roles, self.visibility);
+        let even = self.even.view(Even::new(self.visibility, sequence.ids.len()));
+        sums.uniform.add(&tokens::observe(&roles, even, &mut self.row));
         AttentionState { block, roles }
     }
 
@@ -102,9 +87,13 @@ impl Sums for AttentionSums {
     }
 
     fn pooled(&self) -> Self {
-        let mut pooled = Self::new(self.grid);
+        let mut pooled = Self::new(self.grid, self.visibility);
         pooled.blocks = self.blocks.pooled(AttentionBlock::new(self.grid));
         pooled
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        classes.kinds() == [self.visibility]
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

@@ -1,6 +1,11 @@
 //! Anaphors of a window: mentions of an entity that was mentioned before, and what there is to choose from.
 
+use std::ops::Range;
+
 use crate::corpus::{Annotation, Mentions, TreeHead, Upos};
+use crate::model::grid::visibility::Visibility;
+use crate::sequences::fold::even::Even;
+use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 
 /// Kinds of anaphors, by their place in all lists here; an anaphor is of several.
@@ -34,13 +39,17 @@ pub struct Window {
     pub unmatched: u64,
     /// Anaphors of which every candidate is right.
     pub unscored: u64,
+    /// Anaphors that see no antecedent, or are seen by none.
+    pub out_of_sight: u64,
+    /// The place of the first head word that each head word can have for a candidate.
+    first: Vec<usize>,
 }
 
 /// A mention with an earlier one of its entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anaphor {
-    /// The place of its head word in [`Window::heads`], and so the number of its candidates.
-    pub place: usize,
+    /// The places of its candidates in [`Window::heads`]: up to its own head word, those that it sees and that see it.
+    pub candidates: Range<usize>,
     /// Its entity.
     entity: usize,
     /// The number of candidates that head a mention of its entity.
@@ -52,8 +61,8 @@ pub struct Anaphor {
 }
 
 impl Window {
-    /// Reads the annotation of a window.
-    pub fn of(sequence: &Sequence) -> Self {
+    /// Reads the annotation of a window, of whose keys queries see these.
+    pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         let words = &sequence.annotations;
         let values = words.iter().map(|word| word.entity.as_deref());
         let Mentions { mentions, unmatched } = Mentions::of(values, sequence.entity_fields.as_deref());
@@ -72,6 +81,11 @@ impl Window {
             heads,
             ..Self::default()
         };
+        let even = Even::new(visibility, sequence.ids.len());
+        let span = |place: usize| &sequence.words[window.heads[place]];
+        let first = (0..window.heads.len())
+            .map(|place| (0..place).find(|&other| even.are_in_sight(span(place), span(other), from)).unwrap_or(place));
+        window.first = first.collect();
         for of_entity in headed.chunk_by(|a, b| a.0 == b.0) {
             let mut all: Vec<usize> = of_entity.iter().map(|(_, head)| window.place(*head)).collect();
             let mut places = all.clone();
@@ -83,7 +97,7 @@ impl Window {
                 window.add(place, words);
             }
         }
-        window.anaphors.sort_by_key(|anaphor| anaphor.place);
+        window.anaphors.sort_by_key(|anaphor| anaphor.candidates.end);
         window
     }
 
@@ -91,20 +105,28 @@ impl Window {
     fn add(&mut self, place: usize, words: &[Annotation]) {
         let entity = self.entities.len() - 1;
         let places = &self.entities[entity];
-        let right = places.partition_point(|&other| other < place);
-        if right == place {
+        let candidates = self.first[place]..place;
+        let before = |place: usize| places.partition_point(|&other| other < place);
+        let of_entity = &places[before(candidates.start)..before(place)];
+        if of_entity.is_empty() {
+            self.out_of_sight += 1;
+            return;
+        }
+        if of_entity.len() == candidates.len() {
             self.unscored += 1;
             return;
         }
         let word = |place: usize| &words[self.heads[place]];
         let own = word(place);
-        let nearest = |wanted: &dyn Fn(&Annotation) -> bool| (0..place).rev().find(|&other| wanted(word(other)));
+        let nearest =
+            |wanted: &dyn Fn(&Annotation) -> bool| candidates.clone().rev().find(|&other| wanted(word(other)));
         let chosen = [None, nearest(&|other| same_lemma(own, other)), nearest(&|other| agree(own, other))];
-        let other_lemma = !places[..right].iter().any(|&other| same_lemma(own, word(other)));
+        let other_lemma = !of_entity.iter().any(|&other| same_lemma(own, word(other)));
         let (is_pronoun, is_proper) = (own.upos == Some(Upos::Pron), own.upos == Some(Upos::Propn));
         let kinds = [true, is_pronoun, is_proper, !is_pronoun && !is_proper, other_lemma];
         let chosen = chosen.map(|found| found.unwrap_or(place - 1));
-        self.anaphors.push(Anaphor { place, entity, right, kinds, chosen });
+        let right = of_entity.len();
+        self.anaphors.push(Anaphor { candidates, entity, right, kinds, chosen });
     }
 
     fn place(&self, head: usize) -> usize {

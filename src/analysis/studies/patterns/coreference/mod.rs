@@ -9,6 +9,7 @@ mod section;
 mod sums;
 
 use crate::passes::control::ControlKind;
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::{Pass, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
@@ -43,20 +44,28 @@ impl Study for Antecedents {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass { sequences: Sequences::Windows, ..Pass::PLAIN }, |subject| {
-            CoreferenceSums::new(subject.grid, subject.from)
+        vec![PassSpec::by_class(Pass { sequences: Sequences::Windows, ..Pass::PLAIN }, |subject, visibility| {
+            CoreferenceSums::new(subject.grid, visibility, subject.from)
         })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums = observed.sums::<CoreferenceSums>();
-        let blocks = sums.blocks.with_total();
-        let best = best_baselines(blocks.total());
-        let of_head =
-            |number: Option<usize>, place: usize| CoreferenceInputs::head(blocks.at(number), best, place).values();
-        let of_chance = |number: Option<usize>| CoreferenceInputs::chance(blocks.at(number), best).values();
+        let sums: &ByClass<CoreferenceSums> = observed.sums();
+        let classes = sums.map(|sums| {
+            let blocks = sums.blocks.with_total();
+            let best = best_baselines(blocks.total());
+            (blocks, best)
+        });
+        let of_head = |number: Option<usize>, place: usize| {
+            let (blocks, best) = classes.of_layer(context.grid.at(place).0);
+            CoreferenceInputs::head(blocks.at(number), *best, place).values()
+        };
+        let of_chance = |number: Option<usize>, class: usize| {
+            let (blocks, best) = &classes.each()[class];
+            CoreferenceInputs::chance(blocks.at(number), *best).values()
+        };
         let section = CoreferenceSection { coreference: Coreference::new(sums, context) };
-        (Estimates::new(&columns(self), context, of_head, of_chance), section)
+        (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The section `coreference` of the report: what was met, and the best head for each kind of anaphors.
 
 use std::fmt::{self, Write};
+use std::num::NonZeroU64;
 
 use comfy_table::CellAlignment;
 use schemars::JsonSchema;
@@ -10,6 +11,7 @@ use super::anaphors::{BASELINES, KINDS};
 use super::metrics::best_baselines;
 use super::sums::{CoreferenceSums, KindSums, MentionCounts, WAYS};
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::observer::by_class::ByClass;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
@@ -44,6 +46,11 @@ pub struct Coreference {
     pub unmatched: u64,
     /// Anaphors that are not scored, since every candidate is right.
     pub unscored: u64,
+    /// Anaphors that are not scored in the layers with the narrowest window, whose queries see no antecedent; absent if there
+    /// are none. The kinds are of the layers that see most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub out_of_sight: Option<NonZeroU64>,
     /// One object for each kind of anaphors that there are.
     pub kinds: Vec<KindMetrics>,
 }
@@ -105,9 +112,11 @@ pub struct KindIntervals {
 }
 
 impl Coreference {
-    /// The section that these sums give.
-    pub fn new(sums: &CoreferenceSums, context: &EstimationContext) -> Self {
-        let MentionCounts { windows, mentions, headless, unmatched, unscored } = sums.met;
+    /// The section that these sums give: of the layers whose queries see most antecedents.
+    pub fn new(classes: &ByClass<CoreferenceSums>, context: &EstimationContext) -> Self {
+        let out_of_sight = classes.each().iter().map(|sums| sums.met.out_of_sight).max().and_then(NonZeroU64::new);
+        let sums = classes.each().iter().min_by_key(|sums| sums.met.out_of_sight).expect("a class of layers");
+        let MentionCounts { windows, mentions, headless, unmatched, unscored, .. } = sums.met;
         let (total, folds) = (sums.blocks.total(), sums.blocks.folds());
         let best = best_baselines(&total);
         let kinds = (0..KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {
@@ -120,11 +129,11 @@ impl Coreference {
                 context,
             )
         });
-        Self { windows, mentions, headless, unmatched, unscored, kinds: kinds.collect() }
+        Self { windows, mentions, headless, unmatched, unscored, out_of_sight, kinds: kinds.collect() }
     }
 
     fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
-        let Self { windows, mentions, headless, unmatched, unscored, kinds } = self;
+        let Self { windows, mentions, headless, unmatched, unscored, out_of_sight, kinds } = self;
         if *mentions == 0 {
             writeln!(
                 out,
@@ -151,6 +160,10 @@ impl Coreference {
                 let are = plural(unscored, "is", "are");
                 let anaphors = counted(*unscored, "more anaphor");
                 writeln!(out, "{anaphors} {are} not scored: every candidate is right.")?;
+            }
+            if let Some(hidden) = out_of_sight {
+                let anaphors = counted(hidden.get(), "anaphor");
+                writeln!(out, "In layers with a window, {anaphors} without an antecedent in sight: not scored there.")?;
             }
         } else {
             writeln!(

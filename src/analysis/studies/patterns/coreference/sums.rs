@@ -1,9 +1,12 @@
 //! How often a head's attention points from an anaphor to an antecedent, summed by block.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::anaphors::{BASELINES, KINDS, Window};
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
@@ -59,14 +62,17 @@ pub struct MentionCounts {
     pub unmatched: u64,
     /// Anaphors of which every candidate is right.
     pub unscored: u64,
+    /// Anaphors that see no antecedent, or are seen by none.
+    pub out_of_sight: u64,
 }
 
-merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored });
+merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, out_of_sight });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoreferenceSums {
     grid: HeadGrid,
+    visibility: Visibility,
     from: FromToken,
     /// The counts of anaphors and mentions.
     pub met: MentionCounts,
@@ -75,10 +81,10 @@ pub struct CoreferenceSums {
 }
 
 impl CoreferenceSums {
-    /// Empty sums for a model with `grid` heads, words folded by `from`.
-    pub fn new(grid: HeadGrid, from: FromToken) -> Self {
+    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
+    pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
         let blocks = Blocks::new(std::array::from_fn(|_| KindSums::new(grid)));
-        Self { grid, from, met: MentionCounts::default(), blocks }
+        Self { grid, visibility, from, met: MentionCounts::default(), blocks }
     }
 }
 
@@ -89,26 +95,27 @@ pub struct CoreferenceState {
     window: Window,
 }
 
-merge_fields!(CoreferenceSums[grid, from] { met, blocks });
+merge_fields!(CoreferenceSums[grid, visibility, from] { met, blocks });
 
 impl Sums for CoreferenceSums {
     type SequenceState = CoreferenceState;
 
     fn begin(&mut self, sequence: &Sequence) -> CoreferenceState {
-        let window = Window::of(sequence);
-        let MentionCounts { windows, mentions, headless, unmatched, unscored } = &mut self.met;
+        let window = Window::of(sequence, self.visibility, self.from);
+        let MentionCounts { windows, mentions, headless, unmatched, unscored, out_of_sight } = &mut self.met;
         *windows += 1;
         *mentions += window.mentions;
         *headless += window.headless;
         *unmatched += window.unmatched;
         *unscored += window.unscored;
+        *out_of_sight += window.out_of_sight;
         let block = block_of(sequence.family.number);
         for (kind, sums) in self.blocks[block].iter_mut().enumerate() {
             let of_kind = window.anaphors.iter().filter(|anaphor| anaphor.kinds[kind]);
             let before = sums.anaphors;
             for anaphor in of_kind {
                 sums.anaphors += 1;
-                sums.chance += anaphor.right as f64 / anaphor.place as f64;
+                sums.chance += anaphor.right as f64 / anaphor.candidates.len() as f64;
                 for (right, &chosen) in sums.baselines.iter_mut().zip(&anaphor.chosen) {
                     *right += u64::from(window.is_right(anaphor, chosen));
                 }
@@ -130,8 +137,8 @@ impl Sums for CoreferenceSums {
         let head = self.grid.index(input.view.layer, input.view.head);
         let words = input.words(self.from);
         // The choice of a word does not depend on which of its mentions is considered.
-        for of_word in window.anaphors.chunk_by(|a, b| a.place == b.place) {
-            let chosen = choose(words, &window.heads, of_word[0].place);
+        for of_word in window.anaphors.chunk_by(|a, b| a.candidates.end == b.candidates.end) {
+            let chosen = choose(words, &window.heads, of_word[0].candidates.clone());
             for anaphor in of_word {
                 let right = chosen.map(|candidate| u64::from(window.is_right(anaphor, candidate)));
                 for (sums, _) in self.blocks[*block].iter_mut().zip(anaphor.kinds).filter(|(_, is_kind)| *is_kind) {
@@ -141,21 +148,25 @@ impl Sums for CoreferenceSums {
         }
     }
 
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        classes.kinds() == [self.visibility]
+    }
+
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
         (self.grid, self.from) == (grid, from)
             && self.blocks.fit(|block| block.iter().all(|sums| sums.heads.len() == grid.count() && sums.adds_up()))
     }
 }
 
-/// The candidate with the largest weight in each way, of the `place` head words before the anaphor's; the first of equals.
-fn choose(words: &WordAttention, heads: &[usize], place: usize) -> [usize; WAYS.len()] {
-    let anaphor = heads[place];
+/// The candidate with the largest weight in each way, of those before the anaphor's head word; the first of equals.
+fn choose(words: &WordAttention, heads: &[usize], candidates: Range<usize>) -> [usize; WAYS.len()] {
+    let anaphor = heads[candidates.end];
     let largest = |weight: &dyn Fn(usize) -> f64| {
-        let best = |best: (usize, f64), (candidate, &head): (usize, &usize)| {
-            let weight = weight(head);
+        let best = |best: (usize, f64), candidate: usize| {
+            let weight = weight(heads[candidate]);
             if weight > best.1 { (candidate, weight) } else { best }
         };
-        heads[..place].iter().enumerate().fold((0, f64::NEG_INFINITY), best).0
+        candidates.clone().fold((candidates.start, f64::NEG_INFINITY), best).0
     };
     [largest(&|head| words.get(anaphor, head)), largest(&|head| words.get(head, anaphor))]
 }

@@ -12,6 +12,8 @@ use crate::corpus::{Annotation, SentenceFamily, Upos};
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::Visibility;
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -70,17 +72,17 @@ fn add(sums: &mut CoreferenceSums, sequence: &Sequence, head: usize, weights: &[
 }
 
 fn empty(heads: usize) -> CoreferenceSums {
-    CoreferenceSums::new(HeadGrid { layers: 1, heads }, FromToken::Mean)
+    CoreferenceSums::new(HeadGrid { layers: 1, heads }, Visibility::ALL, FromToken::Mean)
 }
 
 #[test]
 fn an_example_by_hand() {
-    let found = Window::of(&example());
+    let found = Window::of(&example(), Visibility::ALL, FromToken::Mean);
     assert_eq!((&found.heads, found.mentions, found.unscored), (&vec![0, 2, 4, 7], 4, 0));
     let [he, she] = &found.anaphors[..] else { panic!("{:?}", found.anaphors) };
     // Bob is right for "he", and the nearest; "she" is not "he", nor agrees with him.
-    assert_eq!((he.place, he.right, he.chosen), (2, 1, [1, 1, 1]));
-    assert_eq!((she.place, she.right, she.chosen), (3, 1, [2, 2, 1]));
+    assert_eq!((he.candidates.end, he.right, he.chosen), (2, 1, [1, 1, 1]));
+    assert_eq!((she.candidates.end, she.right, she.chosen), (3, 1, [2, 2, 1]));
     assert_eq!(he.kinds, [true, true, false, false, true]);
     assert!(found.is_right(he, 1) && found.is_right(she, 0) && !found.is_right(she, 1));
 
@@ -103,7 +105,7 @@ fn agreement_is_of_features_that_both_have() {
     let chosen = |first: &str, second: &str| {
         let words =
             [("a", Noun, first, "(e1)"), ("b", Noun, second, "(e2)"), ("c", Pron, "Gender=Fem|Number=Sing", "(e1)")];
-        Window::of(&window(0, &words)).anaphors[0].chosen[2]
+        Window::of(&window(0, &words), Visibility::ALL, FromToken::Mean).anaphors[0].chosen[2]
     };
     assert_eq!(chosen("", "Number=Sing"), 1);
     assert_eq!(chosen("", "Gender=Fem|Number=Plur"), 0);
@@ -117,13 +119,13 @@ fn anaphors_have_right_candidates_and_wrong_ones() {
     // The only candidate is right, then the only one is wrong.
     let words =
         [("Ann", Propn, "", "(e1)"), ("ANN", Propn, "", "(e1)"), ("x", Noun, "", "(e2)"), ("ann", Propn, "", "(e1)")];
-    let found = Window::of(&window(0, &words));
+    let found = Window::of(&window(0, &words), Visibility::ALL, FromToken::Mean);
     assert_eq!((found.anaphors.len(), found.unscored), (1, 1));
     assert_eq!(found.anaphors[0].kinds, [true, false, true, false, false]);
     assert_eq!((found.anaphors[0].right, found.anaphors[0].chosen), (2, [2, 1, 2]));
     // Two mentions with one head word, neither before the other: "(e1(e1" on one word.
     let words = [("a", Noun, "", "(e1(e1"), ("b", Noun, "", "e1)e1)"), ("c", Noun, "", "(e2)")];
-    assert_eq!(Window::of(&window(0, &words)).anaphors, []);
+    assert_eq!(Window::of(&window(0, &words), Visibility::ALL, FromToken::Mean).anaphors, []);
 }
 
 /// So many windows of 30 words; every third word is a mention of one of four entities, by the entity's name or another word.
@@ -153,8 +155,8 @@ const PLANTED: [&str; 5] = ["to the antecedent", "from the antecedent", "nearest
 
 fn planted(head: usize, found: &Window) -> Vec<(usize, usize, f32)> {
     let weight = |anaphor: &super::anaphors::Anaphor| {
-        let own = found.heads[anaphor.place];
-        let right = (0..anaphor.place).rev().find(|&candidate| found.is_right(anaphor, candidate)).unwrap();
+        let own = found.heads[anaphor.candidates.end];
+        let right = (0..anaphor.candidates.end).rev().find(|&candidate| found.is_right(anaphor, candidate)).unwrap();
         let to = |candidate: usize| (own, found.heads[candidate], 0.5);
         match PLANTED[head] {
             "to the antecedent" => Some(to(right)),
@@ -171,7 +173,7 @@ fn planted(head: usize, found: &Window) -> Vec<(usize, usize, f32)> {
 fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
     let mut sums = empty(PLANTED.len());
     for (original, sequence) in planted_in.iter().zip(labelled) {
-        let (n, known) = (sequence.ids.len(), Window::of(original));
+        let (n, known) = (sequence.ids.len(), Window::of(original, Visibility::ALL, FromToken::Mean));
         let (mut state, mut folder) = (sums.begin(sequence), Folder::default());
         for head in 0..PLANTED.len() {
             let mut matrix = vec![0.01; n * n];
@@ -184,7 +186,7 @@ fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
     }
     let grid = HeadGrid { layers: 1, heads: PLANTED.len() };
     let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
-    let sums = observer_of(sums);
+    let sums = observer_of(ByClass::of_whole(sums));
     let observed = vec![ObservedPass { sums: &*sums, left_out: 0 }];
     Results::new(&[(named("coreference").unwrap(), observed)], &context, &default_policy())
 }
@@ -302,13 +304,13 @@ proptest! {
         let given: Vec<AnnotatedWord<'_>> =
             words.iter().map(|(lemma, upos, features, entity)| (&**lemma, Upos::ALL[*upos], &**features, &**entity)).collect();
         let sequence = window(3, &given);
-        let found = Window::of(&sequence);
+        let found = Window::of(&sequence, Visibility::ALL, FromToken::Mean);
         prop_assert!(found.heads.is_sorted_by(|a, b| a < b));
         for anaphor in &found.anaphors {
-            prop_assert!(0 < anaphor.right && anaphor.right < anaphor.place);
-            let right = (0..anaphor.place).filter(|&candidate| found.is_right(anaphor, candidate)).count();
+            prop_assert!(0 < anaphor.right && anaphor.right < anaphor.candidates.end);
+            let right = (0..anaphor.candidates.end).filter(|&candidate| found.is_right(anaphor, candidate)).count();
             prop_assert_eq!(right, anaphor.right);
-            prop_assert!(anaphor.chosen.iter().all(|&chosen| chosen < anaphor.place));
+            prop_assert!(anaphor.chosen.iter().all(|&chosen| chosen < anaphor.candidates.end));
             prop_assert!(anaphor.kinds[0] && anaphor.kinds[1..4].iter().filter(|&&kind| kind).count() == 1);
         }
         // Sums of parts are those of the whole.

@@ -13,6 +13,8 @@ mod table;
 pub mod tags;
 mod thresholds;
 
+use std::num::NonZeroU64;
+
 use crate::corpus::relation::ALL;
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
@@ -84,7 +86,9 @@ impl Study for Dependency {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass::PLAIN, |subject| DependencySums::new(subject.grid, subject.from))]
+        vec![PassSpec::new(Pass::PLAIN, |subject| {
+            DependencySums::new(subject.grid, subject.classes.in_all_layers(), subject.from)
+        })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
@@ -116,7 +120,8 @@ impl Study for Dependency {
                 .collect()
         };
         let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        (estimates, Relations { relations, tests: Tests::default() })
+        let tests = Tests { out_of_sight: NonZeroU64::new(sums.out_of_sight), ..Tests::default() };
+        (estimates, Relations { relations, tests })
     }
 
     fn upstream(&self, _: &Observed<'_>, section: &Self::Section, labelling: &Labelling<'_>) -> UpstreamResults {

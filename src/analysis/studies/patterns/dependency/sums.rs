@@ -7,7 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::arcs::{Agreement, DuplicateArcs, Predictions, RelationSums, ScoredArc, scored_arcs};
 use super::tags::CUES;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
+use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, Merge, block_of};
@@ -17,7 +19,10 @@ use crate::stats::blocks::{BLOCKS, Merge, block_of};
 #[serde(remote = "Self")]
 pub struct DependencySums {
     grid: HeadGrid,
+    visibility: Visibility,
     from: FromToken,
+    /// Words that are not scored: they and their heads do not see each other in every layer.
+    pub out_of_sight: u64,
     /// The place of each relation in the lists that follow.
     pub relations: BTreeMap<String, usize>,
     /// The arcs of each relation, by its place, on which heads and baselines are both right.
@@ -31,12 +36,13 @@ pub struct DependencySums {
 }
 
 impl DependencySums {
-    /// Empty sums for a model with `grid` heads, words folded by `from`.
-    pub fn new(grid: HeadGrid, from: FromToken) -> Self {
-        Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new())
+    /// Empty sums for a model with `grid` heads whose queries see at least these keys in every layer, words folded by `from`.
+    pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
+        Self { visibility, ..Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new()) }
     }
 
-    /// Sums of these blocks and agreements, which list the relations by their places; every sentence is a family.
+    /// Sums of these blocks and agreements, which list the relations by their places; every sentence is a family, and every
+    /// query sees every key.
     pub fn of(
         grid: HeadGrid,
         from: FromToken,
@@ -45,7 +51,17 @@ impl DependencySums {
         agreements: Vec<Agreement>,
     ) -> Self {
         let later = vec![DuplicateArcs::default(); relations.len()];
-        Self { grid, from, relations, agreements, later, blocks, predictions: Predictions::default() }
+        Self {
+            grid,
+            visibility: Visibility::ALL,
+            from,
+            out_of_sight: 0,
+            relations,
+            agreements,
+            later,
+            blocks,
+            predictions: Predictions::default(),
+        }
     }
 
     /// The sums of the relation at this place over all blocks.
@@ -64,6 +80,7 @@ impl DependencySums {
 
     /// Adds another's blocks: block `i` to block `into(i)`.
     fn add(&mut self, other: &Self, into: impl Fn(usize) -> usize) {
+        self.out_of_sight += other.out_of_sight;
         let mut places = vec![0; other.relations.len()];
         for (name, &theirs) in &other.relations {
             places[theirs] = place(&mut self.relations, name);
@@ -83,7 +100,7 @@ impl DependencySums {
 
     /// Relations are numbered by name and not as they were met.
     fn in_order(&self) -> Self {
-        let mut ordered = Self::new(self.grid, self.from);
+        let mut ordered = Self::new(self.grid, self.visibility, self.from);
         ordered.relations = self.relations.keys().cloned().zip(0..).collect();
         ordered.add(self, |block| block);
         ordered
@@ -133,7 +150,8 @@ impl<'de> Deserialize<'de> for DependencySums {
 
 impl Merge for DependencySums {
     fn merge(&mut self, other: &Self) {
-        assert_eq!((self.grid, self.from), (other.grid, other.from), "sums of one analysis");
+        let of = |sums: &Self| (sums.grid, sums.visibility, sums.from);
+        assert_eq!(of(self), of(other), "sums of one analysis");
         self.add(other, |block| block);
     }
 }
@@ -144,7 +162,11 @@ impl Sums for DependencySums {
     fn begin(&mut self, sequence: &Sequence) -> DependencyState {
         let (relations, heads) = (&mut self.relations, self.grid.count());
         let tree = sequence.tree.as_deref().unwrap_or_default();
-        let arcs = scored_arcs(tree, &sequence.annotations, |name| place(relations, name));
+        let mut arcs = scored_arcs(tree, &sequence.annotations, |name| place(relations, name));
+        let (even, words, from) = (Even::new(self.visibility, sequence.ids.len()), &sequence.words, self.from);
+        let all = arcs.len();
+        arcs.retain(|arc| even.are_in_sight(&words[arc.dependent], &words[arc.head], from));
+        self.out_of_sight += (all - arcs.len()) as u64;
         self.resize();
         let is_first = sequence.family.is_first;
         let block = block_of(sequence.family.number);
@@ -188,9 +210,13 @@ impl Sums for DependencySums {
     }
 
     fn pooled(&self) -> Self {
-        let mut pooled = Self::new(self.grid, self.from);
+        let mut pooled = Self::new(self.grid, self.visibility, self.from);
         pooled.add(self, |_| 0);
         pooled
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        classes.in_all_layers() == self.visibility
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
@@ -233,7 +259,7 @@ mod tests {
     }
 
     fn empty() -> DependencySums {
-        DependencySums::new(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean)
+        DependencySums::new(HeadGrid { layers: 1, heads: 1 }, Visibility::ALL, FromToken::Mean)
     }
 
     #[test]

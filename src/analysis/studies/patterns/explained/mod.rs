@@ -12,13 +12,14 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
 use metrics::{ExplainedInputs, METRICS};
 use section::{ExplainedSection, Summed};
-use shares::shares;
+use shares::{of_all_layers, shares};
 use sums::ExplainedSums;
 
 /// How much of each head's attention known cues explain.
@@ -39,19 +40,22 @@ impl Study for Explained {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass::PLAIN, |subject| ExplainedSums::new(subject.grid))]
+        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| ExplainedSums::new(subject.grid, visibility))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ExplainedSums = observed.sums();
-        let shares = shares(sums, context);
-        let blocks = sums.blocks.with_total();
-        let seen = |block: Option<usize>, head: Option<usize>| {
-            ExplainedInputs { shares: &shares, sums: blocks.at(block), head, block }.values()
+        let sums: &ByClass<ExplainedSums> = observed.sums();
+        let classes = sums.map(|sums| (shares(sums, context), sums.blocks.with_total()));
+        let of_head = |block: Option<usize>, place: usize| {
+            let (shares, blocks) = classes.of_layer(context.grid.at(place).0);
+            ExplainedInputs { shares, sums: blocks.at(block), head: Some(place), block }.values()
         };
-        let of_head = |block: Option<usize>, place: usize| seen(block, Some(place));
-        let of_chance = |block: Option<usize>| seen(block, None);
-        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        (estimates, ExplainedSection { explained: Summed::new(&shares) })
+        let of_chance = |block: Option<usize>, class: usize| {
+            let (shares, blocks) = &classes.each()[class];
+            ExplainedInputs { shares, sums: blocks.at(block), head: None, block }.values()
+        };
+        let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
+        let all = of_all_layers(&classes.map(|(shares, _)| shares), context.grid);
+        (estimates, ExplainedSection { explained: Summed::new(&all) })
     }
 }

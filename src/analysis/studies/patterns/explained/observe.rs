@@ -43,7 +43,6 @@ pub fn observe<'a>(
         columns.clear();
         columns.resize(cues.width, 0.0);
     }
-    let even = [cues.tokens, cues.text.len().saturating_sub(1)].map(|keys| 1.0 / keys as f64);
     for (number, &query) in cues.text.iter().enumerate() {
         let (row, weights, mass) = (text.row(query), view.row(query), text.mass(query));
         let own = f64::from(weights[query]);
@@ -71,9 +70,9 @@ pub fn observe<'a>(
             columns_all[key] += weight;
             special += weight * weight;
         }
-        squares[ALL_KEYS] += square + special - even[ALL_KEYS];
+        squares[ALL_KEYS] += square + special - cues.even(ALL_KEYS, number);
         if mass > 0.0 {
-            squares[TEXT] += square * scale * scale - even[TEXT];
+            squares[TEXT] += square * scale * scale - cues.even(TEXT, number);
         } else {
             silent.iter_mut().zip(cues.means(number)).for_each(|(sum, mean)| *sum += mean);
         }

@@ -10,6 +10,7 @@ use super::least_squares::pair;
 use crate::corpus::{TreeHead, Upos};
 use crate::linalg::lanes::LANES;
 use crate::model::forward::WordEmbeddings;
+use crate::model::grid::visibility::Visibility;
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::fold::roles::{REACH, slot};
 use crate::sequences::sequence::{Sequence, TokenKind};
@@ -46,8 +47,6 @@ pub struct SentenceCues {
     pub text: Vec<usize>,
     /// The places of all others, with the cue that they are, if one.
     pub special: Vec<(usize, Option<usize>)>,
-    /// How many tokens it has, special ones included.
-    pub tokens: usize,
     /// The part of speech of each key, as its place in [`Upos::ALL`].
     pub tags: Vec<Option<usize>>,
     /// How common each key is; 0 for special tokens.
@@ -58,6 +57,8 @@ pub struct SentenceCues {
     pub width: usize,
     /// The keys of each row that have one of the listed cues, cue after cue.
     pub listed: Vec<[Vec<usize>; LISTED]>,
+    /// The keys of each row, by form.
+    keys: [Vec<usize>; FORMS],
     /// The mean of each cue over the keys of each form and row.
     means: [Vec<[f64; CUES]>; FORMS],
     /// The sum of those of all rows.
@@ -77,27 +78,31 @@ pub struct Lexicon {
 type CueWeights = Vec<(usize, f64)>;
 
 impl SentenceCues {
-    /// The cues of a sentence, and their products in both forms, as far as it has them.
-    pub fn new(sequence: &Sequence, lexicon: &Lexicon) -> (Self, [Option<Products>; FORMS]) {
+    /// The cues of a sentence, of whose keys queries see these, and their products in both forms, as far as it has them.
+    pub fn new(sequence: &Sequence, visibility: Visibility, lexicon: &Lexicon) -> (Self, [Option<Products>; FORMS]) {
         let mut cues = Self::without_pairs(sequence, lexicon);
         let words = SentenceWords::new(sequence);
         let (n, count) = (sequence.ids.len(), cues.text.len());
         let mut sums = [vec![0.0; PAIRS], vec![0.0; PAIRS]];
-        let keys = [n, count.saturating_sub(1)];
         let mut cell = CueWeights::new();
         for (row, &query) in cues.text.clone().iter().enumerate() {
             let mut row_sums = [[0.0; CUES]; FORMS];
-            for key in 0..n {
+            let mut keys = [0; FORMS];
+            for key in visibility.keys(query, n) {
                 cues.fill(&mut cell, &words, sequence, (row, query, key));
                 let form = if key == query || sequence.kinds[key].is_special() { ALL_KEYS } else { TEXT };
                 add_cell(&cell, &mut sums[form], &mut row_sums[form]);
+                keys[form] += 1;
             }
+            // The keys of text are keys of both forms.
+            keys[ALL_KEYS] += keys[TEXT];
             let [others, text] = &mut row_sums;
             others.iter_mut().zip(&*text).for_each(|(sum, text)| *sum += text);
             for form in [ALL_KEYS, TEXT] {
                 let means = row_sums[form].map(|sum| sum / keys[form].max(1) as f64);
                 cues.total_means[form].iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
                 cues.means[form].push(means);
+                cues.keys[form].push(keys[form]);
             }
         }
         // The products of the text are the same in both forms and were summed once.
@@ -107,8 +112,9 @@ impl SentenceCues {
         };
         let products = |form: usize, cells: Vec<f64>| {
             let mut cells = cells;
-            cues.means[form].iter().for_each(|means| centre(&mut cells, means, keys[form] as f64));
-            Products { cells, rows: count as u64, keys: (count * keys[form]) as u64 }
+            let rows = cues.means[form].iter().zip(&cues.keys[form]);
+            rows.for_each(|(means, &keys)| centre(&mut cells, means, keys as f64));
+            Products { cells, rows: count as u64, keys: cues.keys[form].iter().sum::<usize>() as u64 }
         };
         let found =
             [(count > 0 && n > 1).then(|| products(ALL_KEYS, all)), (count >= FEWEST).then(|| products(TEXT, text))];
@@ -135,16 +141,17 @@ impl SentenceCues {
             let ids: Vec<u32> = text.iter().map(|&token| sequence.ids[token]).collect();
             spread(&cosines(&ids, embeddings), &ids, &text, width)
         });
-        let means = [Vec::with_capacity(text.len()), Vec::with_capacity(text.len())];
+        let count = text.len();
+        let means = [Vec::with_capacity(count), Vec::with_capacity(count)];
         Self {
             text,
             special,
-            tokens: n,
             tags,
             commonness,
             cosines,
             width,
             listed,
+            keys: [Vec::with_capacity(count), Vec::with_capacity(count)],
             means,
             total_means: [[0.0; CUES]; FORMS],
         }
@@ -198,6 +205,11 @@ impl SentenceCues {
     /// The mean of each cue over the keys of a row in the form [`TEXT`].
     pub fn means(&self, row: usize) -> &[f64; CUES] {
         &self.means[TEXT][row]
+    }
+
+    /// The even attention of a row to each key of a form.
+    pub fn even(&self, form: usize, row: usize) -> f64 {
+        1.0 / self.keys[form][row] as f64
     }
 
     /// The sum of such means of all rows, in each form.

@@ -4,6 +4,8 @@ use super::cues::{CUES, GROUPS};
 use super::least_squares::{Fit, Gram};
 use super::sentence::FORMS;
 use super::sums::{ExplainedSums, FormSums};
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::by_class::ByClass;
 use crate::stats::blocks::BLOCKS;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
@@ -127,6 +129,18 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
         };
         let heads = (0..whole.heads.len()).map(of_head).collect();
         FormShares { heads, any, cues: whole.cues() }
+    })
+}
+
+/// The shares of every head, each from its layer's class, with the cues that are there in any.
+pub fn of_all_layers(classes: &ByClass<&[FormShares; FORMS]>, grid: HeadGrid) -> [FormShares; FORMS] {
+    std::array::from_fn(|form| {
+        let of_head = |place: usize| classes.of_layer(grid.at(place).0)[form].heads[place].clone();
+        let mut cues: Vec<usize> = classes.each().iter().flat_map(|class| class[form].cues.clone()).collect();
+        cues.sort_unstable();
+        cues.dedup();
+        let any = classes.each()[0][form].any.clone();
+        FormShares { heads: (0..grid.count()).map(of_head).collect(), any, cues }
     })
 }
 

@@ -6,6 +6,7 @@ use super::cues::CUES;
 use super::observe::{Columns, SentenceSums, observe};
 use super::sentence::{FORMS, Lexicon, PAIRS, Products, SentenceCues};
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
@@ -67,6 +68,7 @@ merge_fields!(FormSums { rows, keys, sentences, cues, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedSums {
     grid: HeadGrid,
+    visibility: Visibility,
     /// The sums of each block, in both forms.
     pub blocks: Blocks<[FormSums; FORMS]>,
     #[serde(skip)]
@@ -76,10 +78,10 @@ pub struct ExplainedSums {
 }
 
 impl ExplainedSums {
-    /// Empty sums for a model with `grid` heads.
-    pub fn new(grid: HeadGrid) -> Self {
+    /// Empty sums for a model with `grid` heads whose queries see these keys.
+    pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         let block = std::array::from_fn(|_| FormSums::new(grid.count()));
-        Self { grid, blocks: Blocks::new(block), lexicon: Lexicon::default(), columns: Columns::default() }
+        Self { grid, visibility, blocks: Blocks::new(block), lexicon: Lexicon::default(), columns: Columns::default() }
     }
 }
 
@@ -92,7 +94,7 @@ pub struct ExplainedState {
     forms: [bool; FORMS],
 }
 
-merge_fields!(ExplainedSums[grid] { blocks });
+merge_fields!(ExplainedSums[grid, visibility] { blocks });
 
 impl Sums for ExplainedSums {
     type SequenceState = ExplainedState;
@@ -103,7 +105,7 @@ impl Sums for ExplainedSums {
 
     fn begin(&mut self, sequence: &Sequence) -> ExplainedState {
         let block = block_of(sequence.family.number);
-        let (cues, products) = SentenceCues::new(sequence, &self.lexicon);
+        let (cues, products) = SentenceCues::new(sequence, self.visibility, &self.lexicon);
         for (sums, products) in self.blocks[block].iter_mut().zip(&products) {
             if let Some(products) = products {
                 sums.count(products, sequence.family.is_first);
@@ -122,6 +124,10 @@ impl Sums for ExplainedSums {
             head.products.iter_mut().zip(products[form]).for_each(|(sum, value)| *sum += value);
             head.squares += squares[form];
         }
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        classes.kinds() == [self.visibility]
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

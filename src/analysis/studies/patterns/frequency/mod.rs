@@ -10,8 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::passes::control::ControlKind;
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
-use crate::stats::blocks::BLOCKS;
+use crate::stats::blocks::{BLOCKS, WithTotal};
+use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{self, assess_content, thresholds};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, LabelStyle, Parameter};
@@ -23,7 +25,7 @@ use crate::study::section::{Section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
 use metrics::{FrequencyInputs, METRICS};
-use sums::{FrequencyHeadSums, FrequencySums};
+use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
 
 /// Whether each head goes to rare or to common words.
 pub struct Frequency;
@@ -98,28 +100,56 @@ impl Study for Frequency {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass::PLAIN, |subject| FrequencySums::new(subject.grid))]
+        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| FrequencySums::new(subject.grid, visibility))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &FrequencySums = observed.sums();
-        let (blocks, uniform) = (sums.blocks.with_total(), FrequencyHeadSums::default());
-        // Without each block, and last without none.
+        let sums: &ByClass<FrequencySums> = observed.sums();
+        let classes = sums.map(FrequencyOfClass::new);
+        let of_head =
+            |number: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).of_head(number, place);
+        let of_chance = |number: Option<usize>, class: usize| classes.each()[class].of_chance(number);
+        let queries = classes.each().iter().map(FrequencyOfClass::queries).max().unwrap_or_default();
+        let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
+        (estimates, FrequencySection { frequency: Counted { queries } })
+    }
+}
+
+/// The sums of a class of layers, and how offsets alone find what its queries see.
+struct FrequencyOfClass<'a> {
+    blocks: WithTotal<'a, FrequencyBlock>,
+    /// Without each block, and last without none.
+    rates: Vec<[Rates; 2]>,
+}
+
+impl<'a> FrequencyOfClass<'a> {
+    fn new(sums: &'a FrequencySums) -> Self {
+        let blocks = sums.blocks.with_total();
         let left_out = sums.blocks.iter().map(Some).chain([None]);
-        let rates: Vec<_> = left_out.map(|block| blocks.total().rates(block)).collect();
-        let seen = |number: Option<usize>, [sums, whole]: [&FrequencyHeadSums; 2], of_chance: bool| -> Vec<Fraction> {
-            let (exposure, rates) = (&blocks.at(number).exposure, &rates[number.unwrap_or(BLOCKS)]);
-            let seen = FrequencyInputs { exposure, sums, whole, rates };
-            let value = |metric: &metrics::FrequencyMetric| {
-                if of_chance { metric.chance.unwrap_or(metric.value)(&seen, 0) } else { (metric.value)(&seen, 0) }
-            };
-            METRICS.iter().map(value).collect()
-        };
-        let of_head = |number: Option<usize>, place: usize| {
-            seen(number, [&blocks.at(number).heads[place], &blocks.total().heads[place]], false)
-        };
-        let of_chance = |number: Option<usize>| seen(number, [&uniform, &uniform], true);
-        let frequency = Counted { queries: blocks.total().exposure.others };
-        (Estimates::new(&columns(self), context, of_head, of_chance), FrequencySection { frequency })
+        let rates = left_out.map(|block| blocks.total().rates(block)).collect();
+        Self { blocks, rates }
+    }
+
+    /// The cells of a head in a block, or in all of them.
+    fn of_head(&self, number: Option<usize>, place: usize) -> Vec<Fraction> {
+        let seen = self.inputs(number, [&self.blocks.at(number).heads[place], &self.blocks.total().heads[place]]);
+        METRICS.iter().map(|metric| (metric.value)(&seen, 0)).collect()
+    }
+
+    /// The same of a head without any preference.
+    fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
+        let even = FrequencyHeadSums::default();
+        let seen = self.inputs(number, [&even, &even]);
+        METRICS.iter().map(|metric| metric.chance.unwrap_or(metric.value)(&seen, 0)).collect()
+    }
+
+    /// How many queries the corpus has that may go to rare tokens.
+    fn queries(&self) -> u64 {
+        self.blocks.total().exposure.others
+    }
+
+    fn inputs<'b>(&'b self, number: Option<usize>, [sums, whole]: [&'b FrequencyHeadSums; 2]) -> FrequencyInputs<'b> {
+        let (exposure, rates) = (&self.blocks.at(number).exposure, &self.rates[number.unwrap_or(BLOCKS)]);
+        FrequencyInputs { exposure, sums, whole, rates }
     }
 }

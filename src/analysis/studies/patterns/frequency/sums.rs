@@ -1,5 +1,6 @@
 //! The sums of attention by how common tokens are, per block of sentences.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use multiversion::multiversion;
@@ -9,9 +10,11 @@ use crate::linalg::lanes::{LANES, dot};
 use crate::linalg::search::{first_at_least, largest};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::counts::TokenCounts;
+use crate::sequences::fold::even::Even;
 use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -71,11 +74,11 @@ impl FrequencyHeadSums {
 /// The denominators and the sums of uniform attention.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyExposure {
-    /// Queries that are not among the rarest of their sentence, in sentences that count.
+    /// Queries that are not among the rarest of their sentence and see one of them, in sentences that count.
     pub others: u64,
     /// Sentences with any, the first of each family alone.
     pub others_sentences: u64,
-    /// Queries with another token of text.
+    /// Queries that see another token of text.
     pub queries: u64,
     /// Sentences with any, the first of each family alone.
     pub sentences: u64,
@@ -83,9 +86,9 @@ pub struct FrequencyExposure {
     pub rarest: u64,
     /// Sentences with any, the first of each family alone.
     pub rarest_sentences: u64,
-    /// How many of the queries have one of the rarest by chance: the sum of `|R|/|T|`.
+    /// How many of the queries have one of the rarest by chance: the sum of `|R|/|T|`, of what they see.
     pub argmax: ExactSum,
-    /// The attention that a uniform head gives the rarest: the sum of `|R|/n`.
+    /// The attention that even attention gives the rarest: the sum of `|R|/v(i)`, of what they see.
     pub mass: ExactSum,
 }
 
@@ -134,6 +137,7 @@ merge_fields!(FrequencyBlock { exposure, pairs, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FrequencySums {
     grid: HeadGrid,
+    visibility: Visibility,
     /// The sums of each block.
     pub blocks: Blocks<FrequencyBlock>,
     #[serde(skip)]
@@ -141,9 +145,9 @@ pub struct FrequencySums {
 }
 
 impl FrequencySums {
-    /// Empty sums for a model with `grid` heads.
-    pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, blocks: Blocks::new(FrequencyBlock::new(grid)), counts: None }
+    /// Empty sums for a model with `grid` heads whose queries see these keys.
+    pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
+        Self { grid, visibility, blocks: Blocks::new(FrequencyBlock::new(grid)), counts: None }
     }
 }
 
@@ -154,18 +158,21 @@ pub struct SentenceFrequencies {
     text: Vec<usize>,
     /// The share of occurrences in the corpus that are of rarer tokens; 0 for tokens that are not of text.
     common: Vec<f32>,
-    /// The sum of those.
-    sum: f64,
+    /// The mean of those over the other tokens of text that each token of text sees; none where it sees no other.
+    mean_of_others: Vec<Option<f64>>,
     /// Whether a token is one of the sentence's rarest; nowhere where the sentence does not count.
     is_rare: Vec<bool>,
     /// The tokens that are rarest.
     rare: Vec<usize>,
+    /// Tokens of text that are not among the rarest and see one of them; none where the sentence does not count.
+    others: Vec<usize>,
+    visibility: Visibility,
 }
 
 impl SentenceFrequencies {
-    /// `None` if there are fewer than two tokens of text.
+    /// The frequencies of a sentence, of whose keys queries see these; `None` if there are fewer than two tokens of text.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
-    fn new(sequence: &Sequence, counts: &TokenCounts) -> Option<Self> {
+    fn new(sequence: &Sequence, visibility: Visibility, counts: &TokenCounts) -> Option<Self> {
         let n = sequence.ids.len();
         let text: Vec<usize> = sequence.text_places().collect();
         if text.len() < 2 {
@@ -181,14 +188,49 @@ impl SentenceFrequencies {
         if rarest.rank > COMMONEST {
             text.iter().for_each(|&token| is_rare[token] = of(token).count == rarest.count);
         }
-        let sum = common.iter().map(|&share| f64::from(share)).sum();
-        let rare = (0..n).filter(|&token| is_rare[token]).collect();
-        Some(Self { text, common, sum, is_rare, rare })
+        let rare: Vec<usize> = (0..n).filter(|&token| is_rare[token]).collect();
+        let sees_rare = |query: usize| rare.iter().any(|&key| visibility.sees(query, key));
+        let others = text.iter().copied().filter(|&token| !is_rare[token] && sees_rare(token)).collect();
+        let found = Self { text, common, mean_of_others: Vec::new(), is_rare, rare, others, visibility };
+        let mean_of_others = found.text.iter().map(|&query| found.mean_of_others(query)).collect();
+        Some(Self { mean_of_others, ..found })
     }
 
-    /// The tokens of text that are not among the rarest; none where the sentence does not count.
-    fn others(&self) -> impl Iterator<Item = usize> + Clone {
-        self.text.iter().copied().filter(|&token| !self.rare.is_empty() && !self.is_rare[token])
+    /// The tokens of text that a query sees.
+    fn text_of(&self, query: usize) -> &[usize] {
+        let Range { start, end } = self.visibility.keys(query, self.is_rare.len());
+        let place = |first: usize| self.text.partition_point(|&token| token < first);
+        &self.text[place(start)..place(end)]
+    }
+
+    /// The weight of the rarest tokens that queries see which are not among them, each key having `share`.
+    fn rare_by(&self, share: impl Fn(usize) -> f64) -> f64 {
+        let count = |query: usize| self.rare.iter().filter(|&&key| self.visibility.sees(query, key)).count();
+        match self.others.first() {
+            // Every query has the same.
+            Some(&first) if self.visibility.is_whole(self.is_rare.len()) => {
+                (self.others.len() * self.rare.len()) as f64 * share(first)
+            }
+            _ => self.others.iter().map(|&query| count(query) as f64 * share(query)).sum(),
+        }
+    }
+
+    /// The mean commonness of the other tokens of text that a query sees.
+    fn mean_of_others(&self, query: usize) -> Option<f64> {
+        let text = self.text_of(query);
+        let sum: f64 = text.iter().map(|&token| f64::from(self.common[token])).sum();
+        (text.len() > 1).then(|| (sum - f64::from(self.common[query])) / (text.len() - 1) as f64)
+    }
+
+    /// The pairs of queries that are not among the rarest with other tokens of text, weighted by `share`.
+    fn pairs(&self, share: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = Pair> {
+        self.others.iter().flat_map(move |&query| {
+            let keys = self.text_of(query).iter().filter(move |&&key| key != query);
+            keys.map(move |&key| {
+                let target = self.is_rare[key].then_some((0, 1.0));
+                Pair { query, key, weight: share(query), target }
+            })
+        })
     }
 }
 
@@ -208,12 +250,13 @@ struct SentenceSums {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view: AttentionView<'a>) -> SentenceSums {
     let mut seen = SentenceSums::default();
-    for &query in &sentence.text {
+    for (&query, mean_of_others) in sentence.text.iter().zip(&sentence.mean_of_others) {
         let (row, mass) = (text.row(query), text.mass(query));
-        if mass > 0.0 {
-            let others = (sentence.text.len() - 1) as f64;
+        if let Some(mean) = mean_of_others
+            && mass > 0.0
+        {
             let common = f64::from(dot(row, &sentence.common));
-            let shift = common / mass - (sentence.sum - f64::from(sentence.common[query])) / others;
+            let shift = common / mass - mean;
             seen.shift += shift;
             seen.shifted += 1;
             if sentence.is_rare[query] {
@@ -221,9 +264,9 @@ fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view:
                 seen.shifted_rare += 1;
             }
         }
-        if sentence.rare.is_empty() || sentence.is_rare[query] {
-            continue;
-        }
+    }
+    for &query in &sentence.others {
+        let row = text.row(query);
         let favourite = favourite(sentence, row, query, view.row(query)[query]);
         seen.argmax += u64::from(sentence.is_rare[favourite]);
         seen.argmax_profile.add_one(query, favourite);
@@ -243,7 +286,7 @@ fn favourite(sentence: &SentenceFrequencies, row: &[f32], query: usize, own: f32
         let other = first_at_least(row, most);
         if own < most { other } else { other.min(query) }
     } else {
-        sentence.text[0]
+        sentence.text_of(query)[0]
     }
 }
 
@@ -254,7 +297,7 @@ pub struct FrequencyState {
     sentence: Option<SentenceFrequencies>,
 }
 
-merge_fields!(FrequencySums[grid] { blocks });
+merge_fields!(FrequencySums[grid, visibility] { blocks });
 
 impl Sums for FrequencySums {
     type SequenceState = FrequencyState;
@@ -265,26 +308,26 @@ impl Sums for FrequencySums {
 
     fn begin(&mut self, sequence: &Sequence) -> FrequencyState {
         let (block, is_first) = (block_of(sequence.family.number), sequence.family.is_first);
-        let sentence = self.counts.as_ref().and_then(|counts| SentenceFrequencies::new(sequence, counts));
+        let (visibility, tokens) = (self.visibility, sequence.ids.len());
+        let counts = self.counts.as_ref();
+        let sentence = counts.and_then(|counts| SentenceFrequencies::new(sequence, visibility, counts));
         if let Some(sentence) = &sentence {
-            let (text, rare) = (sentence.text.len() as u64, sentence.rare.len() as u64);
-            let others = sentence.others().count() as u64;
-            let exposure = &mut self.blocks[block].exposure;
-            exposure.queries += text;
-            exposure.sentences += u64::from(is_first);
+            let FrequencyBlock { exposure, pairs, .. } = &mut self.blocks[block];
+            let queries = sentence.mean_of_others.iter().flatten().count() as u64;
+            let (others, rare) = (sentence.others.len() as u64, sentence.rare.len() as u64);
+            exposure.queries += queries;
+            exposure.sentences += u64::from(queries > 0 && is_first);
             exposure.others += others;
             exposure.others_sentences += u64::from(others > 0 && is_first);
             exposure.rarest += rare;
             exposure.rarest_sentences += u64::from(rare > 0 && is_first);
-            let [by_text, by_all] = [text as f64, sequence.ids.len() as f64].map(|keys| 1.0 / keys);
-            exposure.argmax += (others * rare) as f64 * by_text;
-            exposure.mass += (others * rare) as f64 * by_all;
-            for (pairs, weight) in self.blocks[block].pairs.iter_mut().zip([by_text, by_all]) {
-                let keys = |query: usize| sentence.text.iter().copied().filter(move |&key| key != query);
-                let target = |key: usize| sentence.is_rare[key].then_some((0, 1.0));
-                let pair = |query: usize| keys(query).map(move |key| Pair { query, key, weight, target: target(key) });
-                pairs.add(sentence.others().flat_map(pair));
-            }
+            let even = Even::new(visibility, tokens);
+            let by_text = |query: usize| 1.0 / sentence.text_of(query).len() as f64;
+            let by_all = |query: usize| even.share(query);
+            exposure.argmax += sentence.rare_by(by_text);
+            exposure.mass += sentence.rare_by(by_all);
+            pairs[0].add(sentence.pairs(by_text));
+            pairs[1].add(sentence.pairs(by_all));
         }
         FrequencyState { block, sentence }
     }
@@ -295,6 +338,10 @@ impl Sums for FrequencySums {
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
         self.blocks[*block].heads[head].add(&observe(sentence, input.text(), view));
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        classes.kinds() == [self.visibility]
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

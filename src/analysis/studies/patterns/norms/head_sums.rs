@@ -22,6 +22,8 @@ sums_of_a_head! {
         uniform_offset_mass: OFFSETS,
         /// Queries without a share by norm, but with a text token at each offset.
         offset_silent: OFFSETS,
+        /// Queries without a share by norm, but that see each kind of sink; of punctuation all of them.
+        sink_silent: SINK_KINDS,
         /// Share by norm of each kind of sink.
         sink_mass: SINK_KINDS,
         /// The same of uniform attention.

@@ -81,6 +81,13 @@ impl<'a> NormInputs<'a> {
         Fraction::new(sum.value(), heard).over(queries, sentences)
     }
 
+    /// The same over those that see a kind of sink, if the corpus has any of it.
+    fn mean_to_sink(&self, sink: usize, sum: ExactSum) -> Fraction {
+        let (queries, sentences) = (self.exposure.sink_queries[sink], self.exposure.sink_families[sink]);
+        let heard = queries as f64 - self.sums.sink_silent[sink].value();
+        self.if_present(sink, Fraction::new(sum.value(), heard).over(queries, sentences))
+    }
+
     /// A ratio about a kind of sink, if the corpus has any of it.
     fn if_present(&self, sink: usize, fraction: Fraction) -> Fraction {
         if self.corpus.sinks[sink] > 0 { fraction } else { Fraction::NONE }
@@ -140,27 +147,27 @@ pub const METRICS: &[NormMetric] = &[
         explanation: Explanation {
             name: "norm_first_special_mass",
             measures: "The same of the first special token ([CLS]).",
-            formula: "mean over i in T of N[i, first special]",
+            formula: "mean over i in T that see it of N[i, first special]",
             chance: OWN_CHANCE,
             source: KOBAYASHI,
             caveats: CANCELS,
         },
         keys: Keys::Single,
-        value: |seen, _| seen.if_present(FIRST_SPECIAL, seen.mean(seen.sums.sink_mass[FIRST_SPECIAL])),
-        chance: Some(|seen, _| seen.if_present(FIRST_SPECIAL, seen.mean(seen.sums.uniform_sink_mass[FIRST_SPECIAL]))),
+        value: |seen, _| seen.mean_to_sink(FIRST_SPECIAL, seen.sums.sink_mass[FIRST_SPECIAL]),
+        chance: Some(|seen, _| seen.mean_to_sink(FIRST_SPECIAL, seen.sums.uniform_sink_mass[FIRST_SPECIAL])),
     },
     Metric {
         explanation: Explanation {
             name: "norm_separator_mass",
             measures: "The same of the separators ([SEP]).",
-            formula: "mean over i in T of the sum of N[i, j] over separators j",
+            formula: "mean over i in T that see one of the sum of N[i, j] over separators j",
             chance: OWN_CHANCE,
             source: KOBAYASHI,
             caveats: CANCELS,
         },
         keys: Keys::Single,
-        value: |seen, _| seen.if_present(SEPARATOR, seen.mean(seen.sums.sink_mass[SEPARATOR])),
-        chance: Some(|seen, _| seen.if_present(SEPARATOR, seen.mean(seen.sums.uniform_sink_mass[SEPARATOR]))),
+        value: |seen, _| seen.mean_to_sink(SEPARATOR, seen.sums.sink_mass[SEPARATOR]),
+        chance: Some(|seen, _| seen.mean_to_sink(SEPARATOR, seen.sums.uniform_sink_mass[SEPARATOR])),
     },
     Metric {
         explanation: Explanation {

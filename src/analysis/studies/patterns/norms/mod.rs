@@ -8,6 +8,7 @@ mod sinks;
 mod sums;
 
 use crate::passes::control::ControlKind;
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
@@ -39,21 +40,33 @@ impl Study for Norms {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass::PLAIN, |subject| AllNorms::new(subject.grid))]
+        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| AllNorms::new(subject.grid, visibility))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &AllNorms = observed.sums();
-        let (grid, blocks) = (context.grid, sums.blocks.with_total());
-        let shares = in_parallel(context.threads, 0..grid.count(), |place| Shares::new(sums, blocks.total(), place));
+        let sums: &ByClass<AllNorms> = observed.sums();
+        let grid = context.grid;
+        let classes = sums.map(|sums| (sums, sums.blocks.with_total()));
+        let of_place = |place: usize| classes.of_layer(grid.at(place).0);
+        let shares = in_parallel(context.threads, 0..grid.count(), |place| {
+            let (sums, blocks) = of_place(place);
+            Shares::new(sums, blocks.total(), place)
+        });
         let seen = |number: Option<usize>, place: usize| {
+            let (_, blocks) = of_place(place);
             NormInputs::new((number, blocks.at(number), blocks.total()), grid, place, &shares[place])
         };
         let of_head = |number: Option<usize>, place: usize| seen(number, place).values();
-        // The chance level depends on the head; the denominators do not.
-        let of_chance = |number: Option<usize>| of_head(number, 0).iter().map(metric::Fraction::unknown).collect();
+        // The chance level depends on the head; the denominators are those of any head of the class.
+        let first_of = |class: usize| {
+            let layer = (0..grid.layers).find(|&layer| sums.classes().of(layer) == class);
+            grid.index(layer.expect("a class has layers"), 0)
+        };
+        let of_chance = |number: Option<usize>, class: usize| {
+            of_head(number, first_of(class)).iter().map(metric::Fraction::unknown).collect()
+        };
         let chance = (0..grid.count()).map(|place| seen(None, place).chances());
-        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
+        let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         (estimates.with_own_chance(&columns(self), chance), NoSection)
     }
 }

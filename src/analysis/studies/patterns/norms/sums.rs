@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
-use super::observe::{Buffers, HeadData, observe};
+use super::observe::{Buffers, HeadData, observe, sees_sink};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
 use crate::sequences::fold::words::FromToken;
@@ -30,13 +31,27 @@ pub struct NormExposure {
     pub offset_families: [u64; OFFSETS],
     /// Tokens of each kind of sink.
     pub sinks: [u64; SINK_KINDS],
+    /// Text queries that see each kind of sink; of punctuation, which need not be there, all of them.
+    pub sink_queries: [u64; SINK_KINDS],
+    /// Sentences with any that are the first of their family.
+    pub sink_families: [u64; SINK_KINDS],
 }
 
-merge_fields!(NormExposure { queries, sentences, families, squared, offset_queries, offset_families, sinks });
+merge_fields!(NormExposure {
+    queries,
+    sentences,
+    families,
+    squared,
+    offset_queries,
+    offset_families,
+    sinks,
+    sink_queries,
+    sink_families,
+});
 
 impl NormExposure {
-    fn add(&mut self, roles: &TokenRoles) {
-        let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries());
+    fn add(&mut self, roles: &TokenRoles, visibility: Visibility) {
+        let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
         self.queries += queries;
         let any = |queries: u64| u64::from(queries > 0 && roles.is_first);
         self.sentences += u64::from(queries > 0);
@@ -48,6 +63,11 @@ impl NormExposure {
         }
         let sinks = [usize::from(roles.first_special.is_some()), roles.separators.len(), roles.punctuation.len()];
         self.sinks.iter_mut().zip(sinks).for_each(|(sum, sinks)| *sum += sinks as u64);
+        for kind in 0..SINK_KINDS {
+            let queries = roles.queries().filter(|&query| sees_sink(roles, visibility, query, kind)).count() as u64;
+            self.sink_queries[kind] += queries;
+            self.sink_families[kind] += any(queries);
+        }
     }
 }
 
@@ -87,6 +107,7 @@ merge_fields!(NormBlock { exposure, heads, vectors });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AllNorms {
     grid: HeadGrid,
+    visibility: Visibility,
     /// The sums of each block.
     pub blocks: Blocks<NormBlock>,
     /// `W_O W_Oᵀ` of each head, `[layers * heads]`; `[head_dim, head_dim]`, or empty as long as it was not seen.
@@ -96,10 +117,11 @@ pub struct AllNorms {
 }
 
 impl AllNorms {
-    /// Empty sums for a model with `grid` heads.
-    pub fn new(grid: HeadGrid) -> Self {
+    /// Empty sums for a model with `grid` heads whose queries see these keys.
+    pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         Self {
             grid,
+            visibility,
             blocks: Blocks::new(NormBlock::new(grid)),
             grams: vec![Vec::new(); grid.count()],
             buffers: Buffers::default(),
@@ -121,7 +143,7 @@ pub struct NormState {
 
 impl Merge for AllNorms {
     fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        assert_eq!((self.grid, self.visibility), (other.grid, other.visibility), "sums of one analysis");
         self.blocks.merge(&other.blocks);
         for (own, other) in self.grams.iter_mut().zip(&other.grams).filter(|(own, _)| own.is_empty()) {
             own.extend(other);
@@ -138,7 +160,7 @@ impl Sums for AllNorms {
 
     fn begin(&mut self, sequence: &Sequence) -> NormState {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
-        self.blocks[block].exposure.add(&roles);
+        self.blocks[block].exposure.add(&roles, self.visibility);
         NormState { block, roles }
     }
 
@@ -149,15 +171,19 @@ impl Sums for AllNorms {
         if self.grams[place].is_empty() {
             self.grams[place].extend(head.gram());
         }
-        let sums = observe(&state.roles, &head, &mut self.buffers);
+        let sums = observe(&state.roles, self.visibility, &head, &mut self.buffers);
         self.blocks[state.block].add(place, &sums, self.buffers.vectors());
     }
 
     fn pooled(&self) -> Self {
-        let mut pooled = Self::new(self.grid);
+        let mut pooled = Self::new(self.grid, self.visibility);
         pooled.blocks = self.blocks.pooled(NormBlock::new(self.grid));
         pooled.grams.clone_from(&self.grams);
         pooled
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        classes.kinds() == [self.visibility]
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

@@ -9,9 +9,12 @@ mod sums;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::model::grid::visibility::Visibility;
 use crate::passes::control::ControlKind;
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::repeats::Repeats;
+use crate::stats::blocks::Merge;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
@@ -46,32 +49,44 @@ impl Study for RepeatedTokens {
     fn passes(&self) -> Vec<PassSpec> {
         let pass = |repeats: Repeats| {
             // The weights are the same in both passes.
-            let make = move |subject: &Subject<'_>| {
-                let sums = RepeatSums::new(subject.grid);
+            let make = move |subject: &Subject<'_>, visibility: Visibility| {
+                let sums = RepeatSums::new(subject.grid, visibility);
                 if repeats.masked { sums } else { sums.with_weights() }
             };
-            PassSpec::new(Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }, make)
+            PassSpec::by_class(Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }, make)
         };
         PASSES.map(pass).into()
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let both = RepeatSums::both(observed.each());
-        let blocks = both.blocks.with_total();
+        let both: ByClass<RepeatSums> = merged(observed.each());
+        let classes = both.map(|sums| (sums, sums.blocks.with_total()));
         let of_head = |number: Option<usize>, place: usize| {
+            let (sums, blocks) = classes.of_layer(context.grid.at(place).0);
             let block = blocks.at(number);
             let seen = RepeatInputs::new(&block.exposure, &block.heads[place]);
             // The copying score is of the weights, so no block has a part of it.
             match number {
-                None => seen.with_copying(both.copying(place)).values(),
+                None => seen.with_copying(sums.copying(place)).values(),
                 Some(_) => seen.values(),
             }
         };
-        let of_chance = |number: Option<usize>| RepeatInputs::chances(&blocks.at(number).exposure, number.is_none());
-        let [plain, masked] = blocks.total().exposure.sequences;
+        let of_chance = |number: Option<usize>, class: usize| {
+            RepeatInputs::chances(&classes.each()[class].1.at(number).exposure, number.is_none())
+        };
+        // Every class counts every sequence.
+        let [plain, masked] = classes.each()[0].1.total().exposure.sequences;
         let section = RepeatsSection { repeats: Made { plain, masked } };
-        (Estimates::new(&columns(self), context, of_head, of_chance), section)
+        (Estimates::by_class(&columns(self), context, both.classes(), of_head, of_chance), section)
     }
+}
+
+/// The sums of all passes in one: they have no key in common.
+/// Panics if there are none.
+fn merged<'a>(mut passes: impl Iterator<Item = &'a ByClass<RepeatSums>>) -> ByClass<RepeatSums> {
+    let mut both = passes.next().expect("at least one pass").clone();
+    passes.for_each(|sums| both.merge(sums));
+    both
 }
 
 /// The section `repeats` of the report.

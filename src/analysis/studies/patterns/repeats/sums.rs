@@ -1,13 +1,17 @@
 //! The attention of each head to the other copy of random tokens, summed by block.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::copying;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::Copies;
+use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
@@ -38,13 +42,13 @@ const FAR_FROM_QUERY: usize = 8;
 pub struct RepeatExposure {
     /// Sequences: plain, and with a mask.
     pub sequences: [u64; 2],
-    /// Queries that have the key.
+    /// Queries that see the key.
     pub queries: [u64; KEYS],
-    /// The attention that uniform heads give to one key, `1/n`, over those queries.
+    /// The attention that even attention gives to one key, `1/v(i)`, over those queries.
     pub uniform: [ExactSum; KEYS],
-    /// Queries that have a token of text at the offset.
+    /// Queries that see a token of text at the offset.
     pub offset_queries: [u64; OFFSETS.len()],
-    /// `1/n` over those.
+    /// `1/v(i)` over those.
     pub offset_uniform: [ExactSum; OFFSETS.len()],
 }
 
@@ -86,6 +90,7 @@ merge_fields!(RepeatBlock { exposure, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepeatSums {
     grid: HeadGrid,
+    visibility: Visibility,
     /// The sums of each block.
     pub blocks: Blocks<RepeatBlock>,
     /// Whether the weights are looked at.
@@ -95,9 +100,9 @@ pub struct RepeatSums {
 }
 
 impl RepeatSums {
-    /// Empty sums for a model with `grid` heads.
-    pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, blocks: Blocks::new(RepeatBlock::new(grid)), weighs: false, copying: Vec::new() }
+    /// Empty sums for a model with `grid` heads whose queries see these keys.
+    pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
+        Self { grid, visibility, blocks: Blocks::new(RepeatBlock::new(grid)), weighs: false, copying: Vec::new() }
     }
 
     /// The same, that look at the weights as well.
@@ -108,14 +113,6 @@ impl RepeatSums {
     /// The copying score of a head, if there is one.
     pub fn copying(&self, place: usize) -> Option<f64> {
         self.copying.get(place).copied().flatten()
-    }
-
-    /// The sums of all passes in one: they have no key in common.
-    /// Panics if there are none.
-    pub fn both<'a>(mut passes: impl Iterator<Item = &'a Self>) -> Self {
-        let mut both = passes.next().expect("at least one pass").clone();
-        passes.for_each(|sums| both.merge(sums));
-        both
     }
 }
 
@@ -134,7 +131,7 @@ pub struct QueryKeyPair {
 #[derive(Debug)]
 pub struct RepeatState {
     block: usize,
-    text: std::ops::Range<usize>,
+    text: Range<usize>,
     pairs: Vec<QueryKeyPair>,
     /// Queries with the token at an offset, by the place of the offset.
     at_offset: Vec<(usize, usize, usize)>,
@@ -156,7 +153,7 @@ fn pairs(copies: &Copies) -> Vec<QueryKeyPair> {
 
 impl Merge for RepeatSums {
     fn merge(&mut self, other: &Self) {
-        assert_eq!(self.grid, other.grid, "sums of one analysis");
+        assert_eq!((self.grid, self.visibility), (other.grid, other.visibility), "sums of one analysis");
         self.blocks.merge(&other.blocks);
         if self.copying.is_empty() {
             self.copying.clone_from(&other.copying);
@@ -178,7 +175,13 @@ impl Sums for RepeatSums {
         let Some(copies) = Copies::of(sequence) else {
             return RepeatState { block, text: 0..0, pairs: Vec::new(), at_offset: Vec::new() };
         };
-        let (text, pairs) = (copies.text.clone(), pairs(&copies));
+        let (visibility, tokens) = (self.visibility, sequence.ids.len());
+        let text = copies.text.clone();
+        let mut pairs = pairs(&copies);
+        // What a query does not see is nothing that it might have attended to.
+        pairs.retain(|&QueryKeyPair { query, key, .. }| {
+            visibility.sees(query, key) && null_keys(&text, visibility, query, key, tokens).next().is_some()
+        });
         let offsets = OFFSETS.into_iter().enumerate().flat_map(|(place, offset)| {
             let keys = text.clone().filter_map(move |query| Some((query, query.checked_add_signed(offset)?)));
             keys.map(move |(query, key)| (place, query, key))
@@ -187,17 +190,17 @@ impl Sums for RepeatSums {
         let at_offset: Vec<_> = if copies.masked.is_some() {
             Vec::new()
         } else {
-            offsets.filter(|(_, _, key)| text.contains(key)).collect()
+            offsets.filter(|&(_, query, key)| text.contains(&key) && visibility.sees(query, key)).collect()
         };
-        let (exposure, uniform) = (&mut self.blocks[block].exposure, 1.0 / sequence.ids.len() as f64);
+        let (exposure, even) = (&mut self.blocks[block].exposure, Even::new(visibility, tokens));
         exposure.sequences[usize::from(copies.masked.is_some())] += 1;
-        for QueryKeyPair { kind, .. } in &pairs {
-            exposure.queries[*kind] += 1;
-            exposure.uniform[*kind] += uniform;
+        for &QueryKeyPair { kind, query, .. } in &pairs {
+            exposure.queries[kind] += 1;
+            exposure.uniform[kind] += even.share(query);
         }
-        for (place, ..) in &at_offset {
-            exposure.offset_queries[*place] += 1;
-            exposure.offset_uniform[*place] += uniform;
+        for &(place, query, _) in &at_offset {
+            exposure.offset_queries[place] += 1;
+            exposure.offset_uniform[place] += even.share(query);
         }
         RepeatState { block, text, pairs, at_offset }
     }
@@ -210,7 +213,7 @@ impl Sums for RepeatSums {
         for &QueryKeyPair { kind, query, key } in &state.pairs {
             let row = view.row(query);
             mass[kind] += f64::from(row[key]);
-            null[kind] += mean_of_null(row, state.text.clone(), query, key);
+            null[kind] += mean_of_null(row, null_keys(&state.text, self.visibility, query, key, view.tokens()));
             sums.argmax[kind] += u64::from(most_attended(row) == key);
         }
         let mut offset = [0.0; OFFSETS.len()];
@@ -218,6 +221,10 @@ impl Sums for RepeatSums {
         sums.mass.iter_mut().zip(mass).for_each(|(sum, mass)| *sum += mass);
         sums.null.iter_mut().zip(null).for_each(|(sum, null)| *sum += null);
         sums.offset.iter_mut().zip(offset).for_each(|(sum, offset)| *sum += offset);
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        classes.kinds() == [self.visibility]
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
@@ -231,11 +238,22 @@ fn weight(view: AttentionView<'_>, query: usize, key: usize) -> f64 {
     f64::from(view.row(query)[key])
 }
 
-/// The mean attention to the tokens of text that are far from the key and from the query. Each query has some: a copy
-/// has 16 tokens at least.
-fn mean_of_null(row: &[f32], text: std::ops::Range<usize>, query: usize, key: usize) -> f64 {
-    let far = text.filter(|&token| token.abs_diff(key) >= FAR_FROM_KEY && token.abs_diff(query) >= FAR_FROM_QUERY);
-    let (sum, count) = far.fold((0.0, 0_u32), |(sum, count), token| (sum + f64::from(row[token]), count + 1));
+/// The tokens of text that a query sees which are far from the key and from the query.
+fn null_keys(
+    text: &Range<usize>,
+    visibility: Visibility,
+    query: usize,
+    key: usize,
+    tokens: usize,
+) -> impl Iterator<Item = usize> + use<> {
+    let seen = visibility.keys(query, tokens);
+    let keys = text.start.max(seen.start)..text.end.min(seen.end);
+    keys.filter(move |&token| token.abs_diff(key) >= FAR_FROM_KEY && token.abs_diff(query) >= FAR_FROM_QUERY)
+}
+
+/// The mean attention to null keys, of which there are some.
+fn mean_of_null(row: &[f32], keys: impl Iterator<Item = usize>) -> f64 {
+    let (sum, count) = keys.fold((0.0, 0_u32), |(sum, count), key| (sum + f64::from(row[key]), count + 1));
     if count == 0 { 0.0 } else { sum / f64::from(count) }
 }
 

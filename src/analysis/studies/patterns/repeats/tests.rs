@@ -5,6 +5,7 @@ use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::{BLOCKS, Merge};
@@ -56,7 +57,7 @@ fn see(sums: &mut RepeatSums, sequence: &Sequence, weights: &[f32]) {
 
 /// The labels of a head over 64 sequences, plain and with a mask.
 fn labels(most: f32, wanted: impl Fn(usize, usize, usize) -> Option<usize>) -> Vec<String> {
-    let (mut plain, mut masked) = (RepeatSums::new(GRID), RepeatSums::new(GRID));
+    let (mut plain, mut masked) = (RepeatSums::new(GRID, Visibility::ALL), RepeatSums::new(GRID, Visibility::ALL));
     for index in 0..BLOCKS as u64 {
         let (length, filler) = (16 + (index % 5) as u32, (index % 3) as u32);
         let shift = (length + filler) as usize;
@@ -72,7 +73,7 @@ fn labels(most: f32, wanted: impl Fn(usize, usize, usize) -> Option<usize>) -> V
             see(&mut masked, &one, &of(&one));
         }
     }
-    let (plain, masked) = (observer_of(plain), observer_of(masked));
+    let (plain, masked) = (observer_of(ByClass::of_whole(plain)), observer_of(ByClass::of_whole(masked)));
     let observed = |sums| ObservedPass { sums, left_out: 0 };
     let study: &'static dyn AnyStudy = &RepeatedTokens;
     let context = EstimationContext { grid: GRID, threads: std::num::NonZeroUsize::MIN, leaves_out: false };
@@ -93,7 +94,7 @@ fn twin(query: usize, length: usize, shift: usize) -> Option<usize> {
 #[test]
 fn an_example_by_hand() {
     // 34 tokens: the special ones at 0 and 33, the copies at 1 to 16 and 17 to 32.
-    let mut sums = RepeatSums::new(GRID);
+    let mut sums = RepeatSums::new(GRID, Visibility::ALL);
     let one = sequence(0, 16, 0, None);
     see(&mut sums, &one, &head(34, 0.5, |query| twin(query, 16, 16)));
     let total = sums.blocks.total();
@@ -130,7 +131,11 @@ fn near_misses_have_none() {
 
 #[test]
 fn sums_of_shards_add_up() {
-    let (mut whole, mut a, mut b) = (RepeatSums::new(GRID), RepeatSums::new(GRID), RepeatSums::new(GRID));
+    let (mut whole, mut a, mut b) = (
+        RepeatSums::new(GRID, Visibility::ALL),
+        RepeatSums::new(GRID, Visibility::ALL),
+        RepeatSums::new(GRID, Visibility::ALL),
+    );
     for index in 0..4 {
         let one = sequence(index, 16, 2, None);
         let weights = head(one.ids.len(), 0.4, |query| twin(query, 16, 18));

@@ -5,10 +5,13 @@ mod labels;
 mod metrics;
 mod sums;
 
+use std::num::NonZeroU64;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::passes::control::ControlKind;
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::{Pass, Sequences};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -41,23 +44,26 @@ impl Study for Segments {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass { sequences: Sequences::SentencePairs, ..Pass::PLAIN }, |subject| {
-            SegmentSums::new(subject.grid)
+        vec![PassSpec::by_class(Pass { sequences: Sequences::SentencePairs, ..Pass::PLAIN }, |subject, visibility| {
+            SegmentSums::new(subject.grid, visibility)
         })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &SegmentSums = observed.sums();
-        let blocks = sums.blocks.with_total();
+        let sums: &ByClass<SegmentSums> = observed.sums();
+        let classes = sums.map(|sums| sums.blocks.with_total());
         let of_head = |number: Option<usize>, place: usize| {
-            let block = blocks.at(number);
+            let block = classes.of_layer(context.grid.at(place).0).at(number);
             SegmentInputs::new(&block.exposure, &block.heads[place]).values()
         };
-        let of_chance = |number: Option<usize>| SegmentInputs::chances(&blocks.at(number).exposure);
-        let section = SegmentsSection {
-            segments: Pairs { pairs: blocks.total().exposure.pairs, sentences_left_out: observed.left_out() },
-        };
-        (Estimates::new(&columns(self), context, of_head, of_chance), section)
+        let of_chance =
+            |number: Option<usize>, class: usize| SegmentInputs::chances(&classes.each()[class].at(number).exposure);
+        let counts = classes.each().iter().map(|blocks| &blocks.total().exposure);
+        let (pairs, unseen) =
+            counts.fold((0, 0), |(pairs, unseen), of_class| (of_class.pairs.max(pairs), of_class.unseen.max(unseen)));
+        let (unseen, sentences_left_out) = (NonZeroU64::new(unseen), observed.left_out());
+        let section = SegmentsSection { segments: Pairs { pairs, unseen, sentences_left_out } };
+        (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)
     }
 }
 
@@ -72,6 +78,11 @@ pub struct SegmentsSection {
 struct Pairs {
     /// Pairs of sentences.
     pairs: u64,
+    /// Pairs that are left out in the layers with the narrowest window, since their queries do not see all of them; absent
+    /// if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    unseen: Option<NonZeroU64>,
     /// Sentences that were encoded and are in no pair: without a partner in their document, or in a pair of more than
     /// `settings.max_tokens` tokens.
     sentences_left_out: u64,
@@ -81,11 +92,14 @@ stored!(SegmentsSection { segments: Pairs });
 
 impl Section for SegmentsSection {
     fn summary(&self, _: &Policy) -> Summary {
-        let Pairs { pairs, sentences_left_out } = self.segments;
+        let Pairs { pairs, unseen, sentences_left_out } = self.segments;
+        let hidden = unseen.map_or_else(String::new, |unseen| {
+            format!("In layers with a window, {unseen} of them are left out: not every query sees every key.\n")
+        });
         let are = plural(&sentences_left_out, "is", "are");
         let left_out = format!("{} {are}", counted(sentences_left_out, "sentence"));
         format!(
-            "Sentences as pairs: {pairs}; {left_out} in none, without a partner in {} document or too long together.\n",
+            "Sentences as pairs: {pairs}; {left_out} in none, without a partner in {} document or too long together.\n{hidden}",
             plural(&sentences_left_out, "its", "their")
         )
         .into()

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::design::Design;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -37,8 +38,10 @@ sums_of_a_head! {
 /// The pairs of a block, the same for all heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentExposure {
-    /// Pairs.
+    /// Pairs of which every query sees every key.
     pub pairs: u64,
+    /// Other pairs, which are left out.
+    pub unseen: u64,
     /// Pairs whose first sentence is the first of its family.
     pub first: u64,
     /// Tokens of text.
@@ -51,7 +54,7 @@ pub struct SegmentExposure {
     pub any: ExactSum,
 }
 
-merge_fields!(SegmentExposure { pairs, first, queries, rows, same, any });
+merge_fields!(SegmentExposure { pairs, unseen, first, queries, rows, same, any });
 
 /// The sums of one block of pairs, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,14 +77,15 @@ merge_fields!(SegmentBlock { exposure, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentSums {
     grid: HeadGrid,
+    visibility: Visibility,
     /// The sums of each block.
     pub blocks: Blocks<SegmentBlock>,
 }
 
 impl SegmentSums {
-    /// Empty sums for a model with `grid` heads.
-    pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, blocks: Blocks::new(SegmentBlock::new(grid)) }
+    /// Empty sums for a model with `grid` heads whose queries see these keys.
+    pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
+        Self { grid, visibility, blocks: Blocks::new(SegmentBlock::new(grid)) }
     }
 }
 
@@ -94,7 +98,7 @@ pub struct SegmentState {
     design: Option<Design>,
 }
 
-merge_fields!(SegmentSums[grid] { blocks });
+merge_fields!(SegmentSums[grid, visibility] { blocks });
 
 impl Sums for SegmentSums {
     type SequenceState = SegmentState;
@@ -102,6 +106,10 @@ impl Sums for SegmentSums {
     fn begin(&mut self, sequence: &Sequence) -> SegmentState {
         let (block, tokens) = (block_of(sequence.family.number), sequence.ids.len());
         let texts: Option<[Range<usize>; 2]> = sequence.texts.clone().try_into().ok();
+        // The classes of patterns are of whole matrices.
+        let is_seen = self.visibility.is_whole(tokens);
+        self.blocks[block].exposure.unseen += u64::from(texts.is_some() && !is_seen);
+        let texts = texts.filter(|_| is_seen);
         let design = texts.clone().and_then(|texts| Design::new(tokens, texts));
         if let Some(texts) = &texts {
             let (n, [a, b]) = (tokens as f64, texts.each_ref().map(|text| text.len() as f64));
@@ -131,6 +139,10 @@ impl Sums for SegmentSums {
             (sums.offset, sums.segment) = (variation.offset, variation.segment);
         }
         self.blocks[state.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        classes.kinds() == [self.visibility]
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {

@@ -5,6 +5,8 @@ use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::Visibility;
+use crate::passes::observer::by_class::ByClass;
 use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token, TokenKind};
@@ -44,13 +46,13 @@ fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
 fn findings(sums: &SegmentSums, policy: &Policy) -> Results {
     let study: &'static dyn AnyStudy = &Segments;
     let context = EstimationContext { grid: GRID, threads: std::num::NonZeroUsize::MIN, leaves_out: false };
-    let sums = observer_of(sums.clone());
+    let sums = observer_of(ByClass::of_whole(sums.clone()));
     Results::new(&[(study, vec![ObservedPass { sums: &*sums, left_out: 0 }])], &context, policy)
 }
 
 /// The labels of a head over 64 pairs of sentences of 12 to 20 tokens, by default and by the preset.
 fn labels(wanted: impl Fn(&Sequence, usize, usize) -> f32) -> [Vec<String>; 2] {
-    let mut sums = SegmentSums::new(GRID);
+    let mut sums = SegmentSums::new(GRID, Visibility::ALL);
     for index in 0..BLOCKS as u64 {
         let pair = pair(index, 12 + (index % 9) as usize, 12 + (index * 5 % 9) as usize);
         see(&mut sums, &pair, &head(&pair, &wanted));
@@ -79,7 +81,7 @@ fn own(pair: &Sequence, query: usize, key: usize) -> f32 {
 fn an_example_by_hand() {
     // 1 and 2 are one sentence, 4 to 6 the other; 0, 3 and 7 are special.
     let pair = pair(0, 2, 3);
-    let mut sums = SegmentSums::new(GRID);
+    let mut sums = SegmentSums::new(GRID, Visibility::ALL);
     // Text gives half to its own sentence and half to [CLS].
     let weights = head(&pair, |pair, query, key| {
         own(pair, query, key) / 2.0 + is(key == 0) * [0.5, 1.0, 1.5][text_of(pair, query).map_or(0, |text| text + 1)]
@@ -142,7 +144,7 @@ fn near_misses_are_no_block_heads() {
 
 #[test]
 fn a_uniform_head_has_a_share_and_no_variation() {
-    let mut sums = SegmentSums::new(GRID);
+    let mut sums = SegmentSums::new(GRID, Visibility::ALL);
     for index in 0..BLOCKS as u64 {
         let pair = pair(index, 5 + (index % 3) as usize, 5);
         see(&mut sums, &pair, &head(&pair, |_, _, _| 0.0));
@@ -160,7 +162,7 @@ fn a_uniform_head_has_a_share_and_no_variation() {
 fn parts_add_up_to_the_whole() {
     let pairs: Vec<Sequence> = (0..70).map(|index| pair(index, 3 + (index % 7) as usize, 6)).collect();
     let sum = |pairs: &[Sequence]| {
-        let mut sums = SegmentSums::new(GRID);
+        let mut sums = SegmentSums::new(GRID, Visibility::ALL);
         pairs.iter().for_each(|pair| see(&mut sums, pair, &head(pair, own)));
         sums
     };

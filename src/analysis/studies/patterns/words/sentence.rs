@@ -1,10 +1,14 @@
 //! A sentence as the metrics of words and meaning see it: all that does not depend on a head.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::corpus::Upos;
 use crate::linalg::lanes::LANES;
 use crate::model::forward::WordEmbeddings;
+use crate::model::grid::visibility::Visibility;
+use crate::sequences::fold::even::Even;
+use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::cosines::cosines;
 
@@ -13,24 +17,28 @@ use crate::study::instruments::cosines::cosines;
 pub(super) struct TaggedWords {
     /// The tag of each word, as its place in [`Upos::ALL`].
     pub tags: Vec<Option<usize>>,
-    /// The tokens of each word over those of the sequence: what a word gets of uniform attention.
-    pub shares: Vec<f64>,
-    /// The mask in `masks` of each word's tag, if another word has that tag.
+    /// The tokens of each word.
+    spans: Vec<Range<usize>>,
+    /// The attention of a head without any preference.
+    even: Even,
+    /// Whether every word sees every other.
+    is_whole: bool,
+    from: FromToken,
+    /// The mask in `masks` of each word's tag, if it sees another word of that tag.
     pub fellows: Vec<Option<usize>>,
     /// 1 for each word of a tag, 0 for the others; `[words]` each.
     pub masks: Vec<Vec<f64>>,
 }
 
 impl TaggedWords {
-    /// The tagged words of a sentence; `None` if no word has a UPOS.
-    pub fn new(sequence: &Sequence) -> Option<Self> {
+    /// The tagged words of a sentence, of whose keys queries see these; `None` if no word has a UPOS.
+    pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Self> {
         let tag = |upos: Upos| upos as usize;
         let tags: Vec<Option<usize>> = sequence.annotations.iter().map(|annotation| annotation.upos.map(tag)).collect();
         if tags.iter().all(Option::is_none) {
             return None;
         }
-        let n = sequence.ids.len() as f64;
-        let shares = sequence.words.iter().map(|span| span.len() as f64 / n).collect();
+        let n = sequence.ids.len();
         let (mut masks, mut places) = (Vec::new(), [None; Upos::ALL.len()]);
         for (tag, place) in places.iter_mut().enumerate() {
             let has_tag = |other: &Option<usize>| *other == Some(tag);
@@ -40,7 +48,45 @@ impl TaggedWords {
             }
         }
         let fellows = tags.iter().map(|tag| tag.and_then(|tag| places[tag])).collect();
-        Some(Self { tags, shares, fellows, masks })
+        let (spans, even, is_whole) = (sequence.words.clone(), Even::new(visibility, n), visibility.is_whole(n));
+        let mut words = Self { tags, spans, even, is_whole, from, fellows, masks };
+        words.forget_unseen_fellows();
+        Some(words)
+    }
+
+    /// Leaves words without fellows that see none of them.
+    fn forget_unseen_fellows(&mut self) {
+        if self.is_whole {
+            return;
+        }
+        let sees_fellow =
+            |query: usize| self.others(query).any(|key| self.same_tag(query, key) && self.even(query, key) > 0.0);
+        let seen: Vec<bool> = (0..self.tags.len()).map(sees_fellow).collect();
+        self.fellows.iter_mut().zip(seen).filter(|(_, seen)| !seen).for_each(|(fellows, _)| *fellows = None);
+    }
+
+    /// The words but for one.
+    pub fn others(&self, word: usize) -> impl Iterator<Item = usize> + use<> {
+        (0..self.tags.len()).filter(move |&other| other != word)
+    }
+
+    /// Whether two words have the same tag.
+    pub fn same_tag(&self, query: usize, key: usize) -> bool {
+        self.tags[query].is_some() && self.tags[query] == self.tags[key]
+    }
+
+    /// The even attention of a word to another.
+    pub fn even(&self, query: usize, key: usize) -> f64 {
+        self.even.between_words(&self.spans[query], &self.spans[key], self.from)
+    }
+
+    /// The even attention of all other words to one.
+    pub fn even_from_others(&self, key: usize) -> f64 {
+        if self.is_whole {
+            // Every word gives the same.
+            return (self.tags.len() - 1) as f64 * self.even(key, key);
+        }
+        self.others(key).map(|query| self.even(query, key)).sum()
     }
 }
 
@@ -58,7 +104,7 @@ pub(super) struct Tokens {
 pub(super) struct Text {
     /// Its place in the sequence.
     pub place: usize,
-    /// The tokens of text with its id, itself included.
+    /// The tokens of text with its id that it sees, itself included.
     pub same: Vec<usize>,
     /// Whether it is punctuation.
     pub is_punctuation: bool,
@@ -73,7 +119,8 @@ const FEWEST_KEYS: usize = 3;
 const SMALLEST_DEVIATION: f64 = 1e-9;
 
 impl Tokens {
-    pub fn new(sequence: &Sequence, embeddings: Option<&WordEmbeddings>) -> Self {
+    /// The tokens of a sentence, of whose keys queries see these.
+    pub fn new(sequence: &Sequence, visibility: Visibility, embeddings: Option<&WordEmbeddings>) -> Self {
         let width = sequence.ids.len().next_multiple_of(LANES);
         let places: Vec<usize> = sequence.text_places().collect();
         let mut by_id: HashMap<u32, Vec<usize>> = HashMap::new();
@@ -82,20 +129,25 @@ impl Tokens {
             .iter()
             .map(|&place| Text {
                 place,
-                same: by_id[&sequence.ids[place]].clone(),
+                same: by_id[&sequence.ids[place]].iter().copied().filter(|&key| visibility.sees(place, key)).collect(),
                 is_punctuation: sequence.kinds[place] == TokenKind::Punctuation,
                 likeness: None,
             })
             .collect();
-        let likeness = embeddings.map(|embeddings| likeness(sequence, &mut text, width, embeddings));
+        let likeness = embeddings.map(|embeddings| likeness(sequence, visibility, (&mut text, width), embeddings));
         Self { text, likeness: likeness.unwrap_or_default() }
     }
 }
 
-/// The cosines of the word embeddings of each token of text with those of the others that have another id, standardised
-/// over them; rows as wide as `width`, 0 for all but these keys.
+/// The cosines of the word embeddings of each token of text with those of the others that it sees and that have another id,
+/// standardised over them; rows as wide as `width`, 0 for all but these keys.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
-fn likeness(sequence: &Sequence, text: &mut [Text], width: usize, embeddings: &WordEmbeddings) -> Vec<f32> {
+fn likeness(
+    sequence: &Sequence,
+    visibility: Visibility,
+    (text, width): (&mut [Text], usize),
+    embeddings: &WordEmbeddings,
+) -> Vec<f32> {
     let count = text.len();
     let ids: Vec<u32> = text.iter().map(|token| sequence.ids[token.place]).collect();
     let cosines = cosines(&ids, embeddings);
@@ -103,7 +155,9 @@ fn likeness(sequence: &Sequence, text: &mut [Text], width: usize, embeddings: &W
     let mut likeness = Vec::new();
     for (query, token) in text.iter_mut().enumerate() {
         let row = &cosines[query * count..][..count];
-        let keys = || places.iter().zip(row).filter(|((_, id), _)| *id != places[query].1);
+        let (place, own) = places[query];
+        let is_key = |&(key, id): &(usize, u32)| id != own && visibility.sees(place, key);
+        let keys = || places.iter().zip(row).filter(|(token, _)| is_key(token));
         let number = keys().count();
         if number < FEWEST_KEYS {
             continue;

@@ -9,8 +9,10 @@ use super::observe::{
 use super::sentence::{TaggedWords, Text, Tokens};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::passes::setup::PassSetup;
+use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -58,7 +60,7 @@ merge_fields!(WordExposure { queries, sentences, tags });
 pub struct WordsBlock {
     /// The denominators.
     pub exposure: WordExposure,
-    /// The masses of a head that attends uniformly.
+    /// The masses of a head that attends evenly over what it sees.
     pub uniform: [ExactSum; MASSES],
     /// The pairs of each set of queries, with the targets that [`targets`] says.
     pairs: [PositionPairs; QUERIES],
@@ -93,6 +95,7 @@ merge_fields!(WordsBlock { exposure, uniform, pairs, heads });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WordsSums {
     grid: HeadGrid,
+    visibility: Visibility,
     from: FromToken,
     /// The sums of each block.
     pub blocks: Blocks<WordsBlock>,
@@ -108,15 +111,15 @@ fn targets(queries: usize) -> usize {
 }
 
 impl WordsSums {
-    /// Empty sums for a model with `grid` heads, words folded by `from`.
-    pub fn new(grid: HeadGrid, from: FromToken) -> Self {
-        Self { grid, from, blocks: Blocks::new(WordsBlock::new(grid)), embeddings: None, room: RowScratch::default() }
+    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
+    pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
+        let (blocks, room) = (Blocks::new(WordsBlock::new(grid)), RowScratch::default());
+        Self { grid, visibility, from, blocks, embeddings: None, room }
     }
 
     /// Counts the words of a sentence, and their pairs.
     fn count_words(&mut self, (block, is_first): (usize, bool), words: &TaggedWords) {
-        let TaggedWords { tags, shares, fellows, .. } = words;
-        let keys = |query: usize| (0..tags.len()).filter(move |&key| key != query);
+        let TaggedWords { tags, fellows, .. } = words;
         let with_fellows = || (0..tags.len()).filter(|&word| fellows[word].is_some());
         let exposure = &mut self.blocks[block].exposure;
         let counts = [(Queries::Words, tags.len()), (Queries::Tagged, with_fellows().count())];
@@ -125,30 +128,23 @@ impl WordsSums {
             exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
         }
         tags.iter().flatten().for_each(|&tag| exposure.tags[tag] += 1);
-        // The attention that every other word gives a word.
         let mut uniform = [0.0; MASSES];
-        for (tag, share) in tags.iter().zip(shares) {
+        for (word, tag) in tags.iter().enumerate() {
             if let Some(tag) = tag {
-                uniform[*tag] += (tags.len() - 1) as f64 * share;
+                uniform[*tag] += words.even_from_others(word);
             }
         }
-        let same = |query: usize, key: usize| tags[query].is_some() && tags[query] == tags[key];
         for query in with_fellows() {
-            uniform[SAME_TAG] += keys(query).filter(|&key| same(query, key)).map(|key| shares[key]).sum::<f64>();
+            let fellows = words.others(query).filter(|&key| words.same_tag(query, key));
+            uniform[SAME_TAG] += fellows.map(|key| words.even(query, key)).sum::<f64>();
         }
         add(&mut self.blocks[block].uniform, &uniform);
-        let all = (0..tags.len()).flat_map(|query| {
-            keys(query).map(move |key| Pair {
-                query,
-                key,
-                weight: shares[key],
-                target: tags[key].map(|tag| (tag, 1.0)),
-            })
-        });
+        let pair = |query: usize, key: usize, target| Pair { query, key, weight: words.even(query, key), target };
+        let all = (0..tags.len())
+            .flat_map(|query| words.others(query).map(move |key| pair(query, key, tags[key].map(|tag| (tag, 1.0)))));
         self.blocks[block].pairs[Queries::Words as usize].add(all);
         let tagged = with_fellows().flat_map(|query| {
-            let target = move |key: usize| same(query, key).then_some((0, 1.0));
-            keys(query).map(move |key| Pair { query, key, weight: shares[key], target: target(key) })
+            words.others(query).map(move |key| pair(query, key, words.same_tag(query, key).then_some((0, 1.0))))
         });
         self.blocks[block].pairs[Queries::Tagged as usize].add(tagged);
     }
@@ -156,7 +152,7 @@ impl WordsSums {
     /// Counts the tokens of a sentence, and their pairs.
     fn count_tokens(&mut self, (block, is_first): (usize, bool), n: usize, tokens: &Tokens) {
         let Tokens { text, likeness, .. } = tokens;
-        let share = 1.0 / n as f64;
+        let (visibility, even) = (self.visibility, Even::new(self.visibility, n));
         let repeated = |token: &&Text| token.same.len() > 1;
         let repeated_word = |token: &&Text| repeated(token) && !token.is_punctuation;
         let sets: [(Queries, usize, Vec<&Text>); 2] = [
@@ -165,13 +161,13 @@ impl WordsSums {
         ];
         let mut uniform = [0.0; MASSES];
         for (queries, mass, tokens) in &sets {
-            uniform[*mass] = tokens.iter().map(|token| (token.same.len() - 1) as f64 * share).sum();
+            uniform[*mass] = tokens.iter().map(|token| (token.same.len() - 1) as f64 * even.share(token.place)).sum();
             let pairs = tokens.iter().flat_map(|query| {
-                let others = text.iter().filter(|key| key.place != query.place);
-                others.map(|key| Pair {
+                let is_other = |key: &&Text| key.place != query.place && visibility.sees(query.place, key.place);
+                text.iter().filter(is_other).map(move |key| Pair {
                     query: query.place,
                     key: key.place,
-                    weight: share,
+                    weight: even.share(query.place),
                     target: query.same.contains(&key.place).then_some((0, 1.0)),
                 })
             });
@@ -179,9 +175,9 @@ impl WordsSums {
         }
         let likened = || text.iter().filter_map(|query| query.likeness.map(|start| (query, start)));
         let pairs = likened().flat_map(|(query, start)| {
-            let keys = text.iter().filter(|key| !query.same.contains(&key.place));
-            let weight = 1.0 / (text.len() - query.same.len()) as f64;
-            keys.map(move |key| Pair {
+            let is_key = |key: &&Text| !query.same.contains(&key.place) && visibility.sees(query.place, key.place);
+            let weight = 1.0 / text.iter().filter(is_key).count() as f64;
+            text.iter().filter(is_key).map(move |key| Pair {
                 query: query.place,
                 key: key.place,
                 weight,
@@ -213,7 +209,7 @@ pub struct WordState {
     met: [bool; QUERIES],
 }
 
-merge_fields!(WordsSums[grid, from] { blocks });
+merge_fields!(WordsSums[grid, visibility, from] { blocks });
 
 impl Sums for WordsSums {
     type SequenceState = WordState;
@@ -224,7 +220,8 @@ impl Sums for WordsSums {
 
     fn begin(&mut self, sequence: &Sequence) -> WordState {
         let block = block_of(sequence.family.number);
-        let (words, tokens) = (TaggedWords::new(sequence), Tokens::new(sequence, self.embeddings.as_ref()));
+        let words = TaggedWords::new(sequence, self.visibility, self.from);
+        let tokens = Tokens::new(sequence, self.visibility, self.embeddings.as_ref());
         let before = self.blocks[block].exposure.queries;
         if let Some(words) = &words {
             self.count_words((block, sequence.family.is_first), words);
@@ -244,6 +241,10 @@ impl Sums for WordsSums {
         }
         observe::tokens(&state.tokens, input.text(), &mut self.room, &mut seen);
         self.blocks[state.block].heads[head].add(&seen, state.met);
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        classes.kinds() == [self.visibility]
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {

@@ -7,6 +7,8 @@
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 #![expect(clippy::excessive_precision, reason = "constants as they were computed; the compiler rounds them")]
 
+use std::ops::Range;
+
 use multiversion::multiversion;
 
 use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
@@ -26,6 +28,16 @@ pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [
     for (row, entropy) in scores.chunks_exact_mut(stride).zip(entropies) {
         row[keys..].fill(f32::NEG_INFINITY);
         *entropy = softmax_row(row);
+    }
+}
+
+/// Takes away from a softmax what queries do not see: of each row of `scores`, `[rows, stride]`, the first `keys` values but
+/// for the `seen` ones become minus infinity.
+pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize) -> Range<usize>) {
+    for (query, row) in scores.chunks_exact_mut(stride).enumerate() {
+        let Range { start, end } = seen(query);
+        row[..start].fill(f32::NEG_INFINITY);
+        row[end..keys].fill(f32::NEG_INFINITY);
     }
 }
 

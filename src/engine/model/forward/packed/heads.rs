@@ -66,6 +66,7 @@ impl PackedEncoder {
         let (hidden, heads_width, head_dim) = (config.hidden_size, config.heads_width(), config.head_dim());
         let (place, needs) = (self.parameters.order[number], pass.needs);
         let layer = &self.parameters.layers[place];
+        let visibility = config.visibility.of_layer(number);
         let bias = layer.query_key_value.bias.as_slice();
         let Scratch { states, projected, context, query, key, distances, attention, entropies, .. } = scratch;
         let Scratch { values, bare, products, input_norms, .. } = scratch;
@@ -102,6 +103,9 @@ impl PackedEncoder {
                 if let Some(relative) = &self.relative[place] {
                     let scores = Scores { values: attention, n, stride, scale };
                     relative.add(head, scores, query, parts.biased(KEY, head, bias_of(KEY), 1.0, key), distances);
+                }
+                if !visibility.is_whole(n) {
+                    kernels::hide(attention, n, stride, |query| visibility.keys(query, n));
                 }
                 kernels::softmax(attention, n, stride, entropies);
                 pass.gates.patch_weights((number, head, sequence), attention, stride, entropies);

@@ -44,7 +44,7 @@ impl TensorEncoder {
             let query = self.prepared(layer, norms.map(|[of_queries, _]| of_queries), query)?;
             let key = self.prepared(layer, norms.map(|[_, of_keys]| of_keys), key)?;
             let in_sentence = || format!("sentence {}", input.number);
-            let own = softmax(&self.scores(layer, &query, &key)?)?;
+            let own = softmax(&self.visible(number, self.scores(layer, &query, &key)?)?)?;
             let attention = self.patched(number, sequence, own, pass.gates)?;
             let context = self.gate(number, &attention.matmul(&value)?, pass.gates, input, keeps)?;
             let weights = flat(&attention)?;
@@ -122,6 +122,18 @@ impl TensorEncoder {
             scores = (scores + Tensor::from_vec(bias, (heads, n, n), &self.device)?.to_dtype(self.precision)?)?;
         }
         Ok(scores)
+    }
+
+    /// The scores of a layer, `[heads, n, n]`, minus infinity where the query does not see the key.
+    fn visible(&self, number: usize, scores: Tensor) -> Result<Tensor> {
+        let (_, n, _) = scores.dims3()?;
+        let visibility = self.config.visibility.of_layer(number);
+        if visibility.is_whole(n) {
+            return Ok(scores);
+        }
+        let hidden = |(query, key)| if visibility.sees(query, key) { 0.0 } else { f32::NEG_INFINITY };
+        let mask = Tensor::from_vec(pairs(n).map(hidden).collect(), (1, n, n), &self.device)?;
+        Ok(scores.broadcast_add(&mask.to_dtype(self.precision)?)?)
     }
 
     /// The attention of a layer over a sequence, `[heads, n, n]`, with the rows that stand in place of the heads' own.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::corpus::{CorpusIdentity, FileIdentity, Format, Repeats, Unit};
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::observation::identity::{ModelInfo, Protocol, Tool};
 use crate::passes::observer::{Event, Sums, observer_of, restored, sums};
@@ -55,6 +56,7 @@ fn observation() -> Observation {
         family: text("bert"),
         layers: GRID.layers,
         heads: GRID.heads,
+        visibility: LayerClasses::default(),
         head_dim: 1,
         hidden_size: 2,
         vocab_size: 3,

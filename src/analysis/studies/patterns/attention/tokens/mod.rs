@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::linalg::lanes::{LANES, across};
 use crate::linalg::search::{first_at_least, largest, largest_kept};
 use crate::model::forward::attention::AttentionView;
+use crate::model::grid::visibility::Visibility;
+use crate::sequences::fold::even::Even;
 use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
@@ -60,6 +62,14 @@ pub struct TokenExposure {
     pub offset_queries: [u64; OFFSETS],
     /// Sentences with any, likewise.
     pub offset_sentences: [u64; OFFSETS],
+    /// Text queries that see the first special token.
+    pub first_special_queries: u64,
+    /// Sentences with any, likewise.
+    pub first_special_query_sentences: u64,
+    /// Text queries that see a separator.
+    pub separator_queries: u64,
+    /// Sentences with any, likewise.
+    pub separator_query_sentences: u64,
     /// First special tokens.
     pub first_specials: u64,
     /// Sentences with any, likewise.
@@ -68,11 +78,11 @@ pub struct TokenExposure {
     pub separators: u64,
     /// Sentences with any, likewise.
     pub separator_sentences: u64,
-    /// The sum of `ln n` over text queries: the entropy of uniform attention, nats.
+    /// The sum of `ln v(i)` over text queries: the entropy of even attention, nats.
     ///
     /// A sentence of one token adds 0 here and to the entropies, so it does not count in their ratio.
     pub max_entropy: ExactSum,
-    /// The sum of `ln n` over the rows of first special tokens.
+    /// The sum of `ln v(i)` over the rows of first special tokens.
     pub first_special_max_entropy: ExactSum,
 }
 
@@ -81,6 +91,10 @@ merge_fields!(TokenExposure {
     sentences,
     offset_queries,
     offset_sentences,
+    first_special_queries,
+    first_special_query_sentences,
+    separator_queries,
+    separator_query_sentences,
     first_specials,
     first_special_sentences,
     separators,
@@ -90,24 +104,37 @@ merge_fields!(TokenExposure {
 });
 
 impl TokenExposure {
-    /// Counts one sentence.
-    pub fn add(&mut self, roles: &TokenRoles) {
-        let max_entropy = (roles.tokens as f64).ln();
-        let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries());
+    /// Counts one sentence, of whose keys queries see these.
+    pub fn add(&mut self, roles: &TokenRoles, visibility: Visibility) {
+        let even = Even::new(visibility, roles.tokens);
+        let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
         let any = |count: u64| u64::from(count > 0 && roles.is_first);
         self.queries += queries;
         self.sentences += any(queries);
         self.offset_queries.merge(&offset_queries);
         self.offset_sentences.merge(&offset_queries.map(any));
+        let that_see = |keys: &[usize]| {
+            let sees = |query: &usize| keys.iter().any(|&key| visibility.sees(*query, key));
+            roles.queries().filter(sees).count() as u64
+        };
+        let (see_first, see_separator) = (that_see(roles.first_special.as_slice()), that_see(&roles.separators));
+        self.first_special_queries += see_first;
+        self.first_special_query_sentences += any(see_first);
+        self.separator_queries += see_separator;
+        self.separator_query_sentences += any(see_separator);
         let separators = roles.separators.len() as u64;
         self.separators += separators;
         self.separator_sentences += any(separators);
-        if roles.first_special.is_some() {
+        if let Some(first) = roles.first_special {
             self.first_specials += 1;
             self.first_special_sentences += any(1);
-            self.first_special_max_entropy += max_entropy;
+            self.first_special_max_entropy += even.entropy(first);
         }
-        self.max_entropy += max_entropy * queries as f64;
+        self.max_entropy += if visibility.is_whole(roles.tokens) {
+            even.entropy(0) * queries as f64
+        } else {
+            roles.queries().map(|query| even.entropy(query)).sum()
+        };
     }
 }
 

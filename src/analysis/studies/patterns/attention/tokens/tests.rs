@@ -22,7 +22,7 @@ fn observed() -> TokenSums<f64> {
 
 fn exposure() -> TokenExposure {
     let mut exposure = TokenExposure::default();
-    exposure.add(&TokenRoles::new(&sentence(&KINDS)));
+    exposure.add(&TokenRoles::new(&sentence(&KINDS)), Visibility::ALL);
     exposure
 }
 
@@ -117,7 +117,7 @@ fn a_pair_of_segments_has_text_on_both_sides_of_a_separator() {
     assert!((sums.distance - 4.0).abs() < 1e-6);
     // +2: a to b; +1: b to c; +3: a to c.
     let mut exposure = TokenExposure::default();
-    exposure.add(&roles);
+    exposure.add(&roles, Visibility::ALL);
     assert_eq!(exposure.offset_queries[9..12], [1, 1, 1]);
 }
 

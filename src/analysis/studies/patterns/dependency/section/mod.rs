@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
+use std::num::NonZeroU64;
 use std::vec::IntoIter;
 
 use schemars::JsonSchema;
@@ -45,6 +46,10 @@ pub struct Tests {
     pub above: usize,
     /// Those with a q-value of at most `settings.policy.label_q`; null where that is, and no significance is asked.
     pub significant: Option<usize>,
+    /// Words that are not scored, since they and their heads do not see each other in every layer; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub out_of_sight: Option<NonZeroU64>,
 }
 
 impl Relations {
@@ -74,7 +79,7 @@ impl Relations {
         let comparisons: Vec<&Comparison> = tested().flat_map(RelationMetrics::comparisons).collect();
         let above: Vec<f64> = comparisons.iter().filter_map(|comparison| comparison.q).collect();
         let significant = policy.rule(&LABEL_Q).map(|most| above.iter().filter(|&&q| q <= most).count());
-        Tests { count: comparisons.len(), above: above.len(), significant }
+        Tests { count: comparisons.len(), above: above.len(), significant, out_of_sight: self.tests.out_of_sight }
     }
 
     /// The arcs that the syntactic labels of these verdicts claim heads to follow.
@@ -121,13 +126,17 @@ impl Relations {
             let named: Vec<String> = others.iter().map(|relation| printable(&relation.relation)).collect();
             writeln!(out, "\nNo head is better than the best fixed offset at {}.", named.join(", "))?;
         }
-        let Tests { count, above, significant } = self.tests;
+        let Tests { count, above, significant, out_of_sight } = self.tests;
         let (tests, points) = (counted(count, "test"), policy.share(&MARGIN) * 100.0);
         write!(out, "\n{above} of {tests} of a head find it at least {points:.0} points above the best offset")?;
         if let Some((significant, rate)) = significant.zip(policy.rule(&LABEL_Q)) {
             writeln!(out, ", {significant} of them significantly (q <= {rate}).")?;
         } else {
             writeln!(out, "; no significance is asked of a label.")?;
+        }
+        if let Some(words) = out_of_sight {
+            let words = counted(words.get(), "word");
+            writeln!(out, "Not scored: {words} farther from the head than some layer's window reaches.")?;
         }
         self.write_reach(out, policy)?;
         let rare = self.relations.len() - shown.len();

@@ -1,8 +1,9 @@
 //! Attention weighted by norms, `A[i,j] |f_j|`, and its shares.
 
 use super::vectors::{products_by_lane, sized, total};
-use super::{HeadData, NormSums, places, queries};
+use super::{HeadData, NormSums, places, queries, sees_sink};
 use crate::linalg::lanes::{LANES, across};
+use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
 
 /// The queries that are looked at together: what is written of one is read when those of the others are written, too.
@@ -26,7 +27,12 @@ pub struct NormBuffers {
 
 /// The shares of a head's own attention; leaves the norms in the buffers.
 #[inline(always)]
-pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut NormBuffers) {
+pub fn add(
+    sums: &mut NormSums<f64>,
+    (roles, visibility): (&TokenRoles, Visibility),
+    head: &HeadData<'_>,
+    buffers: &mut NormBuffers,
+) {
     let (n, width) = (roles.tokens, roles.is_text.len());
     let stride = REACH + width + SLOTS;
     let rows = sized(&mut buffers.rows, TOGETHER * stride);
@@ -61,9 +67,7 @@ pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, bu
                     }
                 } else {
                     sums.silent += 1.0;
-                    for (sum, is_text) in sums.offset_silent.iter_mut().zip(in_reach(&roles.is_text, query)) {
-                        *sum += f64::from(is_text);
-                    }
+                    count_silent(sums, (roles, visibility), query);
                 }
             }
             for ((query, row), share) in block.zip(rows.chunks_exact(stride)).zip(shares) {
@@ -89,16 +93,18 @@ fn mass(row: &[f32], norms: &[f32], places: &[usize]) -> f64 {
     mass
 }
 
-/// The values within [`REACH`] of a place, -8 first; 0 beyond the ends.
-fn in_reach(values: &[f32], place: usize) -> [f32; OFFSETS] {
-    std::array::from_fn(|slot| {
-        (place + slot).checked_sub(REACH).and_then(|key| values.get(key)).copied().unwrap_or(0.0)
-    })
+/// Counts a query without a share under what it sees.
+fn count_silent(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Visibility), query: usize) {
+    let seen = roles.neighbours(query, REACH).flatten().filter(|&key| visibility.sees(query, key));
+    seen.for_each(|key| sums.offset_silent[slot(query, key)] += 1.0);
+    for (kind, sum) in sums.sink_silent.iter_mut().enumerate() {
+        *sum += if sees_sink(roles, visibility, query, kind) { 1.0 } else { 0.0 };
+    }
 }
 
 /// The sum over the window of what is summed by offset.
 #[inline(always)]
-fn window(by_offset: &[f64; OFFSETS]) -> f64 {
+pub fn window(by_offset: &[f64; OFFSETS]) -> f64 {
     by_offset[slot(WINDOW, 0)..=slot(0, WINDOW)].iter().sum::<f64>() - by_offset[slot(0, 0)]
 }
 

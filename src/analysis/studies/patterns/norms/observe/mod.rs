@@ -5,6 +5,7 @@
 mod by_norm;
 mod outputs;
 mod parts;
+mod seen;
 mod vectors;
 
 use multiversion::multiversion;
@@ -12,6 +13,7 @@ use multiversion::multiversion;
 use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
+use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::TokenRoles;
 
 /// The attention, values, norms and output of one head over one sequence.
@@ -51,6 +53,7 @@ impl<'a> HeadData<'a> {
 pub struct Buffers {
     by_norm: by_norm::NormBuffers,
     outputs: outputs::OutputBuffers,
+    seen: seen::SeenBuffers,
     /// `[VECTORS, head_dim]`: the sums of `z°_i`, and of the part of it from each kind of sink.
     vectors: Vec<f64>,
     /// The same of their products with `W_O W_Oᵀ`.
@@ -66,17 +69,27 @@ impl Buffers {
 
 /// Sums what one head does in one sequence; the sums of vectors stay in `buffers`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn observe<'a>(roles: &'a TokenRoles, head: &'a HeadData<'a>, buffers: &'a mut Buffers) -> NormSums<f64> {
+pub fn observe<'a>(
+    roles: &'a TokenRoles,
+    visibility: Visibility,
+    head: &'a HeadData<'a>,
+    buffers: &'a mut Buffers,
+) -> NormSums<f64> {
     let mut sums = NormSums::default();
-    let Buffers { by_norm, outputs, vectors, products } = buffers;
+    let Buffers { by_norm, outputs, seen, vectors, products } = buffers;
     let length = VECTORS * head.head_dim();
     for buffer in [&mut *vectors, products] {
         buffer.clear();
         buffer.resize(length, 0.0);
     }
-    by_norm::add(&mut sums, roles, head, by_norm);
-    by_norm::add_uniform(&mut sums, roles, head, by_norm);
-    outputs::add_uniform(&mut sums, roles, head, outputs);
+    by_norm::add(&mut sums, (roles, visibility), head, by_norm);
+    if visibility.is_whole(roles.tokens) {
+        by_norm::add_uniform(&mut sums, roles, head, by_norm);
+        outputs::add_uniform(&mut sums, roles, head, outputs);
+    } else {
+        seen::add_by_norm(&mut sums, (roles, visibility), head, seen);
+        seen::add_outputs(&mut sums, (roles, visibility), head, seen);
+    }
     if !roles.text.is_empty() {
         outputs::add(&mut sums, roles, head, outputs);
         parts::add(&mut sums, roles, head, vectors, products);
@@ -88,6 +101,12 @@ pub fn observe<'a>(roles: &'a TokenRoles, head: &'a HeadData<'a>, buffers: &'a m
 #[inline(always)]
 fn places(roles: &TokenRoles) -> [&[usize]; SINK_KINDS] {
     [roles.first_special.as_slice(), &roles.separators, &roles.punctuation]
+}
+
+/// Whether a query sees a sink of a kind; punctuation need not be there, so that every query counts.
+pub fn sees_sink(roles: &TokenRoles, visibility: Visibility, query: usize, kind: usize) -> bool {
+    const PUNCTUATION: usize = 2;
+    kind == PUNCTUATION || places(roles)[kind].iter().any(|&key| visibility.sees(query, key))
 }
 
 /// The number of text queries.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
+use crate::sequences::fold::even::{Even, EvenRows};
 use crate::sequences::fold::roles::{OFFSETS, slot};
 use crate::sequences::sequence::TokenKind::{self, FirstSpecial, Punctuation, Separator, Text};
 use crate::sequences::test_support::sequence;
@@ -56,6 +57,10 @@ impl ExactHead {
     }
 
     fn observe(&self, kinds: &[TokenKind], buffers: &mut Buffers) -> NormSums<f64> {
+        self.observe_seen(kinds, Visibility::ALL, buffers)
+    }
+
+    fn observe_seen(&self, kinds: &[TokenKind], visibility: Visibility, buffers: &mut Buffers) -> NormSums<f64> {
         let rows = |values| Rows::new(values, self.head_dim);
         let head = HeadData {
             attention: AttentionView::new(0, 0, kinds.len(), &self.weights),
@@ -73,7 +78,7 @@ impl ExactHead {
                 input_norms: &self.input_norms,
             },
         };
-        observe(&TokenRoles::new(&sequence(kinds)), &head, buffers)
+        observe(&TokenRoles::new(&sequence(kinds)), visibility, &head, buffers)
     }
 }
 
@@ -167,12 +172,18 @@ fn kinds() -> impl Strategy<Value = Vec<TokenKind>> {
 proptest! {
     /// If all norms are equal, shares by norm are attention; and the chance level is a uniform head's own score.
     #[test]
-    fn uniform_attention_scores_its_chance(kinds in kinds(), values in prop::collection::vec(-2.0..2.0_f32, 41 * 3)) {
+    fn uniform_attention_scores_its_chance(
+        kinds in kinds(),
+        values in prop::collection::vec(-2.0..2.0_f32, 41 * 3),
+        reach in prop::option::of(0..12_usize),
+    ) {
         let n = kinds.len();
         let gram = [2.0, 0.5, 0.0, 0.5, 1.0, -0.25, 0.0, -0.25, 1.0];
-        let weights = vec![1.0 / n as f32; n * n];
+        let visibility = reach.map_or(Visibility::ALL, Visibility::window);
+        let mut even = EvenRows::default();
+        let weights = even.view(Even::new(visibility, n)).rows().collect::<Vec<_>>().concat();
         let sums = ExactHead::new(&weights, &values[..n * 3], &[0.5, 0.0, -1.0], &gram)
-            .observe(&kinds, &mut Buffers::default());
+            .observe_seen(&kinds, visibility, &mut Buffers::default());
         let near = |a: f64, b: f64| (a - b).abs() <= 2e-4 * (1.0 + a.abs());
         let pairs = [
             (sums.window_mass, sums.uniform_window_mass),

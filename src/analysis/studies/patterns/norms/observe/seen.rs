@@ -1,0 +1,97 @@
+//! Even attention over the keys that each query sees, where it does not see all: norms and outputs of a head with the same
+//! values.
+
+use super::by_norm::window;
+use super::vectors::{inner, inner_with_row};
+use super::{HeadData, NormSums, places};
+use crate::model::forward::rows::Rows;
+use crate::model::grid::visibility::Visibility;
+use crate::sequences::fold::roles::{REACH, TokenRoles, slot};
+
+/// Room for sums over the keys before each place, reused from head to head.
+#[derive(Clone, Debug, Default)]
+pub struct SeenBuffers {
+    /// `[n + 1]`: of norms.
+    norms: Vec<f64>,
+    /// `[n + 1, head_dim]`: of values, and of their products with `W_O W_Oᵀ`.
+    values: Vec<f64>,
+    products: Vec<f64>,
+    /// `[head_dim]`: the mean of what a query sees, and its product.
+    mean: Vec<f64>,
+    product: Vec<f64>,
+}
+
+/// The shares by norm: each key that is seen has the share of its norm.
+pub fn add_by_norm(
+    sums: &mut NormSums<f64>,
+    (roles, visibility): (&TokenRoles, Visibility),
+    head: &HeadData<'_>,
+    SeenBuffers { norms: before, .. }: &mut SeenBuffers,
+) {
+    let (n, norms) = (roles.tokens, head.norms.norms);
+    before.clear();
+    before.push(0.0);
+    let mut sum = 0.0;
+    before.extend(norms.iter().map(|&norm| {
+        sum += f64::from(norm);
+        sum
+    }));
+    for query in roles.queries() {
+        let keys = visibility.keys(query, n);
+        let all = before[keys.end] - before[keys.start];
+        if all <= 0.0 {
+            continue;
+        }
+        sums.uniform_spent += all / keys.len() as f64;
+        for key in roles.neighbours(query, REACH).flatten().filter(|key| keys.contains(key)) {
+            sums.uniform_offset_mass[slot(query, key)] += f64::from(norms[key]) / all;
+        }
+        for (sum, places) in sums.uniform_sink_mass.iter_mut().zip(places(roles)) {
+            *sum += places.iter().filter(|key| keys.contains(key)).map(|&key| f64::from(norms[key]) / all).sum::<f64>();
+        }
+    }
+    sums.uniform_window_mass = window(&sums.uniform_offset_mass);
+}
+
+/// What is written, and the part of it from each kind of sink.
+pub fn add_outputs(
+    sums: &mut NormSums<f64>,
+    (roles, visibility): (&TokenRoles, Visibility),
+    head: &HeadData<'_>,
+    buffers: &mut SeenBuffers,
+) {
+    let (HeadData { values, norms, .. }, width) = (head, head.head_dim());
+    let SeenBuffers { values: of_values, products: of_products, mean, product, .. } = buffers;
+    sum_before(values.rows, of_values);
+    sum_before(norms.products, of_products);
+    for query in roles.queries() {
+        let keys = visibility.keys(query, roles.tokens);
+        let share = 1.0 / keys.len() as f64;
+        for (before, into) in [(&*of_values, &mut *mean), (&*of_products, &mut *product)] {
+            let (start, end) = (&before[keys.start * width..][..width], &before[keys.end * width..][..width]);
+            into.clear();
+            into.extend(start.iter().zip(end).map(|(start, end)| (end - start) * share));
+        }
+        sums.uniform_square += inner(mean, product).max(0.0);
+        for (sum, places) in sums.uniform_sink_product.iter_mut().zip(places(roles)) {
+            let seen = places.iter().filter(|key| keys.contains(key));
+            *sum += share * seen.map(|&key| inner_with_row(values.rows.row(key), product)).sum::<f64>();
+        }
+        mean.iter_mut().zip(values.bias).for_each(|(value, bias)| *value += f64::from(*bias));
+        product.iter_mut().zip(norms.bias_product).for_each(|(value, bias)| *value += f64::from(*bias));
+        sums.uniform_output += inner(mean, product).max(0.0).sqrt();
+    }
+}
+
+/// The sum of the rows before each place, and of all of them: `[rows + 1, width]`.
+fn sum_before(rows: Rows<'_>, before: &mut Vec<f64>) {
+    let width = rows.width();
+    before.clear();
+    before.resize(width, 0.0);
+    for row in rows.iter() {
+        let last = before.len() - width;
+        for (column, value) in row.iter().enumerate() {
+            before.push(before[last + column] + f64::from(*value));
+        }
+    }
+}

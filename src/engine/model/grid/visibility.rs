@@ -1,0 +1,233 @@
+//! The keys that a query can see, which layers of one model may differ in.
+
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The keys that a query can see: those at most so many places before it and after it, itself among them.
+///
+/// `V(i)` of METHODOLOGY, "Keys that a query can see".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Visibility {
+    /// The farthest place before the query; null if all before it can be seen.
+    pub before: Option<usize>,
+    /// The farthest place after the query; null if all after it can be seen.
+    pub after: Option<usize>,
+}
+
+impl Visibility {
+    /// Every query sees every key.
+    pub const ALL: Self = Self { before: None, after: None };
+
+    /// A query sees the keys at most `reach` places away, on either side.
+    pub fn window(reach: usize) -> Self {
+        Self { before: Some(reach), after: Some(reach) }
+    }
+
+    /// The keys that a query sees in a sequence of `tokens`.
+    #[inline]
+    pub fn keys(self, query: usize, tokens: usize) -> Range<usize> {
+        let start = self.before.map_or(0, |before| query.saturating_sub(before));
+        let end = self.after.map_or(tokens, |after| tokens.min(query.saturating_add(after).saturating_add(1)));
+        start..end
+    }
+
+    /// The number of keys that a query sees in a sequence of `tokens`, `v(i)`.
+    #[inline]
+    pub fn count(self, query: usize, tokens: usize) -> usize {
+        self.keys(query, tokens).len()
+    }
+
+    /// Whether a query sees a key.
+    #[inline]
+    pub fn sees(self, query: usize, key: usize) -> bool {
+        let near = |distance: usize, farthest: Option<usize>| farthest.is_none_or(|farthest| distance <= farthest);
+        if key < query { near(query - key, self.before) } else { near(key - query, self.after) }
+    }
+
+    /// Whether every query of a sequence of `tokens` sees every key.
+    #[inline]
+    pub fn is_whole(self, tokens: usize) -> bool {
+        [self.before, self.after].into_iter().flatten().all(|farthest| farthest >= tokens.saturating_sub(1))
+    }
+
+    /// The keys that are seen under both.
+    pub fn and(self, other: Self) -> Self {
+        let nearer = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
+        Self { before: nearer(self.before, other.before), after: nearer(self.after, other.after) }
+    }
+}
+
+/// The classes of a model's layers: those of a class see the same keys, so they have one chance level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<LayerClass>", into = "Vec<LayerClass>")]
+pub struct LayerClasses {
+    /// In the order in which layers have them.
+    kinds: Vec<Visibility>,
+    /// The class of each layer, by its place among them; empty where all layers are of one class.
+    of_layers: Vec<usize>,
+}
+
+/// The layers that see the same keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerClass {
+    /// The layers, counted from 0.
+    pub layers: Vec<usize>,
+    /// The keys that their queries see.
+    #[serde(flatten)]
+    pub visibility: Visibility,
+}
+
+impl Default for LayerClasses {
+    /// One class, whose queries see every key.
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
+impl LayerClasses {
+    /// The classes of layers that see these keys, one entry a layer; where there are none, every layer sees every key.
+    pub fn new(layers: &[Visibility]) -> Self {
+        let mut kinds: Vec<Visibility> = Vec::new();
+        let mut of_layers = Vec::with_capacity(layers.len());
+        for layer in layers {
+            let known = kinds.iter().position(|kind| kind == layer);
+            of_layers.push(known.unwrap_or(kinds.len()));
+            if known.is_none() {
+                kinds.push(*layer);
+            }
+        }
+        if kinds.len() < 2 {
+            of_layers.clear();
+        }
+        if kinds.is_empty() {
+            kinds.push(Visibility::ALL);
+        }
+        Self { kinds, of_layers }
+    }
+
+    /// The keys that queries see in each class.
+    pub fn kinds(&self) -> &[Visibility] {
+        &self.kinds
+    }
+
+    /// The class of a layer, by its place among them.
+    #[inline]
+    pub fn of(&self, layer: usize) -> usize {
+        self.of_layers.get(layer).copied().unwrap_or(0)
+    }
+
+    /// The keys that the queries of a layer see.
+    #[inline]
+    pub fn of_layer(&self, layer: usize) -> Visibility {
+        self.kinds[self.of(layer)]
+    }
+
+    /// The keys that queries see in every layer.
+    pub fn in_all_layers(&self) -> Visibility {
+        self.kinds.iter().fold(Visibility::ALL, |all, kind| all.and(*kind))
+    }
+
+    /// Whether every layer sees every key.
+    pub fn are_whole(&self) -> bool {
+        self.kinds == [Visibility::ALL]
+    }
+
+    /// Whether these can be the classes of so many layers.
+    pub fn fit(&self, layers: usize) -> bool {
+        self.of_layers.is_empty() || self.of_layers.len() == layers
+    }
+}
+
+impl From<LayerClasses> for Vec<LayerClass> {
+    /// No class where every layer sees every key; a class of all layers names none.
+    fn from(classes: LayerClasses) -> Self {
+        if classes.are_whole() {
+            return Self::new();
+        }
+        let class = |(class, &visibility): (usize, &Visibility)| {
+            let layers = (0..classes.of_layers.len()).filter(|&layer| classes.of_layers[layer] == class);
+            LayerClass { layers: layers.collect(), visibility }
+        };
+        classes.kinds.iter().enumerate().map(class).collect()
+    }
+}
+
+impl TryFrom<Vec<LayerClass>> for LayerClasses {
+    type Error = String;
+
+    fn try_from(classes: Vec<LayerClass>) -> Result<Self, String> {
+        match &classes[..] {
+            [] => return Ok(Self::default()),
+            [LayerClass { layers, visibility }] if layers.is_empty() => return Ok(Self::new(&[*visibility])),
+            _ => {}
+        }
+        let mut layers: Vec<(usize, Visibility)> = (classes.iter())
+            .flat_map(|class| class.layers.iter().map(|&layer| (layer, class.visibility)))
+            .collect();
+        layers.sort_by_key(|(layer, _)| *layer);
+        if layers.is_empty() || !layers.iter().map(|(layer, _)| *layer).eq(0..layers.len()) {
+            return Err("classes of layers that do not have each layer once".to_owned());
+        }
+        Ok(Self::new(&layers.into_iter().map(|(_, visibility)| visibility).collect::<Vec<_>>()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn keys_by_hand() {
+        let window = Visibility::window(2);
+        assert_eq!([0, 1, 4, 9].map(|query| window.keys(query, 10)), [0..3, 0..4, 2..7, 7..10]);
+        assert_eq!((window.is_whole(3), window.is_whole(4), Visibility::ALL.is_whole(999)), (true, false, true));
+        let causal = Visibility { before: None, after: Some(0) };
+        assert_eq!([0, 5].map(|query| causal.count(query, 10)), [1, 6]);
+        assert_eq!(causal.and(window), Visibility { before: Some(2), after: Some(0) });
+        assert_eq!(Visibility::ALL.keys(3, 10), 0..10);
+    }
+
+    #[test]
+    fn layers_of_a_class_are_together() {
+        let (all, window) = (Visibility::ALL, Visibility::window(64));
+        let classes = LayerClasses::new(&[all, window, window, all]);
+        assert_eq!((classes.kinds(), [0, 1, 2, 3].map(|layer| classes.of(layer))), (&[all, window][..], [0, 1, 1, 0]));
+        assert_eq!((classes.in_all_layers(), classes.of_layer(2), classes.are_whole()), (window, window, false));
+        assert!(classes.fit(4) && !classes.fit(3) && LayerClasses::new(&[window; 3]).fit(5));
+        let json = serde_json::to_string(&classes).unwrap();
+        let expected = concat!(
+            r#"[{"layers":[0,3],"before":null,"after":null},"#,
+            r#"{"layers":[1,2],"before":64,"after":64}]"#
+        );
+        assert_eq!(json, expected);
+        for classes in [classes, LayerClasses::default(), LayerClasses::new(&[window; 2])] {
+            let json = serde_json::to_string(&classes).unwrap();
+            assert_eq!(serde_json::from_str::<LayerClasses>(&json).unwrap(), classes);
+        }
+        for broken in ["[0,2]", "[0,1,1]"] {
+            assert!(serde_json::from_str::<LayerClasses>(&expected.replace("[0,3]", broken)).is_err(), "{broken}");
+        }
+    }
+
+    proptest! {
+        /// The keys of a query are those that it sees.
+        #[test]
+        fn a_range_is_key_by_key(
+            before in prop::option::of(0..6_usize),
+            after in prop::option::of(0..6_usize),
+            tokens in 1..12_usize,
+        ) {
+            let visibility = Visibility { before, after };
+            let mut is_whole = true;
+            for query in 0..tokens {
+                let keys: Vec<usize> = (0..tokens).filter(|&key| visibility.sees(query, key)).collect();
+                prop_assert_eq!(visibility.keys(query, tokens).collect::<Vec<_>>(), &keys[..]);
+                is_whole &= keys.len() == tokens;
+            }
+            prop_assert_eq!(visibility.is_whole(tokens), is_whole);
+        }
+    }
+}

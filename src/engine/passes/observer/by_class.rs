@@ -1,0 +1,118 @@
+//! Sums apart for each class of a model's layers: chance belongs to the keys that a query sees, which differ between them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Event, FurtherRuns, Sums};
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
+use crate::passes::setup::PassSetup;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::Merge;
+
+/// Something of each class of layers.
+///
+/// [`Sums`] of each class count every sequence, by the keys that queries of the class see, and are shown the heads of its
+/// layers alone. Events that are of no head go to all of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ByClass<T> {
+    classes: LayerClasses,
+    /// In the order of [`LayerClasses::kinds`].
+    each: Vec<T>,
+}
+
+impl<T> ByClass<T> {
+    /// Something for the keys that queries of each class see.
+    pub fn new(classes: &LayerClasses, make: impl Fn(Visibility) -> T) -> Self {
+        Self { classes: classes.clone(), each: classes.kinds().iter().map(|&kind| make(kind)).collect() }
+    }
+
+    /// That of a model whose queries see every key.
+    pub fn of_whole(one: T) -> Self {
+        Self { classes: LayerClasses::default(), each: vec![one] }
+    }
+
+    /// The classes.
+    pub fn classes(&self) -> &LayerClasses {
+        &self.classes
+    }
+
+    /// That of each class, in the order of [`LayerClasses::kinds`].
+    pub fn each(&self) -> &[T] {
+        &self.each
+    }
+
+    /// That of a layer's class.
+    pub fn of_layer(&self, layer: usize) -> &T {
+        &self.each[self.classes.of(layer)]
+    }
+
+    /// The same classes with something made of what each has.
+    pub fn map<'a, U>(&'a self, make: impl FnMut(&'a T) -> U) -> ByClass<U> {
+        ByClass { classes: self.classes.clone(), each: self.each.iter().map(make).collect() }
+    }
+}
+
+impl<T: Merge> Merge for ByClass<T> {
+    fn merge(&mut self, other: &Self) {
+        assert_eq!(self.classes, other.classes, "sums of one analysis");
+        self.each.iter_mut().zip(&other.each).for_each(|(sums, other)| sums.merge(other));
+    }
+}
+
+impl<S: Sums> Sums for ByClass<S> {
+    type SequenceState = Vec<S::SequenceState>;
+
+    fn needs(&self) -> Needs {
+        self.each[0].needs()
+    }
+
+    fn further_runs(&self) -> FurtherRuns {
+        self.each[0].further_runs()
+    }
+
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.each.iter_mut().for_each(|sums| sums.begin_pass(known));
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
+        self.each.iter_mut().map(|sums| sums.begin(sequence)).collect()
+    }
+
+    fn is_relevant(states: &Self::SequenceState) -> bool {
+        states.iter().any(S::is_relevant)
+    }
+
+    fn observe(&mut self, states: &mut Self::SequenceState, event: &mut Event<'_>) {
+        if let Event::Head(input) = event {
+            let class = self.classes.of(input.view.layer);
+            self.each[class].observe(&mut states[class], event);
+        } else {
+            self.each.iter_mut().zip(states).for_each(|(sums, state)| sums.observe(state, event));
+        }
+    }
+
+    fn end_pack(&mut self, states: Vec<Self::SequenceState>) {
+        let mut of_classes: Vec<Vec<S::SequenceState>> = self.each.iter().map(|_| Vec::new()).collect();
+        for of_sequence in states {
+            of_classes.iter_mut().zip(of_sequence).for_each(|(all, state)| all.push(state));
+        }
+        self.each.iter_mut().zip(of_classes).for_each(|(sums, states)| sums.end_pack(states));
+    }
+
+    fn pooled(&self) -> Self {
+        Self { classes: self.classes.clone(), each: self.each.iter().map(S::pooled).collect() }
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        self.classes.fit(grid.layers)
+            && self.each.len() == self.classes.kinds().len()
+            && self.each.iter().all(|sums| sums.fits(grid, from))
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        let of_class = |(&kind, sums): (&Visibility, &S)| sums.fits_classes(&LayerClasses::new(&[kind]));
+        self.classes == *classes && classes.kinds().iter().zip(&self.each).all(of_class)
+    }
+}

@@ -1,0 +1,118 @@
+//! The attention of a head without any preference: it gives every key that a query sees the same weight.
+
+use std::ops::Range;
+
+use super::words::FromToken;
+use crate::model::forward::attention::AttentionView;
+use crate::model::grid::visibility::Visibility;
+
+/// Even attention over a sequence, `A[i, j] = 1 / v(i)` for the keys `j` that query `i` sees, and 0 for others.
+#[derive(Clone, Copy, Debug)]
+pub struct Even {
+    visibility: Visibility,
+    tokens: usize,
+}
+
+impl Even {
+    /// Even attention over a sequence of `tokens`.
+    pub fn new(visibility: Visibility, tokens: usize) -> Self {
+        Self { visibility, tokens }
+    }
+
+    /// The weight that a query gives each key that it sees.
+    #[inline]
+    pub fn share(self, query: usize) -> f64 {
+        1.0 / self.visibility.count(query, self.tokens) as f64
+    }
+
+    /// The weight that a query gives a key.
+    #[inline]
+    pub fn weight(self, query: usize, key: usize) -> f64 {
+        if self.visibility.sees(query, key) { self.share(query) } else { 0.0 }
+    }
+
+    /// The entropy of a query's row, nats.
+    #[inline]
+    pub fn entropy(self, query: usize) -> f64 {
+        (self.visibility.count(query, self.tokens) as f64).ln()
+    }
+
+    /// Whether two words see each other.
+    pub fn are_in_sight(self, a: &Range<usize>, b: &Range<usize>, from: FromToken) -> bool {
+        self.between_words(a, b, from) > 0.0 && self.between_words(b, a, from) > 0.0
+    }
+
+    /// The weight that a word gives another, folded as [`WordAttention`](super::words::WordAttention) does.
+    pub fn between_words(self, query: &Range<usize>, key: &Range<usize>, from: FromToken) -> f64 {
+        let of_token = |token: usize| {
+            let seen = self.visibility.keys(token, self.tokens);
+            let both = seen.start.max(key.start)..seen.end.min(key.end);
+            both.len() as f64 / seen.len() as f64
+        };
+        match from {
+            FromToken::First => of_token(query.start),
+            // Every token of the word has the same.
+            FromToken::Mean if self.visibility.is_whole(self.tokens) => of_token(query.start),
+            FromToken::Mean => query.clone().map(of_token).sum::<f64>() / query.len() as f64,
+        }
+    }
+}
+
+/// Room for the weights of even attention, reused from sequence to sequence.
+#[derive(Clone, Debug, Default)]
+pub struct EvenRows {
+    weights: Vec<f32>,
+    entropies: Vec<f32>,
+}
+
+impl EvenRows {
+    /// The rows of even attention as those of a head.
+    #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
+    pub fn view(&mut self, even: Even) -> AttentionView<'_> {
+        let tokens = even.tokens;
+        self.weights.clear();
+        self.weights.resize(tokens * tokens, 0.0);
+        for (query, row) in self.weights.chunks_exact_mut(tokens).enumerate() {
+            row[even.visibility.keys(query, tokens)].fill(even.share(query) as f32);
+        }
+        self.entropies.clear();
+        self.entropies.extend((0..tokens).map(|query| even.entropy(query) as f32));
+        AttentionView::strided(0, 0, tokens, &self.weights, &self.entropies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::fold::words::WordAttention;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Rows sum to 1, and words have what folding the rows gives them.
+        #[test]
+        fn words_are_folded_rows(
+            lengths in prop::collection::vec(1..4_usize, 1..8),
+            (before, after) in (prop::option::of(0..6_usize), prop::option::of(0..6_usize)),
+            first in any::<bool>(),
+        ) {
+            let mut start = 1;
+            let spans: Vec<Range<usize>> = lengths.iter().map(|&length| { start += length; start - length..start }).collect();
+            let from = if first { FromToken::First } else { FromToken::Mean };
+            let even = Even::new(Visibility { before, after }, start + 1);
+            let mut rows = EvenRows::default();
+            let view = rows.view(even);
+            prop_assert!(view.rows().all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-6));
+            for query in 0..view.tokens() {
+                prop_assert!((view.entropy(query) - even.entropy(query)).abs() < 1e-6);
+                prop_assert!((f64::from(view.row(query)[0]) - even.weight(query, 0)).abs() < 1e-6);
+            }
+            let mut words = WordAttention::default();
+            words.fold(view, &spans, from);
+            for (query, of_query) in spans.iter().enumerate() {
+                for (key, of_key) in spans.iter().enumerate() {
+                    prop_assert!((words.get(query, key) - even.between_words(of_query, of_key, from)).abs() < 1e-6);
+                }
+            }
+        }
+    }
+}
