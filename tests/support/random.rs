@@ -223,9 +223,8 @@ impl RandomEncoder {
                 truncate: true,
             },
         });
-        let visibility: Vec<Visibility> = (0..self.order.len())
-            .map(|layer| if layer % 2 == 0 { self.visibility } else { Visibility::ALL })
-            .collect();
+        let visibility: Vec<Visibility> =
+            (0..self.order.len()).map(|layer| if layer % 2 == 0 { self.visibility } else { Visibility::ALL }).collect();
         let sizes = Sizes {
             vocab_size: VOCABULARY,
             hidden_size: hidden,

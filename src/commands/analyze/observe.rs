@@ -249,7 +249,13 @@ impl<'a> PreparedRun<'a> {
     fn subject<'b>(&'b self, token_id: &'b dyn Fn(&str) -> Option<u32>, found: &'b UpstreamResults) -> Subject<'b> {
         let (probes, threads) = (&self.protocol.probes[..], self.options.threads);
         let classes = &self.model.architecture.config.visibility;
-        Subject { classes, probes, found, threads, ..Subject::new(self.model.grid(), self.protocol.from_token, token_id) }
+        Subject {
+            classes,
+            probes,
+            found,
+            threads,
+            ..Subject::new(self.model.grid(), self.protocol.from_token, token_id)
+        }
     }
 
     fn runner(&self, shard: Shard) -> Runner<'_> {

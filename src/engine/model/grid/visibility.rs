@@ -46,10 +46,35 @@ impl Visibility {
         if key < query { near(query - key, self.before) } else { near(key - query, self.after) }
     }
 
+    /// Whether all of some tokens that follow each other see all of others.
+    pub fn sees_all(self, queries: &Range<usize>, keys: &Range<usize>) -> bool {
+        // What the first and the last of them see of the first and the last, all between them see of all between.
+        let ends = |tokens: &Range<usize>| [tokens.start, tokens.end.saturating_sub(1)];
+        ends(queries).into_iter().all(|query| ends(keys).into_iter().all(|key| self.sees(query, key)))
+    }
+
     /// Whether every query of a sequence of `tokens` sees every key.
     #[inline]
     pub fn is_whole(self, tokens: usize) -> bool {
         [self.before, self.after].into_iter().flatten().all(|farthest| farthest >= tokens.saturating_sub(1))
+    }
+
+    /// What a query sees, in words; none where it sees every key.
+    pub fn words(self) -> Option<String> {
+        let on_side = |farthest: Option<usize>, side: &str| match farthest {
+            None => format!("every token {side} it"),
+            Some(0) => format!("none {side} it"),
+            Some(farthest) => format!("{farthest} {side} it"),
+        };
+        match self {
+            Self::ALL => None,
+            Self { before: Some(before), after: Some(after) } if before == after => {
+                Some(format!("tokens at most {before} away"))
+            }
+            Self { before, after } => {
+                Some(format!("itself, {} and {}", on_side(before, "before"), on_side(after, "after")))
+            }
+        }
     }
 
     /// The keys that are seen under both.
@@ -163,9 +188,8 @@ impl TryFrom<Vec<LayerClass>> for LayerClasses {
             [LayerClass { layers, visibility }] if layers.is_empty() => return Ok(Self::new(&[*visibility])),
             _ => {}
         }
-        let mut layers: Vec<(usize, Visibility)> = (classes.iter())
-            .flat_map(|class| class.layers.iter().map(|&layer| (layer, class.visibility)))
-            .collect();
+        let mut layers: Vec<(usize, Visibility)> =
+            (classes.iter()).flat_map(|class| class.layers.iter().map(|&layer| (layer, class.visibility))).collect();
         layers.sort_by_key(|(layer, _)| *layer);
         if layers.is_empty() || !layers.iter().map(|(layer, _)| *layer).eq(0..layers.len()) {
             return Err("classes of layers that do not have each layer once".to_owned());
@@ -188,6 +212,9 @@ mod tests {
         assert_eq!([0, 5].map(|query| causal.count(query, 10)), [1, 6]);
         assert_eq!(causal.and(window), Visibility { before: Some(2), after: Some(0) });
         assert_eq!(Visibility::ALL.keys(3, 10), 0..10);
+        let words = [Visibility::ALL, window, causal].map(Visibility::words);
+        let expected = ["tokens at most 2 away", "itself, every token before it and none after it"];
+        assert_eq!(words, [None, Some(expected[0].to_owned()), Some(expected[1].to_owned())]);
     }
 
     #[test]
@@ -198,10 +225,8 @@ mod tests {
         assert_eq!((classes.in_all_layers(), classes.of_layer(2), classes.are_whole()), (window, window, false));
         assert!(classes.fit(4) && !classes.fit(3) && LayerClasses::new(&[window; 3]).fit(5));
         let json = serde_json::to_string(&classes).unwrap();
-        let expected = concat!(
-            r#"[{"layers":[0,3],"before":null,"after":null},"#,
-            r#"{"layers":[1,2],"before":64,"after":64}]"#
-        );
+        let expected =
+            concat!(r#"[{"layers":[0,3],"before":null,"after":null},"#, r#"{"layers":[1,2],"before":64,"after":64}]"#);
         assert_eq!(json, expected);
         for classes in [classes, LayerClasses::default(), LayerClasses::new(&[window; 2])] {
             let json = serde_json::to_string(&classes).unwrap();
@@ -228,6 +253,9 @@ mod tests {
                 is_whole &= keys.len() == tokens;
             }
             prop_assert_eq!(visibility.is_whole(tokens), is_whole);
+            let (queries, keys) = (tokens / 3..tokens / 2 + 1, tokens / 2..tokens);
+            let all = queries.clone().all(|query| keys.clone().all(|key| visibility.sees(query, key)));
+            prop_assert_eq!(visibility.sees_all(&queries, &keys), all);
         }
     }
 }

@@ -20,9 +20,13 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// The exchange for an arc of a sentence of so many words; `None` without a third word.
-    pub fn new(sentence: u64, query: usize, partner: usize, words: usize) -> Option<Self> {
-        let mut round: Vec<usize> = (0..words).filter(|&word| word != query && word != partner).collect();
+    /// The exchange for an arc of a sentence, of whose words the query word sees `seen`, in their order; `None` without a
+    /// third word among them, or if the partner is not.
+    pub fn new(sentence: u64, query: usize, partner: usize, seen: &[usize]) -> Option<Self> {
+        if !seen.contains(&partner) {
+            return None;
+        }
+        let mut round: Vec<usize> = seen.iter().copied().filter(|&word| word != query && word != partner).collect();
         let distance = |word: usize| word.abs_diff(query);
         let as_far = round.iter().copied().min_by_key(|&word| distance(word).abs_diff(distance(partner)))?;
         round.sort_by_cached_key(|word| Sha256::digest(format!("headscope/use/0/{sentence}/{query}/{word}")));
@@ -51,10 +55,9 @@ impl Exchange {
     #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
     fn spread(&self, own: &[f32], masses: &[f64], words: &[Range<usize>]) -> Vec<f32> {
         let mut row = own.to_vec();
-        for (word, (tokens, mass)) in words.iter().zip(masses).enumerate() {
-            if word != self.query {
-                row[tokens.clone()].fill((mass / tokens.len() as f64) as f32);
-            }
+        for &word in self.round.iter().chain([&self.partner]) {
+            let tokens = words[word].clone();
+            row[tokens.clone()].fill((masses[word] / tokens.len() as f64) as f32);
         }
         row
     }
@@ -86,7 +89,7 @@ mod tests {
     #[test]
     fn an_example_by_hand() {
         // hashlib.sha256(b"headscope/use/0/7/0/2") begins with 0e17d9, that of word 3 with be7df0.
-        let exchange = Exchange::new(7, 0, 1, 4).unwrap();
+        let exchange = Exchange::new(7, 0, 1, &[0, 1, 2, 3]).unwrap();
         // Of the words 2 and 3, both farther from word 0 than word 1, word 2 is nearer.
         assert_eq!(exchange, Exchange { query: 0, partner: 1, as_far: 2, round: vec![2, 3] });
         let [kept, exchanged] = rows(&exchange);
@@ -100,7 +103,7 @@ mod tests {
     #[test]
     fn all_tokens_of_a_query_word_are_patched() {
         // Word 0 is as far from word 1 as word 2 is.
-        let exchange = Exchange::new(7, 1, 2, 4).unwrap();
+        let exchange = Exchange::new(7, 1, 2, &[0, 1, 2, 3]).unwrap();
         assert_eq!(exchange.as_far, 0);
         let [kept, exchanged] = rows(&exchange);
         let tokens = |rows: &[(usize, Vec<f32>)]| rows.iter().map(|(token, _)| *token).collect::<Vec<_>>();
@@ -114,7 +117,7 @@ mod tests {
 
     #[test]
     fn masses_go_round_in_the_order_of_their_hashes() {
-        let exchange = Exchange::new(12, 1, 4, 6).unwrap();
+        let exchange = Exchange::new(12, 1, 4, &[0, 1, 2, 3, 4, 5]).unwrap();
         // The hashes of the words 0, 3, 5 and 2 begin with 1565bf, 899aad, e2fe94 and eb8abd.
         assert_eq!(exchange.round, [0, 3, 5, 2]);
         let words: Vec<Range<usize>> = (0..6).map(|word| word..word + 1).collect();
@@ -126,7 +129,10 @@ mod tests {
 
     #[test]
     fn a_third_word_is_needed() {
-        assert_eq!(Exchange::new(0, 0, 1, 2), None);
-        assert_eq!(Exchange::new(0, 0, 1, 3).unwrap().round, [2]);
+        assert_eq!(Exchange::new(0, 0, 1, &[0, 1]), None);
+        assert_eq!(Exchange::new(0, 0, 1, &[0, 1, 2]).unwrap().round, [2]);
+        // What the query does not see takes no part, and a partner that it does not see has no weight to lose.
+        assert_eq!(Exchange::new(0, 0, 2, &[0, 1, 3]), None);
+        assert_eq!(Exchange::new(0, 0, 1, &[0, 1, 3]).unwrap().round, [3]);
     }
 }

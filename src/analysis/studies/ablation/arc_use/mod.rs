@@ -40,7 +40,7 @@ impl Study for ArcUse {
         vec![
             PassSpec::new(
                 Pass { sequences: Sequences::Corrupted(Phases::All), portion: Portion::Sample, ..Pass::PLAIN },
-                |subject| UseSums::new(subject.grid, subject.found.claims.clone()),
+                |subject| UseSums::new(subject.grid, subject.found.claims.clone()).of_classes(subject.classes),
             )
             .following(),
         ]

@@ -10,6 +10,7 @@ use crate::corpus::TreeHead;
 use crate::corpus::relation::scored_as;
 use crate::model::forward::gates::AttentionRows;
 use crate::model::forward::visitor::Needs;
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
 use crate::passes::run::patches::PatchedRun;
@@ -68,6 +69,8 @@ pub type ByClaim = Vec<ClaimLosses>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UseSums {
     grid: HeadGrid,
+    #[serde(skip)]
+    classes: LayerClasses,
     /// The claims that are put to the test.
     pub claims: Vec<ArcClaim>,
     /// The sums of each block.
@@ -78,7 +81,12 @@ impl UseSums {
     /// Empty sums for these claims of heads of a model with `grid`.
     pub fn new(grid: HeadGrid, claims: Vec<ArcClaim>) -> Self {
         let blocks = Blocks::new(vec![ClaimLosses::default(); claims.len()]);
-        Self { grid, claims, blocks }
+        Self { grid, classes: LayerClasses::default(), claims, blocks }
+    }
+
+    /// The same of a model with these classes of layers.
+    pub fn of_classes(self, classes: &LayerClasses) -> Self {
+        Self { classes: classes.clone(), ..self }
     }
 }
 
@@ -140,7 +148,10 @@ impl Sums for UseSums {
             for (query, partner, is_at_offset) in arcs_of(claimed, tree).filter(|&(_, partner, _)| !is_hidden(partner))
             {
                 let truths = truths(query);
-                let exchange = || Exchange::new(sequence.index, query, partner, tree.len());
+                let visibility = self.classes.of_layer(self.grid.at(claimed.place).0);
+                let sees = |word: &usize| visibility.sees_all(&sequence.words[query], &sequence.words[*word]);
+                let seen = || (0..tree.len()).filter(sees).collect::<Vec<_>>();
+                let exchange = || Exchange::new(sequence.index, query, partner, &seen());
                 if !truths.is_empty()
                     && let Some(exchange) = exchange()
                 {

@@ -75,7 +75,9 @@ fn the_weight_to_the_partner_is_exchanged() {
     let run = |place: usize, query: usize, partner: usize, number: usize| {
         let words: Vec<_> = (1..6).map(|token| token..token + 1).collect();
         let weights = ROW.repeat(7);
-        let rows = Exchange::new(0, query, partner, 5).unwrap().rows(AttentionView::new(0, place, 7, &weights), &words);
+        let rows = Exchange::new(0, query, partner, &[0, 1, 2, 3, 4])
+            .unwrap()
+            .rows(AttentionView::new(0, place, 7, &weights), &words);
         PatchedRun { place: GRID.place(place), rows: rows[number].clone(), predicted: vec![query + 1] }
     };
     // Word 1 is the only masked object; its head is word 2.
