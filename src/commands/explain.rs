@@ -141,7 +141,8 @@ pub fn markdown() -> String {
          This page is made from the program's own tables: `headscope explain --markdown > docs/detectors.md`.\n\
          A metric is evidence; a label is a policy over evidence.\n\
          A study asks one question of every head: it has the metrics and the labels.\n\
-         The symbols of the formulas are those of [METHODOLOGY.md](METHODOLOGY.md).\n",
+         The symbols of the formulas are those of [METHODOLOGY.md](METHODOLOGY.md).\n\
+         Of them v is the number of keys that a query sees: all tokens of its sequence, unless the layer has a window.\n",
     );
     for (title, entries) in
         [("Labels", registry::labels().collect::<Vec<_>>()), ("Metrics", registry::metrics().collect::<Vec<_>>())]

@@ -160,10 +160,24 @@ fn encoders_of_sequence_to_sequence_models() {
 /// Beyond these lengths attention is sparse.
 #[test]
 fn attention_that_is_full_up_to_a_length() {
-    for (name, longest) in [("tiny-longformer", 25), ("tiny-big-bird", 28)] {
+    check("tiny-big-bird");
+    let config = support::architecture(&fixture("models").join("tiny-big-bird")).config;
+    assert_eq!(config.positions(), 28);
+}
+
+/// Windows that the longest sequence is longer than.
+#[test]
+fn tokens_that_see_those_around_them() {
+    let windows = [
+        ("tiny-longformer", vec![Some(2), Some(4)]),
+        ("tiny-modernbert", vec![None, Some(4), None]),
+        ("tiny-gemma3-text", vec![Some(5), None, Some(5)]),
+    ];
+    for (name, reaches) in windows {
         check(name);
         let config = support::architecture(&fixture("models").join(name)).config;
-        assert_eq!(config.positions(), longest, "{name}");
+        let reach = |layer: usize| config.visibility.of_layer(layer).before;
+        assert_eq!((0..reaches.len()).map(reach).collect::<Vec<_>>(), reaches, "{name}");
     }
 }
 
@@ -186,20 +200,53 @@ fn with_tokenizer(name: &str) -> TempDir {
 
 #[test]
 fn longer_sequences_are_not_run_where_attention_over_them_is_sparse() {
-    let folder = with_tokenizer("tiny-longformer");
+    let folder = with_tokenizer("tiny-big-bird");
     let corpus = folder.path().join("corpus.txt");
-    // [CLS] and [SEP] make it 25 tokens and 26.
-    fs::write(&corpus, format!("{}\n{}\n", "the ".repeat(23), "the ".repeat(24))).unwrap();
+    // [CLS] and [SEP] make it 28 tokens and 29.
+    fs::write(&corpus, format!("{}\n{}\n", "the ".repeat(26), "the ".repeat(27))).unwrap();
     let analyze = |more: &[&str]| {
         let options = ["analyze", path(folder.path()), "-c", path(&corpus), "-o", "-", "--no-run-info"];
         run(&[&options, more].concat())
     };
     let report: serde_json::Value = serde_json::from_str(&analyze(&[]).unwrap()).unwrap();
-    assert_eq!((&report["corpus"]["sentences"], &report["corpus"]["tokens"]), (&1.into(), &25.into()));
+    assert_eq!((&report["corpus"]["sentences"], &report["corpus"]["tokens"]), (&1.into(), &28.into()));
     assert_eq!(report["corpus"]["skipped"]["too_many_tokens"], 1);
-    let error = "error: --max-tokens 26 is more than the 25 tokens over which the model's attention is full: over more it \
+    let error = "error: --max-tokens 29 is more than the 28 tokens over which the model's attention is full: over more it \
                  is sparse, which is not supported\n";
-    assert_eq!(analyze(&["--max-tokens", "26"]), Err((2, error.to_owned())));
+    assert_eq!(analyze(&["--max-tokens", "29"]), Err((2, error.to_owned())));
+}
+
+/// Chance is that of a layer's class, what no query sees is null, and the summary says what layers see.
+#[test]
+fn layers_with_a_window_have_chance_levels_of_their_own() {
+    let folder = with_tokenizer("tiny-modernbert");
+    let corpus = folder.path().join("corpus.txt");
+    let sentence = |words: usize| "the cat sat on it . ".repeat(words).trim_end().to_owned();
+    fs::write(&corpus, (1..5).map(sentence).collect::<Vec<_>>().join("\n")).unwrap();
+    let out = folder.path().join("report.json");
+    let summary =
+        run(&["analyze", path(folder.path()), "-c", path(&corpus), "-o", path(&out), "--with", "norms"]).unwrap();
+    assert!(summary.contains("        layer 1: a token sees tokens at most 4 away\n"), "{summary}");
+    let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
+    let classes = serde_json::json!([
+        {"layers": [0, 2], "before": null, "after": null},
+        {"layers": [1], "before": 4, "after": 4},
+    ]);
+    assert_eq!(report["model"]["visibility"], classes);
+    let heads = report["heads"].as_array().unwrap();
+    let (whole, window) = (&heads[0], &heads[3]);
+    for metric in ["offset_mass", "offset_argmax", "norm_offset_mass"] {
+        assert!(whole["metrics"][metric]["5"].is_number() && window["metrics"][metric]["5"].is_null(), "{metric}");
+    }
+    assert!(report["chance"]["first_special_mass"].is_null());
+    let chance = |head: &serde_json::Value| head["chance"]["first_special_mass"].as_f64().unwrap();
+    assert!(chance(window) > 1.5 * chance(whole));
+    let rests_on = |head: &serde_json::Value| head["denominators"]["first_special_mass"]["count"].clone();
+    // Four words of each sentence are near enough to [CLS].
+    assert_eq!((rests_on(window), rests_on(whole)), (16.into(), serde_json::Value::Null));
+    assert_eq!(report["denominators"]["first_special_mass"]["count"], 80);
+    let read_again = run(&["show", path(&out), "L1H0"]).unwrap();
+    assert!(read_again.contains("offset_mass"), "{read_again}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ const fn shown(code: Option<&'static str>, colour: AnsiColor) -> LabelStyle {
 }
 
 const OFFSET_FORMULA: &str = "offset_argmax[k] >= {offset_argmax} or offset_mass[k] > {offset_mass}";
-const OFFSET_CHANCE: &str = "chance.offset_mass[k]: 1/n on average, for both rules";
+const OFFSET_CHANCE: &str = "chance.offset_mass[k]: 1/v on average, for both rules";
 const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.1. \
     0.5 of the mass: the released notebook of Clark et al. 2019.";
 
@@ -93,7 +93,7 @@ pub(super) const SELF: Detector = Detector {
         name: "self",
         measures: "The head attends to the token itself.",
         formula: "offset_mass[0] > {self_mass}",
-        chance: "chance.offset_mass[0]: 1/n on average",
+        chance: "chance.offset_mass[0]: 1/v on average",
         source: "The mass rule of the other positional labels, at offset 0.",
         caveats: "A head that attends to its own token passes on what the residual connection passes on anyway.",
     },
@@ -112,7 +112,7 @@ pub(super) const LOCAL: Detector = Detector {
         name: "local",
         measures: "The head attends to the two tokens on either side, without a preference for one place.",
         formula: "window_mass > {window_mass} and no label previous-token, next-token or offset:k",
-        chance: "chance.window_mass: a little under 4/n",
+        chance: "chance.window_mass: a little under 4/v",
         source: "The mass rule of the positional labels, over a window of two.",
         caveats: "The chance level is high in short sentences: read the score beside it.",
     },

@@ -93,7 +93,7 @@ pub(super) const METRICS: &[FrequencyMetric] = &[
             name: "rare_mass",
             measures: "How much a token attends to the rarest tokens of the sentence.",
             formula: "mean over i in T without R of the sum of A[i, j] over j in R",
-            chance: "|R|/n",
+            chance: "|R|/v",
             source: VOITA,
             caveats: COUNTED,
         },

@@ -73,7 +73,7 @@ const BY_PART: Keys = Keys::Each(PARTS.len(), |place| PARTS[place].to_owned());
 
 const FORMULA: &str = "score = mass - null: mass = mean of A[i, key], null = mean over the same queries of the mean of \
     A[i, j] over text j at least 4 from the key and 8 from i; argmax = share of them whose most attended token is the key";
-const CHANCE: &str = "score 0; mass, null and argmax 1/n";
+const CHANCE: &str = "score 0; mass, null and argmax 1/v";
 const ON_RANDOM: &str = "On random tokens, so that nothing but the tokens tells the key from others; on text a head may \
     use them otherwise.";
 
@@ -138,7 +138,7 @@ pub const METRICS: &[RepeatMetric] = &[
             name: "random_offset",
             measures: "How much a random token attends to the token before or after it.",
             formula: "random_offset[k] = mean of A[i, i+k] over text i with i+k in the text, on the random tokens",
-            chance: "1/n",
+            chance: "1/v",
             source: "offset_mass (Clark et al. 2019, section 3.1) where the tokens tell nothing; defined here.",
             caveats: "A head that attends to a neighbour on text and not here does not go by position alone.",
         },
