@@ -7,7 +7,7 @@
 Cases (all of them unless one is named):
     sentences   the model over the corpus, sentence by sentence
     base        a model of BERT-base's size with random weights and the same tokenizer, over 300 of its sentences
-    modernbert  the same of ModernBERT-base's size, whose windows are as wide as the longest input
+    modernbert  the same of ModernBERT-base's size, with its windows of 128 tokens in two of three layers
     deberta     the same of DeBERTa-v3-base's size
     paragraphs  the model over 60 documents of 128 tokens, made of the corpus' words
     long        the model over 14 documents of 512 tokens; modernbert-long and deberta-long: those models
@@ -76,7 +76,7 @@ def documents(model, corpus, count, tokens, path):
 SHAPES = {
     "base": ("bert", {}),
     "modernbert": ("modernbert", dict(
-        local_attention=1024, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2,
+        pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2,
     )),
     "deberta": (
         "deberta-v2",
