@@ -30,6 +30,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("conllu", conllu),
     ("text", text),
     ("jsonl", jsonl),
+    ("fasta", fasta),
     ("packing", packing),
     ("folding", folding),
     ("config", config),
@@ -91,6 +92,16 @@ fn text(data: &[u8]) -> bool {
 
 fn jsonl(data: &[u8]) -> bool {
     read(data, Format::Jsonl).1
+}
+
+fn fasta(data: &[u8]) -> bool {
+    let (sentences, whole) = read(data, Format::Fasta);
+    for sentence in &sentences {
+        let Content::Text(residues) = &sentence.content else { panic!("a protein is no words") };
+        assert!(residues.bytes().all(|residue| residue.is_ascii_uppercase()));
+        assert!(residues.len() <= MAX_SENTENCE_BYTES);
+    }
+    whole
 }
 
 /// Reads all sentences up to the first error, if there is one, and checks what holds in every format.

@@ -114,7 +114,10 @@ fn conllu_plus_is_refused() {
     );
     let files = folder(&[("a.conllup", b"")]);
     let error = Input::parse(&files.path().join("a.conllup"), None).unwrap_err();
-    assert!(error.to_string().ends_with("a.conllup` by its extension: say --format conllu, text or jsonl"), "{error}");
+    assert!(
+        error.to_string().ends_with("a.conllup` by its extension: say --format conllu, text, jsonl or fasta"),
+        "{error}"
+    );
 }
 
 /// A tree of CoNLL-U after a line of its own; each word is its line's columns but ID, with spaces between them.

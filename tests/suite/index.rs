@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::corpora::gzip;
 use crate::support::{headscope, path, run, tiny_bert};
 use headscope::corpus::{Corpus, Index, IndexCounts, Input, SEGMENT_SENTENCES, Sentence, write_index};
 use serde_json::Value;
@@ -97,6 +98,26 @@ fn segments_have_the_sentences_of_all(corpus: fn(&Path) -> Vec<PathBuf>, last_do
         let found: Vec<Sentence> = corpus.by_ref().collect::<Result<_, _>>().unwrap();
         assert!(found.iter().eq(expected), "{chosen:b}");
         assert_eq!(corpus.into_identity().unwrap(), identity);
+    }
+}
+
+/// The header of a record ends the one before it, in the next segment too.
+#[test]
+fn segments_end_before_a_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = |number: usize| format!("; {number}\n>p{number} made up\nMKTA\n{}\n\n", ["GG", "-", "W*"][number % 3]);
+    let text = all(700, &record);
+    let files = [folder.path().join("a.fa"), folder.path().join("b.faa.gz")];
+    fs::write(&files[0], &text).unwrap();
+    fs::write(&files[1], gzip(text.as_bytes())).unwrap();
+    let (counted, index) = indexed(&files, &folder.path().join("corpus.index"));
+    assert_eq!(counted, IndexCounts { files: 2, sentences: 1400, segments: 6 });
+    let all: Vec<Sentence> = Corpus::open(&inputs(&files)).unwrap().collect::<Result<_, _>>().unwrap();
+    for segment in 0..6 {
+        let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap();
+        let found = corpus.only(|mut sentences| sentences.any(|sentence| sentence / SEGMENT_SENTENCES == segment));
+        let found: Vec<Sentence> = found.collect::<Result<_, _>>().unwrap();
+        assert!(found.iter().eq(all.iter().filter(|it| it.index / SEGMENT_SENTENCES == segment)), "{segment}");
     }
 }
 

@@ -159,7 +159,7 @@ fn errors_for_programs_say_where_they_arose_and_what_helps() {
             Some(&unknown),
             None,
             Some("pdf"),
-            show("say --format conllu, text or jsonl"),
+            show("say --format conllu, text, jsonl or fasta"),
         ),
         (vec!["analyze", "-c", absent], "input", Some(absent), None, None, None),
         (vec!["analyze", "-c", &good, "-c", &good], "input", Some(&good), None, None, show("name it once")),

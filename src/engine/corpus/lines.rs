@@ -133,6 +133,18 @@ impl Lines {
         Origin { file: self.file, path: Arc::clone(&self.path), line: self.number }
     }
 
+    /// The first byte of the next line, which stays unread; `None` at the end.
+    pub(super) fn first_byte(&mut self) -> Result<Option<u8>> {
+        loop {
+            let first = self.source.fill_buf().map(|bytes| bytes.first().copied());
+            match first {
+                Ok(first) => return Ok(first),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.unreadable(error)),
+            }
+        }
+    }
+
     /// The next line, without `\n` or `\r\n` and without a byte order mark; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<&str>> {
         self.buffer.clear();

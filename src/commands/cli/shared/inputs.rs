@@ -28,7 +28,7 @@ pub struct CorpusArguments {
     #[arg(short, long = "corpus", value_name = "PATH")]
     pub corpus: Vec<PathBuf>,
     /// How to read every corpus; of a folder only the files of this format [default: by extension: .conllu, .conll,
-    /// .txt, .text, .jsonl or .ndjson]
+    /// .txt, .text, .jsonl, .ndjson, .fasta, .fa or .faa]
     #[arg(long, value_parser = one_of(FORMATS), requires = "corpus")]
     pub format: Option<Format>,
 }
@@ -38,6 +38,7 @@ pub const FORMATS: &[Named<Format>] = &[
     (Format::Conllu, "conllu", "CoNLL-U"),
     (Format::Text, "text", "One sentence per line, a blank line between documents"),
     (Format::Jsonl, "jsonl", "One JSON object per line"),
+    (Format::Fasta, "fasta", "Proteins, one record each"),
 ];
 
 /// The tokens that can speak for a split word.

@@ -1,6 +1,7 @@
 //! Formats of corpus files: one table entry each, which its reader's module has.
 
 pub mod conllu;
+pub mod fasta;
 pub mod jsonl;
 pub mod reader;
 pub mod text;
@@ -19,17 +20,20 @@ pub enum Format {
     Text,
     /// One JSON object per line: words, with or without heads and relations, or text.
     Jsonl,
+    /// FASTA: proteins, one record each.
+    Fasta,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 3] = [Self::Conllu, Self::Text, Self::Jsonl];
+    pub const ALL: [Self; 4] = [Self::Conllu, Self::Text, Self::Jsonl, Self::Fasta];
 
     pub(in crate::corpus) fn entry(self) -> &'static FormatReader {
         match self {
             Self::Conllu => &conllu::ENTRY,
             Self::Text => &text::ENTRY,
             Self::Jsonl => &jsonl::ENTRY,
+            Self::Fasta => &fasta::ENTRY,
         }
     }
 

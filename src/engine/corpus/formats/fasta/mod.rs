@@ -1,0 +1,98 @@
+//! FASTA, the format of protein sequences (Pearson & Lipman 1988): one record is one sentence, and its residues are the text.
+//!
+//! A record is a line `>id description` and the lines up to the next of these, which are one sequence. Letters are capitals in
+//! every vocabulary of residues, and lower case marks regions of low complexity or, in alignments, insertions: it is read as
+//! capitals. Gaps (`-`, `.`) are no part of the protein and are dropped, as is the stop of a translation (`*`) at its end.
+
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, bail, ensure};
+
+use super::reader::{Context, FormatReader, Parsed};
+use crate::corpus::bounds::{MAX_ID_BYTES, MAX_SENTENCE_BYTES};
+use crate::corpus::lines::Lines;
+use crate::corpus::sentence::{Content, Origin, excerpt};
+use crate::system::errors::Facts;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) const ENTRY: FormatReader =
+    FormatReader { name: "fasta", extensions: &["fasta", "fa", "faa"], may_have_text: true, read: next };
+
+/// The first character of a header.
+const HEADER: char = '>';
+
+/// The first character of a comment.
+const COMMENT: char = ';';
+
+/// Reads the next record, or `None` at the end of the file. One without residues is a sentence without tokens, and counted so.
+fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
+    let Some((origin, id)) = header(lines)? else { return Ok(None) };
+    let mut protein = Protein::default();
+    // The header of the next record is left for the next call.
+    while lines.first_byte()?.is_some_and(|first| char::from(first) != HEADER) {
+        let Some(line) = lines.next()? else { break };
+        let added = if line.starts_with(COMMENT) { Ok(()) } else { protein.add(line) };
+        added.at(lines.path(), lines.number())?;
+    }
+    let content = Content::Text(protein.residues);
+    Ok(Some(Parsed { origin, content, begins_document: false, family: None, id }))
+}
+
+/// The place of the next header and the id that it gives, the first word after `>`.
+fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
+    while let Some(line) = lines.next()? {
+        if line.trim().is_empty() || line.starts_with(COMMENT) {
+            continue;
+        }
+        let header = line.strip_prefix(HEADER).ok_or_else(|| {
+            anyhow!("a sequence without a header: `{}`", excerpt(line)).hint(
+                "a record begins with a line `>id description`; a text with a sentence a line is read by --format text",
+            )
+        });
+        let id = header.map(|header| {
+            let id = header.split_whitespace().next().filter(|id| id.len() <= MAX_ID_BYTES);
+            id.map(Arc::from)
+        });
+        let origin = lines.here();
+        return Ok(Some((origin, id.at(lines.path(), lines.number())?)));
+    }
+    Ok(None)
+}
+
+/// A protein as far as it is read.
+#[derive(Default)]
+struct Protein {
+    residues: String,
+    /// Whether its translation has stopped.
+    has_stopped: bool,
+}
+
+impl Protein {
+    fn add(&mut self, line: &str) -> Result<()> {
+        for (column, letter) in (1..).zip(line.trim_end().chars()) {
+            match letter {
+                ' ' | '\t' | '-' | '.' => {}
+                '*' => self.has_stopped = true,
+                'a'..='z' | 'A'..='Z' if self.has_stopped => bail!(
+                    anyhow!("`{letter}` at column {column} comes after a stop (`*`), where a protein ends")
+                        .of_value(letter)
+                        .hint("leave out the stop and what follows it, or make a record of each part")
+                ),
+                'a'..='z' | 'A'..='Z' => self.residues.push(letter.to_ascii_uppercase()),
+                other => bail!(
+                    anyhow!("`{}` at column {column} is no residue", other.escape_debug())
+                        .of_value(other)
+                        .hint("a sequence has letters, gaps (`-`, `.`), and a stop (`*`) at its end")
+                ),
+            }
+        }
+        ensure!(
+            self.residues.len() <= MAX_SENTENCE_BYTES,
+            anyhow!("the protein has more than {MAX_SENTENCE_BYTES} residues: no encoder takes that much")
+                .hint("split it into records")
+        );
+        Ok(())
+    }
+}
