@@ -2,7 +2,9 @@
 
 use crate::support;
 use std::fs;
+use std::path::Path;
 
+use crate::corpora::gzip;
 use crate::golden::{Golden, check_forward, of_ids};
 use crate::support::{fixture, opened, path, run, tiny_bert, weight_files};
 use candle_core::Device;
@@ -11,6 +13,7 @@ use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Holds both encoders of a model of `fixtures/models` against its golden.
@@ -247,6 +250,79 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
     assert_eq!(report["denominators"]["first_special_mass"]["count"], 80);
     let read_again = run(&["show", path(&out), "L1H0"]).unwrap();
     assert!(read_again.contains("offset_mass"), "{read_again}");
+}
+
+/// The tiny ESM with ESM-2's vocabulary.
+fn esm_with_vocabulary() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let from = fixture("models/tiny-esm");
+    fs::copy(from.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+    let config = fs::read_to_string(from.join("config.json")).unwrap();
+    let config = config.replace("\"mask_token_id\": 9", "\"mask_token_id\": 32");
+    fs::write(folder.path().join("config.json"), config).unwrap();
+    let vocabulary = "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>";
+    fs::write(folder.path().join("vocab.txt"), vocabulary.replace(' ', "\n")).unwrap();
+    folder
+}
+
+const PROTEINS: &str =
+    "; made up\n>p1 the first\nMKTAYIAKQR\nqisfvk--SHF*\n>p2\nGIVEQCCTSICSLYQLENYCN\n>none\n>p3\nMKJA\n";
+
+#[test]
+fn a_protein_in_fasta_is_a_sentence_of_residues() {
+    let model = esm_with_vocabulary();
+    let [fasta, text] = ["a.fasta.gz", "b.txt"].map(|name| model.path().join(name));
+    fs::write(&fasta, gzip(PROTEINS.as_bytes())).unwrap();
+    fs::write(&text, "MKTAYIAKQRQISFVKSHF\nGIVEQCCTSICSLYQLENYCN\nMKJA\n").unwrap();
+    let report = |corpus: &Path| -> Value {
+        let arguments = ["analyze", path(model.path()), "-c", path(corpus), "-o", "-", "--no-run-info"];
+        serde_json::from_str(&run(&arguments).unwrap()).unwrap()
+    };
+    let (proteins, lines) = (report(&fasta), report(&text));
+    assert_eq!(proteins["heads"], lines["heads"]);
+    let corpus = &proteins["corpus"];
+    assert_eq!((&corpus["sentences"], &corpus["words"], &corpus["tokens"]), (&3.into(), &44.into(), &50.into()));
+    assert_eq!((&corpus["skipped"]["no_tokens"], &corpus["text"]["unknown_tokens"]), (&1.into(), &1.into()));
+    assert_eq!(corpus["files"][0]["format"], "fasta");
+    assert_eq!(proteins["model"]["residues"], true);
+    assert_eq!(proteins["settings"]["left_out"], json!(["trees", "dependency", "words", "frequency"]));
+    assert_eq!(proteins["settings"]["studies"], json!(["attention", "explained"]));
+    assert!(proteins["caveats"].as_array().unwrap().iter().any(|caveat| caveat["id"] == "residues"));
+    let summary = run(&["analyze", path(model.path()), "-c", path(&fasta)]).unwrap();
+    for line in [
+        "        its tokens are residues of proteins, and it knows no words: left out are the studies of them, trees, \
+         dependency, words and frequency\n",
+        "corpus  a.fasta.gz: 3 proteins, 44 residues, 50 tokens\n        intervals and tests are about more proteins like \
+         these\n",
+        "\nSkipped proteins: 1 without any token of text.\n",
+    ] {
+        assert!(summary.contains(line), "{summary}");
+    }
+    assert!(!summary.contains("sentence of"), "{summary}");
+}
+
+#[test]
+fn words_and_proteins_are_not_taken_for_each_other() {
+    let model = esm_with_vocabulary();
+    let fasta = model.path().join("a.fa");
+    fs::write(&fasta, PROTEINS).unwrap();
+    let words = "error: box:gold:1: cannot tokenise sentence 0: it is given as words, and the model knows none: its tokens are \
+                 residues of proteins: name a corpus of proteins: FASTA, or plain text with a protein a line\n";
+    assert_eq!(run(&["analyze", path(model.path())]), Err((3, words.to_owned())));
+    let name = model.path().file_name().unwrap().to_str().unwrap();
+    let asked =
+        format!("error: --with trees: `{name}` knows no words: its tokens are residues of proteins: leave it out\n");
+    let arguments = ["analyze", path(model.path()), "-c", path(&fasta), "--with", "trees"];
+    assert_eq!(run(&arguments), Err((2, asked)));
+    let arguments = ["analyze", path(model.path()), "-c", path(&fasta), "--without", "attention,explained"];
+    let nothing =
+        format!("error: every study is about words, and `{name}` knows none: its tokens are residues of proteins\n");
+    assert_eq!(run(&arguments), Err((2, nothing)));
+    // A model of text reads them as text, and says so.
+    let report = support::analyze(&fasta, &[]);
+    assert!(report["caveats"].as_array().unwrap().iter().any(|caveat| caveat["id"] == "proteins-as-text"), "{report}");
+    let summary = run(&["analyze", path(&tiny_bert()), "-c", path(&fasta)]).unwrap();
+    assert!(summary.contains("\n        it is FASTA, and the model is not one of proteins\n"), "{summary}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! references.
 
 use super::{Caveat, CorpusInfo, ModelInfo, TextInfo};
+use crate::corpus::Format;
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::Verdict;
 use crate::study::{Caveat as Known, CaveatSubject};
@@ -62,6 +63,22 @@ const GENERAL: &[ConditionalCaveat] = &[
             "Some heads have several labels: the primary label is the one with the largest margin, not the only one.",
         ),
         |run| run.verdicts.iter().any(|verdict| verdict.labels.len() > 1),
+    ),
+    (
+        meaning(
+            "residues",
+            "The model is one of proteins: its words are residues, and offsets are distances along the chain, not in space. Of \
+                language its labels say nothing.",
+        ),
+        |run| run.model.residues,
+    ),
+    (
+        meaning(
+            "proteins-as-text",
+            "The corpus is FASTA, and the tokenizer is not one of residues: words are pieces of sequences as it cuts \
+                them, which mean something only to a model that was trained on such sequences.",
+        ),
+        |run| is_read_as_text(run.model, run.corpus),
     ),
     (
         meaning(
@@ -133,6 +150,11 @@ const GENERAL: &[ConditionalCaveat] = &[
         |run| run.corpus.sentences < BLOCKS as u64 || run.text(TextInfo::is_small),
     ),
 ];
+
+/// Whether proteins were read by a model of something else.
+pub(super) fn is_read_as_text(model: &ModelInfo, corpus: &CorpusInfo) -> bool {
+    !model.residues && corpus.files.iter().any(|file| file.format == Format::Fasta)
+}
 
 /// Whether a general caveat is about how sure labels are, not about their meaning.
 pub fn is_about_certainty(id: &str) -> bool {

@@ -261,6 +261,34 @@ impl Report {
         ControlKind::ALL.map(|kind| (kind, runs(kind))).into_iter().filter(|(_, runs)| !runs.is_empty()).collect()
     }
 
+    /// What intervals and tests are about more of.
+    pub fn unit(&self) -> String {
+        let [sentence, _] = self.model.text_units();
+        self.corpus.unit.to_string().replace("sentence", sentence)
+    }
+
+    /// The facts to know before the labels, a sentence each without its full stop: of the model, and of the corpus.
+    pub fn remarks(&self) -> [Vec<String>; 2] {
+        let asked = |name: &&String| registry::named(name).is_none_or(|study| !study.card().of_language);
+        let left_out: Vec<&str> =
+            self.settings.protocol.left_out.iter().filter(|name| !asked(name)).map(String::as_str).collect();
+        let known = || match left_out.split_last() {
+            None => "its tokens are residues of proteins, and it knows no words".to_owned(),
+            Some((last, others)) => {
+                let (joint, names) = (if others.is_empty() { "" } else { " and " }, others.join(", "));
+                format!(
+                    "its tokens are residues of proteins, and it knows no words: left out are the studies of them, {names}{joint}{last}"
+                )
+            }
+        };
+        let of_model = self.model.residues.then(known).into_iter().collect();
+        let is_of_proteins = caveats::is_read_as_text(&self.model, &self.corpus);
+        let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
+        let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
+        let of_corpus = as_text.into_iter().chain(of_text).collect();
+        [of_model, of_corpus]
+    }
+
     /// Reads a report with the sections of all its studies.
     /// Fails if it is no report, or lacks something that one of its studies writes.
     pub fn parse(text: &str) -> serde_json::Result<Self> {

@@ -91,8 +91,9 @@ impl TextInfo {
         self.families < BLOCKS as u64
     }
 
-    /// The facts to know before the labels, a sentence each without its full stop; mostly there are none.
-    pub fn remarks(&self) -> Vec<String> {
+    /// The facts to know before the labels, a sentence each without its full stop; mostly there are none. What the corpus is
+    /// made of is a sentence of words, or a protein of residues.
+    pub fn remarks(&self, [sentence, word]: [&str; 2]) -> Vec<String> {
         let Self { sentences_read, different_sentences, families, not_remembered, .. } = *self;
         let percent = |share: Option<f64>| share.unwrap_or(0.0) * 100.0;
         let mut remarks = Vec::new();
@@ -103,28 +104,28 @@ impl TextInfo {
             ));
         }
         if self.is_cut_up() {
-            remarks.push(format!("its words have {:.1} tokens each", self.tokens_per_word.unwrap_or(0.0)));
+            remarks.push(format!("its {word}s have {:.1} tokens each", self.tokens_per_word.unwrap_or(0.0)));
         }
         if self.is_no_running_text() {
             let words = self.words_per_sentence.unwrap_or(0.0);
-            remarks.push(format!("its sentences have {words:.1} words each, which is hardly running text"));
+            remarks.push(format!("its {sentence}s have {words:.1} {word}s each, which is hardly running text"));
         }
         if self.is_repetitive() {
             remarks.push(format!(
-                "its {sentences_read} sentences are {different_sentences} different {}: {:.1} % occur more than once",
+                "its {sentences_read} {sentence}s are {different_sentences} different {}: {:.1} % occur more than once",
                 plural(&different_sentences, "one", "ones"),
                 percent(self.repeated_share),
             ));
         }
         if families < different_sentences {
             remarks.push(format!(
-                "its {different_sentences} different sentences are {families} {}",
+                "its {different_sentences} different {sentence}s are {families} {}",
                 plural(&families, "family", "families")
             ));
         }
         if not_remembered > 0 {
             remarks.push(format!(
-                "of its sentences {not_remembered} {} read when {MAX_REMEMBERED} were remembered: equal ones among them \
+                "of its {sentence}s {not_remembered} {} read when {MAX_REMEMBERED} were remembered: equal ones among them \
                  were not found",
                 plural(&not_remembered, "was", "were")
             ));

@@ -180,6 +180,14 @@ mod tests {
     }
 
     #[test]
+    fn what_builds_on_a_study_of_language_is_of_language() {
+        let is_of_language = |name: &&str| named(name).unwrap().card().of_language;
+        for study in STUDIES.iter().map(|study| study.card()) {
+            assert!(study.of_language || !study.builds_on.iter().any(is_of_language), "{}", study.name);
+        }
+    }
+
+    #[test]
     fn families_are_found_by_their_members() {
         let found = |name: &str| find(name).map(|entry| entry.name());
         assert_eq!(found("offset:-3"), Some("offset:k"));

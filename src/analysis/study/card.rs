@@ -30,6 +30,8 @@ pub struct Card {
     pub builds_on: &'static [&'static str],
     /// Whether it runs by default wherever all studies of `builds_on` run.
     pub joins: bool,
+    /// Whether it asks about words or sentences of a language, which models of proteins do not know.
+    pub of_language: bool,
     /// Its need for the count of each token in the whole corpus before any pass begins.
     pub counts: Counts,
     /// The kinds of controls in which it also runs: by default the kinds in which its labels are counted.
@@ -73,6 +75,7 @@ impl Card {
         in_first_run: false,
         builds_on: &[],
         joins: false,
+        of_language: false,
         counts: Counts::Unused,
         controls: &[],
         metrics: Vec::new,

@@ -31,7 +31,7 @@ use crate::stats::blocks::BLOCKS;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::upstream::{NOTHING, UpstreamResults};
-use crate::study::{Counts, Subject};
+use crate::study::{AnyStudy, Counts, Subject};
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
@@ -144,7 +144,11 @@ impl<'a> PreparedRun<'a> {
     pub fn new(options: &'a AnalyzeOptions, loaded: &'a Loaded, corpus: Corpus) -> Result<Self> {
         let (model, index) = (&loaded.model, corpus.index().cloned());
         let max_tokens = token_limit(model, options.max_tokens).class(Class::Usage)?;
-        let KnownCounts { counts, sha256, counted } = known(options, model, max_tokens).class(Class::Input)?;
+        let studies = asked(options, model).class(Class::Usage)?;
+        let KnownCounts { counts, sha256, counted } =
+            known(options, &studies, model, max_tokens).class(Class::Input)?;
+        let beyond = options.studies.iter().filter(|study| is_beyond(model, **study));
+        let left_out = options.left_out.iter().chain(beyond);
         let protocol = Protocol {
             max_tokens,
             truncate: options.truncate,
@@ -156,8 +160,8 @@ impl<'a> PreparedRun<'a> {
             ablation: options.ablation,
             counts: sha256,
             probes: options.probes.clone(),
-            left_out: options.left_out.iter().map(|study| study.card().name.to_owned()).collect(),
-            studies: plan::names(&options.studies),
+            left_out: left_out.map(|study| study.card().name.to_owned()).collect(),
+            studies: plan::names(&studies),
         };
         let plan = Plan::new(&protocol)?;
         Ok(Self {
@@ -293,6 +297,29 @@ impl<'a> PreparedRun<'a> {
     }
 }
 
+/// Whether a study asks about words, and the model knows none.
+fn is_beyond(model: &Model, study: &dyn AnyStudy) -> bool {
+    model.tokenizer.is_of_residues() && study.card().of_language
+}
+
+/// The studies that can be asked of a model.
+/// Fails if another one was requested by name, or there is none.
+fn asked(options: &AnalyzeOptions, model: &Model) -> Result<Vec<&'static dyn AnyStudy>> {
+    let id = &model.id;
+    let (left_out, asked): (Vec<_>, Vec<_>) =
+        options.studies.iter().copied().partition(|study| is_beyond(model, *study));
+    let mut names = left_out.iter().map(|study: &&dyn AnyStudy| study.card().name);
+    if let Some(name) = names.find(|name| options.with.iter().any(|with| with == name)) {
+        let error = anyhow!("--with {name}: `{id}` knows no words: its tokens are residues of proteins");
+        return Err(error.of_option("with").of_value(name).hint("leave it out"));
+    }
+    ensure!(
+        !asked.is_empty(),
+        "every study is about words, and `{id}` knows none: its tokens are residues of proteins"
+    );
+    Ok(asked)
+}
+
 /// The first study that needs predictions, if any does: a requested one, or else one that those need.
 fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
     let requested = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
@@ -365,13 +392,18 @@ struct KnownCounts {
 }
 
 /// Counts the tokens of the corpus, or reads the file of counts.
-fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<KnownCounts> {
+fn known(
+    options: &AnalyzeOptions,
+    studies: &[&'static dyn AnyStudy],
+    model: &Model,
+    max_tokens: usize,
+) -> Result<KnownCounts> {
     for study in &options.left_out {
         say(&format!("the study {} is left out: {ONLY_ONCE}: {GIVE_COUNTS}", study.card().name));
     }
     // Replacements of words are drawn by the frequency of each token.
     let replaces = model.objective == Some(Objective::ReplacedTokens) && predicting(options).is_some();
-    if !replaces && options.studies.iter().all(|study| study.card().counts == Counts::Unused) {
+    if !replaces && studies.iter().all(|study| study.card().counts == Counts::Unused) {
         return Ok(KnownCounts::default());
     }
     if let Some(file) = &options.counts {
@@ -379,7 +411,7 @@ fn known(options: &AnalyzeOptions, model: &Model, max_tokens: usize) -> Result<K
         return Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
     }
     if !options.corpus.iter().all(Input::can_be_read_again) {
-        for study in options.studies.iter().filter(|study| study.card().counts == Counts::Useful) {
+        for study in studies.iter().filter(|study| study.card().counts == Counts::Useful) {
             say(&format!(
                 "the study {} does without how common tokens are: {ONLY_ONCE}: {GIVE_COUNTS}",
                 study.card().name

@@ -22,7 +22,7 @@ use super::figures;
 use super::palette::{Ink, STEPS};
 use super::summary;
 use super::svg::{Medium, escaped};
-use crate::report::{Caveat, Report, TextInfo, is_about_certainty};
+use crate::report::{Caveat, Report, is_about_certainty};
 use crate::system::counted::counted;
 
 /// The templates by name; all others but `runs` fill in the blocks of `base`.
@@ -132,6 +132,7 @@ fn colours() -> String {
 /// The facts that all numbers are about.
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let (model, corpus) = (&report.model, &report.corpus);
+    let [sentence, word] = model.text_units();
     let mut facts = vec![
         (
             "Model",
@@ -148,23 +149,24 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
             format!(
                 "{}: {}, {}, {}",
                 corpus.name,
-                counted(corpus.sentences, "sentence"),
-                counted(corpus.words, "word"),
+                counted(corpus.sentences, sentence),
+                counted(corpus.words, word),
                 counted(corpus.tokens, "token")
             ),
         ),
     ];
-    let remarks: Vec<String> = corpus.text.iter().flat_map(TextInfo::remarks).collect();
-    if !remarks.is_empty() {
-        facts.push(("Of the corpus", remarks.join("; ")));
+    for (about, remarks) in ["Of the model", "Of the corpus"].into_iter().zip(report.remarks()) {
+        if !remarks.is_empty() {
+            facts.push((about, remarks.join("; ")));
+        }
     }
     let skipped: u64 = corpus.skipped.values().sum();
     if skipped > 0 {
-        facts.push(("Left out", counted(skipped, "sentence")));
+        facts.push(("Left out", counted(skipped, sentence)));
     }
     facts.push((
         "Intervals",
-        format!("95 %, by leaving out blocks: about more {unit} like these", unit = report.corpus.unit),
+        format!("95 %, by leaving out blocks: about more {unit} like these", unit = report.unit()),
     ));
     facts
 }

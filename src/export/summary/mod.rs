@@ -17,7 +17,7 @@ use crate::model::grid::visibility::LayerClass;
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
 use crate::report::roles::Roles;
-use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, TextInfo};
+use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::labels::{BORDERLINE, Label, TIED, UNLABELLED, UNLABELLED_SHOWN};
@@ -80,10 +80,14 @@ fn write_summary(
         counted(model.heads, "head")
     )?;
     windows(out, model)?;
-    writeln!(out, "corpus  {}: {}", printable(&corpus.name), sizes(corpus.sentences, corpus.words, corpus.tokens))?;
-    writeln!(out, "        intervals and tests are about more {} like these", corpus.unit)?;
-    files(out, corpus)?;
-    remarks(out, corpus)?;
+    let [of_model, of_corpus] = report.remarks();
+    remarks(out, &of_model)?;
+    let size = sizes(model, corpus.sentences, corpus.words, corpus.tokens);
+    writeln!(out, "corpus  {}: {size}", printable(&corpus.name))?;
+    writeln!(out, "        intervals and tests are about more {} like these", report.unit())?;
+    files(out, report)?;
+    remarks(out, &generators(corpus))?;
+    remarks(out, &of_corpus)?;
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
     grids(out, report, width);
     legend(out, &report.heads)?;
@@ -132,12 +136,13 @@ fn ranges(what: &str, numbers: &[usize]) -> String {
 }
 
 /// How much text there is.
-fn sizes(sentences: u64, words: u64, tokens: u64) -> String {
-    [(sentences, "sentence"), (words, "word"), (tokens, "token")].map(|(number, what)| counted(number, what)).join(", ")
+fn sizes(model: &ModelInfo, sentences: u64, words: u64, tokens: u64) -> String {
+    let [sentence, word] = model.text_units();
+    [(sentences, sentence), (words, word), (tokens, "token")].map(|(number, what)| counted(number, what)).join(", ")
 }
 
 /// The files of a corpus that has several.
-fn files(out: &mut Summary, corpus: &CorpusInfo) -> fmt::Result {
+fn files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Result {
     const SHOWN: usize = 12;
     if corpus.files.len() < 2 {
         return Ok(());
@@ -145,7 +150,7 @@ fn files(out: &mut Summary, corpus: &CorpusInfo) -> fmt::Result {
     for file in corpus.files.iter().take(SHOWN) {
         let CorpusFileInfo { name, format, sentences, words, tokens, skipped, .. } = file;
         let name = printable(name);
-        write!(out, "        {name} ({format}): {}", sizes(*sentences, *words, *tokens))?;
+        write!(out, "        {name} ({format}): {}", sizes(model, *sentences, *words, *tokens))?;
         writeln!(out, "{}", if *skipped > 0 { format!(", {skipped} skipped") } else { String::new() })?;
     }
     match corpus.files.len().saturating_sub(SHOWN) {
@@ -154,13 +159,16 @@ fn files(out: &mut Summary, corpus: &CorpusInfo) -> fmt::Result {
     }
 }
 
-/// The facts about the text that labels suffer from.
-fn remarks(out: &mut Summary, corpus: &CorpusInfo) -> fmt::Result {
+/// By what the corpus says that it was generated.
+fn generators(corpus: &CorpusInfo) -> Vec<String> {
     let mut generators: Vec<&str> = corpus.files.iter().filter_map(|file| file.generated.as_deref()).collect();
     generators.dedup();
-    let by = generators.iter().map(|by| format!("it is generated, by {}", printable(by)));
-    let text = corpus.text.iter().flat_map(TextInfo::remarks);
-    by.chain(text).try_for_each(|remark| writeln!(out, "        {remark}"))
+    generators.iter().map(|by| format!("it is generated, by {}", printable(by))).collect()
+}
+
+/// Facts to know before the labels.
+fn remarks(out: &mut Summary, remarks: &[String]) -> fmt::Result {
+    remarks.iter().try_for_each(|remark| writeln!(out, "        {remark}"))
 }
 
 /// Lines of their own, after a blank one.
@@ -295,7 +303,8 @@ fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {
         .map(|(reason, count)| format!("{count} {}", reason.describe()))
         .collect();
     let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
-    writeln!(out, "\nSkipped sentences: {reasons}.")?;
+    let [sentence, _] = report.model.text_units();
+    writeln!(out, "\nSkipped {sentence}s: {reasons}.")?;
     if report.corpus.truncated > 0 {
         writeln!(out, "Sentences cut to {} tokens: {}.", report.settings.protocol.max_tokens, report.corpus.truncated)?;
     }

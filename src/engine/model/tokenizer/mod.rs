@@ -40,6 +40,7 @@ pub struct ModelTokenizer {
     /// Whether the surface of each id is all Unicode punctuation.
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
+    is_of_residues: bool,
 }
 
 impl ModelTokenizer {
@@ -73,6 +74,7 @@ impl ModelTokenizer {
                 unknown: unknown(&text, &settings),
                 punctuation: marks::punctuation_table(&text),
                 splits_at_spaces: splits_at_spaces(&text),
+                is_of_residues: settings.kind() == Some(Kind::Residues),
                 words: for_words(&text),
                 text,
             };
@@ -157,6 +159,11 @@ impl ModelTokenizer {
         let mut words = marks::word_beginnings(&self.text);
         words.retain(|&id| !special(id));
         words
+    }
+
+    /// Whether its tokens are residues of proteins, so that the model knows no words.
+    pub fn is_of_residues(&self) -> bool {
+        self.is_of_residues
     }
 
     /// Whether all characters of a token are Unicode punctuation (general category P), what marks it as the beginning

@@ -64,7 +64,8 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub probes: Vec<String>,
-    /// Studies that would have run, but for a corpus that can be read only once; absent if there are none.
+    /// Studies that would have run, but for a corpus that can be read only once or a model that knows no words; absent if there
+    /// are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub left_out: Vec<String>,
@@ -118,6 +119,9 @@ pub struct ModelInfo {
     /// The task for which the checkpoint has a head beside the encoder; null if it has none.
     #[serde(default)]
     pub objective: Option<Objective>,
+    /// Whether its tokens are residues of proteins, so that it knows no words; absent if they are not.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub residues: bool,
     /// SHA-256 of `config.json`.
     #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub config_sha256: String,
@@ -145,6 +149,7 @@ impl ModelInfo {
             vocab_size: config.vocab_size,
             masked_lm_head: model.objective == Some(Objective::MaskedTokens),
             objective: model.objective,
+            residues: model.tokenizer.is_of_residues(),
             config_sha256: hashes.config,
             weights_sha256: hashes.weights,
             tokenizer_sha256: hashes.tokenizer,
@@ -155,6 +160,16 @@ impl ModelInfo {
     pub fn grid(&self) -> HeadGrid {
         HeadGrid { layers: self.layers, heads: self.heads }
     }
+
+    /// What it is given, and what that is made of: a sentence of words, or a protein of residues.
+    pub fn text_units(&self) -> [&'static str; 2] {
+        if self.residues { ["protein", "residue"] } else { ["sentence", "word"] }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Facts about the run that the numbers do not depend on.

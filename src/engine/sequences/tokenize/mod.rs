@@ -125,6 +125,11 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     fn words(&self, words: Vec<Word>) -> Result<Tokenized> {
+        ensure!(
+            !self.tokenizer.is_of_residues(),
+            anyhow!("it is given as words, and the model knows none: its tokens are residues of proteins")
+                .hint("name a corpus of proteins: FASTA, or plain text with a protein a line")
+        );
         if words.is_empty() {
             return Ok(Tokenized::Skipped(SkipReason::NoTokens));
         }

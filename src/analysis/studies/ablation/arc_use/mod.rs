@@ -33,6 +33,7 @@ impl Study for ArcUse {
         terms: TERMS,
         figures: &["use"],
         tables: &["use"],
+        of_language: true,
         ..Card::NEW
     };
 

@@ -39,6 +39,7 @@ impl Study for LinearProbes {
         caveats: CAVEATS,
         terms: TERMS,
         options: &["probe"],
+        of_language: true,
         ..Card::NEW
     };
 

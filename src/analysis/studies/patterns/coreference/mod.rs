@@ -40,6 +40,7 @@ impl Study for Antecedents {
         is_share: |metric| metric == "coreference_accuracy",
         figures: &["coreference"],
         tables: &["coreference"],
+        of_language: true,
         ..Card::NEW
     };
 

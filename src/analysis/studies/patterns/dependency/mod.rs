@@ -82,6 +82,7 @@ impl Study for Dependency {
         },
         figures: &["relations"],
         tables: &["relations", "by_head", "by_distance"],
+        of_language: true,
         ..Card::NEW
     };
 

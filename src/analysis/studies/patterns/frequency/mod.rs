@@ -96,6 +96,7 @@ impl Study for Frequency {
         is_share: |metric| metric.starts_with("rare_") && !metric.contains("_over_"),
         made_of: content::made_of,
         labels: &[RARE_WORDS],
+        of_language: true,
         ..Card::NEW
     };
 

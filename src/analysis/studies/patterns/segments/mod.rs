@@ -40,6 +40,7 @@ impl Study for Segments {
         // The share that noise would explain is subtracted, so half of the heads without a pattern are below 0.
         range: |metric| if metric == "same_segment_share" { 0.0..=1.0 } else { f64::NEG_INFINITY..=1.0 },
         is_share: |metric| metric == "same_segment_share",
+        of_language: true,
         ..Card::NEW
     };
 

@@ -45,6 +45,7 @@ impl Study for Trees {
         metrics: || metric::listed(METRICS),
         range: |_| 0.0..=1.0,
         is_share: |_| true,
+        of_language: true,
         ..Card::NEW
     };
 

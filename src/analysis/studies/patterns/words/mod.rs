@@ -74,6 +74,7 @@ impl Study for Words {
         made_of: content::made_of,
         labels: &[labels::TAG, labels::SAME_TAG, labels::SIMILAR_WORDS, labels::SAME_TOKEN],
         aim,
+        of_language: true,
         ..Card::NEW
     };
 

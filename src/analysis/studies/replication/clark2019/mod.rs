@@ -43,6 +43,7 @@ impl Study for Clark2019 {
         name: "clark2019",
         question: "What does the analysis of Clark et al. 2019 find, as its released code does it?",
         needs: "any corpus, read twice; its relations need dependency trees",
+        of_language: true,
         ..Card::NEW
     };
 

@@ -61,6 +61,7 @@ fn observation() -> Observation {
         hidden_size: 2,
         vocab_size: 3,
         masked_lm_head: false,
+        residues: false,
         objective: None,
         config_sha256: text("c"),
         weights_sha256: text("w"),
