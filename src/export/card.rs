@@ -32,6 +32,13 @@ pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     let (model, corpus) = (printable(&report.model.id), printable(&report.corpus.name));
     writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
+    if let Some(group) = head.key_value_group {
+        let shares = |other: &&HeadReport| {
+            other.place.layer == head.place.layer && other.key_value_group == Some(group) && other.place != head.place
+        };
+        let others: Vec<String> = report.heads.iter().filter(shares).map(|other| other.place.to_string()).collect();
+        writeln!(out, "It shares its keys and values with {}.\n", others.join(", "))?;
+    }
     if head.labels.is_empty() {
         writeln!(out, "No label.{}", if head.nearest.is_empty() { "" } else { " The nearest:" })?;
         for near in &head.nearest {

@@ -131,6 +131,38 @@ fn heads_that_share_keys() {
     check("tiny-eurobert");
 }
 
+#[test]
+fn the_heads_of_a_report_say_with_which_they_share_keys() {
+    let folder = with_tokenizer("tiny-eurobert");
+    let output = folder.path().join("report.json");
+    let model = path(folder.path());
+    let summary = run(&["analyze", model, "--with", "likeness", "--limit", "60", "-o", path(&output)]).unwrap();
+    let told = "        every 3 heads of a layer share their keys and values: what is counted are heads of queries\n";
+    assert!(summary.contains(told), "{summary}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&output).unwrap()).unwrap();
+    assert_eq!((&report["model"]["heads"], &report["model"]["key_value_heads"]), (&6.into(), &2.into()));
+    let groups: Vec<_> = report["heads"].as_array().unwrap().iter().map(|head| &head["key_value_group"]).collect();
+    assert_eq!(groups, [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1]);
+    // Two groups of three in each of two layers.
+    assert_eq!(report["likeness"]["same_key_value_group"]["distance"]["pairs"], 12);
+    let card = run(&["show", path(&output), "L1H4"]).unwrap();
+    assert!(card.contains("\nIt shares its keys and values with L1H3, L1H5.\n"), "{card}");
+    let table = folder.path().join("heads.csv");
+    run(&["export", path(&output), "--table", "heads", "-o", path(&table)]).unwrap();
+    let table = fs::read_to_string(table).unwrap();
+    assert!(table.starts_with("layer,head,name,key_value_group,primary,"), "{table}");
+    // The labels anew: the groups are those of the model.
+    let again = folder.path().join("again.json");
+    let policy = folder.path().join("policy.toml");
+    fs::write(&policy, "min_queries = 100\n").unwrap();
+    run(&["relabel", path(&output), "--policy", path(&policy), "-o", path(&again)]).unwrap();
+    let again: Value = serde_json::from_str(&fs::read_to_string(again).unwrap()).unwrap();
+    assert_eq!((&again["heads"], &again["likeness"]), (&report["heads"], &report["likeness"]));
+    // Heads with keys of their own have no such key.
+    let plain = support::analyze(&fixture("corpus/gold.conllu"), &["--limit", "5"]);
+    assert!(plain["model"].get("key_value_heads").is_none() && plain["heads"][0].get("key_value_group").is_none());
+}
+
 /// Queries and keys are normalised, and so is what blocks write.
 #[test]
 fn blocks_that_normalise_what_they_write() {

@@ -134,6 +134,10 @@ pub struct HeadReport {
     /// The head.
     #[serde(flatten)]
     pub place: HeadPlace,
+    /// The head of keys and values that it shares with other heads of its layer, counted from 0; absent where each has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
+    pub key_value_group: Option<usize>,
     /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`.
     #[schemars(schema_with = "schema::primary")]
     pub primary: String,
@@ -202,6 +206,10 @@ impl Report {
         let label_counts = registry::count(&studies, labels);
         let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
         let Results { estimates, mut sections } = findings;
+        let shared = model.heads_per_group();
+        if let Some(heads) = shared {
+            sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::SharedKeys(heads)));
+        }
         let first: Vec<String> = verdicts.iter().map(|verdict| verdict.primary.clone()).collect();
         sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
         let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
@@ -210,7 +218,19 @@ impl Report {
             heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance.into_iter().zip(own_denominators));
         let head = |(place, ((((metrics, ci95), standard_errors), (chance, denominators)), verdict))| {
             let (place, Verdict { primary, labels, nearest }) = (grid.place(place), verdict);
-            HeadReport { place, primary, labels, nearest, metrics, ci95, standard_errors, chance, denominators }
+            let key_value_group = shared.map(|heads| place.head / heads);
+            HeadReport {
+                place,
+                key_value_group,
+                primary,
+                labels,
+                nearest,
+                metrics,
+                ci95,
+                standard_errors,
+                chance,
+                denominators,
+            }
         };
         Self {
             schema_version: SCHEMA_VERSION,
@@ -281,7 +301,10 @@ impl Report {
                 )
             }
         };
-        let of_model = self.model.residues.then(known).into_iter().collect();
+        let shared = self.model.heads_per_group().map(|heads| {
+            format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")
+        });
+        let of_model = shared.into_iter().chain(self.model.residues.then(known)).collect();
         let is_of_proteins = caveats::is_read_as_text(&self.model, &self.corpus);
         let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
         let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));

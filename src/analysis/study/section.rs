@@ -66,6 +66,8 @@ pub enum Completion<'a> {
     Control(ControlKind, &'a [&'a dyn Section]),
     /// The first label of every head, `[layers * heads]`, for places that name heads.
     Labels(&'a [String]),
+    /// How many heads of a layer, one after the other, share their keys and values; not of models whose heads have their own.
+    SharedKeys(usize),
 }
 
 /// The part of a section on the card of one head.

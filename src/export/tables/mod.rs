@@ -39,16 +39,18 @@ fn heads(report: &Report) -> Table {
     struct HeadRow<'a> {
         #[serde(flatten)]
         place: HeadPlace,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        key_value_group: Option<usize>,
         primary: &'a str,
         labels: Vec<&'a str>,
         borderline: Vec<&'a str>,
         metrics: &'a Values,
     }
     let row = |head| {
-        let HeadReport { place, primary, labels, metrics, .. }: &HeadReport = head;
+        let HeadReport { place, key_value_group, primary, labels, metrics, .. }: &HeadReport = head;
         let borderline = labels.iter().filter(|label| label.borderline).map(|label| label.label.as_str()).collect();
         let labels = labels.iter().map(|label| label.label.as_str()).collect();
-        HeadRow { place: *place, primary, labels, borderline, metrics }
+        HeadRow { place: *place, key_value_group: *key_value_group, primary, labels, borderline, metrics }
     };
     Table::of("heads", report.heads.iter().map(row))
 }

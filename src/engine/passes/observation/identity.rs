@@ -104,6 +104,10 @@ pub struct ModelInfo {
     /// Heads per layer.
     #[schemars(range(min = 1))]
     pub heads: usize,
+    /// Heads of keys and values per layer, where several heads of queries share one; absent where each has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize", range(min = 1))]
+    pub key_value_heads: Option<usize>,
     /// The keys that queries see, by classes of layers; absent if every query sees every key.
     #[serde(default, skip_serializing_if = "LayerClasses::are_whole")]
     #[schemars(with = "Vec<LayerClass>")]
@@ -143,6 +147,7 @@ impl ModelInfo {
             family: family.to_string(),
             layers,
             heads,
+            key_value_heads: config.key_value_heads.filter(|&shared| shared < heads),
             visibility: config.visibility.clone(),
             head_dim: config.head_dim(),
             hidden_size: config.hidden_size,
@@ -159,6 +164,12 @@ impl ModelInfo {
     /// How many layers and heads there are.
     pub fn grid(&self) -> HeadGrid {
         HeadGrid { layers: self.layers, heads: self.heads }
+    }
+
+    /// How many heads, one after the other, share their keys and values; `None` where each has its own.
+    pub fn heads_per_group(&self) -> Option<usize> {
+        let groups = self.key_value_heads.filter(|&groups| groups > 0 && self.heads.is_multiple_of(groups))?;
+        Some(self.heads / groups)
     }
 
     /// What it is given, and what that is made of: a sentence of words, or a protein of residues.

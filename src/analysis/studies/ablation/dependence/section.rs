@@ -276,7 +276,7 @@ impl Section for DependenceSection {
                 let heads = self.dependence.heads.iter().map(|edges| edges.place);
                 self.labels = heads.zip(labels.iter().cloned()).collect();
             }
-            Completion::Estimates(..) | Completion::Control(..) => {}
+            Completion::Estimates(..) | Completion::Control(..) | Completion::SharedKeys(_) => {}
         }
     }
 

@@ -16,7 +16,7 @@ use crate::studies::ablation::losses::Losses;
 use crate::studies::ablation::removal::PerToken;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Section, stored};
+use crate::study::section::{Completion, Section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
@@ -50,6 +50,10 @@ pub struct Curves {
     pub orders: Vec<Curve>,
     /// What the heads that are called negligible are worth together; null where there are none.
     pub interaction: Option<Interaction>,
+    /// How many heads share their keys and values, which go only with the last of them; absent where each head has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
+    pub heads_per_key_value_group: Option<usize>,
 }
 
 /// The loss without the first heads of an order.
@@ -146,6 +150,7 @@ impl Curves {
             orders: curves,
             interaction: (scored && !sums.removals.negligible.is_empty())
                 .then(|| Interaction::new(sums, &total, context)),
+            heads_per_key_value_group: None,
         }
     }
 
@@ -168,6 +173,13 @@ impl Curves {
             out.table(table(&self.orders, ShareOf::AllHeads));
         }
         writeln!(out)?;
+        if let Some(heads) = self.heads_per_key_value_group {
+            writeln!(
+                out,
+                "A head that goes takes its queries and its output along; its keys and values go with the last of the {heads} \
+                 heads that share them."
+            )?;
+        }
         if let Some(Interaction { heads, together, sum, difference, ci95 }) = &self.interaction {
             let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
             writeln!(
@@ -286,6 +298,12 @@ fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
 stored!(PruningSection { pruning: Curves });
 
 impl Section for PruningSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::SharedKeys(heads) = known {
+            self.pruning.heads_per_key_value_group = Some(*heads);
+        }
+    }
+
     fn summary(&self, _: &Policy) -> Summary {
         Summary::written(|out| self.pruning.write_summary(out))
     }

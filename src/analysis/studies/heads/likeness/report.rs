@@ -54,6 +54,11 @@ pub struct Likeness {
     /// Pairs of heads of one layer with the same first label beside the other pairs of that layer; heads without a label have
     /// none in common.
     pub same_label: Comparisons,
+    /// Pairs of heads of one layer that share their keys and values beside the other pairs of that layer; absent where each
+    /// head has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Comparisons")]
+    pub same_key_value_group: Option<Comparisons>,
     /// The mean distance and CKA of pairs by how many layers are between their heads, from 0, which is of one layer.
     pub apart: Vec<Apart>,
     /// Heads as points of the plane.
@@ -214,6 +219,7 @@ impl Likeness {
             clusters: clusters.collect(),
             same_layer: comparisons(&distances, &cka, &of_layer, &neighbours(grid)),
             same_label: Comparisons::default(),
+            same_key_value_group: None,
             apart: (0..grid.layers).filter_map(layers_apart).collect(),
             map: if distances.is_empty() { None } else { Map::new(&distances, heads) },
             disagreement: disagreement(sums),

@@ -21,8 +21,10 @@ stored!(LikenessSection { likeness: Likeness });
 
 impl Section for LikenessSection {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Labels(labels) = known {
-            self.name_heads(labels);
+        match known {
+            Completion::Labels(labels) => self.name_heads(labels),
+            Completion::SharedKeys(heads) => self.compare_groups(*heads),
+            _ => {}
         }
     }
 
@@ -74,6 +76,14 @@ impl Section for LikenessSection {
 }
 
 impl LikenessSection {
+    /// Holds pairs of heads that share their keys and values, so many one after the other, against the others of their layer.
+    fn compare_groups(&mut self, shared: usize) {
+        let Some(grid) = self.grid() else { return };
+        let groups: Vec<Option<usize>> = (0..grid.count()).map(|place| Some(place / shared)).collect();
+        let Likeness { distance, cka, same_key_value_group, .. } = &mut self.likeness;
+        *same_key_value_group = Some(comparisons(&distance.concat(), &cka.concat(), &groups, &layers(grid)));
+    }
+
     fn name_heads(&mut self, labels: &[String]) {
         let grid = self.grid();
         let Likeness { distance, cka, clusters, same_label, .. } = &mut self.likeness;

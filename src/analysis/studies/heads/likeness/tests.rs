@@ -4,6 +4,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
+use super::report::Comparisons;
 use super::*;
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
@@ -189,6 +190,32 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     let text = serde_json::to_string(&serde_json::json!({ "likeness": section.likeness })).unwrap();
     let again = AnyStudy::read(&HeadLikeness, &text).unwrap();
     assert_eq!(crate::study::section::section::<LikenessSection>(&*again).likeness, section.likeness);
+}
+
+/// Two heads of each of three layers, the first two of which look alike.
+#[test]
+fn heads_that_share_keys_are_held_against_the_others_of_their_layer() {
+    let mut section = LikenessSection { likeness: planted() };
+    assert_eq!(section.likeness.same_key_value_group, None);
+    // All heads of a layer share them: there are no others.
+    section.complete(&Completion::SharedKeys(2));
+    assert_eq!(section.likeness.same_key_value_group, Some(Comparisons::default()));
+    // The same heads as one layer of two groups of three: L0H0 is like L0H1 and unlike L1H0.
+    let all = std::mem::take(&mut section.likeness.disagreement);
+    section.likeness.disagreement = all[..1].to_vec();
+    section.complete(&Completion::SharedKeys(3));
+    let found = section.likeness.same_key_value_group.unwrap().distance.unwrap();
+    let pair = |a: usize, b: usize| section.likeness.distance[a][b];
+    let same = [pair(1, 0), pair(2, 0), pair(2, 1), pair(4, 3), pair(5, 3), pair(5, 4)];
+    assert_eq!(found.pairs, 6);
+    assert!((found.same - same.iter().sum::<f64>() / 6.0).abs() < 1e-12);
+    let others: f64 = (3..6).flat_map(|a| (0..3).map(move |b| pair(a, b))).sum();
+    assert!((found.others - others / 9.0).abs() < 1e-12);
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(
+        summary.contains("of one layer that share their keys and values beside its other pairs: distance"),
+        "{summary}"
+    );
 }
 
 #[test]

@@ -56,6 +56,7 @@ fn observation() -> Observation {
         family: text("bert"),
         layers: GRID.layers,
         heads: GRID.heads,
+        key_value_heads: None,
         visibility: LayerClasses::default(),
         head_dim: 1,
         hidden_size: 2,

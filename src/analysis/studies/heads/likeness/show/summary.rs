@@ -45,6 +45,10 @@ fn write(likeness: &Likeness, out: &mut Summary) -> fmt::Result {
     }
     compared(out, "of one layer beside those of two neighbouring layers", same_layer)?;
     compared(out, "of one layer with the same first label beside its other pairs", same_label)?;
+    if let Some(found) = &likeness.same_key_value_group {
+        compared(out, "of one layer that share their keys and values beside its other pairs", found)?;
+        writeln!(out, "By their values those heads are the same whatever they learned, which `subspace` counts.")?;
+    }
     if !disagreement.is_empty() {
         let spectra = likeness.weights.as_ref().map_or(&[][..], |weights| &weights.spectra);
         writeln!(
