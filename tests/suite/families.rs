@@ -281,7 +281,7 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
     assert_eq!((rests_on(window), rests_on(whole)), (16.into(), serde_json::Value::Null));
     assert_eq!(report["denominators"]["first_special_mass"]["count"], 80);
     let read_again = run(&["show", path(&out), "L1H0"]).unwrap();
-    assert!(read_again.contains("offset_mass"), "{read_again}");
+    assert!(read_again.contains("first_special_mass"), "{read_again}");
 }
 
 /// The tiny ESM with ESM-2's vocabulary.

@@ -3,7 +3,7 @@
 use crate::golden::record;
 use crate::random::{Bias, RandomEncoder, VOCABULARY, classes, predicted, sentences};
 use candle_core::{DType, Device, Tensor};
-use headscope::model::config::NormKind;
+use headscope::model::config::{BlockPlan, NormKind};
 use headscope::model::forward::Start;
 use headscope::model::forward::gates::{Gate, Gates, Replacement};
 use headscope::model::forward::gradient::GateGradient;
@@ -50,7 +50,12 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
         RandomEncoder { position_bias: Bias::Buckets, ..RandomEncoder::plain(7) },
         RandomEncoder { disentangled: Some([true, true]), ..RandomEncoder::plain(10) },
         RandomEncoder { rotary: 6, query_key_norms: Some(true), gated: true, ..RandomEncoder::plain(8) },
-        RandomEncoder { norm: NormKind::RootMeanSquare, hidden: Some(12), pre_norm: true, ..RandomEncoder::plain(9) },
+        RandomEncoder {
+            norm: NormKind::RootMeanSquare,
+            hidden: Some(12),
+            blocks: BlockPlan::Parallel,
+            ..RandomEncoder::plain(9)
+        },
     ];
     for random in families {
         let pack = Pack { sentences: sentences(&[6, 9]) };
@@ -107,7 +112,7 @@ fn whole_heads(random: &RandomEncoder) -> Gates {
 #[test]
 fn gradients_are_the_differences_of_the_other_encoder() {
     const STEP: f32 = 1.0 / 64.0;
-    for random in [RandomEncoder::plain(15), RandomEncoder { pre_norm: true, ..RandomEncoder::plain(16) }] {
+    for random in [RandomEncoder::plain(15), RandomEncoder { blocks: BlockPlan::Pre, ..RandomEncoder::plain(16) }] {
         let pack = Pack { sentences: sentences(&[11]) };
         let (classes, predicted, targets) = (classes(&pack.sentences), [vec![2, 7]], [3, 40]);
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);

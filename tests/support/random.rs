@@ -75,8 +75,7 @@ pub struct RandomEncoder {
     pub embedding_scale: EmbeddingScale,
     pub padding: Option<u32>,
     pub segments: bool,
-    /// Whether layers normalise what goes into their blocks, and what comes out of the last of them.
-    pub pre_norm: bool,
+    pub blocks: BlockPlan,
     /// Whether what goes to the heads of the first layer is normalised, where layers are pre-norm.
     pub first_norm: bool,
     pub embedding_norm: bool,
@@ -126,7 +125,7 @@ impl RandomEncoder {
             embedding_scale: EmbeddingScale::One,
             padding: None,
             segments: true,
-            pre_norm: false,
+            blocks: BlockPlan::Post,
             first_norm: true,
             embedding_norm: true,
             tied: true,
@@ -157,7 +156,8 @@ impl RandomEncoder {
         let padding = prop::option::of(0..4_u32);
         let activation = prop::sample::select(activations);
         let rest = (activation, positions, bias, padding, any::<bool>(), any::<u64>());
-        let norms = (any::<bool>(), any::<bool>());
+        let plans = prop::sample::select(vec![BlockPlan::Post, BlockPlan::Pre, BlockPlan::Parallel]);
+        let norms = (plans, any::<bool>());
         // Tied, or with a width of its own or the input's.
         let head = prop::option::of(prop::option::of(8..50_usize));
         let disentangled = (prop::option::of(any::<[bool; 2]>()), any::<bool>());
@@ -170,7 +170,7 @@ impl RandomEncoder {
                 let (norm, gated, embedding_scale, transform, hidden) = parts;
                 let (disentangled, write_norms) = disentangled;
                 let (activation, positions, position_bias, padding, segments, seed) = rest;
-                let (pre_norm, embedding_norm) = norms;
+                let (blocks, embedding_norm) = norms;
                 // No family has both.
                 let positions =
                     if position_bias != Bias::None && positions.is_relative() { Absolute } else { positions };
@@ -187,7 +187,7 @@ impl RandomEncoder {
                     rotary: head_dim / 2 * rotary / 2 * 2,
                     visibility,
                     query_key_norms,
-                    write_norms: write_norms && pre_norm,
+                    write_norms: write_norms && blocks.normalises_first(),
                     norm,
                     gated,
                     hidden,
@@ -195,7 +195,7 @@ impl RandomEncoder {
                     embedding_scale,
                     padding,
                     segments,
-                    pre_norm,
+                    blocks,
                     first_norm,
                     embedding_norm,
                     tied: head.is_none(),
@@ -238,7 +238,7 @@ impl RandomEncoder {
             output_embedding_size: self.output_embedding_size,
             head_size: Some(self.head_dim),
             score_scale: self.score_scale,
-            blocks: if self.pre_norm { BlockPlan::Pre } else { BlockPlan::Post },
+            blocks: self.blocks,
             norm: self.norm,
             gated: self.gated,
             embedding_scale: self.embedding_scale,
@@ -308,7 +308,7 @@ impl RandomEncoder {
                 let [keys, queries] = there.map(|there| there.then(|| values(16 * heads_width, 0.5)));
                 Disentangled { keys, queries, places: Places { span: 8, buckets: Some(8), furthest: 30 } }
             });
-            let none = self.pre_norm && !self.first_norm && place == 0;
+            let none = self.blocks.normalises_first() && !self.first_norm && place == 0;
             let query_key_norms = self.query_key_norms.map(|of_each| {
                 let width = if of_each { self.head_dim } else { heads_width };
                 [1.5, 0.5].map(|weight| Norm { weight: vec![weight; width], bias: values(width, shift * 0.3) })
@@ -330,7 +330,10 @@ impl RandomEncoder {
         };
         let stored = self.order.iter().max().unwrap() + 1;
         let layers = (0..stored).map(&mut layer).collect();
-        let final_norm = self.pre_norm.then(|| Norm { weight: vec![1.0; hidden], bias: values(hidden, shift * scale) });
+        let final_norm = self
+            .blocks
+            .normalises_first()
+            .then(|| Norm { weight: vec![1.0; hidden], bias: values(hidden, shift * scale) });
         let width = self.output_embedding_size.unwrap_or(width);
         let prediction = PredictionHead {
             transform: self.transform.then(|| Transform {

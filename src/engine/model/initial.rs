@@ -3,31 +3,57 @@
 use anyhow::{Result, ensure};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution, Normal};
+use rand_distr::{Distribution, Normal, Uniform};
 use sha2::{Digest, Sha256};
 
 use super::weights::Tensors;
 
-/// Parameters as transformers initialises BERT and its relatives (`_init_weights`): matrices, embeddings
-/// among them, are drawn from a normal distribution around 0; of vectors, biases are 0 and the weights of layer
-/// normalisations 1.
+/// The distributions of a family's matrices before training, embeddings among them: normal around 0, with
+/// `initializer_range` for their standard deviation unless it says otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FreshMatrices {
+    /// The standard deviations of those whose name has a part; of uniform ones, their largest values.
+    pub deviations: Vec<(&'static str, f64)>,
+    /// So many standard deviations from 0 there are no values.
+    pub cutoff: Option<f64>,
+    /// Whether they are uniform between the negative of the range and the range.
+    pub uniform: bool,
+}
+
+/// Parameters as transformers initialises them (`_init_weights` of each family): matrices are random; of vectors, biases are
+/// 0 and the weights of normalisations 1, or 0 where the model adds 1 to them.
 ///
 /// transformers also zeroes the embedding of the padding token, which no sentence here has.
 pub struct Initial {
     seed: u64,
-    normal: Normal<f32>,
-    /// The weights of normalisations: 0 where the model adds 1 to them.
+    range: f32,
+    matrices: FreshMatrices,
+    /// The weights of normalisations.
     of_norms: f32,
 }
 
 impl Initial {
-    /// Matrices with the standard deviation `range`, `initializer_range` in `config.json`.
+    /// Matrices with the standard deviation `range`, `initializer_range` in `config.json`, where the family has no other.
     /// Fails if that is no standard deviation.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
-    pub fn new(range: f64, seed: u64, norms_add_one: bool) -> Result<Self> {
+    pub fn new(range: f64, seed: u64, matrices: FreshMatrices, norms_add_one: bool) -> Result<Self> {
         ensure!(range.is_finite() && range > 0.0, "initializer_range is {range}: a small positive number is expected");
         let of_norms = if norms_add_one { 0.0 } else { 1.0 };
-        Ok(Self { seed, normal: Normal::new(0.0, range as f32)?, of_norms })
+        Ok(Self { seed, range: range as f32, matrices, of_norms })
+    }
+
+    /// The values of a matrix.
+    #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
+    fn matrix(&self, name: &str, count: usize, random: ChaCha8Rng) -> Result<Vec<f32>> {
+        let FreshMatrices { deviations, cutoff, uniform } = &self.matrices;
+        let of_name = deviations.iter().find(|(part, _)| name.contains(part));
+        let range = of_name.map_or(self.range, |(_, deviation)| *deviation as f32);
+        if *uniform {
+            return Ok(Uniform::new_inclusive(-range, range)?.sample_iter(random).take(count).collect());
+        }
+        let drawn = Normal::new(0.0, range)?.sample_iter(random);
+        let farthest = cutoff.map_or(f32::INFINITY, |cutoff| cutoff as f32 * range);
+        Ok(drawn.filter(|value| value.abs() <= farthest).take(count).collect())
     }
 }
 
@@ -40,7 +66,7 @@ impl Tensors for Initial {
         }
         let seed = Sha256::digest(format!("{} {name}", self.seed));
         let random = ChaCha8Rng::from_seed(seed.into());
-        Ok(self.normal.sample_iter(random).take(count).collect())
+        self.matrix(name, count, random)
     }
 
     /// Every name counts as present, because nothing is stored; but frequencies of rotary positions, which are no weights.
@@ -55,10 +81,10 @@ mod tests {
 
     #[test]
     fn matrices_are_normal_and_vectors_constant() {
-        let initial = Initial::new(0.02, 3, false).unwrap();
+        let initial = Initial::new(0.02, 3, FreshMatrices::default(), false).unwrap();
         assert_eq!(initial.tensor("a.LayerNorm.weight", &[2]).unwrap(), [1.0, 1.0]);
         assert_eq!(initial.tensor("a.bias", &[2]).unwrap(), [0.0, 0.0]);
-        let adding_one = Initial::new(0.02, 3, true).unwrap();
+        let adding_one = Initial::new(0.02, 3, FreshMatrices::default(), true).unwrap();
         assert_eq!(adding_one.tensor("a.norm.weight", &[2]).unwrap(), [0.0, 0.0]);
         assert!(initial.has_tensor("a.weight") && !initial.has_tensor("rotary_embeddings.inv_freq"));
         let values = initial.tensor("a.weight", &[100, 1000]).unwrap();
@@ -70,11 +96,31 @@ mod tests {
     }
 
     #[test]
+    fn families_draw_their_own_way() {
+        let of = |matrices: &FreshMatrices, name: &str| {
+            let values = Initial::new(0.02, 3, matrices.clone(), false).unwrap().tensor(name, &[100, 1000]).unwrap();
+            let largest = values.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+            let variance = values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>() / 1e5;
+            (variance.sqrt(), largest)
+        };
+        let near = |found: f64, expected: f64| (found - expected).abs() < 0.02 * expected;
+        // A normal distribution that is cut at two standard deviations has 0.8796 of its deviation left.
+        let cut = FreshMatrices { deviations: vec![("Wo", 0.005)], cutoff: Some(2.0), uniform: false };
+        let (deviation, largest) = of(&cut, "layers.0.attn.Wo.weight");
+        assert!(near(deviation, 0.8796 * 0.005) && largest <= 0.01, "{deviation} {largest}");
+        assert!(near(of(&cut, "layers.0.attn.Wqkv.weight").0, 0.8796 * 0.02));
+        let (deviation, largest) = of(&FreshMatrices { uniform: true, ..FreshMatrices::default() }, "a.weight");
+        assert!(near(deviation, 0.02 / 3.0_f64.sqrt()) && largest <= 0.02, "{deviation} {largest}");
+    }
+
+    #[test]
     fn tensors_differ_by_name_and_seed_only() {
-        let draw = |seed, name| Initial::new(0.02, seed, false).unwrap().tensor(name, &[2, 8]).unwrap();
+        let draw = |seed, name| {
+            Initial::new(0.02, seed, FreshMatrices::default(), false).unwrap().tensor(name, &[2, 8]).unwrap()
+        };
         assert_eq!(draw(1, "a.weight"), draw(1, "a.weight"));
         assert_ne!(draw(1, "a.weight"), draw(1, "b.weight"));
         assert_ne!(draw(1, "a.weight"), draw(2, "a.weight"));
-        assert!(Initial::new(0.0, 1, false).is_err());
+        assert!(Initial::new(0.0, 1, FreshMatrices::default(), false).is_err());
     }
 }

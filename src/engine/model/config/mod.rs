@@ -97,7 +97,7 @@ impl TryFrom<String> for PositionEmbedding {
     }
 }
 
-/// The places of the normalisations in a layer.
+/// The order of the two blocks of a layer, its heads and its feed-forward block, and of their normalisations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockPlan {
     /// Over the sum of each block and the residual stream (Vaswani et al. 2017).
@@ -105,6 +105,15 @@ pub enum BlockPlan {
     Post,
     /// Over what goes into each block, and once more after the last layer (Xiong et al. 2020).
     Pre,
+    /// The same, with both blocks reading what goes into the layer, side by side (Wang & Komatsuzaki 2021).
+    Parallel,
+}
+
+impl BlockPlan {
+    /// Whether what goes into blocks is normalised, and not the sums that come out.
+    pub fn normalises_first(self) -> bool {
+        self != Self::Post
+    }
 }
 
 /// The function by which rows are normalised.
@@ -188,7 +197,7 @@ pub struct Config {
     /// The factor of the scores; `None`: `1 / sqrt(head_dim)`.
     #[serde(skip)]
     pub score_scale: Option<f64>,
-    /// The places of the normalisations in a layer.
+    /// The order of blocks and normalisations in a layer.
     #[serde(skip)]
     pub blocks: BlockPlan,
     /// The function of all normalisations.

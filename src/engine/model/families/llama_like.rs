@@ -9,6 +9,7 @@ use crate::model::config::{
     Activation, BlockPlan, Config, NormKind, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range,
     fields, initializer_range, rotary,
 };
+use crate::model::initial::FreshMatrices;
 
 pub(super) const EURO_BERT: Family = Family {
     model_type: "eurobert",
@@ -118,12 +119,10 @@ struct NeoBertConfig {
     max_length: usize,
     #[serde(default = "norm_eps")]
     norm_eps: f64,
-    #[serde(
-        default = "default_initializer_range",
-        alias = "decoder_init_range",
-        deserialize_with = "initializer_range"
-    )]
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
     embedding_init_range: f64,
+    #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
+    decoder_init_range: f64,
 }
 
 fn norm_eps() -> f64 {
@@ -143,7 +142,7 @@ fn neo_bert(text: &str) -> Result<(Config, Names)> {
     };
     let config = Config {
         layer_norm_eps: found.norm_eps,
-        initializer_range: found.embedding_init_range,
+        initializer_range: found.decoder_init_range,
         tie_word_embeddings: false,
         ..body(sizes, Activation::Silu)
     };
@@ -153,6 +152,12 @@ fn neo_bert(text: &str) -> Result<(Config, Names)> {
         embedding_norm: None,
         biases: Biases::NONE,
         final_norm: Some("layer_norm"),
+        // `NeoBERTPreTrainedModel` of its own code.
+        fresh_matrices: FreshMatrices {
+            deviations: vec![("encoder.weight", found.embedding_init_range)],
+            cutoff: None,
+            uniform: true,
+        },
         ..Names::numbered(&NEO_BERT_LAYER, "transformer_encoder", &config)
     };
     Ok((config, names))

@@ -12,6 +12,7 @@ use crate::model::config::{
     Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
     tied_by_default,
 };
+use crate::model::initial::FreshMatrices;
 use crate::system::errors::Facts;
 
 pub(super) const MODERN_BERT: Family = Family {
@@ -72,6 +73,9 @@ struct ModernBertConfig {
     layer_types: Option<Vec<String>>,
     #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
     initializer_range: f64,
+    /// How many standard deviations from 0 there are no fresh weights; null stands for 3.
+    #[serde(default = "initializer_cutoff_factor")]
+    initializer_cutoff_factor: Option<f64>,
     #[serde(default = "tied_by_default")]
     tie_word_embeddings: bool,
 }
@@ -82,6 +86,11 @@ fn gelu() -> Activation {
 
 fn yes() -> bool {
     true
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a default of an option")]
+fn initializer_cutoff_factor() -> Option<f64> {
+    Some(2.0)
 }
 
 fn local_attention() -> usize {
@@ -126,6 +135,17 @@ fn read(text: &str) -> Result<(Config, Names)> {
         LayerType::Sliding => ("local_rope_theta", 10_000.0),
     })?;
     let names = Names::numbered(&LAYER, "layers", &config);
+    // What blocks and the masked-LM head write begins with less, the more layers there are (transformers'
+    // `ModernBertPreTrainedModel`).
+    let written = found.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
+    let cutoff = found.initializer_cutoff_factor.unwrap_or(3.0);
+    let odd = || anyhow!("initializer_cutoff_factor is {cutoff}: a number of 1 or more is expected").of_value(cutoff);
+    ensure!(cutoff >= 1.0, odd());
+    let fresh_matrices = FreshMatrices {
+        deviations: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
+        cutoff: Some(cutoff),
+        uniform: false,
+    };
     let biases = Biases {
         query_key_value: found.attention_bias,
         attention_output: found.attention_bias,
@@ -138,6 +158,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
         embedding_norm: Some("embeddings.norm"),
         biases,
         first_norm: false,
+        fresh_matrices,
         final_norm: Some("final_norm"),
         ..names
     };

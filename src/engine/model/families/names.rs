@@ -1,6 +1,7 @@
 //! The names of a family's tensors, and the parts of its layout that its `config.json` decides.
 
 use crate::model::config::{Activation, Config, Places};
+use crate::model::initial::FreshMatrices;
 
 /// The names of a family's tensors, without the prefix of a model with a task head.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,8 @@ pub struct Names {
     pub biases: Biases,
     /// Whether normalisations multiply by one more than their weight.
     pub norms_add_one: bool,
+    /// The distributions of matrices before training.
+    pub fresh_matrices: FreshMatrices,
     /// Whether what goes to the heads of the first layer is normalised, in families whose layers normalise what goes into
     /// their blocks.
     pub first_norm: bool,
@@ -279,6 +282,7 @@ impl Names {
             layers,
             biases: Biases::ALL,
             norms_add_one: false,
+            fresh_matrices: FreshMatrices::default(),
             first_norm: true,
             convolutions: None,
             position_bias: None,

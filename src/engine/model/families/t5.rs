@@ -8,6 +8,7 @@ use super::{Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, Pos
 use crate::model::config::{
     Activation, BlockPlan, Config, LARGEST_SIZE, NormKind, PositionEmbedding, Sizes, fields, named,
 };
+use crate::model::initial::FreshMatrices;
 use crate::system::errors::Facts;
 
 /// Its decoder was trained through, so that there is no head of its own.
@@ -63,6 +64,8 @@ struct T5Config {
     #[serde(default = "layer_norm_epsilon")]
     layer_norm_epsilon: f64,
     feed_forward_proj: Option<String>,
+    #[serde(default = "initializer_factor")]
+    initializer_factor: f64,
     /// The length of text that it was trained on; nothing in the model depends on it.
     #[serde(default = "n_positions")]
     n_positions: usize,
@@ -78,6 +81,28 @@ fn max_distance() -> usize {
 
 fn layer_norm_epsilon() -> f64 {
     1e-6
+}
+
+fn initializer_factor() -> f64 {
+    1.0
+}
+
+/// Each matrix begins with the deviation that keeps its products as wide as what goes in (transformers' `T5PreTrainedModel`).
+fn fresh_matrices(found: &T5Config) -> FreshMatrices {
+    let root = |size: usize| found.initializer_factor / (size as f64).sqrt();
+    let of_model = root(found.d_model);
+    let deviations = vec![
+        ("SelfAttention.q.", root(found.d_model.saturating_mul(found.d_kv))),
+        ("SelfAttention.k.", of_model),
+        ("SelfAttention.v.", of_model),
+        ("SelfAttention.o.", root(found.num_heads.saturating_mul(found.d_kv))),
+        ("relative_attention_bias", of_model),
+        ("DenseReluDense.wi", of_model),
+        ("DenseReluDense.wo", root(found.d_ff)),
+        ("shared", found.initializer_factor),
+        ("embed_tokens", found.initializer_factor),
+    ];
+    FreshMatrices { deviations, ..FreshMatrices::default() }
 }
 
 fn n_positions() -> usize {
@@ -103,6 +128,9 @@ fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Res
             None => (false, named("feed_forward_proj", function, Activation::ALL)?),
         },
     };
+    let factor = found.initializer_factor;
+    let odd = || anyhow!("initializer_factor is {factor}: a positive number is expected").of_value(factor);
+    ensure!(factor.is_finite() && factor > 0.0, odd());
     let (buckets, furthest) = (found.relative_attention_num_buckets, found.relative_attention_max_distance);
     ensure!(
         buckets.is_multiple_of(4) && (4..=LARGEST_SIZE).contains(&buckets),
@@ -140,6 +168,7 @@ fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Res
     let parts = if gated { &GATED } else { &PLAIN };
     let names = Names {
         embeddings: &EmbeddingNames { words: "shared", positions: "", segments: "" },
+        fresh_matrices: fresh_matrices(&found),
         embedding_norm: None,
         biases: Biases::NONE,
         position_bias: Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest }),

@@ -90,7 +90,7 @@ impl PackedEncoder {
     /// `scratch.projected`: without their biases, but for queries and keys that are normalised or turned.
     fn project_heads(&self, layer: &Layer, projections: usize, scratch: &mut Scratch, batch: &Batch<'_>) {
         let Scratch { states, update, projected, angles, .. } = scratch;
-        let norm = layer.attention_norm.as_ref().filter(|_| self.pre_norm());
+        let norm = layer.attention_norm.as_ref().filter(|_| self.parameters.config.blocks.normalises_first());
         let input = norm.map_or(&states[..], |norm| self.normalised(states, norm, update));
         let outputs = projections * self.parameters.config.heads_width();
         project(input, &layer.query_key_value, outputs, projected, batch.tokens());
@@ -143,11 +143,20 @@ impl PackedEncoder {
         let hidden = self.parameters.config.hidden_size;
         let tokens = states.len() / hidden;
         project(context, &layer.attention_output, hidden, update, tokens);
+        let plan = self.parameters.config.blocks;
+        // Of blocks side by side, the second reads what the first has not been added to.
+        if plan == BlockPlan::Parallel {
+            self.normalised(states, &layer.output_norm, context);
+        }
         let [of_attention, of_feed_forward] =
             layer.write_norms.as_ref().map_or([None; 2], |[first, second]| [Some(first), Some(second)]);
         self.add(update, &layer.attention_output, [of_attention, layer.attention_norm.as_ref()], states);
 
-        let input = if self.pre_norm() { self.normalised(states, &layer.output_norm, context) } else { &*states };
+        let input = match plan {
+            BlockPlan::Post => &*states,
+            BlockPlan::Pre => self.normalised(states, &layer.output_norm, context),
+            BlockPlan::Parallel => &context[..states.len()],
+        };
         let (part, config) = (&layer.intermediate, &self.parameters.config);
         let width = part.bias.len();
         project(input, part, width, wide, tokens);
@@ -165,11 +174,6 @@ impl PackedEncoder {
         self.add(update, &layer.output, [of_feed_forward, Some(&layer.output_norm)], states);
     }
 
-    /// Whether layers normalise what goes into their blocks, and not what comes out.
-    fn pre_norm(&self) -> bool {
-        self.parameters.config.blocks == BlockPlan::Pre
-    }
-
     /// Adds what a linear layer computed, its bias still missing, to the hidden states: by itself normalised where it is, and
     /// the sum normalised unless layers are pre-norm.
     fn add(
@@ -185,7 +189,7 @@ impl PackedEncoder {
             states.iter_mut().zip(update).for_each(|(sum, more)| *sum += *more);
             return;
         }
-        match of_sum.filter(|_| !self.pre_norm()) {
+        match of_sum.filter(|_| !self.parameters.config.blocks.normalises_first()) {
             Some(norm) if self.parameters.config.norm == NormKind::Layer => {
                 kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
             }

@@ -120,7 +120,7 @@ impl TensorEncoder {
         for number in start.layer()..self.order.len() {
             let layer = &self.layers[self.order[number]];
             // Each block's layer normalisation is before it or after its sum with the residual.
-            let pre_norm = self.config.blocks == BlockPlan::Pre;
+            let pre_norm = self.config.blocks.normalises_first();
             let apply = |norm: Option<&Norm>, states: &Tensor, now: bool| match norm.filter(|_| now) {
                 Some(norm) => norm.forward(states),
                 None => Ok(states.clone()),
@@ -132,7 +132,8 @@ impl TensorEncoder {
             let writes = layer.write_norms.as_ref().map_or([None; 2], |[first, second]| [Some(first), Some(second)]);
             let written = apply(writes[0], &layer.attention_output.forward(&context)?, true)?;
             let attended = after(norms[0], &(written + &states)?)?;
-            let wide = layer.intermediate.forward(&before(norms[1], &attended)?)?;
+            let input = if self.config.blocks == BlockPlan::Parallel { &states } else { &attended };
+            let wide = layer.intermediate.forward(&before(norms[1], input)?)?;
             let active = if self.config.gated {
                 let half = self.config.intermediate_size;
                 (activate(self.config.hidden_act, &wide.narrow(1, 0, half)?)? * wide.narrow(1, half, half)?)?
