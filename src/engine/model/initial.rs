@@ -6,19 +6,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal, Uniform};
 use sha2::{Digest, Sha256};
 
+use super::families::FreshMatrices;
 use super::weights::Tensors;
-
-/// The distributions of a family's matrices before training, embeddings among them: normal around 0, with
-/// `initializer_range` for their standard deviation unless it says otherwise.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FreshMatrices {
-    /// The standard deviations of those whose name has a part; of uniform ones, their largest values.
-    pub deviations: Vec<(&'static str, f64)>,
-    /// So many standard deviations from 0 there are no values.
-    pub cutoff: Option<f64>,
-    /// Whether they are uniform between the negative of the range and the range.
-    pub uniform: bool,
-}
 
 /// Parameters as transformers initialises them (`_init_weights` of each family): matrices are random; of vectors, biases are
 /// 0 and the weights of normalisations 1, or 0 where the model adds 1 to them.

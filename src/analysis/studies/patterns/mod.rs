@@ -10,3 +10,6 @@ pub mod repeats;
 pub mod segments;
 pub mod trees;
 pub mod words;
+
+#[cfg(test)]
+mod tests;

@@ -4,12 +4,13 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Biases, EmbeddingNames, Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue};
+use super::{
+    Biases, EmbeddingNames, Family, FreshMatrices, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue,
+};
 use crate::model::config::{
     Activation, BlockPlan, Config, NormKind, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range,
     fields, initializer_range, rotary,
 };
-use crate::model::initial::FreshMatrices;
 
 pub(super) const EURO_BERT: Family = Family {
     model_type: "eurobert",

@@ -6,13 +6,13 @@ use serde::Deserialize;
 
 use super::windows::{LayerType, layer_types, with_layer_types};
 use super::{
-    Biases, EmbeddingNames, Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames,
+    Biases, EmbeddingNames, Family, FreshMatrices, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue,
+    TransformNames,
 };
 use crate::model::config::{
     Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
     tied_by_default,
 };
-use crate::model::initial::FreshMatrices;
 use crate::system::errors::Facts;
 
 pub(super) const MODERN_BERT: Family = Family {

@@ -1,7 +1,6 @@
 //! The names of a family's tensors, and the parts of its layout that its `config.json` decides.
 
 use crate::model::config::{Activation, Config, Places};
-use crate::model::initial::FreshMatrices;
 
 /// The names of a family's tensors, without the prefix of a model with a task head.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +78,18 @@ impl Biases {
 
     /// Linear layers have none, normalisations have them.
     pub const NORMS: Self = Self { norms: true, ..Self::NONE };
+}
+
+/// The distributions of a family's matrices before training, embeddings among them: normal around 0, with
+/// `initializer_range` for their standard deviation unless it says otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FreshMatrices {
+    /// The standard deviations of those whose name has a part; of uniform ones, their largest values.
+    pub deviations: Vec<(&'static str, f64)>,
+    /// So many standard deviations from 0 there are no values.
+    pub cutoff: Option<f64>,
+    /// Whether they are uniform between the negative of the range and the range.
+    pub uniform: bool,
 }
 
 /// The term that each head adds to the scores by the distance of two tokens.

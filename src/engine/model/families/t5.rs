@@ -4,11 +4,12 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::{Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue};
+use super::{
+    Biases, EmbeddingNames, Family, FreshMatrices, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue,
+};
 use crate::model::config::{
     Activation, BlockPlan, Config, LARGEST_SIZE, NormKind, PositionEmbedding, Sizes, fields, named,
 };
-use crate::model::initial::FreshMatrices;
 use crate::system::errors::Facts;
 
 /// Its decoder was trained through, so that there is no head of its own.
