@@ -13,6 +13,8 @@ use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -124,6 +126,8 @@ fn encoders_that_turn() {
 fn scores_between_content_and_distance() {
     check("tiny-deberta-v3");
     check("tiny-deberta-v2");
+    check("tiny-deberta");
+    check("tiny-deberta-near");
 }
 
 #[test]
@@ -282,6 +286,34 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
     assert_eq!(report["denominators"]["first_special_mass"]["count"], 80);
     let read_again = run(&["show", path(&out), "L1H0"]).unwrap();
     assert!(read_again.contains("first_special_mass"), "{read_again}");
+}
+
+/// Microsoft's checkpoints have heads that do not predict from the last hidden states alone.
+#[test]
+fn heads_that_were_trained_otherwise_are_refused() {
+    for (tensor, why) in [
+        ("mask_predictions.dense.bias", "tells replaced tokens from true ones by their sum with the first"),
+        (
+            "lm_predictions.lm_head.dense.bias",
+            "was trained behind the enhanced mask decoder, two more passes through the last layer",
+        ),
+    ] {
+        let folder = with_tokenizer("tiny-deberta-near");
+        let weights = folder.path().join("model.safetensors");
+        let bytes = fs::read(&weights).unwrap();
+        let stored = SafeTensors::deserialize(&bytes).unwrap();
+        let more = TensorView::new(Dtype::F16, vec![12], &[0; 24]).unwrap();
+        let tensors = stored.iter().chain([(tensor, more)]);
+        let bytes = safetensors::serialize(tensors.map(|(name, tensor)| (name.to_owned(), tensor)), None).unwrap();
+        fs::write(weights, bytes).unwrap();
+        let name = folder.path().file_name().unwrap().to_str().unwrap();
+        let expected = format!(
+            "error: --with effect: the head of `{name}` {why}, which is not supported: its attention can be measured, and no \
+             losses: leave it out\n"
+        );
+        assert_eq!(run(&["analyze", path(folder.path()), "--with", "effect"]), Err((4, expected)));
+        run(&["analyze", path(folder.path()), "--limit", "3"]).unwrap();
+    }
 }
 
 /// The tiny ESM with ESM-2's vocabulary.
@@ -445,6 +477,24 @@ fn options_of_encoders_of_now_that_are_not_supported() {
             "\"position_embedding_type\": \"rotary\"",
             "\"position_embedding_type\": \"relative_key\"",
             "position_embedding_type \"relative_key\" is not supported (supported: rotary, absolute)",
+        ),
+        (
+            "tiny-deberta",
+            "\"position_biased_input\": false",
+            "\"position_biased_input\": false, \"talking_head\": true",
+            "talking_head is true: it mixes the weights of heads, so that none has weights of its own",
+        ),
+        (
+            "tiny-deberta",
+            "\"c2p\"",
+            "\"p2p\"",
+            "pos_att_type has \"p2p\", which is not supported (supported: c2p, p2c)",
+        ),
+        (
+            "tiny-deberta",
+            "\"position_biased_input\": false",
+            "\"position_biased_input\": false, \"embedding_size\": 8",
+            "embedding_size is 8: narrower embeddings are not supported of deberta",
         ),
         (
             "tiny-deberta-v3",

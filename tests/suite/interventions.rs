@@ -125,6 +125,7 @@ fn prediction_heads_and_interventions_are_those_of_pytorch() {
         "tiny-eurobert",
         "tiny-esm",
         "tiny-deberta-v3",
+        "tiny-deberta",
     ] {
         check_against_pytorch(name, golden::TOLERANCE);
     }

@@ -366,6 +366,10 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let derivatives = RequiredParts::of(options) == RequiredParts::Derivatives;
     let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_prediction }(files)?;
     let id = &model.id;
+    if let Some(why) = model.refused_head {
+        let error = anyhow!("--with {study}: the head of `{id}` {why}: its attention can be measured, and no losses");
+        return Err(error.of_option("with").of_value(study).hint("leave it out"));
+    }
     ensure!(
         model.objective.is_some(),
         anyhow!("--with {study}: `{id}` has no masked-LM head, nor that of a discriminator, so it has no loss").hint(

@@ -51,7 +51,7 @@ impl Tensors for Initial {
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let count = shape.iter().product();
         if shape.len() == 1 {
-            return Ok(vec![if name.split('.').next_back() == Some("bias") { 0.0 } else { self.of_norms }; count]);
+            return Ok(vec![if name.ends_with("bias") { 0.0 } else { self.of_norms }; count]);
         }
         let seed = Sha256::digest(format!("{} {name}", self.seed));
         let random = ChaCha8Rng::from_seed(seed.into());
@@ -72,7 +72,7 @@ mod tests {
     fn matrices_are_normal_and_vectors_constant() {
         let initial = Initial::new(0.02, 3, FreshMatrices::default(), false).unwrap();
         assert_eq!(initial.tensor("a.LayerNorm.weight", &[2]).unwrap(), [1.0, 1.0]);
-        assert_eq!(initial.tensor("a.bias", &[2]).unwrap(), [0.0, 0.0]);
+        assert_eq!(["a.bias", "a.q_bias"].map(|name| initial.tensor(name, &[2]).unwrap()), [[0.0, 0.0]; 2]);
         let adding_one = Initial::new(0.02, 3, FreshMatrices::default(), true).unwrap();
         assert_eq!(adding_one.tensor("a.norm.weight", &[2]).unwrap(), [0.0, 0.0]);
         assert!(initial.has_tensor("a.weight") && !initial.has_tensor("rotary_embeddings.inv_freq"));

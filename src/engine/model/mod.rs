@@ -43,6 +43,8 @@ pub struct Model {
     pub architecture: Architecture,
     /// The training task of the checkpoint's head, if it has one beside the encoder.
     pub objective: Option<Objective>,
+    /// Why the head that the checkpoint has instead cannot be used.
+    pub refused_head: Option<&'static str>,
     /// The tokenizer, with its own padding and truncation switched off.
     pub tokenizer: ModelTokenizer,
     /// The forward pass.
@@ -81,6 +83,7 @@ impl Model {
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
         let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?;
         let objective = Objective::of(&architecture.family, |name| checkpoint.has(name));
+        let refused_head = Objective::refused(|name| checkpoint.has(name)).filter(|_| objective.is_none());
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
         if parts.prediction
             && let Some(objective) = objective
@@ -90,7 +93,7 @@ impl Model {
         weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
         let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
         let encoder = Box::new(PackedEncoder::new(parameters));
-        Ok(Self { id, revision, architecture, objective, tokenizer, encoder, differentiable })
+        Ok(Self { id, revision, architecture, objective, refused_head, tokenizer, encoder, differentiable })
     }
 
     /// How many layers and heads there are.

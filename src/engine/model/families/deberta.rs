@@ -1,4 +1,5 @@
-//! DeBERTa, versions 2 (He et al. 2021) and 3 (He et al. 2023): BERT whose scores have terms between content and distance.
+//! DeBERTa (He et al. 2021), its versions 2 and 3 (He et al. 2023) among them: BERT whose scores have terms between content and
+//! distance.
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
@@ -9,11 +10,24 @@ use crate::model::config::{
     tied_by_default,
 };
 use crate::system::errors::Facts;
+use crate::system::printable::shortened;
 
 /// The masked-LM head is that of models that were trained in transformers. Microsoft's checkpoints have another, which was trained
 /// behind two more passes through the last layer.
 pub(super) const DEBERTA_V2: Family =
     Family { model_type: "deberta-v2", class: "DebertaV2", prefix: "deberta.", read, ..bert::BERT };
+
+/// The first version: queries, keys and values of each head together, a place for each distance, and heads as wide as the hidden
+/// states have room for.
+pub(super) const DEBERTA: Family = Family { model_type: "deberta", class: "Deberta", read: read_first, ..DEBERTA_V2 };
+
+const FIRST_LAYER: LayerNames = LayerNames {
+    query_key_value: QueryKeyValue::HeadByHeadBiased {
+        part: "attention.self.in_proj",
+        biases: ["attention.self.q_bias", "attention.self.v_bias"],
+    },
+    ..bert::ABSOLUTE
+};
 
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart([
@@ -24,7 +38,7 @@ const LAYER: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
-/// The keys that transformers' `DebertaV2Config` has beside BERT's sizes, with its defaults.
+/// The keys that transformers' `DebertaConfig` and `DebertaV2Config` have beside BERT's sizes, with their defaults.
 #[derive(Deserialize)]
 struct DebertaConfig {
     #[serde(default = "gelu")]
@@ -47,6 +61,8 @@ struct DebertaConfig {
     type_vocab_size: usize,
     #[serde(default)]
     conv_kernel_size: usize,
+    #[serde(default)]
+    talking_head: bool,
     attention_head_size: Option<usize>,
     embedding_size: Option<usize>,
     #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
@@ -64,11 +80,11 @@ enum Kinds {
 }
 
 impl Kinds {
-    /// Whether a kind is among them, as transformers reads it.
-    fn has(&self, kind: &str) -> bool {
+    /// The kinds, as transformers reads them.
+    fn all(&self) -> Vec<String> {
         match self {
-            Self::List(kinds) => kinds.iter().any(|known| known == kind),
-            Self::Text(kinds) => kinds.to_lowercase().split('|').any(|known| known.trim() == kind),
+            Self::List(kinds) => kinds.clone(),
+            Self::Text(kinds) => kinds.to_lowercase().split('|').map(|kind| kind.trim().to_owned()).collect(),
         }
     }
 }
@@ -96,51 +112,15 @@ fn read(text: &str) -> Result<(Config, Names)> {
         kernel == 0,
         anyhow!("conv_kernel_size is {kernel}: a convolution beside the first layer is not supported").of_value(kernel)
     );
-    let width = found.embedding_size.unwrap_or(sizes.hidden_size);
-    ensure!(
-        width == sizes.hidden_size,
-        anyhow!("embedding_size is {width}: narrower embeddings are not supported of deberta-v2").of_value(width)
-    );
-    let has = |kind: &str| found.pos_att_type.as_ref().is_some_and(|kinds| kinds.has(kind));
-    let [to_place, to_content] = ["c2p", "p2c"].map(has);
-    let terms = 1 + usize::from(to_place) + usize::from(to_content);
-    let head_size = found.attention_head_size.unwrap_or(sizes.hidden_size / sizes.num_attention_heads.max(1));
-    let absolute = found.position_biased_input;
-    let config = Config {
-        head_size: found.attention_head_size,
-        // All terms together have the variance of one.
-        score_scale: Some(1.0 / ((head_size * terms) as f64).sqrt()),
-        position_embedding_type: if absolute { PositionEmbedding::Absolute } else { PositionEmbedding::None },
-        type_vocab_size: found.type_vocab_size,
-        layer_norm_eps: found.layer_norm_eps,
-        initializer_range: found.initializer_range,
-        tie_word_embeddings: found.tie_word_embeddings,
-        ..Config::of(sizes, found.hidden_act)
-    }
-    .checked()?;
-    let names = Names::numbered(&LAYER, "encoder.layer", &config);
-    let disentangled = found.relative_attention.then(|| disentangled(&found, &sizes, [to_place, to_content]));
-    Ok((config, Names { disentangled: disentangled.transpose()?, ..names }))
-}
-
-/// Each layer keeps two vectors for each place of either direction. Models have 256 or 512.
-const MOST_PLACES: usize = 1 << 12;
-
-/// The place of each distance is kept. Models have 512 positions.
-const MOST_POSITIONS: usize = 1 << 16;
-
-fn disentangled(found: &DebertaConfig, sizes: &Sizes, [to_place, to_content]: [bool; 2]) -> Result<DisentangledNames> {
-    let positive = |value: i64| usize::try_from(value).ok().filter(|&value| value > 0);
-    let furthest = positive(found.max_relative_positions).unwrap_or(sizes.max_position_embeddings);
+    let kinds = found.pos_att_type.as_ref().map(Kinds::all).unwrap_or_default();
+    let [to_place, to_content] = terms(&kinds);
+    let config = Config { head_size: found.attention_head_size, ..found.config(sizes, "deberta-v2")? };
+    let count = 1 + usize::from(to_place) + usize::from(to_content);
+    let config = Config { score_scale: Some(score_scale(&config, count)), ..config }.checked()?;
+    let furthest = found.furthest(&sizes);
     let buckets = positive(found.position_buckets);
-    let span = buckets.unwrap_or(furthest);
-    let longest = sizes.max_position_embeddings;
     ensure!(
-        span <= MOST_PLACES && longest <= MOST_POSITIONS,
-        "there are {span} places of distances and {longest} positions: no model has more than {MOST_PLACES} and {MOST_POSITIONS}"
-    );
-    ensure!(
-        buckets.is_none_or(|buckets| buckets >= 4 && furthest > buckets / 2 + 1),
+        !found.relative_attention || buckets.is_none_or(|buckets| buckets >= 4 && furthest > buckets / 2 + 1),
         "position_buckets is {} and max_relative_positions {}: 4 or more buckets are expected, and longer distances than \
          half of them",
         found.position_buckets,
@@ -153,11 +133,102 @@ fn disentangled(found: &DebertaConfig, sizes: &Sizes, [to_place, to_content]: [b
     };
     let normalised =
         found.norm_rel_ebd.as_ref().is_some_and(|norms| norms.split('|').any(|norm| norm.trim() == "layer_norm"));
-    Ok(DisentangledNames {
+    let disentangled = DisentangledNames {
         table: "encoder.rel_embeddings",
         norm: normalised.then_some("encoder.LayerNorm"),
         keys: to_place.then_some(keys),
+        keys_biased: true,
         queries: to_content.then_some(queries),
-        places: Places { span, buckets, furthest },
-    })
+        places: Places { span: buckets.unwrap_or(furthest), buckets, furthest },
+    };
+    let names = Names::numbered(&LAYER, "encoder.layer", &config);
+    Ok((config, found.with_terms(names, disentangled, &sizes)?))
 }
+
+fn read_first(text: &str) -> Result<(Config, Names)> {
+    let (sizes, found): (Sizes, DebertaConfig) = (fields(text)?, fields(text)?);
+    ensure!(
+        !found.talking_head,
+        anyhow!("talking_head is true: it mixes the weights of heads, so that none has weights of its own")
+            .of_value(true)
+    );
+    let kinds = found.pos_att_type.as_ref().map(Kinds::all).unwrap_or_default();
+    if let Some(other) = kinds.iter().find(|kind| !["c2p", "p2c"].contains(&kind.as_str())) {
+        let shown = shortened(other);
+        return Err(anyhow!("pos_att_type has {shown:?}, which is not supported (supported: c2p, p2c)").of_value(other));
+    }
+    let [to_place, to_content] = terms(&kinds);
+    let config = found.config(sizes, "deberta")?;
+    // Every kind counts, also where positions are absolute and there are no terms.
+    let config = Config { score_scale: Some(score_scale(&config, 1 + kinds.len())), ..config }.checked()?;
+    let furthest = found.furthest(&sizes);
+    let disentangled = DisentangledNames {
+        table: "encoder.rel_embeddings",
+        norm: None,
+        keys: to_place.then_some("attention.self.pos_proj"),
+        keys_biased: false,
+        queries: to_content.then_some("attention.self.pos_q_proj"),
+        places: Places { span: furthest, buckets: None, furthest },
+    };
+    let names = Names::numbered(&FIRST_LAYER, "encoder.layer", &config);
+    Ok((config, found.with_terms(names, disentangled, &sizes)?))
+}
+
+/// Whether there are terms between queries and distances, and between keys and distances.
+fn terms(kinds: &[String]) -> [bool; 2] {
+    ["c2p", "p2c"].map(|kind| kinds.iter().any(|known| known == kind))
+}
+
+/// The factor with which so many terms together have the variance of one.
+fn score_scale(config: &Config, terms: usize) -> f64 {
+    let head_size = config.head_size.unwrap_or(config.hidden_size / config.num_attention_heads.max(1));
+    1.0 / ((head_size * terms) as f64).sqrt()
+}
+
+fn positive(value: i64) -> Option<usize> {
+    usize::try_from(value).ok().filter(|&value| value > 0)
+}
+
+impl DebertaConfig {
+    /// What the versions have in common.
+    fn config(&self, sizes: Sizes, family: &str) -> Result<Config> {
+        let width = self.embedding_size.unwrap_or(sizes.hidden_size);
+        ensure!(
+            width == sizes.hidden_size,
+            anyhow!("embedding_size is {width}: narrower embeddings are not supported of {family}").of_value(width)
+        );
+        let absolute = self.position_biased_input;
+        Ok(Config {
+            position_embedding_type: if absolute { PositionEmbedding::Absolute } else { PositionEmbedding::None },
+            type_vocab_size: self.type_vocab_size,
+            layer_norm_eps: self.layer_norm_eps,
+            initializer_range: self.initializer_range,
+            tie_word_embeddings: self.tie_word_embeddings,
+            ..Config::of(sizes, self.hidden_act)
+        })
+    }
+
+    /// The longest distance with a place of its own, or in the last bucket.
+    fn furthest(&self, sizes: &Sizes) -> usize {
+        positive(self.max_relative_positions).unwrap_or(sizes.max_position_embeddings)
+    }
+
+    /// The names with those of the terms of distances, if there are any.
+    fn with_terms(&self, names: Names, disentangled: DisentangledNames, sizes: &Sizes) -> Result<Names> {
+        if !self.relative_attention {
+            return Ok(names);
+        }
+        let (span, longest) = (disentangled.places.span, sizes.max_position_embeddings);
+        ensure!(
+            span <= MOST_PLACES && longest <= MOST_POSITIONS,
+            "there are {span} places of distances and {longest} positions: no model has more than {MOST_PLACES} and {MOST_POSITIONS}"
+        );
+        Ok(Names { disentangled: Some(disentangled), ..names })
+    }
+}
+
+/// Each layer keeps two vectors for each place of either direction. Models have 256 or 512.
+const MOST_PLACES: usize = 1 << 12;
+
+/// The place of each distance is kept. Models have 512 positions.
+const MOST_POSITIONS: usize = 1 << 16;

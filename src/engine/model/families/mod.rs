@@ -85,6 +85,7 @@ pub const FAMILIES: &[Family] = &[
     t5::UMT5,
     bart::BART,
     bart::MBART,
+    deberta::DEBERTA,
     deberta::DEBERTA_V2,
     gemma::GEMMA_3_TEXT,
 ];
@@ -161,7 +162,6 @@ impl Architecture {
 /// Architectures that cannot be analysed as these are, by their `model_type`, and why.
 const REFUSED: &[(&str, &str)] = &[
     ("fnet", "it mixes tokens by a Fourier transform and has no attention heads"),
-    ("deberta", "of DeBERTa, version 2 and 3 are supported, whose model_type is deberta-v2"),
     ("funnel", "it pools the sequence between blocks, so its attention is not a weight for each pair of tokens"),
     ("nystromformer", NO_WEIGHTS),
     ("yoso", NO_WEIGHTS),
@@ -258,7 +258,7 @@ mod tests {
     /// A config with all the names that any family reads.
     fn config(model_type: &str, layers: u64) -> String {
         // These have no embeddings of another width.
-        let embedding = if ["squeezebert", "deberta-v2"].contains(&model_type) { 8 } else { 4 };
+        let embedding = if ["squeezebert", "deberta", "deberta-v2"].contains(&model_type) { 8 } else { 4 };
         format!(
             r#"{{"model_type": "{model_type}", "vocab_size": 9, "hidden_size": 8, "dim": 8, "embedding_size": {embedding},
             "num_hidden_layers": {layers}, "n_layers": {layers}, "num_attention_heads": 2, "n_heads": 2,

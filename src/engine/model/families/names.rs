@@ -121,6 +121,8 @@ pub struct DisentangledNames {
     pub norm: Option<&'static str>,
     /// The layer's projection of places to what queries are multiplied by.
     pub keys: Option<&'static str>,
+    /// Whether that has a bias; the one to what keys are multiplied by has.
+    pub keys_biased: bool,
     /// The layer's projection of places to what keys are multiplied by.
     pub queries: Option<&'static str>,
     /// The place of each distance.
@@ -137,6 +139,13 @@ pub enum QueryKeyValue {
     /// One, whose outputs are those of each head in turn: its query, its key and its value. The dimensions of queries and
     /// keys that turn together are neighbours.
     HeadByHead(&'static str),
+    /// The same of heads whose queries and keys do not turn, without a bias; those of queries and of values are vectors beside it.
+    HeadByHeadBiased {
+        /// The linear layer.
+        part: &'static str,
+        /// The biases of queries and of values.
+        biases: [&'static str; 2],
+    },
 }
 
 /// The names of the linear layers before the activation.

@@ -43,15 +43,16 @@ pub(super) fn places(
 }
 
 impl Disentangled {
-    /// Multiplies the embeddings of places by a layer's projections, which `projection` loads by their names.
+    /// Multiplies the embeddings of places by a layer's projections, which `projection` loads by their names and whether they
+    /// have a bias.
     pub(super) fn load(
         places: &[f32],
         names: &DisentangledNames,
-        projection: impl Fn(&'static str) -> Result<Linear>,
+        projection: impl Fn(&'static str, bool) -> Result<Linear>,
     ) -> Result<Self> {
         let rows = names.places.rows();
-        let project = |name: &'static str| -> Result<Vec<f32>> {
-            let Linear { weight, bias } = projection(name)?;
+        let project = |name: &'static str, biased: bool| -> Result<Vec<f32>> {
+            let Linear { weight, bias } = projection(name, biased)?;
             let (inputs, outputs) = (places.len() / rows, bias.len());
             let mut product: Vec<f32> = bias.iter().copied().cycle().take(rows * outputs).collect();
             let mut bare = vec![0.0; rows * outputs];
@@ -61,8 +62,8 @@ impl Disentangled {
             Ok(product)
         };
         Ok(Self {
-            keys: names.keys.map(project).transpose()?,
-            queries: names.queries.map(project).transpose()?,
+            keys: names.keys.map(|name| project(name, names.keys_biased)).transpose()?,
+            queries: names.queries.map(|name| project(name, true)).transpose()?,
             places: names.places,
         })
     }

@@ -35,10 +35,8 @@ pub(super) fn load(
             [rows(0, width), rows(width, narrow), rows(width + narrow, narrow)]
         }
         QueryKeyValue::HeadByHead(part) => {
-            let all = Linear::load(tensors, &name(part), 3 * width, hidden, biased)?;
-            let rows = |place: usize| {
-                all.select((0..heads).flat_map(|head| (0..size).map(move |row| (3 * head + place) * size + row)))
-            };
+            let [query, key, value] =
+                head_by_head(&Linear::load(tensors, &name(part), 3 * width, hidden, biased)?, heads);
             // Neighbours turn together; here it is the two halves of a head.
             let turned = |part: Linear| {
                 part.select((0..heads).flat_map(|head| {
@@ -46,7 +44,13 @@ pub(super) fn load(
                     of_half(0).chain(of_half(1))
                 }))
             };
-            [turned(rows(0)), turned(rows(1)), rows(2)]
+            [turned(query), turned(key), value]
+        }
+        QueryKeyValue::HeadByHeadBiased { part, biases } => {
+            let [query, key, value] =
+                head_by_head(&Linear::load(tensors, &name(part), 3 * width, hidden, false)?, heads);
+            let [of_query, of_value] = biases.map(|bias| tensors.tensor(&name(bias), &[width]));
+            [Linear { bias: of_query?, ..query }, key, Linear { bias: of_value?, ..value }]
         }
     };
     let shared = heads / groups;
@@ -54,4 +58,11 @@ pub(super) fn load(
         if shared == 1 { part } else { part.select((0..width).map(|row| row / (shared * size) * size + row % size)) }
     };
     Ok(Linear::stacked([query, copied(key), copied(value)]))
+}
+
+/// The queries, the keys and the values of all heads, of a layer that has the three of each head together.
+fn head_by_head(all: &Linear, heads: usize) -> [Linear; 3] {
+    let size = all.bias.len() / (3 * heads);
+    [0, 1, 2]
+        .map(|place| all.select((0..heads).flat_map(|head| (0..size).map(move |row| (3 * head + place) * size + row))))
 }

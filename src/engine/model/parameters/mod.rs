@@ -202,7 +202,7 @@ impl Layer {
             _ => shared.position_bias.clone(),
         };
         let disentangled = names.disentangled.as_ref().zip(shared.places.as_ref()).map(|(names, places)| {
-            Disentangled::load(places, names, |part| Linear::load(tensors, &name(part), width, hidden, true))
+            Disentangled::load(places, names, |part, biased| Linear::load(tensors, &name(part), width, hidden, biased))
         });
         let wider = config.feed_forward_width();
         let intermediate = match parts.intermediate {

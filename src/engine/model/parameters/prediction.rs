@@ -31,6 +31,23 @@ impl Objective {
         }
     }
 
+    /// Why the head of a checkpoint that has another one cannot be used, where it is known; `has` says whether tensor names begin
+    /// so.
+    pub fn refused(has: impl Fn(&str) -> bool) -> Option<&'static str> {
+        const HEADS: [(&str, &str); 2] = [
+            // It is the one that version 3 was trained with, which has the other as well.
+            (
+                "mask_predictions.",
+                "tells replaced tokens from true ones by their sum with the first, which is not supported",
+            ),
+            (
+                "lm_predictions.",
+                "was trained behind the enhanced mask decoder, two more passes through the last layer, which is not supported",
+            ),
+        ];
+        HEADS.into_iter().find(|(name, _)| has(name)).map(|(_, why)| why)
+    }
+
     /// The tokens that its loss is of, as a summary says it.
     pub fn tokens(self) -> &'static str {
         match self {
