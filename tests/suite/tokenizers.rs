@@ -97,6 +97,36 @@ fn proteins_are_cut_into_residues() {
     assert_eq!((tokenizer.separator(), tokenizer.mask(), tokenizer.unknown()), (Some(2), Some(32), Some(3)));
 }
 
+/// What transformers' `RobertaTokenizer` and `DebertaTokenizer` make of one vocabulary under the names of their special tokens.
+#[test]
+fn texts_of_a_pair_have_two_separators_between_them() {
+    let files = fixture("tokenizers/byte-level");
+    let deberta = tempfile::tempdir().unwrap();
+    fs::copy(files.join("merges.txt"), deberta.path().join("merges.txt")).unwrap();
+    let names = [("<s>", "[CLS]"), ("</s>", "[SEP]"), ("<pad>", "[PAD]"), ("<unk>", "[UNK]"), ("<mask>", "[MASK]")];
+    let vocabulary = fs::read_to_string(files.join("vocab.json")).unwrap();
+    let renamed =
+        names.iter().fold(vocabulary, |text, (from, to)| text.replace(&format!("\"{from}\""), &format!("\"{to}\"")));
+    fs::write(deberta.path().join("vocab.json"), renamed).unwrap();
+    fs::write(deberta.path().join("config.json"), r#"{"model_type": "deberta"}"#).unwrap();
+    let pair = [0, 88, 264, 307, 265, 86, 93, 2, 2, 69, 225, 76, 69, 86, 376, 2];
+    for folder in [&*files, deberta.path()] {
+        let tokenizer = load(folder).unwrap();
+        let found = tokenizer.encode_pair("the ferry", "a harbour").unwrap();
+        assert_eq!((found.get_ids(), found.get_type_ids()), (&pair[..], &[0; 16][..]), "{}", folder.display());
+    }
+    let tokenizer = load(deberta.path()).unwrap();
+    let texts: [(&str, &[u32]); 3] = [
+        ("the ferry left", &[0, 88, 264, 307, 265, 86, 93, 292, 73, 74, 88, 2]),
+        ("a [MASK] harbour", &[0, 69, 225, 4, 225, 76, 69, 86, 376, 2]),
+        ("", &[0, 2]),
+    ];
+    for (text, ids) in texts {
+        assert_eq!(tokenizer.encode_text(text, true).unwrap().get_ids(), ids, "{text}");
+    }
+    assert_eq!((tokenizer.separator(), tokenizer.mask()), (Some(2), Some(4)));
+}
+
 #[test]
 fn pairs_in_a_frame_are_those_of_the_tokenizer() {
     for entry in fs::read_dir(fixture("tokenizers")).unwrap() {

@@ -15,6 +15,7 @@ use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::processors::bert::BertProcessing;
+use tokenizers::processors::roberta::RobertaProcessing;
 use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, PostProcessor, SplitDelimiterBehavior, Tokenizer};
 
 use super::config::{Kind, TokenizerConfig, named};
@@ -121,8 +122,8 @@ pub(super) fn residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
     Ok(tokenizer)
 }
 
-/// RoBERTa's tokenizer of a `vocab.json` and a `merges.txt`; its defaults are those of transformers'
-/// `RobertaTokenizer`.
+/// RoBERTa's tokenizer of a `vocab.json` and a `merges.txt`; its defaults are those of transformers' `RobertaTokenizer` and
+/// `DebertaTokenizer`.
 pub(super) fn byte_level_bpe(
     vocabulary: &ModelFile,
     merges: &ModelFile,
@@ -141,8 +142,9 @@ pub(super) fn byte_level_bpe(
     let mut tokenizer = Tokenizer::new(model);
     let prefix_space = settings.switch("add_prefix_space")?.unwrap_or(false);
     tokenizer.with_pre_tokenizer(Some(ByteLevel::default().add_prefix_space(prefix_space)));
-    add_tokens(&mut tokenizer, settings, &ROBERTA, path)?;
-    surround(&mut tokenizer, settings, &ROBERTA, path)?;
+    let defaults = byte_level_defaults(settings);
+    add_tokens(&mut tokenizer, settings, defaults, path)?;
+    surround(&mut tokenizer, settings, defaults, path)?;
     Ok(tokenizer)
 }
 
@@ -167,6 +169,8 @@ struct Defaults {
     mask: &'static str,
     /// Whether a mask in a text takes the space before it along.
     mask_takes_space: bool,
+    /// Whether there are two separators between the texts of a pair, which are of one segment.
+    pairs_apart: bool,
 }
 
 const BERT: Defaults = Defaults {
@@ -176,6 +180,7 @@ const BERT: Defaults = Defaults {
     padding: "[PAD]",
     mask: "[MASK]",
     mask_takes_space: false,
+    pairs_apart: false,
 };
 
 const ROBERTA: Defaults = Defaults {
@@ -185,19 +190,27 @@ const ROBERTA: Defaults = Defaults {
     padding: "<pad>",
     mask: "<mask>",
     mask_takes_space: false,
+    pairs_apart: true,
 };
 
 /// MPNet has RoBERTa's special tokens, in a vocabulary that holds BERT's too.
-const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, ..ROBERTA };
+const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, pairs_apart: false, ..ROBERTA };
 
-const ESM: Defaults = Defaults { first: "<cls>", separator: "<eos>", ..ROBERTA };
+const ESM: Defaults = Defaults { first: "<cls>", separator: "<eos>", pairs_apart: false, ..ROBERTA };
+
+/// DeBERTa's first version cuts words as RoBERTa does, and has BERT's special tokens.
+const DEBERTA: Defaults = Defaults { pairs_apart: true, ..BERT };
+
+fn byte_level_defaults(settings: &TokenizerConfig) -> &'static Defaults {
+    if settings.is_deberta() { &DEBERTA } else { &ROBERTA }
+}
 
 /// The special tokens that a tokenizer's class has where no file names them; `None` if it is left as its file has it.
 fn defaults(settings: &TokenizerConfig) -> Option<&'static Defaults> {
     match settings.kind()? {
         Kind::WordPiece if settings.is_mpnet() => Some(&MPNET),
         Kind::WordPiece => Some(&BERT),
-        Kind::ByteLevel => Some(&ROBERTA),
+        Kind::ByteLevel => Some(byte_level_defaults(settings)),
         Kind::Residues => Some(&ESM),
     }
 }
@@ -278,6 +291,12 @@ fn surround(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &De
     };
     let ids = (id(&cls)?, id(&sep)?);
     let (cls, sep) = ((cls, ids.0), (sep, ids.1));
-    tokenizer.with_post_processor(Some(BertProcessing::new(sep, cls)));
+    if defaults.pairs_apart {
+        // Which characters a token is of stays as the pre-tokenizer has it.
+        let apart = RobertaProcessing::new(sep, cls).trim_offsets(false);
+        tokenizer.with_post_processor(Some(apart));
+    } else {
+        tokenizer.with_post_processor(Some(BertProcessing::new(sep, cls)));
+    }
     Ok(())
 }

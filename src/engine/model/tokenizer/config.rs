@@ -99,6 +99,11 @@ impl TokenizerConfig {
         self.class.as_ref().map_or(self.model_type == "mpnet", |class| class == "MPNetTokenizer")
     }
 
+    /// Whether the tokenizer has the special tokens of DeBERTa's first version, where no file names them.
+    pub fn is_deberta(&self) -> bool {
+        self.class.as_ref().map_or(self.model_type == "deberta", |class| class == "DebertaTokenizer")
+    }
+
     /// Refuses a vocabulary whose class, if a file names one, is of another kind.
     pub fn ensure_kind(&self, kind: Kind, file: &Path) -> Result<()> {
         let known = kind.classes();
@@ -146,7 +151,7 @@ impl Kind {
                 "SqueezeBertTokenizer",
                 "SplinterTokenizer",
             ],
-            Self::ByteLevel => &["RobertaTokenizer", "LongformerTokenizer"],
+            Self::ByteLevel => &["RobertaTokenizer", "LongformerTokenizer", "DebertaTokenizer"],
             Self::Residues => &["EsmTokenizer"],
         }
     }
@@ -170,7 +175,7 @@ const KIND_OF_FAMILIES: [(&[&str], Kind); 3] = [
         ],
         Kind::WordPiece,
     ),
-    (&["roberta", "data2vec-text", "ibert", "longformer", "luke", "roberta-prelayernorm"], Kind::ByteLevel),
+    (&["roberta", "data2vec-text", "deberta", "ibert", "longformer", "luke", "roberta-prelayernorm"], Kind::ByteLevel),
     (&["esm"], Kind::Residues),
 ];
 
