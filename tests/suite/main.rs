@@ -16,6 +16,7 @@ mod support;
 mod arc_use;
 mod bad_input;
 mod batch;
+mod candle;
 mod clark2019;
 mod content;
 mod controls;
