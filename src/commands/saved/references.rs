@@ -29,6 +29,10 @@ const fn paper(key: &'static str, title: &'static str) -> Paper {
 /// Every paper.
 pub const PAPERS: &[Paper] = &[
     paper(
+        "Ainslie et al. 2023",
+        "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints. EMNLP.",
+    ),
+    paper(
         "Benjamini & Hochberg 1995",
         "Controlling the False Discovery Rate: A Practical and Powerful Approach to Multiple Testing. Journal of the Royal Statistical Society B.",
     ),
