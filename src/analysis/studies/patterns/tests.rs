@@ -43,8 +43,8 @@ fn corpus() -> Vec<Sequence> {
     let mut made = |index| {
         let tokens = rng.random_range(10..40_usize);
         let mut sequence = sentence(index, tokens, "dep");
-        // Squares of uniform numbers: some tokens are far commoner than others.
-        sequence.ids[1..=tokens].fill_with(|| 4 + (900.0 * rng.random_range(0.0..1.0_f64).powi(2)) as u32);
+        // Squares and a little more: some tokens are far commoner than others.
+        sequence.ids[1..=tokens].fill_with(|| 4 + rng.random_range(0..30_u32).pow(2) + rng.random_range(0..9));
         sequence.words.clear();
         let mut place = 1;
         while place <= tokens {
@@ -90,9 +90,9 @@ fn observed(studies: &[&'static dyn AnyStudy], corpus: &[Sequence], classes: &La
     observers.begin_pass(&PassSetup { embeddings, counts, ..PassSetup::default() });
     for sequence in corpus {
         observers.begin([sequence].into_iter());
-        for layer in 0..GRID.layers {
+        for (layer, visibility) in LAYERS.into_iter().enumerate() {
             let tokens = sequence.ids.len();
-            let weights = rows(LAYERS[layer], tokens, &mut rng);
+            let weights = rows(visibility, tokens, &mut rng);
             observers.head(0, sequence, AttentionView::new(layer, 0, tokens, &weights).into());
         }
         observers.end_pack();

@@ -94,7 +94,7 @@ impl Estimates {
             grid.places().map(|place| own[classes.of(place.layer)].clone()).unzip()
         };
         let ClassChance { values: chance, ci95: chance_ci95, denominators } = common;
-        let mut found = Self { chance, chance_ci95, denominators, own_chance, own_denominators, ..Self::default() };
+        let mut found = Self { own_chance, chance, chance_ci95, denominators, own_denominators, ..Self::default() };
         let scales = scales(columns);
         let estimate = |place: usize| {
             let estimate = CellEstimates::new(&scales, |block| of_head(block, place));

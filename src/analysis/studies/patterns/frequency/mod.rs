@@ -110,7 +110,7 @@ impl Study for Frequency {
         let of_head =
             |number: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).of_head(number, place);
         let of_chance = |number: Option<usize>, class: usize| classes.each()[class].of_chance(number);
-        let queries = classes.each().iter().map(FrequencyOfClass::queries).max().unwrap_or_default();
+        let queries = classes.each().iter().map(FrequencyOfClass::others).max().unwrap_or_default();
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         (estimates, FrequencySection { frequency: Counted { queries } })
     }
@@ -145,7 +145,7 @@ impl<'a> FrequencyOfClass<'a> {
     }
 
     /// How many queries the corpus has that may go to rare tokens.
-    fn queries(&self) -> u64 {
+    fn others(&self) -> u64 {
         self.blocks.total().exposure.others
     }
 

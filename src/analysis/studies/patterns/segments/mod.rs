@@ -76,6 +76,7 @@ pub struct SegmentsSection {
 
 /// Pairs of sentences that were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::struct_field_names, reason = "a key of the report")]
 struct Pairs {
     /// Pairs of sentences.
     pairs: u64,
