@@ -23,6 +23,7 @@ mod controls;
 mod coreference;
 mod corpus;
 mod corpus_files;
+mod damaged_weights;
 mod dependence;
 mod diff;
 mod effect;
