@@ -80,7 +80,10 @@ proptest! {
             ];
             for (part, slow, fast) in others {
                 let difference = largest_difference(slow, fast);
-                prop_assert!(difference <= 5.0 * golden::TOLERANCE, "{part} differ by {difference:e}");
+                // Of what is large, as far as float32 goes: hidden states of layers that normalise first grow.
+                let size = slow.iter().fold(1.0_f32, |size, value| size.max(value.abs()));
+                let room = 5.0 * golden::TOLERANCE * size;
+                prop_assert!(difference <= room, "{part} of up to {size} differ by {difference:e}");
             }
             prop_assert_eq!((&slow.predicted, slow.calls), (&fast.predicted, fast.calls));
         }

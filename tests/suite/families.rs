@@ -288,6 +288,80 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
     assert!(read_again.contains("first_special_mass"), "{read_again}");
 }
 
+/// Sets the queries of a model of `fixtures/models` to 0, so that every score is 0 and every token attends evenly to what it
+/// sees.
+fn without_queries(folder: &Path) {
+    let file = folder.join("model.safetensors");
+    let bytes = fs::read(&file).unwrap();
+    let whole = SafeTensors::deserialize(&bytes).unwrap();
+    let zeroed = |name: &str, data: &[u8]| {
+        // Of a projection to queries, keys and values the first third.
+        let zeros = match name {
+            name if name.contains("Wqkv") => data.len() / 3,
+            name if ["query.", "q_proj."].iter().any(|part| name.contains(part)) => data.len(),
+            _ => 0,
+        };
+        [&vec![0; zeros][..], &data[zeros..]].concat()
+    };
+    let data: Vec<(String, Vec<u8>)> =
+        whole.tensors().iter().map(|(name, view)| (name.clone(), zeroed(name, view.data()))).collect();
+    let view = |name: &str, data| {
+        let stored = whole.tensor(name).unwrap();
+        TensorView::new(stored.dtype(), stored.shape().to_vec(), data).unwrap()
+    };
+    let tensors: Vec<(&str, TensorView<'_>)> = data.iter().map(|(name, data)| (&**name, view(name, data))).collect();
+    safetensors::serialize_to_file(tensors, None, &file).unwrap();
+}
+
+/// All numbers of an object, by their keys joined by dots.
+fn flat(value: &Value) -> Vec<(String, Option<f64>)> {
+    let entries = value.as_object().unwrap().iter();
+    let each = |(key, value): (&String, &Value)| match value {
+        Value::Object(_) => flat(value).into_iter().map(|(rest, value)| (format!("{key}.{rest}"), value)).collect(),
+        number => vec![(key.clone(), number.as_f64())],
+    };
+    entries.flat_map(each).collect()
+}
+
+/// A head that attends evenly over what it sees is `broad`, and every other metric is at the chance level of its layer.
+#[test]
+fn even_heads_are_at_chance_in_layers_of_every_kind() {
+    for name in ["tiny-modernbert", "tiny-longformer", "tiny-gemma3-text", "tiny-roberta"] {
+        let folder = with_tokenizer(name);
+        without_queries(folder.path());
+        let corpus = folder.path().join("corpus.txt");
+        // Sentences of other words each: equal ones would count once.
+        let word = |number: usize, place: usize| if (number >> (place % 6)) % 2 == 0 { "the" } else { "cat" };
+        let sentence =
+            |number: usize| (0..8 + number % 12).map(|place| word(number, place)).collect::<Vec<_>>().join(" ");
+        fs::write(&corpus, (0..60).map(sentence).map(|text| text + " .\n").collect::<String>()).unwrap();
+        let options =
+            ["analyze", path(folder.path()), "-c", path(&corpus), "-o", "-", "--no-run-info", "--with", "norms"];
+        let report: Value = serde_json::from_str(&run(&options).unwrap()).unwrap();
+        let common = flat(&report["chance"]);
+        let mut held = 0;
+        for head in report["heads"].as_array().unwrap() {
+            assert_eq!(head["primary"], "broad", "{name} {}", head["name"]);
+            let own = flat(&head["chance"]);
+            let of = |all: &[(String, Option<f64>)], metric: &str| {
+                all.iter().find(|(known, _)| known == metric).and_then(|(_, value)| *value)
+            };
+            for (metric, value) in flat(&head["metrics"]) {
+                // Of equal weights the first is taken for the largest; noise explains nothing, and there is none.
+                if metric.contains("argmax") || metric.starts_with("explained") {
+                    continue;
+                }
+                let chance = of(&own, &metric).or(of(&common, &metric));
+                if let Some((value, chance)) = value.zip(chance).filter(|_| metric != "output_share") {
+                    assert!((value - chance).abs() < 1e-5, "{name} {} {metric}: {value} {chance}", head["name"]);
+                    held += 1;
+                }
+            }
+        }
+        assert!(held > 100, "{name} {held}");
+    }
+}
+
 /// Microsoft's checkpoints have heads that do not predict from the last hidden states alone.
 #[test]
 fn heads_that_were_trained_otherwise_are_refused() {

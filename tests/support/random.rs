@@ -167,6 +167,8 @@ impl RandomEncoder {
             |((heads, head_dim, wide, embedding_size), order, rest, norms, head, keys, parts, of_keys)| {
                 let (disentangled, visibility) = of_keys;
                 let (rotary, query_key_norms, first_norm, score_scale) = keys;
+                // Where the first layer runs again, its heads would read sums that grow without bound.
+                let first_norm = first_norm || order.iter().filter(|&&place| place == 0).count() > 1;
                 let (norm, gated, embedding_scale, transform, hidden) = parts;
                 let (disentangled, write_norms) = disentangled;
                 let (activation, positions, position_bias, padding, segments, seed) = rest;
