@@ -331,7 +331,7 @@ fn even_heads_are_at_chance_in_layers_of_every_kind() {
         without_queries(folder.path());
         let corpus = folder.path().join("corpus.txt");
         // Sentences of other words each: equal ones would count once.
-        let word = |number: usize, place: usize| if (number >> (place % 6)) % 2 == 0 { "the" } else { "cat" };
+        let word = |number: usize, place: usize| if (number >> (place % 6)).is_multiple_of(2) { "the" } else { "cat" };
         let sentence =
             |number: usize| (0..8 + number % 12).map(|place| word(number, place)).collect::<Vec<_>>().join(" ");
         fs::write(&corpus, (0..60).map(sentence).map(|text| text + " .\n").collect::<String>()).unwrap();
