@@ -284,6 +284,8 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
     // Four words of each sentence are near enough to [CLS].
     assert_eq!((rests_on(window), rests_on(whole)), (16.into(), serde_json::Value::Null));
     assert_eq!(report["denominators"]["first_special_mass"]["count"], 80);
+    let caveats = report["caveats"].as_array().unwrap();
+    assert!(caveats.iter().any(|caveat| caveat["id"] == "windows"), "{caveats:?}");
     let read_again = run(&["show", path(&out), "L1H0"]).unwrap();
     assert!(read_again.contains("first_special_mass"), "{read_again}");
 }

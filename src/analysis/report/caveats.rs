@@ -66,6 +66,18 @@ const GENERAL: &[ConditionalCaveat] = &[
     ),
     (
         meaning(
+            "windows",
+            "In some layers a token sees only those around it, so that each has more of its attention by chance: masses are \
+                to be compared beside the chance level of their layer, and what is farther away reaches such a head through \
+                other layers alone.",
+        ),
+        |run| {
+            let longest = usize::try_from(run.corpus.longest).unwrap_or(usize::MAX);
+            !run.model.visibility.in_all_layers().is_whole(longest)
+        },
+    ),
+    (
+        meaning(
             "residues",
             "The model is one of proteins: its words are residues, and offsets are distances along the chain, not in space. Of \
                 language its labels say nothing.",

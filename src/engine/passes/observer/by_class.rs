@@ -65,11 +65,12 @@ impl<S: Sums> Sums for ByClass<S> {
     type SequenceState = Vec<S::SequenceState>;
 
     fn needs(&self) -> Needs {
-        self.each[0].needs()
+        self.each.first().map(S::needs).unwrap_or_default()
     }
 
     fn further_runs(&self) -> FurtherRuns {
-        self.each[0].further_runs()
+        // Sums of a file may be of no class, until it is known whether they fit.
+        self.each.first().map(S::further_runs).unwrap_or_default()
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {

@@ -298,6 +298,14 @@ mod tests {
     }
 
     #[test]
+    fn sums_of_no_class_are_read_and_fit_nothing() {
+        // No classes, which stands for one, and the sums of none.
+        let observer = restored::<by_class::ByClass<Recorder>>(&[0, 0]).unwrap();
+        assert!(observer.needs() == Needs::default() && observer.further_runs() == FurtherRuns::None);
+        assert!(!observer.fits(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean));
+    }
+
+    #[test]
     fn hidden_states_and_logits_are_shown_to_those_who_need_them() {
         let shown = |needy| observer_of(Recorder { needy, ..Recorder::default() });
         let mut observers = ObserverSet::new(vec![shown(true), shown(false)]);
