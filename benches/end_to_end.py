@@ -23,6 +23,7 @@ Then headscope alone: one thread against all, and the peak of its memory, over a
 import argparse
 import json
 import pathlib
+import resource
 import shutil
 import statistics
 import subprocess
@@ -185,17 +186,27 @@ def compare(name, binary, model, corpus, limit, threads, runs):
     peer = Peer(model)
 
     def theirs(batch_size):
-        start = time.perf_counter()
+        """Seconds by the clock, and of the processor."""
+        start = time.perf_counter(), time.process_time()
         peer.run(texts, batch_size)
-        return time.perf_counter() - start
+        return time.perf_counter() - start[0], time.process_time() - start[1]
 
-    sizes = {size: theirs(size) for size in (1, 4, 8, 16, 32, 64) if size <= len(texts)}
-    batch_size = min(sizes, key=sizes.get)
-    pairs = []
-    for _ in range(runs):
-        peer_seconds = theirs(batch_size)
+    def ours(limit):
+        """The report, the peak of memory and the seconds of the processor, loading included."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         report, peak = analyze(binary, model, corpus, limit, threads)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return report, peak, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    sizes = {size: theirs(size)[0] for size in (1, 4, 8, 16, 32, 64) if size <= len(texts)}
+    batch_size = min(sizes, key=sizes.get)
+    pairs, processor = [], []
+    for _ in range(runs):
+        peer_seconds, peer_processor = theirs(batch_size)
+        report, peak, own_processor = ours(limit)
         pairs.append((peer_seconds, report["run"]["analysis_seconds"]))
+        # Over one input next to nothing is left but loading.
+        processor.append(peer_processor / (own_processor - ours(1)[2]))
     tokens = report["corpus"]["tokens"]
     assert report["corpus"]["sentences"] == len(texts)
     shown = lambda values: f"median {statistics.median(values):.2f}, {min(values):.2f} to {max(values):.2f}"
@@ -203,6 +214,7 @@ def compare(name, binary, model, corpus, limit, threads, runs):
     print(f"  peer, batches of {batch_size}: seconds {shown([peer for peer, _ in pairs])}")
     print(f"  headscope:            seconds {shown([own for _, own in pairs])}, peak {peak:.0f} MB")
     print(f"  ratio peer/headscope: {shown([peer / own for peer, own in pairs])}")
+    print(f"  the same of processor time, without loading: {shown(processor)}")
     print(f"  headscope tokens/s:   {tokens / statistics.median([own for _, own in pairs]):.0f}", flush=True)
 
 
