@@ -3,6 +3,7 @@
 mod caveats;
 mod control;
 mod corpus;
+mod remarks;
 pub mod roles;
 mod schema;
 mod text;
@@ -279,37 +280,6 @@ impl Report {
     pub fn controls_by_kind(&self) -> Vec<(ControlKind, Vec<&ControlReport>)> {
         let runs = |kind| self.controls.iter().filter(|run| run.control.kind == kind).collect::<Vec<_>>();
         ControlKind::ALL.map(|kind| (kind, runs(kind))).into_iter().filter(|(_, runs)| !runs.is_empty()).collect()
-    }
-
-    /// What intervals and tests are about more of.
-    pub fn unit(&self) -> String {
-        let [sentence, _] = self.model.text_units();
-        self.corpus.unit.to_string().replace("sentence", sentence)
-    }
-
-    /// The facts to know before the labels, a sentence each without its full stop: of the model, and of the corpus.
-    pub fn remarks(&self) -> [Vec<String>; 2] {
-        let asked = |name: &&String| registry::named(name).is_none_or(|study| !study.card().of_language);
-        let left_out: Vec<&str> =
-            self.settings.protocol.left_out.iter().filter(|name| !asked(name)).map(String::as_str).collect();
-        let known = || match left_out.split_last() {
-            None => "its tokens are residues of proteins, and it knows no words".to_owned(),
-            Some((last, others)) => {
-                let (joint, names) = (if others.is_empty() { "" } else { " and " }, others.join(", "));
-                format!(
-                    "its tokens are residues of proteins, and it knows no words: left out are the studies of them, {names}{joint}{last}"
-                )
-            }
-        };
-        let shared = self.model.heads_per_group().map(|heads| {
-            format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")
-        });
-        let of_model = shared.into_iter().chain(self.model.residues.then(known)).collect();
-        let is_of_proteins = caveats::is_read_as_text(&self.model, &self.corpus);
-        let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
-        let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
-        let of_corpus = as_text.into_iter().chain(of_text).collect();
-        [of_model, of_corpus]
     }
 
     /// Reads a report with the sections of all its studies.

@@ -6,52 +6,62 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal, Uniform};
 use sha2::{Digest, Sha256};
 
-use super::families::FreshMatrices;
+use super::families::{Distribution as Drawn, FreshWeights};
 use super::weights::Tensors;
 
 /// Parameters as transformers initialises them (`_init_weights` of each family): matrices are random; of vectors, biases are
-/// 0 and the weights of normalisations 1, or 0 where the model adds 1 to them.
+/// 0 and the weights of normalisations what the family has, mostly 1, or 0 where the model adds 1 to them.
 ///
 /// transformers also zeroes the embedding of the padding token, which no sentence here has.
 pub struct Initial {
     seed: u64,
     range: f32,
-    matrices: FreshMatrices,
-    /// The weights of normalisations.
-    of_norms: f32,
+    fresh: FreshWeights,
 }
 
 impl Initial {
-    /// Matrices with the standard deviation `range`, `initializer_range` in `config.json`, where the family has no other.
-    /// Fails if that is no standard deviation.
+    /// Matrices with the scale `range`, `initializer_range` in `config.json`, where the family has no other.
+    /// Fails if a scale is not positive, or a distribution is cut so far in that little of it is left.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
-    pub fn new(range: f64, seed: u64, matrices: FreshMatrices, norms_add_one: bool) -> Result<Self> {
-        ensure!(range.is_finite() && range > 0.0, "initializer_range is {range}: a small positive number is expected");
-        let of_norms = if norms_add_one { 0.0 } else { 1.0 };
-        Ok(Self { seed, range: range as f32, matrices, of_norms })
+    pub fn new(range: f64, seed: u64, mut fresh: FreshWeights, norms_add_one: bool) -> Result<Self> {
+        let positive = |number: f64| number.is_finite() && number > 0.0;
+        ensure!(positive(range), "initializer_range is {range}: a small positive number is expected");
+        if let Drawn::CutNormal(cutoff) = fresh.distribution {
+            ensure!(cutoff >= 1.0, "initializer_cutoff_factor is {cutoff}: a number of 1 or more is expected");
+        }
+        for (part, scale) in &fresh.scales {
+            ensure!(positive(*scale), "{part}: config.json gives fresh weights the scale {scale}, a positive number is expected");
+        }
+        if norms_add_one {
+            fresh.norms = 0.0;
+        }
+        Ok(Self { seed, range: range as f32, fresh })
     }
 
     /// The values of a matrix.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     fn matrix(&self, name: &str, count: usize, random: ChaCha8Rng) -> Result<Vec<f32>> {
-        let FreshMatrices { deviations, cutoff, uniform } = &self.matrices;
-        let of_name = deviations.iter().find(|(part, _)| name.contains(part));
-        let range = of_name.map_or(self.range, |(_, deviation)| *deviation as f32);
-        if *uniform {
-            return Ok(Uniform::new_inclusive(-range, range)?.sample_iter(random).take(count).collect());
-        }
-        let drawn = Normal::new(0.0, range)?.sample_iter(random);
-        let farthest = cutoff.map_or(f32::INFINITY, |cutoff| cutoff as f32 * range);
+        let of_name = self.fresh.scales.iter().find(|(part, _)| name.contains(part));
+        let scale = of_name.map_or(self.range, |(_, scale)| *scale as f32);
+        let farthest = match self.fresh.distribution {
+            Drawn::Uniform => {
+                return Ok(Uniform::new_inclusive(-scale, scale)?.sample_iter(random).take(count).collect());
+            }
+            Drawn::CutNormal(cutoff) => cutoff as f32 * scale,
+            Drawn::Normal => f32::INFINITY,
+        };
+        let drawn = Normal::new(0.0, scale)?.sample_iter(random);
         Ok(drawn.filter(|value| value.abs() <= farthest).take(count).collect())
     }
 }
 
 impl Tensors for Initial {
     /// Each tensor has random numbers of its own, by the seed and its name, whatever the order in which they are asked.
+    #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let count = shape.iter().product();
         if shape.len() == 1 {
-            return Ok(vec![if name.ends_with("bias") { 0.0 } else { self.of_norms }; count]);
+            return Ok(vec![if name.ends_with("bias") { 0.0 } else { self.fresh.norms as f32 }; count]);
         }
         let seed = Sha256::digest(format!("{} {name}", self.seed));
         let random = ChaCha8Rng::from_seed(seed.into());
@@ -70,10 +80,10 @@ mod tests {
 
     #[test]
     fn matrices_are_normal_and_vectors_constant() {
-        let initial = Initial::new(0.02, 3, FreshMatrices::default(), false).unwrap();
+        let initial = Initial::new(0.02, 3, FreshWeights::default(), false).unwrap();
         assert_eq!(initial.tensor("a.LayerNorm.weight", &[2]).unwrap(), [1.0, 1.0]);
         assert_eq!(["a.bias", "a.q_bias"].map(|name| initial.tensor(name, &[2]).unwrap()), [[0.0, 0.0]; 2]);
-        let adding_one = Initial::new(0.02, 3, FreshMatrices::default(), true).unwrap();
+        let adding_one = Initial::new(0.02, 3, FreshWeights::default(), true).unwrap();
         assert_eq!(adding_one.tensor("a.norm.weight", &[2]).unwrap(), [0.0, 0.0]);
         assert!(initial.has_tensor("a.weight") && !initial.has_tensor("rotary_embeddings.inv_freq"));
         let values = initial.tensor("a.weight", &[100, 1000]).unwrap();
@@ -86,30 +96,41 @@ mod tests {
 
     #[test]
     fn families_draw_their_own_way() {
-        let of = |matrices: &FreshMatrices, name: &str| {
-            let values = Initial::new(0.02, 3, matrices.clone(), false).unwrap().tensor(name, &[100, 1000]).unwrap();
+        let of = |fresh: &FreshWeights, name: &str| {
+            let values = Initial::new(0.02, 3, fresh.clone(), false).unwrap().tensor(name, &[100, 1000]).unwrap();
             let largest = values.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
             let variance = values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>() / 1e5;
             (variance.sqrt(), largest)
         };
         let near = |found: f64, expected: f64| (found - expected).abs() < 0.02 * expected;
         // A normal distribution that is cut at two standard deviations has 0.8796 of its deviation left.
-        let cut = FreshMatrices { deviations: vec![("Wo", 0.005)], cutoff: Some(2.0), uniform: false };
+        let distribution = Drawn::CutNormal(2.0);
+        let cut = FreshWeights { distribution, scales: vec![("Wo", 0.005)], ..FreshWeights::default() };
         let (deviation, largest) = of(&cut, "layers.0.attn.Wo.weight");
         assert!(near(deviation, 0.8796 * 0.005) && largest <= 0.01, "{deviation} {largest}");
         assert!(near(of(&cut, "layers.0.attn.Wqkv.weight").0, 0.8796 * 0.02));
-        let (deviation, largest) = of(&FreshMatrices { uniform: true, ..FreshMatrices::default() }, "a.weight");
+        let uniform = FreshWeights { distribution: Drawn::Uniform, ..FreshWeights::default() };
+        let (deviation, largest) = of(&uniform, "a.weight");
         assert!(near(deviation, 0.02 / 3.0_f64.sqrt()) && largest <= 0.02, "{deviation} {largest}");
     }
 
     #[test]
     fn tensors_differ_by_name_and_seed_only() {
         let draw = |seed, name| {
-            Initial::new(0.02, seed, FreshMatrices::default(), false).unwrap().tensor(name, &[2, 8]).unwrap()
+            Initial::new(0.02, seed, FreshWeights::default(), false).unwrap().tensor(name, &[2, 8]).unwrap()
         };
         assert_eq!(draw(1, "a.weight"), draw(1, "a.weight"));
         assert_ne!(draw(1, "a.weight"), draw(1, "b.weight"));
         assert_ne!(draw(1, "a.weight"), draw(2, "a.weight"));
-        assert!(Initial::new(0.0, 1, FreshMatrices::default(), false).is_err());
+        assert!(Initial::new(0.0, 1, FreshWeights::default(), false).is_err());
+    }
+
+    #[test]
+    fn numbers_that_no_distribution_has() {
+        let error = |fresh| Initial::new(0.02, 1, fresh, false).err().unwrap().to_string();
+        let cut = FreshWeights { distribution: Drawn::CutNormal(0.5), ..FreshWeights::default() };
+        assert_eq!(error(cut), "initializer_cutoff_factor is 0.5: a number of 1 or more is expected");
+        let none = FreshWeights { scales: vec![("shared", 0.0)], ..FreshWeights::default() };
+        assert_eq!(error(none), "shared: config.json gives fresh weights the scale 0, a positive number is expected");
     }
 }

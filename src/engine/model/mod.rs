@@ -106,7 +106,7 @@ impl Model {
     /// Fails if `initializer_range` of `config.json` is no standard deviation.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         let Architecture { config, names, .. } = &self.architecture;
-        let matrices = names.fresh_matrices.clone();
+        let matrices = names.fresh.clone();
         let initial =
             Initial::new(config.initializer_range, seed, matrices, names.norms_add_one).class(Class::Model)?;
         Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))

@@ -48,17 +48,6 @@ impl Shard {
     }
 }
 
-/// Ascending numbers as engines of jobs take an array of them: `3,7-9`.
-pub fn ranges(numbers: &[u32]) -> String {
-    let runs = numbers.chunk_by(|before, after| before + 1 == *after);
-    let written = runs.map(|run| match run {
-        [one] => one.to_string(),
-        [first, .., last] => format!("{first}-{last}"),
-        [] => unreachable!("a chunk has an entry"),
-    });
-    written.collect::<Vec<_>>().join(",")
-}
-
 fn no_count() -> String {
     format!("a corpus is in 1 to {MOST} shards")
 }
@@ -115,13 +104,6 @@ mod tests {
         }
         let second: Shard = "2/3".parse().unwrap();
         assert_eq!([255, 256, 511, 512, 1024].map(|sentence| second.takes(sentence)), [false, true, true, false, true]);
-    }
-
-    #[test]
-    fn numbers_are_written_as_ranges() {
-        assert_eq!(ranges(&[]), "");
-        assert_eq!(ranges(&[3]), "3");
-        assert_eq!(ranges(&[3, 7, 8, 9, 11, 12]), "3,7-9,11-12");
     }
 
     #[test]

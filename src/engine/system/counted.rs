@@ -1,6 +1,7 @@
-//! Counted things in words, with singular and plural.
+//! Counted things in words, with singular and plural, and numbers in a row.
 
 use std::fmt::Display;
+use std::ops::Add;
 
 /// So many things, whose plural ends in -s: `1 head`, `2 heads`.
 pub fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, one: &str) -> String {
@@ -13,6 +14,17 @@ pub fn plural<N: PartialEq + From<u8>, W>(number: &N, one: W, many: W) -> W {
     if *number == N::from(1) { one } else { many }
 }
 
+/// Ascending numbers, those in a row by the first and the last, as engines of jobs take an array of them: `3,7-9`.
+pub fn ranges<N: Copy + Display + PartialEq + From<u8> + Add<Output = N>>(numbers: &[N]) -> String {
+    let runs = numbers.chunk_by(|before, after| *before + N::from(1) == *after);
+    let written = runs.map(|run| match run {
+        [one] => one.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => unreachable!("a chunk has an entry"),
+    });
+    written.collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -21,5 +33,12 @@ mod tests {
     fn one_thing_is_told_of_in_the_singular() {
         assert_eq!([0, 1, 2].map(|number: usize| counted(number, "head")), ["0 heads", "1 head", "2 heads"]);
         assert_eq!([0, 1, 21].map(|number: u64| plural(&number, "is", "are")), ["are", "is", "are"]);
+    }
+
+    #[test]
+    fn numbers_are_written_as_ranges() {
+        assert_eq!(ranges::<u32>(&[]), "");
+        assert_eq!(ranges(&[3_u32]), "3");
+        assert_eq!(ranges(&[3_usize, 7, 8, 9, 11, 12]), "3,7-9,11-12");
     }
 }

@@ -13,7 +13,6 @@ use comfy_table::Table;
 use super::lacking;
 use crate::evaluation::presets;
 use crate::evaluation::presets::Preset;
-use crate::model::grid::visibility::LayerClass;
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
 use crate::report::roles::Roles;
@@ -79,7 +78,6 @@ fn write_summary(
         counted(model.layers, "layer"),
         counted(model.heads, "head")
     )?;
-    windows(out, model)?;
     let [of_model, of_corpus] = report.remarks();
     remarks(out, &of_model)?;
     let size = sizes(model, corpus.sentences, corpus.words, corpus.tokens);
@@ -111,28 +109,6 @@ fn write_summary(
         }
     }
     Ok(())
-}
-
-/// The layers whose queries do not see every key.
-fn windows(out: &mut Summary, model: &ModelInfo) -> fmt::Result {
-    for LayerClass { layers, visibility } in Vec::from(model.visibility.clone()) {
-        if let Some(seen) = visibility.words() {
-            let layers = if layers.is_empty() { "all layers".to_owned() } else { ranges("layer", &layers) };
-            writeln!(out, "        {layers}: a token sees {seen}")?;
-        }
-    }
-    Ok(())
-}
-
-/// Numbers with those that follow each other as ranges, ascending: `layers 1-2, 4`.
-fn ranges(what: &str, numbers: &[usize]) -> String {
-    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
-    let run = |run: &[usize]| match run {
-        [.., last] if run.len() > 1 => format!("{}-{last}", run[0]),
-        _ => run[0].to_string(),
-    };
-    let runs: Vec<String> = runs.map(run).collect();
-    format!("{} {}", plural(&numbers.len(), what, &format!("{what}s")), runs.join(", "))
 }
 
 /// How much text there is.

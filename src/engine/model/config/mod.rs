@@ -1,173 +1,21 @@
 //! The sizes and options of an encoder, in the words of BERT's `config.json`, whatever its family calls them.
 
 mod fields;
+mod options;
 mod places;
 mod rotary;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Deserializer};
 
 use crate::model::grid::visibility::LayerClasses;
 use crate::system::errors::Facts;
-use crate::system::printable::shortened;
 
 pub(super) use fields::fields;
+pub(super) use options::named;
+pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, PositionEmbedding};
 pub use places::Places;
 pub use rotary::{Rotary, RotaryDefaults, RotaryScaling, rotary};
-
-/// The activation between the two linear layers of a feed-forward block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub enum Activation {
-    /// `x Phi(x)` by the error function, as transformers' `gelu` and `gelu_python`.
-    Gelu,
-    /// The tanh approximation of Hendrycks & Gimpel 2016, as transformers' `gelu_new`, `gelu_pytorch_tanh`,
-    /// `gelu_fast` and `gelu_accurate`, which differ in how they are computed.
-    GeluTanh,
-    /// `max(x, 0)`.
-    Relu,
-    /// `x / (1 + e^-x)`, transformers' `silu` and `swish`.
-    Silu,
-}
-
-impl Activation {
-    /// All activations by the names that `config.json` has for them.
-    pub const ALL: &[(&str, Self)] = &[
-        ("gelu", Self::Gelu),
-        ("gelu_python", Self::Gelu),
-        ("gelu_new", Self::GeluTanh),
-        ("gelu_pytorch_tanh", Self::GeluTanh),
-        ("gelu_fast", Self::GeluTanh),
-        ("gelu_accurate", Self::GeluTanh),
-        ("relu", Self::Relu),
-        ("silu", Self::Silu),
-        ("swish", Self::Silu),
-    ];
-}
-
-impl TryFrom<String> for Activation {
-    type Error = anyhow::Error;
-
-    fn try_from(name: String) -> Result<Self> {
-        named("activation", &name, Self::ALL)
-    }
-}
-
-/// How a model knows where its tokens are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub enum PositionEmbedding {
-    /// An embedding of each position, added to that of the word.
-    #[default]
-    Absolute,
-    /// An embedding of each distance, whose product with the query is added to the score (Shaw et al. 2018).
-    RelativeKey,
-    /// The same, and its product with the key is added too (Huang et al. 2020, method 4).
-    RelativeKeyQuery,
-    /// No embedding: the scores alone depend on positions, if anything does.
-    #[serde(skip)]
-    None,
-}
-
-impl PositionEmbedding {
-    /// Whether there is an embedding of each distance.
-    pub fn is_relative(self) -> bool {
-        matches!(self, Self::RelativeKey | Self::RelativeKeyQuery)
-    }
-}
-
-impl TryFrom<String> for PositionEmbedding {
-    type Error = anyhow::Error;
-
-    fn try_from(name: String) -> Result<Self> {
-        let all = [
-            ("absolute", Self::Absolute),
-            ("relative_key", Self::RelativeKey),
-            ("relative_key_query", Self::RelativeKeyQuery),
-        ];
-        let of_others = match name.as_str() {
-            "alibi" => "it is supported of the model_type bert alone (Jina v2)",
-            "rotary" => {
-                "this is jina-embeddings-v3 as its own code has it; what transformers saves of it has the model_type \
-                 jina_embeddings_v3, which is supported"
-            }
-            _ => return named("position_embedding_type", &name, &all),
-        };
-        bail!(anyhow!("position_embedding_type is {name}: {of_others}").of_value(name))
-    }
-}
-
-/// The order of the two blocks of a layer, its heads and its feed-forward block, and of their normalisations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BlockPlan {
-    /// Over the sum of each block and the residual stream (Vaswani et al. 2017).
-    #[default]
-    Post,
-    /// Over what goes into each block, and once more after the last layer (Xiong et al. 2020).
-    Pre,
-    /// The same, with both blocks reading what goes into the layer, side by side (Wang & Komatsuzaki 2021).
-    Parallel,
-}
-
-impl BlockPlan {
-    /// Whether what goes into blocks is normalised, and not the sums that come out.
-    pub fn normalises_first(self) -> bool {
-        self != Self::Post
-    }
-}
-
-/// The function by which rows are normalised.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NormKind {
-    /// Less the mean, over the standard deviation (Ba et al. 2016).
-    #[default]
-    Layer,
-    /// Over the root of the mean square (Zhang & Sennrich 2019).
-    RootMeanSquare,
-}
-
-/// The factor of the embeddings.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum EmbeddingScale {
-    /// None.
-    #[default]
-    One,
-    /// The same in every sequence.
-    Constant(f32),
-    /// ESM's `token_dropout` (Rives et al. 2021): a mask has no embedding, and those of the others are multiplied by
-    /// `(1 - 0.15 * 0.8) / (1 - r)`, `r` the share of masks among the tokens, as many as there were in training.
-    WithoutMasks {
-        /// The id of the mask.
-        mask: u32,
-    },
-}
-
-impl EmbeddingScale {
-    /// The factor of each embedding of a sequence; 0 of a mask where masks have none.
-    pub fn of(self, ids: &[u32]) -> impl Fn(u32) -> f32 {
-        /// The share of tokens that were masked in training: 15 %, eight in ten of which by the mask.
-        const MASKED: f32 = 0.15 * 0.8;
-        let (factor, mask) = match self {
-            Self::One => (1.0, None),
-            Self::Constant(factor) => (factor, None),
-            Self::WithoutMasks { mask } => {
-                let masks = ids.iter().filter(|&&id| id == mask).count();
-                ((1.0 - MASKED) / (1.0 - masks as f32 / ids.len() as f32), Some(mask))
-            }
-        };
-        move |id| if Some(id) == mask { 0.0 } else { factor }
-    }
-}
-
-/// The entry of `all` under `name`; the error lists all names.
-pub(super) fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
-    let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
-        let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
-        let known = known.join(", ");
-        bail!(anyhow!("{what} {:?} is not supported (supported: {known})", shortened(name)).of_value(name));
-    };
-    Ok(*found)
-}
 
 /// The sizes and options of an encoder, with the names of transformers' `BertConfig`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -5,7 +5,7 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{
-    Biases, EmbeddingNames, Family, FreshMatrices, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue,
+    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue,
 };
 use crate::model::config::{
     Activation, BlockPlan, Config, NormKind, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range,
@@ -154,10 +154,10 @@ fn neo_bert(text: &str) -> Result<(Config, Names)> {
         biases: Biases::NONE,
         final_norm: Some("layer_norm"),
         // `NeoBERTPreTrainedModel` of its own code.
-        fresh_matrices: FreshMatrices {
-            deviations: vec![("encoder.weight", found.embedding_init_range)],
-            cutoff: None,
-            uniform: true,
+        fresh: FreshWeights {
+            distribution: Distribution::Uniform,
+            scales: vec![("encoder.weight", found.embedding_init_range)],
+            ..FreshWeights::default()
         },
         ..Names::numbered(&NEO_BERT_LAYER, "transformer_encoder", &config)
     };

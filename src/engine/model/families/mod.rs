@@ -41,7 +41,7 @@ use super::config::{Config, named};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
-    Biases, DiscriminatorNames, DisentangledNames, EmbeddingNames, FreshMatrices, Groups, Intermediate, LayerNames,
+    Biases, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, FreshWeights, Groups, Intermediate, LayerNames,
     Markup, MaskedLmNames, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TransformNames,
 };
 

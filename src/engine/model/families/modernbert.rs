@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::windows::{LayerType, layer_types, with_layer_types};
 use super::{
-    Biases, EmbeddingNames, Family, FreshMatrices, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue,
+    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue,
     TransformNames,
 };
 use crate::model::config::{
@@ -139,12 +139,10 @@ fn read(text: &str) -> Result<(Config, Names)> {
     // `ModernBertPreTrainedModel`).
     let written = found.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
     let cutoff = found.initializer_cutoff_factor.unwrap_or(3.0);
-    let odd = || anyhow!("initializer_cutoff_factor is {cutoff}: a number of 1 or more is expected").of_value(cutoff);
-    ensure!(cutoff >= 1.0, odd());
-    let fresh_matrices = FreshMatrices {
-        deviations: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
-        cutoff: Some(cutoff),
-        uniform: false,
+    let fresh = FreshWeights {
+        distribution: Distribution::CutNormal(cutoff),
+        scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
+        ..FreshWeights::default()
     };
     let biases = Biases {
         query_key_value: found.attention_bias,
@@ -158,7 +156,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
         embedding_norm: Some("embeddings.norm"),
         biases,
         first_norm: false,
-        fresh_matrices,
+        fresh,
         final_norm: Some("final_norm"),
         ..names
     };

@@ -21,8 +21,8 @@ pub struct Names {
     pub biases: Biases,
     /// Whether normalisations multiply by one more than their weight.
     pub norms_add_one: bool,
-    /// The distributions of matrices before training.
-    pub fresh_matrices: FreshMatrices,
+    /// The weights before training.
+    pub fresh: FreshWeights,
     /// Whether what goes to the heads of the first layer is normalised, in families whose layers normalise what goes into
     /// their blocks.
     pub first_norm: bool,
@@ -80,16 +80,32 @@ impl Biases {
     pub const NORMS: Self = Self { norms: true, ..Self::NONE };
 }
 
-/// The distributions of a family's matrices before training, embeddings among them: normal around 0, with
-/// `initializer_range` for their standard deviation unless it says otherwise.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FreshMatrices {
-    /// The standard deviations of those whose name has a part; of uniform ones, their largest values.
-    pub deviations: Vec<(&'static str, f64)>,
-    /// So many standard deviations from 0 there are no values.
-    pub cutoff: Option<f64>,
-    /// Whether they are uniform between the negative of the range and the range.
-    pub uniform: bool,
+/// The weights of a family before training: of its matrices, embeddings among them, and of its normalisations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FreshWeights {
+    /// The distribution of matrices, around 0.
+    pub distribution: Distribution,
+    /// The scales of matrices whose name has a part; that of the others is `initializer_range`.
+    pub scales: Vec<(&'static str, f64)>,
+    /// The weights of normalisations where the model does not add 1 to them; those are 0.
+    pub norms: f64,
+}
+
+impl Default for FreshWeights {
+    fn default() -> Self {
+        Self { distribution: Distribution::Normal, scales: Vec::new(), norms: 1.0 }
+    }
+}
+
+/// The distribution of a matrix before training, by its scale.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution {
+    /// Normal; the scale is its standard deviation.
+    Normal,
+    /// The same without values that are more than so many standard deviations from 0.
+    CutNormal(f64),
+    /// Uniform from the negative of the scale to the scale.
+    Uniform,
 }
 
 /// The term that each head adds to the scores by the distance of two tokens.
@@ -302,7 +318,7 @@ impl Names {
             layers,
             biases: Biases::ALL,
             norms_add_one: false,
-            fresh_matrices: FreshMatrices::default(),
+            fresh: FreshWeights::default(),
             first_norm: true,
             convolutions: None,
             position_bias: None,

@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{
-    Biases, EmbeddingNames, Family, FreshMatrices, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue,
+    Biases, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue,
 };
 use crate::model::config::{
     Activation, BlockPlan, Config, LARGEST_SIZE, NormKind, PositionEmbedding, Sizes, fields, named,
@@ -89,10 +89,10 @@ fn initializer_factor() -> f64 {
 }
 
 /// Each matrix begins with the deviation that keeps its products as wide as what goes in (transformers' `T5PreTrainedModel`).
-fn fresh_matrices(found: &T5Config) -> FreshMatrices {
+fn fresh_weights(found: &T5Config) -> FreshWeights {
     let root = |size: usize| found.initializer_factor / (size as f64).sqrt();
     let of_model = root(found.d_model);
-    let deviations = vec![
+    let scales = vec![
         ("SelfAttention.q.", root(found.d_model.saturating_mul(found.d_kv))),
         ("SelfAttention.k.", of_model),
         ("SelfAttention.v.", of_model),
@@ -103,7 +103,7 @@ fn fresh_matrices(found: &T5Config) -> FreshMatrices {
         ("shared", found.initializer_factor),
         ("embed_tokens", found.initializer_factor),
     ];
-    FreshMatrices { deviations, ..FreshMatrices::default() }
+    FreshWeights { scales, norms: found.initializer_factor, ..FreshWeights::default() }
 }
 
 fn n_positions() -> usize {
@@ -129,9 +129,6 @@ fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Res
             None => (false, named("feed_forward_proj", function, Activation::ALL)?),
         },
     };
-    let factor = found.initializer_factor;
-    let odd = || anyhow!("initializer_factor is {factor}: a positive number is expected").of_value(factor);
-    ensure!(factor.is_finite() && factor > 0.0, odd());
     let (buckets, furthest) = (found.relative_attention_num_buckets, found.relative_attention_max_distance);
     ensure!(
         buckets.is_multiple_of(4) && (4..=LARGEST_SIZE).contains(&buckets),
@@ -169,7 +166,7 @@ fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Res
     let parts = if gated { &GATED } else { &PLAIN };
     let names = Names {
         embeddings: &EmbeddingNames { words: "shared", positions: "", segments: "" },
-        fresh_matrices: fresh_matrices(&found),
+        fresh: fresh_weights(&found),
         embedding_norm: None,
         biases: Biases::NONE,
         position_bias: Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest }),

@@ -1,6 +1,8 @@
 //! Even attention over the keys that each query sees, where it does not see all: norms and outputs of a head with the same
 //! values.
 
+use std::ops::Range;
+
 use super::by_norm::window;
 use super::vectors::{inner, inner_with_row};
 use super::{HeadData, NormSums, places};
@@ -54,6 +56,7 @@ pub fn add_by_norm(
 }
 
 /// What is written, and the part of it from each kind of sink.
+#[inline(always)]
 pub fn add_outputs(
     sums: &mut NormSums<f64>,
     (roles, visibility): (&TokenRoles, Visibility),
@@ -67,19 +70,37 @@ pub fn add_outputs(
     for query in roles.queries() {
         let keys = visibility.keys(query, roles.tokens);
         let share = 1.0 / keys.len() as f64;
-        for (before, into) in [(&*of_values, &mut *mean), (&*of_products, &mut *product)] {
-            let (start, end) = (&before[keys.start * width..][..width], &before[keys.end * width..][..width]);
-            into.clear();
-            into.extend(start.iter().zip(end).map(|(start, end)| (end - start) * share));
-        }
+        difference(of_values, width, &keys, share, mean);
+        difference(of_products, width, &keys, share, product);
         sums.uniform_square += inner(mean, product).max(0.0);
         for (sum, places) in sums.uniform_sink_product.iter_mut().zip(places(roles)) {
-            let seen = places.iter().filter(|key| keys.contains(key));
-            *sum += share * seen.map(|&key| inner_with_row(values.rows.row(key), product)).sum::<f64>();
+            for &key in places {
+                if keys.contains(&key) {
+                    *sum += share * inner_with_row(values.rows.row(key), product);
+                }
+            }
         }
-        mean.iter_mut().zip(values.bias).for_each(|(value, bias)| *value += f64::from(*bias));
-        product.iter_mut().zip(norms.bias_product).for_each(|(value, bias)| *value += f64::from(*bias));
+        add_bias(mean, values.bias);
+        add_bias(product, norms.bias_product);
         sums.uniform_output += inner(mean, product).max(0.0).sqrt();
+    }
+}
+
+/// The sum of the rows of these keys, each times `share`.
+#[inline(always)]
+fn difference(before: &[f64], width: usize, keys: &Range<usize>, share: f64, into: &mut Vec<f64>) {
+    let (start, end) = (&before[keys.start * width..][..width], &before[keys.end * width..][..width]);
+    into.clear();
+    into.resize(width, 0.0);
+    for column in 0..width {
+        into[column] = (end[column] - start[column]) * share;
+    }
+}
+
+#[inline(always)]
+fn add_bias(row: &mut [f64], bias: &[f32]) {
+    for (value, bias) in row.iter_mut().zip(bias) {
+        *value += f64::from(*bias);
     }
 }
 
