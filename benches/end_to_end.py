@@ -191,7 +191,7 @@ def compare(name, binary, model, corpus, limit, threads, runs):
         peer.run(texts, batch_size)
         return time.perf_counter() - start[0], time.process_time() - start[1]
 
-    def ours(limit):
+    def ours():
         """The report, the peak of memory and the seconds of the processor, loading included."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         report, peak = analyze(binary, model, corpus, limit, threads)
@@ -203,10 +203,9 @@ def compare(name, binary, model, corpus, limit, threads, runs):
     pairs, processor = [], []
     for _ in range(runs):
         peer_seconds, peer_processor = theirs(batch_size)
-        report, peak, own_processor = ours(limit)
+        report, peak, own_processor = ours()
         pairs.append((peer_seconds, report["run"]["analysis_seconds"]))
-        # Over one input next to nothing is left but loading.
-        processor.append(peer_processor / (own_processor - ours(1)[2]))
+        processor.append(peer_processor / own_processor)
     tokens = report["corpus"]["tokens"]
     assert report["corpus"]["sentences"] == len(texts)
     shown = lambda values: f"median {statistics.median(values):.2f}, {min(values):.2f} to {max(values):.2f}"
@@ -214,7 +213,7 @@ def compare(name, binary, model, corpus, limit, threads, runs):
     print(f"  peer, batches of {batch_size}: seconds {shown([peer for peer, _ in pairs])}")
     print(f"  headscope:            seconds {shown([own for _, own in pairs])}, peak {peak:.0f} MB")
     print(f"  ratio peer/headscope: {shown([peer / own for peer, own in pairs])}")
-    print(f"  the same of processor time, without loading: {shown(processor)}")
+    print(f"  the same of processor time, our loading in it: {shown(processor)}")
     print(f"  headscope tokens/s:   {tokens / statistics.median([own for _, own in pairs]):.0f}", flush=True)
 
 

@@ -30,6 +30,22 @@ pub fn sum(weights: &[f32]) -> f64 {
     across(partial.map(f64::from), |a, b| a + b)
 }
 
+/// The sum of values of any number, in f64.
+#[inline(always)]
+pub fn total<T: Copy + Into<f64>>(values: &[T]) -> f64 {
+    let mut partial = [0.0; LANES];
+    let (values, rest) = values.as_chunks::<LANES>();
+    for values in values {
+        for lane in 0..LANES {
+            partial[lane] += values[lane].into();
+        }
+    }
+    for (partial, &value) in partial.iter_mut().zip(rest) {
+        *partial += value.into();
+    }
+    across(partial, |a, b| a + b)
+}
+
 /// The dot product of two rows of equal length.
 #[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {

@@ -1,5 +1,7 @@
 //! Matrix products on slices: the `gemm` crate behind a safe interface.
 
+use std::ops::Range;
+
 use gemm::{Parallelism, gemm};
 
 /// The numbers that matrices are of.
@@ -71,9 +73,9 @@ impl<'a, T: Number> Matrix<'a, T> {
 
     /// Some of the rows.
     /// Panics if the matrix has fewer.
-    pub fn rows_from(self, first: usize, rows: usize) -> Self {
-        assert!(first + rows <= self.rows, "rows of the matrix");
-        Self { values: &self.values[first * self.row_stride..], rows, ..self }
+    pub fn rows_in(self, rows: &Range<usize>) -> Self {
+        assert!(rows.end <= self.rows, "rows of the matrix");
+        Self { values: &self.values[rows.start * self.row_stride..], rows: rows.len(), ..self }
     }
 
     /// The same values with rows and columns exchanged.

@@ -30,7 +30,10 @@ impl Initial {
             ensure!(cutoff >= 1.0, "initializer_cutoff_factor is {cutoff}: a number of 1 or more is expected");
         }
         for (part, scale) in &fresh.scales {
-            ensure!(positive(*scale), "{part}: config.json gives fresh weights the scale {scale}, a positive number is expected");
+            ensure!(
+                positive(*scale),
+                "{part}: config.json gives fresh weights the scale {scale}, a positive number is expected"
+            );
         }
         if norms_add_one {
             fresh.norms = 0.0;

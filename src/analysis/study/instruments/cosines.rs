@@ -1,23 +1,23 @@
 //! Likeness of tokens by the model's own input embeddings.
 
-use multiversion::multiversion;
-
-use crate::linalg::lanes::dot;
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
 /// The cosines of the word embeddings of tokens with each other, `[tokens, tokens]`; 0 where one of them is all zeros, and
 /// of each token with itself.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn cosines(ids: &[u32], embeddings: &WordEmbeddings) -> Vec<f64> {
-    let rows: Vec<&[f32]> = ids.iter().map(|&id| embeddings.of(id)).collect();
-    let product = |a: &[f32], b: &[f32]| f64::from(dot(a, b));
-    let norms: Vec<f64> = rows.iter().map(|row| product(row, row).sqrt()).collect();
-    let count = rows.len();
+    let count = ids.len();
+    let rows: Vec<f32> = ids.iter().flat_map(|&id| embeddings.of(id)).copied().collect();
+    let rows = Matrix::new(&rows, count, rows.len() / count.max(1));
+    let mut products = vec![0.0; count * count];
+    multiply(MatrixMut::new(&mut products, count, count), rows, rows.transposed());
+    let product = |query: usize, key: usize| f64::from(products[query * count + key]);
+    let norms: Vec<f64> = (0..count).map(|token| product(token, token).sqrt()).collect();
     let mut cosines = vec![0.0; count * count];
     for query in 0..count {
         for key in 0..query {
             let lengths = norms[query] * norms[key];
-            let cosine = if lengths > 0.0 { product(rows[query], rows[key]) / lengths } else { 0.0 };
+            let cosine = if lengths > 0.0 { product(query, key) / lengths } else { 0.0 };
             cosines[query * count + key] = cosine;
             cosines[key * count + query] = cosine;
         }

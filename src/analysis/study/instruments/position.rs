@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::linalg::lanes::total;
 use crate::sequences::fold::roles::{OFFSETS, REACH};
 use crate::sequences::fold::text::TextAttention;
 use crate::stats::blocks::merge_fields;
@@ -92,8 +93,7 @@ impl Profile {
         for far in 0..FAR_BINS {
             let nearest = if far == 0 { NEAR + 1 } else { FAR[far - 1] + 1 };
             let farthest = FAR.get(far).copied().unwrap_or(usize::MAX);
-            let weights: f64 = between(nearest, farthest).iter().map(|&weight| weight.into()).sum();
-            self.0[first + far] += scale * weights;
+            self.0[first + far] += scale * total(between(nearest, farthest));
         }
     }
 

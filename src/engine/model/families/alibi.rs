@@ -2,8 +2,9 @@
 //! linear units and without embeddings of positions: JinaBERT v2 (Günther et al. 2023), MosaicBERT (Portes et al. 2023) and
 //! DNABERT-2 (Zhou et al. 2024). Their `model_type` is `bert`.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{Biases, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue, bert_layer};
 use crate::model::config::{
@@ -59,14 +60,23 @@ pub(super) fn read(text: &str) -> Result<Option<(Config, Names)>> {
     #[derive(Deserialize)]
     struct Told {
         #[serde(default)]
-        position_embedding_type: serde_json::Value,
+        position_embedding_type: Value,
         #[serde(default)]
-        alibi_starting_size: serde_json::Value,
+        alibi_starting_size: Value,
+        /// The places of a model's own code.
+        #[serde(default)]
+        auto_map: Value,
     }
     let told: Told = fields(text)?;
     if told.position_embedding_type != "alibi" && told.alibi_starting_size.is_null() {
         return Ok(None);
     }
+    let code = told.auto_map.to_string();
+    let variant = || {
+        let why = "JinaBERT v2 of the code, de, es and zh models, which normalises queries and keys, is not supported";
+        anyhow!("auto_map names qk-post-norm: {why}").of_value(shortened(&code))
+    };
+    ensure!(!code.contains("qk-post-norm"), variant());
     let (sizes, found): (Sizes, AlibiConfig) = (fields(text)?, fields(text)?);
     let of_jina = found.alibi_starting_size.is_none() && found.position_embedding_type.is_some();
     let (gated, hidden_act, parts) = match found.feed_forward_type.as_deref() {
@@ -95,4 +105,20 @@ pub(super) fn read(text: &str) -> Result<Option<(Config, Names)>> {
         ..Names::numbered(parts, "encoder.layer", &config)
     };
     Ok(Some((config, names)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_is_refused_by_the_name_of_its_code() {
+        let text = r#"{"position_embedding_type": "alibi",
+            "auto_map": {"AutoModel": "jinaai/jina-bert-v2-qk-post-norm--modeling_bert.JinaBertModel"}}"#;
+        let error = read(text).unwrap_err().to_string();
+        assert!(
+            error.starts_with("auto_map names qk-post-norm: JinaBERT v2 of the code, de, es and zh models"),
+            "{error}"
+        );
+    }
 }

@@ -5,7 +5,8 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{
-    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue,
+    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, MaskedLmNames, Names,
+    QueryKeyValue,
 };
 use crate::model::config::{
     Activation, BlockPlan, Config, NormKind, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range,

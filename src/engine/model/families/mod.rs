@@ -41,8 +41,8 @@ use super::config::{Config, named};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
-    Biases, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, FreshWeights, Groups, Intermediate, LayerNames,
-    Markup, MaskedLmNames, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TransformNames,
+    Biases, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, FreshWeights, Groups, Intermediate,
+    LayerNames, Markup, MaskedLmNames, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TransformNames,
 };
 
 /// The families that can be loaded.

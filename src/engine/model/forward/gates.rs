@@ -105,19 +105,20 @@ impl Gates {
     }
 
     /// Puts the rows that stand in place of a head's own over one sequence into its weights, rows that begin `stride` values
-    /// apart, and their entropies, in nats, into `entropies`.
+    /// apart, and their entropies, in nats, into `entropies`; whether there are any.
     pub(super) fn patch_weights(
         &self,
         place: (usize, usize, usize),
         weights: &mut [f32],
         stride: usize,
         entropies: &mut [f32],
-    ) {
+    ) -> bool {
         for (query, row) in self.rows_of(place) {
             weights[query * stride..][..row.len()].copy_from_slice(row);
             let positive = row.iter().filter(|&&weight| weight > 0.0);
             entropies[query] = -positive.map(|weight| weight * weight.ln()).sum::<f32>();
         }
+        self.rows.contains_key(&place)
     }
 
     /// Checks that the interventions fit the model and the batch.

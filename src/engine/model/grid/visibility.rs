@@ -77,12 +77,37 @@ impl Visibility {
         }
     }
 
+    /// The queries of a sequence of `tokens`, some at a time with the keys that any of them sees; all at once where each sees
+    /// every key.
+    pub fn tiles(self, tokens: usize) -> impl Iterator<Item = Tile> {
+        let rows = if self.is_whole(tokens) { tokens.max(1) } else { TILE };
+        (0..tokens).step_by(rows).map(move |start| {
+            let queries = start..tokens.min(start + rows);
+            // Ranges of keys move on with their queries.
+            let keys = self.keys(start, tokens).start..self.keys(queries.end - 1, tokens).end;
+            Tile { queries, keys }
+        })
+    }
+
     /// The keys that are seen under both.
     pub fn and(self, other: Self) -> Self {
         let nearer = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
         Self { before: nearer(self.before, other.before), after: nearer(self.after, other.after) }
     }
 }
+
+/// Queries that follow each other, and the keys that any of them sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// The queries.
+    pub queries: Range<usize>,
+    /// The keys.
+    pub keys: Range<usize>,
+}
+
+/// The queries of a tile: few enough that most of its keys are seen by most of them where windows are of a hundred keys,
+/// and enough for a product of matrices.
+const TILE: usize = 64;
 
 /// The classes of a model's layers: those of a class see the same keys, so they have one chance level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -256,6 +281,25 @@ mod tests {
             let (queries, keys) = (tokens / 3..tokens / 2 + 1, tokens / 2..tokens);
             let all = queries.clone().all(|query| keys.clone().all(|key| visibility.sees(query, key)));
             prop_assert_eq!(visibility.sees_all(&queries, &keys), all);
+        }
+
+        /// Tiles have each query once, with the keys that it sees, and no key that none of them sees.
+        #[test]
+        fn tiles_are_all_that_is_seen(
+            before in prop::option::of(0..200_usize),
+            after in prop::option::of(0..200_usize),
+            tokens in 1..300_usize,
+        ) {
+            let visibility = Visibility { before, after };
+            let tiles: Vec<Tile> = visibility.tiles(tokens).collect();
+            prop_assert!(tiles.iter().flat_map(|tile| tile.queries.clone()).eq(0..tokens));
+            prop_assert!(tiles.len() == 1 || !visibility.is_whole(tokens));
+            for Tile { queries, keys } in tiles {
+                let mut seen: Vec<usize> = queries.flat_map(|query| visibility.keys(query, tokens)).collect();
+                seen.sort_unstable();
+                seen.dedup();
+                prop_assert!(seen.into_iter().eq(keys));
+            }
         }
     }
 }

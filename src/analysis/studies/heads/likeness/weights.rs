@@ -231,7 +231,7 @@ fn scores(
         let own = head * dim * dim..(head + 1) * dim * dim;
         let (before, after) = (Matrix::new(&before[own.clone()], dim, dim), Matrix::new(&after[own], dim, dim));
         let rows = &mut left[head * dim * width..][..dim * width];
-        multiply(MatrixMut::new(rows, dim, width), before, matrix.rows_from(head * dim, dim));
+        multiply(MatrixMut::new(rows, dim, width), before, matrix.rows_in(&(head * dim..(head + 1) * dim)));
         let columns = MatrixMut::strided(&mut right[head * dim..], width, dim, width);
         multiply(columns, matrix.columns_from(head * dim, dim), after);
     }

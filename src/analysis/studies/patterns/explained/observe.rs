@@ -6,7 +6,7 @@ use multiversion::multiversion;
 
 use super::cues::{COMMONNESS, COSINE, CUES, FAR_LEFT, LIST, LISTED, OFFSET, TAG};
 use super::sentence::{ALL_KEYS, FORMS, SentenceCues, TEXT};
-use crate::linalg::lanes::dot;
+use crate::linalg::lanes::{dot, total};
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{OFFSETS, REACH};
 use crate::sequences::fold::text::TextAttention;
@@ -95,7 +95,7 @@ pub fn observe<'a>(
 fn pairs(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; OTHERS] {
     let query = cues.text[number];
     let mut here = [0.0; OTHERS];
-    here[0] = row[..query.saturating_sub(REACH)].iter().map(|&weight| f64::from(weight)).sum();
+    here[0] = total(&row[..query.saturating_sub(REACH)]);
     for (sum, keys) in here[1..].iter_mut().zip(&cues.listed[number]) {
         *sum = keys.iter().map(|&key| f64::from(row[key])).sum();
     }

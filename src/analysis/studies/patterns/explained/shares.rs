@@ -80,6 +80,10 @@ impl Numbers {
 
     /// The squares of each head in a block that cues explain which are fitted to all other blocks.
     fn explained_of(&self, block: &Self) -> Vec<Shares<f64>> {
+        const NOTHING: Shares<f64> = Shares { all: 0.0, alone: [0.0; COUNT], unique: [0.0; COUNT] };
+        if block.rows <= 0.0 {
+            return vec![NOTHING; self.heads.len()];
+        }
         let rest = self.gram.less(&block.gram);
         // The cues are the same for all heads, so each fit is worked out once.
         let fits = Shares {
@@ -87,7 +91,11 @@ impl Numbers {
             alone: GROUPS.map(|group| Fit::new(&rest, group.cues())),
             unique: GROUPS.map(|group| Fit::new(&rest, group.others())),
         };
-        let of_head = |((all, _), (own, _)): (&HeadProducts, &HeadProducts)| {
+        let of_head = |((all, squares), (own, _)): (&HeadProducts, &HeadProducts)| {
+            // Even attention, or a head of another class of layers.
+            if *squares <= 0.0 {
+                return NOTHING;
+            }
             let fitted: [f64; CUES] = std::array::from_fn(|cue| all[cue] - own[cue]);
             let explained = fits.map(|fit| fit.explained(&fitted, &block.gram, own));
             Shares { unique: explained.unique.map(|others| explained.all - others), ..explained }

@@ -122,16 +122,17 @@ pub(super) fn tokens<'a>(
         }
         let Some(start) = token.likeness else { continue };
         let likeness = &tokens.likeness[start..start + row.len()];
+        let seen_keys = token.seen.clone();
         if repeated {
             // The rest beside the token itself may be next to nothing, which a difference would not show.
             room.row.clear();
             room.row.extend_from_slice(row);
             token.same.iter().for_each(|&same| room.row[same] = 0.0);
-            rest = sum(&room.row);
+            rest = sum(&room.row[seen_keys.clone()]);
         }
         if rest > 0.0 {
             seen.likened += 1;
-            seen.masses[LIKENESS] += f64::from(dot(row, likeness)) / rest;
+            seen.masses[LIKENESS] += f64::from(dot(&row[seen_keys.clone()], &likeness[seen_keys])) / rest;
             let profile = &mut seen.profiles[Queries::Likened as usize];
             if repeated {
                 profile.add(&room.row[..text.tokens()], token.place, 1.0 / rest);

@@ -104,6 +104,8 @@ pub(super) struct Tokens {
 pub(super) struct Text {
     /// Its place in the sequence.
     pub place: usize,
+    /// The places of the keys that it sees, to whole vectors.
+    pub seen: Range<usize>,
     /// The tokens of text with its id that it sees, itself included.
     pub same: Vec<usize>,
     /// Whether it is punctuation.
@@ -125,10 +127,12 @@ impl Tokens {
         let places: Vec<usize> = sequence.text_places().collect();
         let mut by_id: HashMap<u32, Vec<usize>> = HashMap::new();
         places.iter().for_each(|&place| by_id.entry(sequence.ids[place]).or_default().push(place));
+        let vectors = |keys: Range<usize>| keys.start / LANES * LANES..keys.end.next_multiple_of(LANES);
         let mut text: Vec<Text> = places
             .iter()
             .map(|&place| Text {
                 place,
+                seen: vectors(visibility.keys(place, sequence.ids.len())),
                 same: by_id[&sequence.ids[place]].iter().copied().filter(|&key| visibility.sees(place, key)).collect(),
                 is_punctuation: sequence.kinds[place] == TokenKind::Punctuation,
                 likeness: None,

@@ -11,6 +11,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::ValueScratch;
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::forward::{check_finite, kernels};
+use crate::model::grid::visibility::{Tile, Visibility};
 
 /// Queries, keys and values, in the order in which [`Parameters`](crate::model::parameters::Parameters) has them.
 const QUERY: usize = 0;
@@ -99,7 +100,7 @@ impl PackedEncoder {
                 // scores of a query, which the softmax takes away again.
                 let bias_of = |part| if layer.prepares_keys() { &self.no_bias[..] } else { parts.bias(part, head) };
                 let query = parts.biased(QUERY, head, bias_of(QUERY), scale, query);
-                multiply(MatrixMut::strided(attention, n, n, stride), query, parts.matrix(KEY, head).transposed());
+                score(attention, stride, query, parts.matrix(KEY, head), visibility);
                 if let Some(relative) = &self.relative[place] {
                     let scores = Scores { values: attention, n, stride, scale };
                     relative.add(head, scores, query, parts.biased(KEY, head, bias_of(KEY), 1.0, key), distances);
@@ -108,7 +109,7 @@ impl PackedEncoder {
                     kernels::hide(attention, n, stride, |query| visibility.keys(query, n));
                 }
                 kernels::softmax(attention, n, stride, entropies);
-                pass.gates.patch_weights((number, head, sequence), attention, stride, entropies);
+                let is_patched = pass.gates.patch_weights((number, head, sequence), attention, stride, entropies);
                 check_finite(entropies, number).with_context(in_sentence)?;
 
                 let view = HeadView {
@@ -125,8 +126,9 @@ impl PackedEncoder {
                 let gate = pass.gates.of(number, head);
                 let bare = sized(bare, n * head_dim);
                 if needs.outputs || (writes && gate.is_none_or(|gate| !gate.is_closed())) {
-                    let weights = Matrix::strided(attention, n, n, stride);
-                    multiply(MatrixMut::new(bare, n, head_dim), weights, parts.matrix(VALUE, head));
+                    // Rows in place of a head's own may have weights on what it does not see.
+                    let weighed = if is_patched { Visibility::ALL } else { visibility };
+                    weigh(bare, Matrix::strided(attention, n, n, stride), parts.matrix(VALUE, head), weighed);
                 }
                 let bare = &*bare;
                 let output = needs.outputs.then(|| {
@@ -203,5 +205,25 @@ impl PackedEncoder {
             OutputGrams { grams, bias_products }
         });
         (&grams[head * square..][..square], &bias_products[head * head_dim..][..head_dim])
+    }
+}
+
+/// The products of queries with the keys that they see, into rows that begin `stride` values apart; what others there are
+/// stays as it was or becomes a product that nobody asks for.
+fn score(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>, visibility: Visibility) {
+    for tile in visibility.tiles(queries.rows()) {
+        let (rows, columns) = (tile.queries.len(), tile.keys.len());
+        let scores =
+            MatrixMut::strided(&mut into[tile.queries.start * stride + tile.keys.start..], rows, columns, stride);
+        multiply(scores, queries.rows_in(&tile.queries), keys.rows_in(&tile.keys).transposed());
+    }
+}
+
+/// The sums of the values that queries see by their weights, `[n, head_dim]`.
+fn weigh(into: &mut [f32], weights: Matrix<'_>, values: Matrix<'_>, visibility: Visibility) {
+    let width = values.columns();
+    for Tile { queries, keys } in visibility.tiles(weights.rows()) {
+        let sums = MatrixMut::new(&mut into[queries.start * width..], queries.len(), width);
+        multiply(sums, weights.rows_in(&queries).columns_from(keys.start, keys.len()), values.rows_in(&keys));
     }
 }

@@ -1,8 +1,8 @@
 //! Attention weighted by norms, `A[i,j] |f_j|`, and its shares.
 
-use super::vectors::{products_by_lane, sized, total};
+use super::vectors::{products_by_lane, sized};
 use super::{HeadData, NormSums, places, queries, sees_sink};
-use crate::linalg::lanes::{LANES, across};
+use crate::linalg::lanes::{LANES, across, total};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
 

@@ -80,18 +80,6 @@ pub fn products_by_lane(a: &[f32], b: &[f32]) -> [f64; LANES] {
     partial
 }
 
-/// The sum of whole vectors of values.
-#[inline(always)]
-pub fn total(values: &[f32]) -> f64 {
-    let mut partial = [0.0; LANES];
-    for values in values.as_chunks::<LANES>().0 {
-        for lane in 0..LANES {
-            partial[lane] += f64::from(values[lane]);
-        }
-    }
-    across(partial, |a, b| a + b)
-}
-
 /// The first `length` values of a buffer, which grows if it must; they are whatever was there.
 #[inline(always)]
 pub fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
