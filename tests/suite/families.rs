@@ -204,6 +204,49 @@ fn attention_that_is_full_up_to_a_length() {
     assert_eq!(config.positions(), 28);
 }
 
+#[test]
+fn decoders_of_absolute_positions() {
+    check("tiny-gpt2");
+    check("tiny-gpt2-bare");
+    check("tiny-gpt-neo");
+    check("tiny-opt");
+}
+
+#[test]
+fn decoders_that_turn() {
+    check("tiny-gpt-neox");
+    check("tiny-gpt-neox-serial");
+    check("tiny-llama");
+    check("tiny-mistral");
+    check("tiny-qwen2");
+    check("tiny-qwen3");
+    check("tiny-smollm3");
+    check("tiny-gemma3-decoder");
+}
+
+/// The tokens before a query that it sees in each layer; of a decoder none after it.
+#[test]
+fn tokens_that_see_those_before_them() {
+    let windows = [
+        ("tiny-gpt2", vec![None, None]),
+        ("tiny-gpt-neo", vec![None, Some(5), Some(5)]),
+        ("tiny-gpt-neox", vec![None, None]),
+        ("tiny-opt", vec![None, None]),
+        ("tiny-llama", vec![None, None]),
+        ("tiny-mistral", vec![Some(5), Some(5)]),
+        ("tiny-qwen2", vec![None, Some(4), Some(4)]),
+        ("tiny-qwen3", vec![None, None]),
+        ("tiny-smollm3", vec![Some(6), None]),
+        ("tiny-gemma3-decoder", vec![Some(4), None]),
+    ];
+    for (name, before) in windows {
+        let visibility = support::architecture(&fixture("models").join(name)).config.visibility;
+        let of_layer = |layer: usize| visibility.of_layer(layer).before;
+        assert_eq!((0..before.len()).map(of_layer).collect::<Vec<_>>(), before, "{name}");
+        assert!(visibility.are_causal(), "{name}");
+    }
+}
+
 /// Windows that the longest sequence is longer than.
 #[test]
 fn tokens_that_see_those_around_them() {
@@ -253,6 +296,24 @@ fn longer_sequences_are_not_run_where_attention_over_them_is_sparse() {
     let error = "error: --max-tokens 29 is more than the 28 tokens over which the model's attention is full: over more it \
                  is sparse, which is not supported\n";
     assert_eq!(analyze(&["--max-tokens", "29"]), Err((2, error.to_owned())));
+}
+
+#[test]
+fn the_attention_of_decoders_is_shown_and_no_study_is_of_it() {
+    let folder = with_tokenizer("tiny-gpt2");
+    let shown =
+        run(&["view", path(folder.path()), "--text", "the cat sat on it", "--head", "L1H2", "--numbers"]).unwrap();
+    let rows: Vec<&str> = shown.lines().skip(2).collect();
+    assert_eq!(rows.len(), 7, "{shown}");
+    for (query, row) in rows.into_iter().enumerate() {
+        let weights: Vec<&str> = row.split("->").next().unwrap().split_whitespace().skip(2).collect();
+        // With two decimals those of keys that are seen are none of 0 here.
+        assert!(weights.iter().enumerate().all(|(key, weight)| (*weight == "-") == (key > query)), "{shown}");
+    }
+    let error = run(&["analyze", path(folder.path()), "-o", "-"]).unwrap_err();
+    assert_eq!(error.0, 4, "{}", error.1);
+    assert!(error.1.contains("is a decoder (gpt2), whose tokens attend to earlier ones only: no study"), "{}", error.1);
+    assert!(error.1.contains("`headscope view` and `headscope maps`"), "{}", error.1);
 }
 
 /// Chance is that of a layer's class, what no query sees is null, and the summary says what layers see.
@@ -590,6 +651,57 @@ fn options_of_encoders_of_now_that_are_not_supported() {
             "\"model_type\": \"xlm-roberta\", \"position_embedding_type\": \"rotary\"",
             "position_embedding_type is rotary: this is jina-embeddings-v3 as its own code has it; \
              what transformers saves of it has the model_type jina_embeddings_v3, which is supported at line 19 column 66",
+        ),
+    ]);
+}
+
+#[test]
+fn options_of_decoders_that_are_not_supported() {
+    refused(&[
+        (
+            "tiny-gpt2",
+            "\"scale_attn_by_inverse_layer_idx\": false",
+            "\"scale_attn_by_inverse_layer_idx\": true",
+            "scale_attn_by_inverse_layer_idx is true, which is not supported of gpt2",
+        ),
+        ("tiny-gpt-neo", "\"local\"\n", "\"sparse\"\n", "attention_types has sparse (supported: global, local)"),
+        (
+            "tiny-gpt-neo",
+            "\"num_layers\": 3",
+            "\"num_layers\": 4",
+            "attention_types are of 3 layers, and num_layers is 4",
+        ),
+        ("tiny-gpt-neo", "\"window_size\": 6", "\"window_size\": 0", "window_size is 0"),
+        (
+            "tiny-opt",
+            "\"do_layer_norm_before\": true",
+            "\"do_layer_norm_before\": false",
+            "do_layer_norm_before is false, which is not supported of opt",
+        ),
+        (
+            "tiny-opt",
+            "\"word_embed_proj_dim\": 12",
+            "\"word_embed_proj_dim\": 6",
+            "word_embed_proj_dim is 6, which is not supported of opt (supported: hidden_size, 12)",
+        ),
+        ("tiny-mistral", "\"sliding_window\": 6", "\"sliding_window\": 0", "sliding_window is 0"),
+        (
+            "tiny-llama",
+            "\"model_type\": \"llama\"",
+            "\"model_type\": \"qwen3_moe\"",
+            "model_type is qwen3_moe: layers of experts are not supported",
+        ),
+        (
+            "tiny-llama",
+            "\"model_type\": \"llama\"",
+            "\"model_type\": \"gemma2\"",
+            "model_type is gemma2: it caps its scores (attn_logit_softcapping), which is not supported",
+        ),
+        (
+            "tiny-smollm3",
+            "\"num_hidden_layers\": 2",
+            "\"num_hidden_layers\": 3",
+            "no_rope_layers has 2 entries, and num_hidden_layers is 3",
         ),
     ]);
 }

@@ -162,7 +162,8 @@ impl RandomEncoder {
         let head = prop::option::of(prop::option::of(8..50_usize));
         let disentangled = (prop::option::of(any::<[bool; 2]>()), any::<bool>());
         let farthest = || prop::option::of(0..12_usize);
-        let visibility = (farthest(), farthest()).prop_map(|(before, after)| Visibility { before, after });
+        let window = (farthest(), farthest()).prop_map(|(before, after)| Visibility { before, after });
+        let visibility = prop_oneof![3 => window, 1 => Just(Visibility::CAUSAL)];
         (sizes, order, rest, norms, head, keys, parts, (disentangled, visibility)).prop_map(
             |((heads, head_dim, wide, embedding_size), order, rest, norms, head, keys, parts, of_keys)| {
                 let (disentangled, visibility) = of_keys;

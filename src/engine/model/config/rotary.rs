@@ -125,6 +125,8 @@ pub struct RotaryDefaults {
     pub theta_key: &'static str,
     /// The base of the frequencies where no key says it.
     pub theta: f64,
+    /// The share of a head's dimensions that turn where no key says it.
+    pub share: f64,
     /// Width of a head.
     pub head_dim: usize,
     /// The longest sequence that the model was made for.
@@ -174,7 +176,7 @@ pub fn rotary(text: &str, layer_type: Option<&str>, defaults: RotaryDefaults) ->
             theta.as_f64().with_context(|| format!("{key} is {shown}: a number is expected"))?
         }
     };
-    let share = own.partial_rotary_factor.or(keys.partial_rotary_factor).unwrap_or(1.0);
+    let share = own.partial_rotary_factor.or(keys.partial_rotary_factor).unwrap_or(defaults.share);
     let wrong = |key: &str, value: f64, expected: &str| {
         Err(anyhow!("{key} is {value}: {expected} is expected").of_value(value))
     };
@@ -243,7 +245,7 @@ mod tests {
     use super::*;
 
     const DEFAULTS: RotaryDefaults =
-        RotaryDefaults { theta_key: "rope_theta", theta: 10_000.0, head_dim: 8, max_positions: 512 };
+        RotaryDefaults { theta_key: "rope_theta", theta: 10_000.0, share: 1.0, head_dim: 8, max_positions: 512 };
 
     fn found(text: &str) -> Rotary {
         rotary(text, None, DEFAULTS).unwrap()

@@ -1,5 +1,6 @@
-//! EmbeddingGemma (Schechter Vera et al. 2025): Gemma 3 (Gemma Team 2025) with attention in both directions. Its blocks normalise what
-//! goes in and what they write, its heads normalise queries and keys and share keys, and its layers have windows.
+//! Gemma 3 (Gemma Team 2025), a decoder, and EmbeddingGemma (Schechter Vera et al. 2025), which is the same with attention in both
+//! directions. Its blocks normalise what goes in and what they write, its heads normalise queries and keys and share keys, and its
+//! layers have windows.
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
@@ -10,9 +11,10 @@ use crate::model::config::{
     Activation, BlockPlan, Config, EmbeddingScale, NormKind, PositionEmbedding, Sizes, default_initializer_range,
     fields, initializer_range,
 };
+use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
-/// It was trained to embed texts, and has no head.
+/// EmbeddingGemma was trained to embed texts, and has no head.
 pub(super) const GEMMA_3_TEXT: Family =
     Family { model_type: "gemma3_text", class: "Gemma3Text", masked_lm: &[], read, ..llama_like::EURO_BERT };
 
@@ -80,10 +82,6 @@ fn sliding_window_pattern() -> usize {
 
 fn read(text: &str) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, GemmaConfig) = (fields(text)?, fields(text)?);
-    ensure!(
-        found.use_bidirectional_attention,
-        "use_bidirectional_attention is not true: a decoder, whose tokens attend to earlier ones only; supported are encoders"
-    );
     if let Some(cap) = found.attn_logit_softcapping {
         bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported of gemma3_text").of_value(cap));
     }
@@ -111,10 +109,17 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let every = found.sliding_window_pattern.max(1);
     let is_full = |layer: usize| (layer + 1).is_multiple_of(every);
     let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
-    // In a layer with a window a token sees those at most half of what the config says away (transformers'
-    // `Gemma3TextConfig`, which halves it, and `_bidirectional_window_overlay`).
-    let reach = found.sliding_window / 2;
-    let config = with_layer_types(config, text, (&types, reach), |layer_type| match layer_type {
+    let window = found.sliding_window;
+    ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
+    let visible = |layer_type| match (layer_type, found.use_bidirectional_attention) {
+        (LayerType::Full, true) => Visibility::ALL,
+        // A token sees those at most half of what the config says away (transformers' `Gemma3TextConfig`, which halves it,
+        // and `_bidirectional_window_overlay`).
+        (LayerType::Sliding, true) => Visibility::window(window / 2),
+        (LayerType::Full, false) => Visibility::CAUSAL,
+        (LayerType::Sliding, false) => Visibility::causal_window(window),
+    };
+    let config = with_layer_types(config, text, (&types, visible), |layer_type| match layer_type {
         LayerType::Full => ("rope_theta", 1e6),
         LayerType::Sliding => ("rope_local_base_freq", 1e4),
     })?;

@@ -166,7 +166,7 @@ fn neo_bert(text: &str) -> Result<(Config, Names)> {
 }
 
 /// Llama's body of these sizes; not checked.
-fn body(sizes: Sizes, hidden_act: Activation) -> Config {
+pub(super) fn body(sizes: Sizes, hidden_act: Activation) -> Config {
     Config {
         blocks: BlockPlan::Pre,
         norm: NormKind::RootMeanSquare,
@@ -179,7 +179,7 @@ fn body(sizes: Sizes, hidden_act: Activation) -> Config {
 /// The same with the rotation of every layer.
 fn turning(mut config: Config, text: &str) -> Result<Config> {
     let (head_dim, max_positions) = (config.head_dim(), config.max_position_embeddings);
-    let defaults = RotaryDefaults { theta_key: "rope_theta", theta: 10_000.0, head_dim, max_positions };
+    let defaults = RotaryDefaults { theta_key: "rope_theta", theta: 10_000.0, share: 1.0, head_dim, max_positions };
     config.rotary = vec![Some(rotary(text, None, defaults)?); config.num_hidden_layers];
     Ok(config)
 }

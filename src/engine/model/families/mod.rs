@@ -1,4 +1,4 @@
-//! The families of encoders that can be loaded, one file each, and the one table that lists them.
+//! The families of encoders and decoders that can be loaded, one file each, and the one table that lists them.
 //!
 //! All of them are BERT's encoder with other names and with one or the other part changed. So a family is data:
 //! what its `config.json` says in the words of [`Config`], and what its tensors are called.
@@ -16,14 +16,17 @@ mod electra;
 mod ernie;
 mod esm;
 mod gemma;
+mod gpt;
 mod ibert;
 mod layoutlm;
+mod llama;
 mod llama_like;
 mod longformer;
 mod markuplm;
 mod modernbert;
 mod mpnet;
 mod names;
+mod opt;
 mod post_rotary;
 mod pre_norm;
 mod rembert;
@@ -88,6 +91,15 @@ pub const FAMILIES: &[Family] = &[
     deberta::DEBERTA,
     deberta::DEBERTA_V2,
     gemma::GEMMA_3_TEXT,
+    gpt::GPT_2,
+    gpt::GPT_NEO,
+    gpt::GPT_NEOX,
+    opt::OPT,
+    llama::LLAMA,
+    llama::MISTRAL,
+    llama::QWEN_2,
+    llama::QWEN_3,
+    llama::SMOL_LM_3,
 ];
 
 /// The endings of the classes of an encoder in transformers after the name of the family: `BertModel`,
@@ -175,25 +187,22 @@ const REFUSED: &[(&str, &str)] = &[
     ("xlm", "its tokenizer is code that is not in the files of the model"),
     ("flaubert", "its tokenizer is code that is not in the files of the model"),
     ("gpt_oss", "it has a learned sink: the weights of a row do not sum to 1"),
-    ("gpt2", DECODER),
-    ("gpt_neo", DECODER),
-    ("gpt_neox", DECODER),
     ("gptj", DECODER),
-    ("opt", DECODER),
-    ("llama", DECODER),
-    ("mistral", DECODER),
-    ("qwen2", DECODER),
-    ("qwen3", DECODER),
     ("gemma", DECODER),
-    ("gemma2", DECODER),
+    ("gemma2", "it caps its scores (attn_logit_softcapping), which is not supported"),
     ("phi", DECODER),
-    ("smollm3", DECODER),
     ("modernbert-decoder", DECODER),
+    ("mixtral", EXPERTS),
+    ("qwen2_moe", EXPERTS),
+    ("qwen3_moe", EXPERTS),
 ];
 
 const NO_WEIGHTS: &str = "its attention is not a weight for each pair of tokens";
 
-const DECODER: &str = "a decoder, whose tokens attend to earlier ones only; supported are encoders";
+const DECODER: &str =
+    "of decoders gemma3_text, gpt2, gpt_neo, gpt_neox, llama, mistral, opt, qwen2, qwen3 and smollm3 are supported";
+
+const EXPERTS: &str = "layers of experts are not supported";
 
 /// Fails if a `config.json` is of something that cannot be analysed, whatever else it says.
 fn refuse(json: &Value) -> Result<()> {
@@ -266,7 +275,8 @@ mod tests {
             "max_position_embeddings": 10, "input_embedding_size": 4, "output_embedding_size": 6, "max_length": 10,
             "d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": {layers}, "num_heads": 2, "encoder_layers": {layers},
             "encoder_attention_heads": 2, "encoder_ffn_dim": 8, "use_bidirectional_attention": true,
-            "num_key_value_heads": 1}}"#
+            "num_key_value_heads": 1, "rotary_pct": 0.5, "n_embd": 8, "n_layer": {layers}, "n_head": 2, "n_positions": 10, "ffn_dim": 8,
+            "attention_types": [[["global"], {layers}]]}}"#
         )
     }
 

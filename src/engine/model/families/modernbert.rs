@@ -13,6 +13,7 @@ use crate::model::config::{
     Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,
     tied_by_default,
 };
+use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
 pub(super) const MODERN_BERT: Family = Family {
@@ -129,8 +130,11 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let given = found.layer_types.as_deref();
     let types = layer_types(given, config.num_hidden_layers, |layer| layer.is_multiple_of(every))?;
     // In a layer with a window a token sees those that are at most half of it away.
-    let reach = found.local_attention / 2;
-    let config = with_layer_types(config, text, (&types, reach), |layer_type| match layer_type {
+    let visible = |layer_type| match layer_type {
+        LayerType::Full => Visibility::ALL,
+        LayerType::Sliding => Visibility::window(found.local_attention / 2),
+    };
+    let config = with_layer_types(config, text, (&types, visible), |layer_type| match layer_type {
         LayerType::Full => ("global_rope_theta", 160_000.0),
         LayerType::Sliding => ("local_rope_theta", 10_000.0),
     })?;

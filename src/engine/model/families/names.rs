@@ -19,6 +19,8 @@ pub struct Names {
     pub layers: Vec<String>,
     /// The parts that have biases.
     pub biases: Biases,
+    /// Whether the weights of linear layers are stored as `[inputs, outputs]`.
+    pub transposed: bool,
     /// Whether normalisations multiply by one more than their weight.
     pub norms_add_one: bool,
     /// The weights before training.
@@ -155,6 +157,8 @@ pub enum QueryKeyValue {
     /// One, whose outputs are those of each head in turn: its query, its key and its value. The dimensions of queries and
     /// keys that turn together are neighbours.
     HeadByHead(&'static str),
+    /// The same, with the dimensions that turn together in the two halves of those that turn.
+    HeadByHeadInHalves(&'static str),
     /// The same of heads whose queries and keys do not turn, without a bias; those of queries and of values are vectors beside it.
     HeadByHeadBiased {
         /// The linear layer.
@@ -317,6 +321,7 @@ impl Names {
             parts,
             layers,
             biases: Biases::ALL,
+            transposed: false,
             norms_add_one: false,
             fresh: FreshWeights::default(),
             first_norm: true,

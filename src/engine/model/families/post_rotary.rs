@@ -157,7 +157,7 @@ fn with_rotary(
 /// The rotation of every layer.
 fn turning(mut config: Config, text: &str, theta_key: &'static str, theta: f64) -> Result<Config> {
     let (head_dim, max_positions) = (config.head_dim(), config.max_position_embeddings);
-    let rotary = rotary(text, None, RotaryDefaults { theta_key, theta, head_dim, max_positions })?;
+    let rotary = rotary(text, None, RotaryDefaults { theta_key, theta, share: 1.0, head_dim, max_positions })?;
     config.rotary = vec![Some(rotary); config.num_hidden_layers];
     Ok(config)
 }

@@ -1,4 +1,4 @@
-//! Layers with a window beside layers that see every token, and the rotation of either kind.
+//! Layers with a window beside layers without, and the rotation of either kind.
 
 use anyhow::{Result, anyhow, ensure};
 
@@ -10,9 +10,9 @@ use crate::system::printable::shortened;
 /// A layer type, by its name in `layer_types` and in `rope_parameters`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LayerType {
-    /// Every token sees every other.
+    /// A token sees all tokens, of a decoder all before it.
     Full,
-    /// A token sees those around it.
+    /// A token sees those around it, of a decoder those just before it.
     Sliding,
 }
 
@@ -49,26 +49,22 @@ pub(super) fn layer_types(
     names.iter().map(known).collect()
 }
 
-/// The config with the rotation of each layer, and with the keys that its queries see: in those with a window the ones at
-/// most `reach` places away.
+/// The config with the rotation of each layer, and with the keys that its queries see, by its type.
 ///
 /// `theta` has the key and the default of the frequencies' base for a type of layers.
 pub(super) fn with_layer_types(
     mut config: Config,
     text: &str,
-    (types, reach): (&[LayerType], usize),
+    (types, visible): (&[LayerType], impl Fn(LayerType) -> Visibility),
     theta: impl Fn(LayerType) -> (&'static str, f64),
 ) -> Result<Config> {
     let (head_dim, max_positions) = (config.head_dim(), config.max_position_embeddings);
     let of_layer = |layer_type: &LayerType| {
         let (theta_key, theta) = theta(*layer_type);
-        rotary(text, Some(layer_type.name()), RotaryDefaults { theta_key, theta, head_dim, max_positions }).map(Some)
+        rotary(text, Some(layer_type.name()), RotaryDefaults { theta_key, theta, share: 1.0, head_dim, max_positions })
+            .map(Some)
     };
     config.rotary = types.iter().map(of_layer).collect::<Result<_>>()?;
-    let visibility = |layer_type: &LayerType| match layer_type {
-        LayerType::Full => Visibility::ALL,
-        LayerType::Sliding => Visibility::window(reach),
-    };
-    config.visibility = LayerClasses::new(&types.iter().map(visibility).collect::<Vec<_>>());
+    config.visibility = LayerClasses::new(&types.iter().map(|layer_type| visible(*layer_type)).collect::<Vec<_>>());
     Ok(config)
 }

@@ -20,6 +20,14 @@ impl Visibility {
     /// Every query sees every key.
     pub const ALL: Self = Self { before: None, after: None };
 
+    /// A query sees itself and every key before it.
+    pub const CAUSAL: Self = Self { before: None, after: Some(0) };
+
+    /// A query sees itself and the keys before it, `window` of them in all.
+    pub fn causal_window(window: usize) -> Self {
+        Self { before: Some(window.saturating_sub(1)), ..Self::CAUSAL }
+    }
+
     /// A query sees the keys at most `reach` places away, on either side.
     pub fn window(reach: usize) -> Self {
         Self { before: Some(reach), after: Some(reach) }
@@ -179,6 +187,11 @@ impl LayerClasses {
         self.kinds.iter().fold(Visibility::ALL, |all, kind| all.and(*kind))
     }
 
+    /// Whether no layer sees a key after its query: the model is a decoder.
+    pub fn are_causal(&self) -> bool {
+        self.kinds.iter().all(|kind| kind.after == Some(0))
+    }
+
     /// Whether every layer sees every key.
     pub fn are_whole(&self) -> bool {
         self.kinds == [Visibility::ALL]
@@ -233,7 +246,8 @@ mod tests {
         let window = Visibility::window(2);
         assert_eq!([0, 1, 4, 9].map(|query| window.keys(query, 10)), [0..3, 0..4, 2..7, 7..10]);
         assert_eq!((window.is_whole(3), window.is_whole(4), Visibility::ALL.is_whole(999)), (true, false, true));
-        let causal = Visibility { before: None, after: Some(0) };
+        let causal = Visibility::CAUSAL;
+        assert_eq!([0, 5].map(|query| Visibility::causal_window(3).keys(query, 10)), [0..1, 3..6]);
         assert_eq!([0, 5].map(|query| causal.count(query, 10)), [1, 6]);
         assert_eq!(causal.and(window), Visibility { before: Some(2), after: Some(0) });
         assert_eq!(Visibility::ALL.keys(3, 10), 0..10);

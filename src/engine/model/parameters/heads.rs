@@ -25,12 +25,12 @@ pub(super) fn load(
                     let groups = convolutions.query_key_value[place];
                     Linear::grouped(tensors, &name(parts[place]), outputs[place], hidden, groups)
                 }
-                None => Linear::load(tensors, &name(parts[place]), outputs[place], hidden, biased),
+                None => names.linear(tensors, &name(parts[place]), (outputs[place], hidden), biased),
             };
             [load(0)?, load(1)?, load(2)?]
         }
         QueryKeyValue::Blocks(part) => {
-            let all = Linear::load(tensors, &name(part), width + 2 * narrow, hidden, biased)?;
+            let all = names.linear(tensors, &name(part), (width + 2 * narrow, hidden), biased)?;
             let rows = |start: usize, count: usize| all.select(start..start + count);
             [rows(0, width), rows(width, narrow), rows(width + narrow, narrow)]
         }
@@ -45,6 +45,9 @@ pub(super) fn load(
                 }))
             };
             [turned(query), turned(key), value]
+        }
+        QueryKeyValue::HeadByHeadInHalves(part) => {
+            head_by_head(&Linear::load(tensors, &name(part), 3 * width, hidden, biased)?, heads)
         }
         QueryKeyValue::HeadByHeadBiased { part, biases } => {
             let [query, key, value] =

@@ -122,6 +122,18 @@ impl Embeddings {
 }
 
 impl Names {
+    /// Loads a linear layer of a layer.
+    fn linear(
+        &self,
+        tensors: &impl Tensors,
+        name: &str,
+        (outputs, inputs): (usize, usize),
+        biased: bool,
+    ) -> Result<Linear> {
+        let load = if self.transposed { Linear::load_transposed } else { Linear::load };
+        load(tensors, name, outputs, inputs, biased)
+    }
+
     /// Loads a normalisation of the encoder.
     fn norm(&self, tensors: &impl Tensors, name: &str, width: usize) -> Result<Norm> {
         let mut norm = Norm::load(tensors, name, width, self.biases.norms)?;
@@ -183,7 +195,7 @@ impl Layer {
         let name = |part: &str| format!("{stem}.{part}");
         let linear = |part, outputs, inputs, biased, groups: fn(&Groups) -> usize| match &names.convolutions {
             Some(convolutions) => Linear::grouped(tensors, &name(part), outputs, inputs, groups(convolutions)),
-            None => Linear::load(tensors, &name(part), outputs, inputs, biased),
+            None => names.linear(tensors, &name(part), (outputs, inputs), biased),
         };
         let (parts, biases) = (names.parts, names.biases);
         let norm = |part: &str, width| names.norm(tensors, &name(part), width);

@@ -36,6 +36,19 @@ impl Linear {
         })
     }
 
+    /// The same of weights that are stored as `[inputs, outputs]`.
+    pub(super) fn load_transposed(
+        tensors: &impl Tensors,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+        biased: bool,
+    ) -> Result<Self> {
+        let stored = tensors.tensor(&format!("{name}.weight"), &[inputs, outputs])?;
+        let weight = (0..outputs).flat_map(|output| stored[output..].iter().step_by(outputs)).copied().collect();
+        Ok(Self { weight, bias: bias(tensors, name, outputs, biased)? })
+    }
+
     /// The outputs of several layers of the same inputs, one after the other.
     pub(super) fn stacked<const N: usize>(parts: [Self; N]) -> Self {
         let mut all = Self { weight: Vec::new(), bias: Vec::new() };
