@@ -210,6 +210,7 @@ fn decoders_of_absolute_positions() {
     check("tiny-gpt2-bare");
     check("tiny-gpt-neo");
     check("tiny-opt");
+    check("tiny-clip-text");
 }
 
 #[test]
@@ -222,6 +223,20 @@ fn decoders_that_turn() {
     check("tiny-qwen3");
     check("tiny-smollm3");
     check("tiny-gemma3-decoder");
+    check("tiny-gemma2");
+    check("tiny-modernbert-decoder");
+}
+
+/// The config of texts and images has that of texts in it, and the tensors of both have names that tell them apart.
+#[test]
+fn the_texts_of_a_model_of_texts_and_images() {
+    let folder = fixture("models").join("tiny-clip-text");
+    let config: Value = serde_json::from_str(&fs::read_to_string(folder.join("config.json")).unwrap()).unwrap();
+    let both = json!({ "model_type": "clip", "text_config": config, "vision_config": { "hidden_size": 7 } });
+    let (alone, found) = (support::architecture(&folder), Architecture::parse(&both.to_string()).unwrap());
+    assert_eq!((&found.config, &found.names), (&alone.config, &alone.names));
+    let error = Architecture::parse(r#"{"model_type": "clip"}"#).unwrap_err().to_string();
+    assert_eq!(error, "text_config is missing: it has the sizes of the encoder of texts");
 }
 
 /// The tokens before a query that it sees in each layer; of a decoder none after it.
@@ -238,6 +253,8 @@ fn tokens_that_see_those_before_them() {
         ("tiny-qwen3", vec![None, None]),
         ("tiny-smollm3", vec![Some(6), None]),
         ("tiny-gemma3-decoder", vec![Some(4), None]),
+        ("tiny-gemma2", vec![Some(4), None]),
+        ("tiny-modernbert-decoder", vec![None, Some(5), Some(5)]),
     ];
     for (name, before) in windows {
         let visibility = support::architecture(&fixture("models").join(name)).config.visibility;
@@ -692,10 +709,10 @@ fn options_of_decoders_that_are_not_supported() {
             "model_type is qwen3_moe: layers of experts are not supported",
         ),
         (
-            "tiny-llama",
-            "\"model_type\": \"llama\"",
-            "\"model_type\": \"gemma2\"",
-            "model_type is gemma2: it caps its scores (attn_logit_softcapping), which is not supported",
+            "tiny-gemma2",
+            "\"attn_logit_softcapping\": 3.0",
+            "\"attn_logit_softcapping\": -3.0",
+            "attn_logit_softcapping is -3: a number above 0 is expected",
         ),
         (
             "tiny-smollm3",

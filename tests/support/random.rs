@@ -137,7 +137,8 @@ impl RandomEncoder {
 
     pub fn any() -> impl Strategy<Value = Self> {
         use PositionEmbedding::{Absolute, RelativeKey, RelativeKeyQuery};
-        let activations = vec![Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu];
+        let activations =
+            vec![Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu, Activation::QuickGelu];
         // Hidden states are at least 8 wide: the normalisation of a few values that happen to be nearly equal magnifies
         // rounding without bound, in either encoder.
         let sizes = (1..5_usize, 8..40_usize, 1..100_usize, prop::option::of(8..50_usize));

@@ -45,6 +45,9 @@ pub struct Config {
     /// The factor of the scores; `None`: `1 / sqrt(head_dim)`.
     #[serde(skip)]
     pub score_scale: Option<f64>,
+    /// The bound `c` of the scores, each of which becomes `c tanh(score / c)`; `None`: they have none.
+    #[serde(skip)]
+    pub score_cap: Option<f32>,
     /// The order of blocks and normalisations in a layer.
     #[serde(skip)]
     pub blocks: BlockPlan,
@@ -153,6 +156,7 @@ impl Config {
             head_size: None,
             key_value_heads: None,
             score_scale: None,
+            score_cap: None,
             blocks: BlockPlan::Post,
             norm: NormKind::Layer,
             gated: false,

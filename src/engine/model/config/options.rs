@@ -19,6 +19,8 @@ pub enum Activation {
     Relu,
     /// `x / (1 + e^-x)`, transformers' `silu` and `swish`.
     Silu,
+    /// `x / (1 + e^(-1.702 x))`, transformers' `quick_gelu`.
+    QuickGelu,
 }
 
 impl Activation {
@@ -33,6 +35,7 @@ impl Activation {
         ("relu", Self::Relu),
         ("silu", Self::Silu),
         ("swish", Self::Silu),
+        ("quick_gelu", Self::QuickGelu),
     ];
 }
 

@@ -1,4 +1,4 @@
-//! Gemma 3 (Gemma Team 2025), a decoder, and EmbeddingGemma (Schechter Vera et al. 2025), which is the same with attention in both
+//! Gemma 2 and 3 (Gemma Team 2024, 2025), decoders, and EmbeddingGemma (Schechter Vera et al. 2025), which is Gemma 3 with attention in both
 //! directions. Its blocks normalise what goes in and what they write, its heads normalise queries and keys and share keys, and its
 //! layers have windows.
 
@@ -16,7 +16,12 @@ use crate::system::errors::Facts;
 
 /// EmbeddingGemma was trained to embed texts, and has no head.
 pub(super) const GEMMA_3_TEXT: Family =
-    Family { model_type: "gemma3_text", class: "Gemma3Text", masked_lm: &[], read, ..llama_like::EURO_BERT };
+    Family { model_type: "gemma3_text", class: "Gemma3Text", masked_lm: &[], read: gemma3, ..llama_like::EURO_BERT };
+
+/// Gemma 2 (Gemma Team 2024) bounds its scores instead of normalising queries and keys.
+pub(super) const GEMMA_2: Family = Family { model_type: "gemma2", class: "Gemma2", read: gemma2, ..GEMMA_3_TEXT };
+
+const GEMMA_2_LAYER: LayerNames = LayerNames { query_key_norms: None, ..LAYER };
 
 const LAYER: LayerNames = LayerNames {
     query_key_norms: Some(["self_attn.q_norm", "self_attn.k_norm"]),
@@ -28,8 +33,7 @@ const LAYER: LayerNames = LayerNames {
 /// The keys that transformers' `Gemma3TextConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]
 struct GemmaConfig {
-    #[serde(default)]
-    use_bidirectional_attention: bool,
+    use_bidirectional_attention: Option<bool>,
     #[serde(default = "gelu_tanh")]
     hidden_activation: Activation,
     #[serde(default = "num_key_value_heads")]
@@ -42,8 +46,7 @@ struct GemmaConfig {
     query_pre_attn_scalar: f64,
     #[serde(default = "sliding_window")]
     sliding_window: usize,
-    #[serde(default = "sliding_window_pattern")]
-    sliding_window_pattern: usize,
+    sliding_window_pattern: Option<usize>,
     layer_types: Option<Vec<String>>,
     attn_logit_softcapping: Option<f64>,
     #[serde(default)]
@@ -76,15 +79,51 @@ fn sliding_window() -> usize {
     4096
 }
 
-fn sliding_window_pattern() -> usize {
-    6
+fn gemma2(text: &str) -> Result<(Config, Names)> {
+    /// transformers' default, for configs that leave the field out; null is no bound.
+    #[derive(Deserialize)]
+    struct Cap {
+        #[serde(default = "score_cap")]
+        attn_logit_softcapping: Option<f32>,
+    }
+    #[expect(clippy::unnecessary_wraps, reason = "a default of an option, which null is another value of")]
+    fn score_cap() -> Option<f32> {
+        Some(50.0)
+    }
+    let (sizes, found, cap): (Sizes, GemmaConfig, Cap) = (fields(text)?, fields(text)?, fields(text)?);
+    let bidirectional = found.use_bidirectional_attention.unwrap_or(false);
+    ensure!(!bidirectional, "use_bidirectional_attention is true, which is not supported of gemma2");
+    let cap = cap.attn_logit_softcapping;
+    if let Some(cap) = cap {
+        let odd = || anyhow!("attn_logit_softcapping is {cap}: a number above 0 is expected").of_value(cap);
+        ensure!(cap.is_finite() && cap > 0.0, odd());
+    }
+    // Every second layer has a window, and all turn alike.
+    let (config, names) = with_layers(text, (sizes, found), 2, &GEMMA_2_LAYER, |_| ("rope_theta", 1e4))?;
+    Ok((Config { score_cap: cap, ..config }, names))
 }
 
-fn read(text: &str) -> Result<(Config, Names)> {
+fn gemma3(text: &str) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, GemmaConfig) = (fields(text)?, fields(text)?);
     if let Some(cap) = found.attn_logit_softcapping {
         bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported of gemma3_text").of_value(cap));
     }
+    let every = found.sliding_window_pattern.unwrap_or(6);
+    with_layers(text, (sizes, found), every, &LAYER, |layer_type| match layer_type {
+        LayerType::Full => ("rope_theta", 1e6),
+        LayerType::Sliding => ("rope_local_base_freq", 1e4),
+    })
+}
+
+/// The config and the names of layers of which one in `every` has no window, and the key and the default of the frequencies'
+/// base of each type.
+fn with_layers(
+    text: &str,
+    (sizes, found): (Sizes, GemmaConfig),
+    every: usize,
+    layer: &'static LayerNames,
+    theta: impl Fn(LayerType) -> (&'static str, f64),
+) -> Result<(Config, Names)> {
     let scalar = found.query_pre_attn_scalar;
     ensure!(
         scalar.is_finite() && scalar > 0.0,
@@ -106,12 +145,11 @@ fn read(text: &str) -> Result<(Config, Names)> {
         ..Config::of(sizes, found.hidden_activation)
     }
     .checked()?;
-    let every = found.sliding_window_pattern.max(1);
-    let is_full = |layer: usize| (layer + 1).is_multiple_of(every);
+    let is_full = |layer: usize| (layer + 1).is_multiple_of(every.max(1));
     let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
     let window = found.sliding_window;
     ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
-    let visible = |layer_type| match (layer_type, found.use_bidirectional_attention) {
+    let visible = |layer_type| match (layer_type, found.use_bidirectional_attention.unwrap_or(false)) {
         (LayerType::Full, true) => Visibility::ALL,
         // A token sees those at most half of what the config says away (transformers' `Gemma3TextConfig`, which halves it,
         // and `_bidirectional_window_overlay`).
@@ -119,10 +157,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
         (LayerType::Full, false) => Visibility::CAUSAL,
         (LayerType::Sliding, false) => Visibility::causal_window(window),
     };
-    let config = with_layer_types(config, text, (&types, visible), |layer_type| match layer_type {
-        LayerType::Full => ("rope_theta", 1e6),
-        LayerType::Sliding => ("rope_local_base_freq", 1e4),
-    })?;
+    let config = with_layer_types(config, text, (&types, visible), theta)?;
     let attention = found.attention_bias;
     let names = Names {
         embeddings: &EmbeddingNames { words: "embed_tokens", positions: "", segments: "" },
@@ -130,7 +165,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
         biases: Biases { query_key_value: attention, attention_output: attention, ..Biases::NONE },
         norms_add_one: true,
         final_norm: Some("norm"),
-        ..Names::numbered(&LAYER, "layers", &config)
+        ..Names::numbered(layer, "layers", &config)
     };
     Ok((config, names))
 }

@@ -10,6 +10,7 @@ pub(super) mod bert;
 mod bert_generation;
 mod bert_layer;
 mod big_bird;
+mod clip;
 mod deberta;
 mod distilbert;
 mod electra;
@@ -91,6 +92,10 @@ pub const FAMILIES: &[Family] = &[
     deberta::DEBERTA,
     deberta::DEBERTA_V2,
     gemma::GEMMA_3_TEXT,
+    gemma::GEMMA_2,
+    clip::CLIP_TEXT,
+    clip::CLIP,
+    modernbert::MODERN_BERT_DECODER,
     gpt::GPT_2,
     gpt::GPT_NEO,
     gpt::GPT_NEOX,
@@ -189,9 +194,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("gpt_oss", "it has a learned sink: the weights of a row do not sum to 1"),
     ("gptj", DECODER),
     ("gemma", DECODER),
-    ("gemma2", "it caps its scores (attn_logit_softcapping), which is not supported"),
     ("phi", DECODER),
-    ("modernbert-decoder", DECODER),
     ("mixtral", EXPERTS),
     ("qwen2_moe", EXPERTS),
     ("qwen3_moe", EXPERTS),
@@ -199,8 +202,7 @@ const REFUSED: &[(&str, &str)] = &[
 
 const NO_WEIGHTS: &str = "its attention is not a weight for each pair of tokens";
 
-const DECODER: &str =
-    "of decoders gemma3_text, gpt2, gpt_neo, gpt_neox, llama, mistral, opt, qwen2, qwen3 and smollm3 are supported";
+const DECODER: &str = "of decoders those of Gemma 2 and 3, GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, ModernBERT, OPT, Qwen2, Qwen3 and SmolLM3 are supported";
 
 const EXPERTS: &str = "layers of experts are not supported";
 
@@ -213,7 +215,8 @@ fn refuse(json: &Value) -> Result<()> {
     }
     let there = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
     ensure!(!there("quantization_config"), "quantization_config is there: only unquantised weights are read");
-    if there("text_config") && !there("num_hidden_layers") {
+    let of_clip = json.get("model_type").is_some_and(|model_type| model_type == clip::CLIP.model_type);
+    if there("text_config") && !there("num_hidden_layers") && !of_clip {
         bail!(
             "config.json is of a model of text and something else: its text model is under text_config, which is not read"
         );
@@ -274,9 +277,9 @@ mod tests {
             "intermediate_size": 8, "hidden_dim": 8, "hidden_act": "gelu", "activation": "gelu",
             "max_position_embeddings": 10, "input_embedding_size": 4, "output_embedding_size": 6, "max_length": 10,
             "d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": {layers}, "num_heads": 2, "encoder_layers": {layers},
-            "encoder_attention_heads": 2, "encoder_ffn_dim": 8, "use_bidirectional_attention": true,
+            "encoder_attention_heads": 2, "encoder_ffn_dim": 8,
             "num_key_value_heads": 1, "rotary_pct": 0.5, "n_embd": 8, "n_layer": {layers}, "n_head": 2, "n_positions": 10, "ffn_dim": 8,
-            "attention_types": [[["global"], {layers}]]}}"#
+            "attention_types": [[["global"], {layers}]], "text_config": {{"num_hidden_layers": {layers}}}}}"#
         )
     }
 

@@ -26,6 +26,15 @@ pub(super) const MODERN_BERT: Family = Family {
     read,
 };
 
+/// The decoders among Ettin's models (Weller et al. 2025).
+pub(super) const MODERN_BERT_DECODER: Family = Family {
+    model_type: "modernbert-decoder",
+    class: "ModernBertDecoder",
+    masked_lm: &[],
+    read: decoder,
+    ..MODERN_BERT
+};
+
 const HEAD: MaskedLmNames = MaskedLmNames {
     transform: Some(TransformNames { dense: "head.dense", norm: "head.norm", biases: [false, false] }),
     decoder: "decoder.weight",
@@ -46,6 +55,9 @@ const LAYER: LayerNames = LayerNames {
     output: "mlp.Wo",
     output_norm: "mlp_norm",
 };
+
+const DECODER_LAYER: LayerNames =
+    LayerNames { query_key_value: QueryKeyValue::Apart(["attn.q_proj", "attn.k_proj", "attn.v_proj"]), ..LAYER };
 
 /// The keys that transformers' `ModernBertConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]
@@ -103,6 +115,14 @@ fn global_attn_every_n_layers() -> usize {
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
+    of(text, false)
+}
+
+fn decoder(text: &str) -> Result<(Config, Names)> {
+    of(text, true)
+}
+
+fn of(text: &str, causal: bool) -> Result<(Config, Names)> {
     let (sizes, found): (Sizes, ModernBertConfig) = (fields(text)?, fields(text)?);
     for (key, value, expected) in [
         ("norm_bias", found.norm_bias, false),
@@ -130,15 +150,20 @@ fn read(text: &str) -> Result<(Config, Names)> {
     let given = found.layer_types.as_deref();
     let types = layer_types(given, config.num_hidden_layers, |layer| layer.is_multiple_of(every))?;
     // In a layer with a window a token sees those that are at most half of it away.
-    let visible = |layer_type| match layer_type {
-        LayerType::Full => Visibility::ALL,
-        LayerType::Sliding => Visibility::window(found.local_attention / 2),
+    let reach = found.local_attention / 2;
+    ensure!(reach > 0, anyhow!("local_attention is {}: at least 2 is expected", found.local_attention).of_value(reach));
+    let visible = |layer_type| match (layer_type, causal) {
+        (LayerType::Full, false) => Visibility::ALL,
+        (LayerType::Sliding, false) => Visibility::window(reach),
+        (LayerType::Full, true) => Visibility::CAUSAL,
+        // As many keys as that, the query's own among them (transformers' `ModernBertDecoderConfig`).
+        (LayerType::Sliding, true) => Visibility::causal_window(reach),
     };
     let config = with_layer_types(config, text, (&types, visible), |layer_type| match layer_type {
         LayerType::Full => ("global_rope_theta", 160_000.0),
         LayerType::Sliding => ("local_rope_theta", 10_000.0),
     })?;
-    let names = Names::numbered(&LAYER, "layers", &config);
+    let names = Names::numbered(if causal { &DECODER_LAYER } else { &LAYER }, "layers", &config);
     // What blocks and the masked-LM head write begins with less, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
     let written = found.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();

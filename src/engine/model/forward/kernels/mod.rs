@@ -16,6 +16,10 @@ use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
 #[cfg(test)]
 mod tests;
 
+/// The factor by which the logistic function comes near the distribution function of the normal distribution (Hendrycks &
+/// Gimpel 2016, section 2).
+pub const QUICK_GELU: f32 = 1.702;
+
 /// The softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place, the rest of the row
 /// becoming 0; the entropy of each row, in nats, into `entropies`, `[rows]`.
 ///
@@ -65,6 +69,17 @@ pub fn bias_silu(states: &mut [f32], bias: &[f32]) {
     bias_then(states, bias, silu);
 }
 
+/// `quick_gelu(x + bias)`, for each row of `states`, in place.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn bias_quick_gelu(states: &mut [f32], bias: &[f32]) {
+    bias_then(states, bias, quick_gelu);
+}
+
+/// `c tanh(x / c)` of each score, in place, which stays within `c` of 0.
+pub fn cap(scores: &mut [f32], c: f32) {
+    scores.iter_mut().for_each(|score| *score = c * (*score / c).tanh());
+}
+
 /// Of each row of `states`, `[2 * width]`, plus its bias: `gelu` by the error function of the first half, times the second
 /// half, in place of the first.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
@@ -88,6 +103,12 @@ pub fn gate_relu(states: &mut [f32], bias: &[f32]) {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn gate_silu(states: &mut [f32], bias: &[f32]) {
     gate_with(states, bias, silu);
+}
+
+/// The same with `quick_gelu`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn gate_quick_gelu(states: &mut [f32], bias: &[f32]) {
+    gate_with(states, bias, quick_gelu);
 }
 
 /// Turns each head's vector in a row, `[heads, head_dim]`, by the cosines and sines in `angles`, `[2, pairs]`: dimension `i`
@@ -249,6 +270,12 @@ fn relu(x: f32) -> f32 {
 fn silu(x: f32) -> f32 {
     let small = exp(-x.abs());
     x * if x < 0.0 { small } else { 1.0 } / (1.0 + small)
+}
+
+/// `x / (1 + e^(-1.702 x))`, transformers' `quick_gelu`.
+#[inline(always)]
+fn quick_gelu(x: f32) -> f32 {
+    silu(QUICK_GELU * x) / QUICK_GELU
 }
 
 #[inline(always)]

@@ -105,6 +105,9 @@ impl PackedEncoder {
                     let scores = Scores { values: attention, n, stride, scale };
                     relative.add(head, scores, query, parts.biased(KEY, head, bias_of(KEY), 1.0, key), distances);
                 }
+                if let Some(cap) = config.score_cap {
+                    kernels::cap(attention, cap);
+                }
                 if !visibility.is_whole(n) {
                     kernels::hide(attention, n, stride, |query| visibility.keys(query, n));
                 }

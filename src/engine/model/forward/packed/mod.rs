@@ -301,6 +301,7 @@ fn activate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
         Activation::GeluTanh => kernels::bias_gelu_tanh(wide, bias),
         Activation::Relu => kernels::bias_relu(wide, bias),
         Activation::Silu => kernels::bias_silu(wide, bias),
+        Activation::QuickGelu => kernels::bias_quick_gelu(wide, bias),
     }
 }
 
@@ -311,6 +312,7 @@ fn gate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
         Activation::GeluTanh => kernels::gate_gelu_tanh(wide, bias),
         Activation::Relu => kernels::gate_relu(wide, bias),
         Activation::Silu => kernels::gate_silu(wide, bias),
+        Activation::QuickGelu => kernels::gate_quick_gelu(wide, bias),
     }
 }
 

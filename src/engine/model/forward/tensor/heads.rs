@@ -121,6 +121,9 @@ impl TensorEncoder {
             let bias: Vec<f32> = (0..heads).flat_map(of_head).collect();
             scores = (scores + Tensor::from_vec(bias, (heads, n, n), &self.device)?.to_dtype(self.precision)?)?;
         }
+        if let Some(cap) = self.config.score_cap {
+            scores = ((scores / f64::from(cap))?.tanh()? * f64::from(cap))?;
+        }
         Ok(scores)
     }
 

@@ -13,7 +13,7 @@ use candle_core::{D, DType, Device, Module, Tensor};
 use super::batch::{Batch, Input};
 use super::gates::Gates;
 use super::visitor::Visitor;
-use super::{Encoder, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input};
+use super::{Encoder, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels};
 use crate::model::config::{Activation, BlockPlan, Config};
 use crate::model::parameters::{self, Parameters};
 use linear::LinearLayer;
@@ -214,6 +214,10 @@ fn activate(activation: Activation, states: &Tensor) -> candle_core::Result<Tens
         Activation::GeluTanh => states.gelu(),
         Activation::Relu => states.relu(),
         Activation::Silu => states.silu(),
+        Activation::QuickGelu => {
+            let factor = f64::from(kernels::QUICK_GELU);
+            (states * factor)?.silu()? / factor
+        }
     }
 }
 
