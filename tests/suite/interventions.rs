@@ -121,6 +121,7 @@ fn prediction_heads_and_interventions_are_those_of_pytorch() {
         "tiny-nomic-bert-native",
         "tiny-gte",
         "tiny-gte-native",
+        "tiny-new",
         "tiny-jina-embeddings-v3",
         "tiny-eurobert",
         "tiny-esm",
@@ -128,6 +129,32 @@ fn prediction_heads_and_interventions_are_those_of_pytorch() {
         "tiny-deberta",
     ] {
         check_against_pytorch(name, golden::TOLERANCE);
+    }
+}
+
+/// Models of families that transformers has no class of, at every token.
+#[test]
+fn heads_of_their_own_code_predict_as_in_pytorch() {
+    for name in ["tiny-neobert", "tiny-jina-v2", "tiny-mosaic-bert"] {
+        let golden = fixture("goldens").join(format!("{name}.safetensors"));
+        let golden = candle_core::safetensors::load(&golden, &Device::Cpu).unwrap();
+        let numbers = |name: &str| -> Vec<u32> { golden[name].to_dtype(DType::U32).unwrap().to_vec1().unwrap() };
+        let parameters = with_head(name);
+        let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+        let fast = PackedEncoder::new(parameters);
+        for index in [0, 1, 2] {
+            let (ids, segments) = (numbers(&format!("ids.{index}")), numbers(&format!("segments.{index}")));
+            let expected: Vec<f32> = golden[&format!("logits.{index}")].flatten_all().unwrap().to_vec1().unwrap();
+            let predicted = [(0..ids.len()).collect()];
+            let input = Input { ids: &ids, segments: &segments, ..Input::default() };
+            let batch = Batch { inputs: vec![input] }.with_predicted(&predicted);
+            for encoder in [&slow as &dyn Encoder, &fast] {
+                let found = record(encoder, Start::Embeddings, &batch, &Gates::default(), AT_THE_END);
+                let difference = largest_difference(&found[0].logits, &expected);
+                println!("{name}: logits differ by {difference:.1e}");
+                assert!(difference <= golden::TOLERANCE, "{name} {difference:e}");
+            }
+        }
     }
 }
 
