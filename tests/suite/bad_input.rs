@@ -413,8 +413,9 @@ fn configs() {
     let cases = [
         (config.replace("\"model_type\": \"bert\"", "\"model_type\": \"strange\""), unsupported.as_str()),
         (
-            config.replace("\"model_type\": \"bert\"", "\"model_type\": \"gpt2\""),
-            "model_type is gpt2: a decoder, whose tokens attend to earlier ones only; supported are encoders",
+            config.replace("\"model_type\": \"bert\"", "\"model_type\": \"gptj\""),
+            "model_type is gptj: of decoders those of Gemma 2 and 3, GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, ModernBERT, OPT, \
+             Qwen2, Qwen3 and SmolLM3 are supported",
         ),
         (
             config.replace("\"model_type\": \"bert\"", "\"model_type\": \"fnet\""),

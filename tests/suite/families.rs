@@ -686,7 +686,7 @@ fn options_of_decoders_that_are_not_supported() {
             "tiny-gpt-neo",
             "\"num_layers\": 3",
             "\"num_layers\": 4",
-            "attention_types are of 3 layers, and num_layers is 4",
+            "attention_types are not of 4 layers, the num_layers",
         ),
         ("tiny-gpt-neo", "\"window_size\": 6", "\"window_size\": 0", "window_size is 0"),
         (

@@ -645,9 +645,9 @@ fn a_model_without_safetensors_says_how_to_convert_it() {
     assert_eq!(server.requests().len(), 3);
 
     // What config.json says comes first.
-    fs::write(&config, r#"{"model_type": "gpt2"}"#).unwrap();
+    fs::write(&config, r#"{"model_type": "gptj"}"#).unwrap();
     let server = Hub::new(ID, folder.path()).start();
-    assert_says(&User::of(&server).error(ID), "model_type is gpt2: a decoder");
+    assert_says(&User::of(&server).error(ID), "model_type is gptj: of decoders those of");
     assert_eq!(server.requests().len(), 3);
 }
 

@@ -180,12 +180,9 @@ fn gpt_neo(text: &str) -> Result<(Config, Names)> {
         "local" => Ok(Visibility::causal_window(found.window_size)),
         other => Err(anyhow!("attention_types has {} (supported: global, local)", shortened(other)).of_value(other)),
     };
-    let visibility = types.map(visible).collect::<Result<Vec<_>>>()?;
-    ensure!(
-        visibility.len() == layers,
-        "attention_types are of {} layers, and num_layers is {layers}",
-        visibility.len()
-    );
+    // One more than there may be is enough to tell, however many a file names.
+    let visibility = types.take(layers + 1).map(visible).collect::<Result<Vec<_>>>()?;
+    ensure!(visibility.len() == layers, "attention_types are not of {layers} layers, the num_layers");
     let names = Names {
         embeddings: &EMBEDDINGS,
         embedding_norm: None,
