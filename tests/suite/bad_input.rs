@@ -425,7 +425,7 @@ fn configs() {
             config.replacen('{', "{\"quantization_config\": {}, ", 1),
             "quantization_config is there: only unquantised weights are read",
         ),
-        (config.replace("\"model_type\": \"bert\",", "").replace("BertModel", "GPT2Model"), untold.as_str()),
+        (config.replace("\"model_type\": \"bert\",", "").replace("BertModel", "GPTJModel"), untold.as_str()),
         (
             config.replace("\"num_attention_heads\": 4", "\"num_attention_heads\": 5"),
             "hidden_size 32 is not a multiple of num_attention_heads 5",
@@ -446,7 +446,7 @@ fn configs() {
         (
             config.replace("\"hidden_act\": \"gelu\"", "\"hidden_act\": \"mish\""),
             "hidden_act: activation \"mish\" is not supported (supported: gelu, gelu_python, gelu_new, gelu_pytorch_tanh, \
-             gelu_fast, gelu_accurate, relu, silu, swish) at line 11 column 22",
+             gelu_fast, gelu_accurate, relu, silu, swish, quick_gelu) at line 11 column 22",
         ),
         (
             config.replace("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 9223372036854775808"),
