@@ -2,6 +2,5 @@
 
 pub mod cosines;
 pub mod head_sums;
-pub mod partners;
 pub mod position;
 pub mod roots;

@@ -40,7 +40,6 @@ impl Study for Attention {
             positional::LOCAL,
             delimiter::SEPARATOR,
             delimiter::FIRST_SPECIAL,
-            delimiter::FIRST_TOKEN,
             delimiter::PUNCTUATION,
             broad::BROAD,
         ],
