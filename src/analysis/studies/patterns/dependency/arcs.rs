@@ -208,6 +208,23 @@ impl DuplicateArcs {
         }
     }
 
+    /// Whether these are among the arcs that `total` counts, and those that heads predict rightly or wrongly among those of
+    /// `all`, so that what is left without them is no less than nothing.
+    pub fn is_within(&self, all: &Agreement, total: &RelationSums) -> bool {
+        if self.right.is_empty() {
+            return self.words == [0; PLACES];
+        }
+        let holds = |place: usize, right: u64, all: u64| {
+            let wrong = self.words[place].checked_sub(right);
+            let all_wrong = total.places[place].checked_sub(all);
+            right <= all && wrong.zip(all_wrong).is_some_and(|(wrong, all)| wrong <= all)
+        };
+        let of_direction = |(right, all): (&[u64; PLACES], &[u64; PLACES])| {
+            (0..PLACES).all(|place| holds(place, right[place], all[place]))
+        };
+        self.right.iter().zip(&all.places).all(|(right, all)| right.iter().zip(all).all(of_direction))
+    }
+
     /// The right predictions of a head in a direction: of all arcs, and of those whose head is at `place`.
     pub fn right(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
         self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])

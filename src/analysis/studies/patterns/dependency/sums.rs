@@ -239,7 +239,10 @@ impl Sums for DependencySums {
             && self.later.iter().all(|later| [0, heads].contains(&later.right.len()))
             && self.blocks.len() == BLOCKS
             && self.blocks.iter().all(|block| block.len() <= relations && block.iter().all(sound))
-            && self.agreements.iter().enumerate().all(|(place, agreement)| agreement.is_within(&self.total(place)))
+            && self.agreements.iter().zip(&self.later).enumerate().all(|(place, (agreement, later))| {
+                let total = self.total(place);
+                agreement.is_within(&total) && later.is_within(agreement, &total)
+            })
     }
 }
 
@@ -300,6 +303,28 @@ mod tests {
         assert_eq!(both.agreements[place].places[0][0][minus_one], 6);
         assert_eq!(sums.later[sums.relations["nsubj"]], DuplicateArcs::default());
         assert!(both.fits(both.grid, both.from) && both.in_order().later == both.later);
+    }
+
+    #[test]
+    fn what_comes_later_is_among_all_arcs_or_does_not_fit() {
+        let mut whole = empty();
+        // Three arcs, of which the head predicts each by its row.
+        let mut weights = [0.125; 36];
+        (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
+        let family = SentenceFamily { number: 3, is_first: false };
+        add(&mut whole, &Sequence { family, ..sentence(0, 4, "nsubj") }, &weights);
+        let place = whole.later[0].words.iter().position(|&words| words == 3).unwrap();
+        let fits = |change: &dyn Fn(&mut DuplicateArcs)| {
+            let mut sums = whole.clone();
+            change(&mut sums.later[0]);
+            sums.fits(sums.grid, sums.from)
+        };
+        assert!(fits(&|_| {}) && fits(&|later| *later = DuplicateArcs::default()));
+        // More arcs than there are, more right ones than are later, more wrong ones than there are, arcs of no head.
+        assert!(!fits(&|later| later.words[place] = 4));
+        assert!(!fits(&|later| later.right[0][0][place] = 4));
+        assert!(!fits(&|later| later.right[0][0][place] = 2));
+        assert!(!fits(&|later| later.right = Vec::new()));
     }
 
     #[test]
