@@ -17,7 +17,7 @@ use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::metrics::metric::{Column, Keys};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, percent, plain_table, plus_minus, significance};
-use crate::study::tracked::{Tracked, Tracker};
+use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 use crate::system::printable::printable;
 
@@ -187,12 +187,15 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
 /// The heads that follow a relation best.
 pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     let mut out = Summary::default();
-    let Tracked { relation, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
+    let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
+    let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
+        format!(", {} % of all, the head on the {side}", percent(Some(*share)))
+    });
     let tags = tags_accuracy.map_or_else(String::new, |tags| format!(", the best tags {}", percent(Some(tags))));
     let offset_accuracy = percent(Some(*offset_accuracy));
     writeln!(
         out,
-        "{}, {}, in % of them, ± half of the 95 % interval; the best offset ({offset:+}) has {offset_accuracy}{tags}:\n",
+        "{}, {}{part}, in % of them, ± half of the 95 % interval; the best offset ({offset:+}) has {offset_accuracy}{tags}:\n",
         printable(relation),
         counted(*words, "word")
     )

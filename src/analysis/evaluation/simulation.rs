@@ -24,7 +24,7 @@ use crate::studies::patterns::attention::tokens::TokenSums;
 use crate::studies::patterns::dependency::RelationMetrics;
 use crate::studies::patterns::dependency::arcs::{Agreement, BASELINE_OFFSETS, PLACES, RelationSums, ScoredArc};
 use crate::studies::patterns::dependency::section::Relations;
-use crate::studies::patterns::dependency::sums::DependencySums;
+use crate::studies::patterns::dependency::sums::{DependencySums, RelationKey};
 use crate::studies::registry::{default_policy, named};
 use crate::study::ObservedPass;
 use crate::study::labels::evidence::{Comparison, Direction};
@@ -159,7 +159,8 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
             }
         }
     }
-    let names: BTreeMap<String, usize> = (0..accuracies.len()).map(|place| (format!("r{place}"), place)).collect();
+    let key = |place: usize| RelationKey { name: format!("r{place}"), side: None };
+    let names: BTreeMap<RelationKey, usize> = (0..accuracies.len()).map(|place| (key(place), place)).collect();
     let attention = observer_of(ByClass::of_whole(AttentionSums::of(grid, attention)));
     let dependency = observer_of(DependencySums::of(grid, FromToken::Mean, names, relations, agreements));
     let seen = |sums| vec![ObservedPass { sums, left_out: 0 }];
@@ -193,10 +194,12 @@ fn simulate(seed: u64, mut documents: impl FnMut(&mut ChaCha8Rng) -> Documents) 
         let found = corpus(&documents, &[vec![[good, poor]]], &default_policy(), &mut rng);
         let relation = &section::<Relations>(&*found.sections[1].1).relations[0];
         let [first, second] = Direction::BOTH.map(|direction| {
-            (relation.by_head[0].ci95.get(direction), &relation.by_head[0].versus_offset.get(direction).ci95)
+            let versus = relation.by_head[0].versus_offset.get(direction).as_ref();
+            (relation.by_head[0].ci95.get(direction), &versus.expect("both directions are seen").ci95)
         });
         for (name, direction, truth) in [("a good head", 0, good - OFFSET), ("a poor head", 1, poor - OFFSET)] {
             let comparison = relation.by_head[0].versus_offset.get(Direction::BOTH[direction]);
+            let comparison = comparison.as_ref().expect("both directions are seen");
             let error = comparison.standard_error.expect("there are words in enough blocks");
             let &RelationMetrics { blocks, effective_blocks, .. } = relation;
             let (value, scale) = (comparison.difference, Scale::Real);

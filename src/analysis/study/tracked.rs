@@ -11,6 +11,10 @@ use crate::stats::interval::Interval;
 pub struct Tracked {
     /// Its name.
     pub relation: String,
+    /// In a decoder, the side of the dependent on which the head stands, with the share of the relation's words; absent in
+    /// encoders.
+    #[serde(flatten)]
+    pub part: Option<RelationPart>,
     /// Scored words.
     pub words: u64,
     /// The best fixed offset.
@@ -21,6 +25,15 @@ pub struct Tracked {
     pub tags_accuracy: Option<f64>,
     /// Each head in both directions, the most accurate first.
     pub heads: Vec<Tracker>,
+}
+
+/// The words of a relation that have their heads on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RelationPart {
+    /// The side: `left` or `right`.
+    pub side: &'static str,
+    /// The share of the relation's words.
+    pub share: f64,
 }
 
 /// How well a head follows the relation.

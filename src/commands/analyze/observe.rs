@@ -361,22 +361,7 @@ impl RequiredParts {
     }
 }
 
-/// Fails of a decoder: what its queries cannot see the studies do not take into account yet.
-fn ensure_encoder(files: &ModelFiles) -> Result<()> {
-    let architecture = &files.architecture;
-    if !architecture.config.visibility.are_causal() {
-        return Ok(());
-    }
-    let error = anyhow!(
-        "`{}` is a decoder ({}), whose tokens attend to earlier ones only: no study is defined for it yet",
-        files.id,
-        architecture.family
-    );
-    Err(error.class(Class::Model).hint("`headscope view` and `headscope maps` show the attention of its heads"))
-}
-
 fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
-    ensure_encoder(&files)?;
     let Some(study) = predicting(options) else { return Model::load(files) };
     let derivatives = RequiredParts::of(options) == RequiredParts::Derivatives;
     let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_prediction }(files)?;

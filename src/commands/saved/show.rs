@@ -1,5 +1,6 @@
 //! `headscope show`: a saved report for a person, without the model: the summary, a head, a relation, a label.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -65,9 +66,17 @@ pub fn show(options: &ShowOptions) -> Result<()> {
             }
         }
         ShownPart::Relation { name, top } => {
-            let mut tracked = relation(&report, name)?;
-            tracked.heads.truncate(*top);
-            if options.json { json::indented(&tracked)? } else { card::of_relation(&tracked, *top).fit(width) }
+            let mut parts = relation(&report, name)?;
+            parts.iter_mut().for_each(|tracked| tracked.heads.truncate(*top));
+            match &parts[..] {
+                parts if !options.json => {
+                    let cards: Vec<String> =
+                        parts.iter().map(|tracked| card::of_relation(tracked, *top).fit(width)).collect();
+                    cards.join("\n")
+                }
+                [whole] => json::indented(whole)?,
+                parts => json::indented(&parts)?,
+            }
         }
         ShownPart::Label(label) => {
             let found = having(&report, label)?;
@@ -91,19 +100,22 @@ fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
         .class(Class::Usage)
 }
 
-/// The relation of this name.
-fn relation(report: &Report, name: &str) -> Result<Tracked> {
+/// The relation of this name: one of an encoder, one for each side of the head of a decoder.
+fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     let tracked: Vec<Tracked> = report.sections.0.iter().flat_map(|(_, section)| section.exports().tracked).collect();
     ensure!(
         !tracked.is_empty(),
         anyhow!("the report has no relations")
             .hint("analyse a corpus with dependency trees, with the study `dependency`")
     );
-    if let Some(found) = tracked.iter().find(|tracked| tracked.relation == name) {
-        return Ok(found.clone());
+    let found: Vec<Tracked> = tracked.iter().filter(|tracked| tracked.relation == name).cloned().collect();
+    if !found.is_empty() {
+        return Ok(found);
     }
     let mut known: Vec<&Tracked> = tracked.iter().collect();
     known.sort_by_key(|tracked| std::cmp::Reverse(tracked.words));
+    let mut met = BTreeSet::new();
+    known.retain(|tracked| met.insert(&tracked.relation));
     let mut names = String::new();
     for (place, tracked) in known.iter().enumerate() {
         let _ = write!(names, "{}{}", if place == 0 { "" } else { ", " }, tracked.relation);

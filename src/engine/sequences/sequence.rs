@@ -67,6 +67,39 @@ impl Sequence {
         kinds.filter(|(_, kind)| !kind.is_special()).map(|(place, _)| place)
     }
 
+    /// The same as a decoder reads it: its first token, special or not, is [`TokenKind::First`].
+    pub fn begun(mut self) -> Self {
+        if let Some(first) = self.kinds.first_mut() {
+            *first = TokenKind::First;
+        }
+        self
+    }
+
+    /// Whether a word has the first token of what a decoder reads: it sees no other word, and attention to it may be to the
+    /// place rather than to the word.
+    pub fn begins_with(&self, word: usize) -> bool {
+        self.words[word].start == 0 && self.kinds[0] == TokenKind::First
+    }
+
+    /// The words that metrics of words are about, as queries and as keys: all but one that the sequence
+    /// [begins with](Self::begins_with).
+    pub fn counted_words(&self) -> Range<usize> {
+        let begins = !self.words.is_empty() && self.begins_with(0);
+        usize::from(begins)..self.words.len()
+    }
+
+    /// The words of each sentence that can be each other's heads, in order: [counted](Self::counted_words) words.
+    pub fn candidates(&self) -> Vec<Range<usize>> {
+        vec![self.counted_words()]
+    }
+
+    /// The [candidates](Self::candidates) of each word, itself among them, `[words]`; none of a word that is not counted.
+    pub fn candidates_of_words(&self) -> Vec<Range<usize>> {
+        let mut of_words = vec![0..0; self.words.len()];
+        self.candidates().into_iter().for_each(|sentence| of_words[sentence.clone()].fill(sentence));
+        of_words
+    }
+
     /// The class of each token, `[tokens]`, by which a removed head is replaced.
     pub fn classes(&self) -> Vec<TokenClass> {
         let mut classes: Vec<TokenClass> = self.kinds.iter().map(|&kind| kind.into()).collect();
@@ -141,10 +174,13 @@ pub enum TokenKind {
     Separator,
     /// Any other special token.
     OtherSpecial,
+    /// The first token of a sequence that a decoder reads, special or not: it sees itself alone, and is often a sink.
+    First,
 }
 
 impl TokenKind {
-    /// Whether the tokenizer added this token around the text.
+    /// Whether this is no token of the text to the metrics: the tokenizer added it around the text, or a decoder begins
+    /// with it.
     pub fn is_special(self) -> bool {
         !matches!(self, Self::Text | Self::Punctuation)
     }
@@ -156,6 +192,7 @@ impl From<TokenKind> for TokenClass {
             TokenKind::FirstSpecial => Self::FirstSpecial,
             TokenKind::Separator | TokenKind::OtherSpecial => Self::OtherSpecial,
             TokenKind::Text | TokenKind::Punctuation => Self::Text,
+            TokenKind::First => Self::First,
         }
     }
 }

@@ -94,10 +94,12 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
         let mcnemar_p = mcnemar(head_only, offset_only);
         Comparison { difference, ci95, standard_error: None, head_only, offset_only, mcnemar_p, p: None, q: None }
     };
-    let accuracy = ByDirection { dependent_to_head: share(hits[0]), head_to_dependent: share(hits[1]) };
-    let versus_offset = ByDirection { dependent_to_head: comparison(0), head_to_dependent: comparison(1) };
+    let accuracy = ByDirection::new(|direction| Some(share(hits[direction])));
+    let versus_offset = ByDirection::new(|direction| Some(comparison(direction)));
     RelationMetrics {
         relation: "obj".to_owned(),
+        side: None,
+        share: None,
         count,
         sentences: Some(count),
         blocks: 64,
@@ -122,6 +124,12 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
             left_out: ByDirection::default(),
         }],
     }
+}
+
+/// Sets the standard error of the head's lead over the offset, the dependent being the query.
+fn set_error(relation: &mut RelationMetrics, standard_error: Option<f64>) {
+    let versus = relation.by_head[0].versus_offset.dependent_to_head.as_mut();
+    versus.expect("both directions are seen").standard_error = standard_error;
 }
 
 /// The labels of a head that is right wherever the baseline is, as far as it is right at all.
@@ -183,7 +191,7 @@ fn a_syntactic_label_is_significant() {
     // 0.2 is two standard errors above the margin of 0.1: p = .024908 with 63 degrees of freedom, twice that is the only
     // test of an estimate above it.
     let mut tested = relation(100, 30, [50, 0], [30, 0]);
-    tested.by_head[0].versus_offset.dependent_to_head.standard_error = Some(0.05);
+    set_error(&mut tested, Some(0.05));
     let label = verdict(&[], vec![tested]).labels.remove(0);
     let [p, q] = [label.test.p, label.test.q].map(Option::unwrap);
     assert!((p - 0.024_908).abs() < 1e-6 && (q - 2.0 * p).abs() < 1e-12 && !label.borderline, "{p} {q}");
@@ -199,7 +207,7 @@ fn without_a_bound_on_q_a_syntactic_label_is_ten_points() {
     // One and a half standard errors above 0.1 are too few for 2.5 %, and two are not: the interval is above it.
     for (error, borderline) in [(0.1 / 1.5, true), (0.049, false)] {
         let mut tested = relation(100, 30, [50, 0], [30, 0]);
-        tested.by_head[0].versus_offset.dependent_to_head.standard_error = Some(error);
+        set_error(&mut tested, Some(error));
         assert_eq!(by_voita2019(&[], vec![tested]).labels[0].borderline, borderline);
     }
     let short = by_voita2019(&[], vec![relation(100, 30, [39, 0], [30, 0])]);
@@ -439,9 +447,9 @@ fn a_syntactic_label_reaches_beyond_tags_if_the_head_is_surely_above_both_baseli
     assert_eq!(reach(tagged(40, Interval(0.1, 0.3), 0.1)).0, Reach::Offset);
     // The lead over the offset decides if that is the better baseline: its interval is 0.25 to 0.35.
     let mut worse = tagged(20, Interval(0.0, 0.3), 9.0);
-    worse.by_head[0].versus_offset.dependent_to_head.standard_error = Some(0.01);
+    set_error(&mut worse, Some(0.01));
     assert_eq!(reach(worse.clone()).0, Reach::Tags);
-    worse.by_head[0].versus_offset.dependent_to_head.standard_error = None;
+    set_error(&mut worse, None);
     assert_eq!(reach(worse).0, Reach::Offset);
     // Too few blocks for a test, or no tags at all.
     assert_eq!(verdict(&[], vec![relation(100, 30, [60, 0], [30, 0])]).labels[0].beyond, None);

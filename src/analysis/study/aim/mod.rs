@@ -1,15 +1,16 @@
 //! The aims of labels in one sentence: the tokens that a head with the label should look at, and how much it does.
 
-use std::ops::Range;
-
 use serde::{Deserialize, Serialize};
 
+use super::instruments::partners::Partners;
 use super::labels::evidence::Direction;
 use crate::corpus::relation::scored_as;
 use crate::model::forward::attention::AttentionView;
+use crate::model::grid::visibility::Visibility;
+use crate::sequences::fold::even::Even;
 use crate::sequences::fold::roles::WINDOW;
 use crate::sequences::fold::units::Units;
-use crate::sequences::fold::words::WordAttention;
+use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 
 /// The tokens that a label says its head looks at.
@@ -28,6 +29,8 @@ pub enum Aim {
     Window,
     /// The first special token.
     FirstSpecial,
+    /// The first token of what a decoder reads.
+    FirstToken,
     /// The separators.
     Separators,
     /// Punctuation.
@@ -43,16 +46,23 @@ pub enum Aim {
 }
 
 /// An aim in one sentence: the same for all heads that have it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Goals {
-    /// Words with their other end, by the direction.
-    Partners(Direction, Vec<(usize, usize)>),
+    /// Words with their other end.
+    Partners {
+        /// The end at which attention starts.
+        direction: Direction,
+        /// The dependents with their heads.
+        arcs: Vec<(usize, usize)>,
+        /// Where other ends are looked for.
+        partners: Partners,
+    },
     /// Tokens with the tokens that they should attend to.
     Tokens(Vec<(usize, Vec<usize>)>),
     /// Words with the words that they should attend to.
     Words(Vec<(usize, Vec<usize>)>),
-    /// Tokens that should attend to everything.
-    Spread(Vec<usize>),
+    /// Tokens that should attend to everything, with the entropy of even attention from each, nats.
+    Spread(Vec<(usize, f64)>),
 }
 
 /// A head's score for a label's aim in one sentence, from 0 to 1.
@@ -66,20 +76,35 @@ pub struct Score {
 }
 
 impl Aim {
-    /// The goals in a sentence; `None` if it has no goal, or no query.
-    pub fn in_sentence(&self, sequence: &Sequence) -> Option<Goals> {
+    /// The goals in a sentence, of whose keys queries see these, words attending by `from`; `None` if it has no goal, or no
+    /// query.
+    pub fn in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
         let text: Vec<usize> = sequence.text_places().collect();
+        let even = Even::new(visibility, sequence.ids.len());
+        let sees_word =
+            |query: usize, key: usize| even.between_words(&sequence.words[query], &sequence.words[key], from) > 0.0;
         let kind = |wanted: TokenKind| -> Vec<usize> {
             (0..sequence.kinds.len()).filter(|&token| sequence.kinds[token] == wanted).collect()
         };
-        let all_to = |goals: Vec<usize>| text.iter().map(|&query| (query, goals.clone())).collect();
+        let all_to = |goals: Vec<usize>| {
+            let seen = |query: usize| goals.iter().copied().filter(|&key| visibility.sees(query, key)).collect();
+            text.iter().map(|&query| (query, seen(query))).collect()
+        };
         let each = |goals: &dyn Fn(usize) -> Vec<usize>| -> Vec<(usize, Vec<usize>)> {
-            let with = text.iter().map(|&query| (query, goals(query)));
-            with.filter(|(_, goals)| !goals.is_empty()).collect()
+            let seen = |query: usize| goals(query).into_iter().filter(|&key| visibility.sees(query, key)).collect();
+            let with = text.iter().map(|&query| (query, seen(query)));
+            with.filter(|(_, goals): &(usize, Vec<usize>)| !goals.is_empty()).collect()
         };
         let is_text = |token: usize| sequence.kinds.get(token).is_some_and(|kind| !kind.is_special());
         let goals = match self {
-            Self::Partner { relation, direction } => Goals::Partners(*direction, arcs(sequence, relation)),
+            &Self::Partner { ref relation, direction } => {
+                let is_seen = |&(dependent, head): &(usize, usize)| match direction {
+                    Direction::DependentToHead => sees_word(dependent, head),
+                    Direction::HeadToDependent => sees_word(head, dependent),
+                };
+                let arcs = arcs(sequence, relation).into_iter().filter(is_seen).collect();
+                Goals::Partners { direction, arcs, partners: Partners::new(sequence, visibility, from) }
+            }
             Self::Offset(offset) => {
                 let away = |query: usize| query.checked_add_signed(*offset as isize).filter(|&key| is_text(key));
                 Goals::Tokens(each(&|query| away(query).into_iter().collect()))
@@ -89,6 +114,7 @@ impl Aim {
                 Goals::Tokens(each(&|query| near(query).filter(|&key| key != query && is_text(key)).collect()))
             }
             Self::FirstSpecial => Goals::Tokens(all_to(kind(TokenKind::FirstSpecial))),
+            Self::FirstToken => Goals::Tokens(all_to(kind(TokenKind::First))),
             Self::Separators => Goals::Tokens(all_to(kind(TokenKind::Separator))),
             Self::Punctuation => Goals::Tokens(all_to(kind(TokenKind::Punctuation))),
             Self::SameToken => {
@@ -98,18 +124,21 @@ impl Aim {
                 Goals::Tokens(each(&|query| same(query).collect()))
             }
             Self::Tag(tag) => {
-                let goals = |word| fellows(sequence, word, |other| upos(sequence, other) == Some(tag));
-                Goals::Words((0..sequence.words.len()).map(|word| (word, goals(word))).collect())
+                let wanted = |word, other| upos(sequence, other) == Some(tag) && sees_word(word, other);
+                let goals = |word| fellows(sequence, word, |other| wanted(word, other));
+                Goals::Words(sequence.counted_words().map(|word| (word, goals(word))).collect())
             }
             Self::SameTag => {
                 let goals = |word: usize| {
                     let own = upos(sequence, word);
-                    fellows(sequence, word, |other| own.is_some() && upos(sequence, other) == own)
+                    fellows(sequence, word, |other| {
+                        own.is_some() && upos(sequence, other) == own && sees_word(word, other)
+                    })
                 };
-                let words = (0..sequence.words.len()).map(|word| (word, goals(word)));
+                let words = sequence.counted_words().map(|word| (word, goals(word)));
                 Goals::Words(words.filter(|(_, goals)| !goals.is_empty()).collect())
             }
-            Self::Spread => Goals::Spread(text),
+            Self::Spread => Goals::Spread(text.into_iter().map(|query| (query, even.entropy(query))).collect()),
         };
         (!goals.is_empty()).then_some(goals)
     }
@@ -128,14 +157,14 @@ fn upos(sequence: &Sequence, word: usize) -> Option<&'static str> {
 
 /// The other words that fit the aim.
 fn fellows(sequence: &Sequence, word: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
-    (0..sequence.words.len()).filter(|&other| other != word && wanted(other)).collect()
+    sequence.counted_words().filter(|&other| other != word && wanted(other)).collect()
 }
 
 impl Goals {
     fn is_empty(&self) -> bool {
         let none = |goals: &[(usize, Vec<usize>)]| goals.iter().all(|(_, goals)| goals.is_empty());
         match self {
-            Self::Partners(_, arcs) => arcs.is_empty(),
+            Self::Partners { arcs, .. } => arcs.is_empty(),
             Self::Tokens(goals) | Self::Words(goals) => none(goals),
             Self::Spread(queries) => queries.is_empty(),
         }
@@ -144,8 +173,8 @@ impl Goals {
     /// A head's score for the aim, by its attention between tokens and between words.
     pub fn score(&self, attention: AttentionView<'_>, words: &WordAttention) -> Score {
         let (sum, queries) = match self {
-            Self::Partners(direction, arcs) => {
-                let right = arcs.iter().filter(|&&(word, other)| partner(words, *direction, word) == Some(other));
+            Self::Partners { direction, arcs, partners } => {
+                let right = arcs.iter().filter(|&&(word, other)| partners.of(words, *direction, word) == Some(other));
                 (right.count() as f64, arcs.len())
             }
             Self::Tokens(goals) => {
@@ -161,8 +190,8 @@ impl Goals {
                 (goals.iter().map(mass).sum(), goals.len())
             }
             Self::Spread(queries) => {
-                let most = (attention.tokens() as f64).ln();
-                (queries.iter().map(|&query| entropy(attention.row(query)) / most).sum(), queries.len())
+                let ratio = |&(query, most): &(usize, f64)| entropy(attention.row(query)) / most;
+                (queries.iter().map(ratio).sum(), queries.len())
             }
         };
         Score { mean: sum / queries as f64, queries: queries as u64 }
@@ -178,7 +207,7 @@ impl Goals {
         };
         let of_word = |word: &usize| units.of_word[*word];
         match self {
-            Self::Partners(_, arcs) => {
+            Self::Partners { arcs, .. } => {
                 arcs.iter().for_each(|(word, other)| add(Some(of_word(word)), vec![of_word(other)]));
             }
             Self::Tokens(goals) => goals.iter().for_each(|(query, goals)| {
@@ -196,22 +225,6 @@ impl Goals {
 /// The entropy of a row, in nats.
 fn entropy(row: &[f32]) -> f64 {
     row.iter().map(|&weight| f64::from(weight)).filter(|&weight| weight > 0.0).map(|weight| -weight * weight.ln()).sum()
-}
-
-/// The word that a head takes for the other end of a word's arc: the one that it attends to most, or that attends to it most.
-/// The word itself is left out, and of equal ones the first counts (METHODOLOGY, "Dependency alignment").
-pub fn partner(words: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
-    let weight = |other: usize| match direction {
-        Direction::DependentToHead => words.get(word, other),
-        Direction::HeadToDependent => words.get(other, word),
-    };
-    largest(0..words.words(), |other| if other == word { None } else { Some(weight(other)) })
-}
-
-/// The place with the largest weight, the first of equal ones.
-pub fn largest(places: Range<usize>, weight: impl Fn(usize) -> Option<f64>) -> Option<usize> {
-    let weights = places.filter_map(|place| Some((place, weight(place)?)));
-    weights.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(place, _)| place)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ fn folded(view: AttentionView<'_>, sequence: &Sequence) -> WordAttention {
 fn scored(aim: &Aim, sequence: &Sequence, rows: [[f32; 5]; 3]) -> Option<(f64, u64)> {
     let weights: Vec<f32> = [[0.2; 5], rows[0], rows[1], rows[2], [0.2; 5]].concat();
     let view = AttentionView::new(0, 0, 5, &weights);
-    let score = aim.in_sentence(sequence)?.score(view, &folded(view, sequence));
+    let score = aim.in_sentence(sequence, Visibility::ALL, FromToken::Mean)?.score(view, &folded(view, sequence));
     Some(((score.mean * 1e6).round() / 1e6, score.queries))
 }
 
@@ -86,7 +86,7 @@ fn goals_of_units_are_those_of_their_tokens() {
     let mut sequence = Sequence { words: vec![1..3, 3..4], ..three() };
     sequence.tree = None;
     let units = Units::new(&sequence);
-    let of = |aim: Aim| aim.in_sentence(&sequence).unwrap().of_units(&units);
+    let of = |aim: Aim| aim.in_sentence(&sequence, Visibility::ALL, FromToken::Mean).unwrap().of_units(&units);
     // ##b looks at a, of its own word, c at ##b.
     assert_eq!(of(Aim::Offset(-1)), [None, Some(vec![1]), Some(vec![1]), None]);
     assert_eq!(of(Aim::FirstSpecial), [None, Some(vec![0, 0]), Some(vec![0]), None]);

@@ -2,5 +2,6 @@
 
 pub mod cosines;
 pub mod head_sums;
+pub mod partners;
 pub mod position;
 pub mod roots;

@@ -16,11 +16,14 @@ pub enum TokenClass {
     Mask,
     /// A token of the text.
     Text,
+    /// The first token of a sequence that a decoder reads, special or not: often a sink, with contexts far from all others'
+    /// (Xiao et al. 2024; Gu et al. 2025).
+    First,
 }
 
 impl TokenClass {
     /// All classes, in order.
-    pub const ALL: [Self; 4] = [Self::FirstSpecial, Self::OtherSpecial, Self::Mask, Self::Text];
+    pub const ALL: [Self; 5] = [Self::FirstSpecial, Self::OtherSpecial, Self::Mask, Self::Text, Self::First];
 
     /// The number of classes.
     pub const COUNT: usize = Self::ALL.len();

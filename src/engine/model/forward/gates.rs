@@ -187,7 +187,8 @@ mod tests {
             gate.apply(&mut rows, 2, 3, &[FirstSpecial, Mask]);
             rows
         };
-        let by = [vec![0.0, 4.0], vec![f32::NAN; 2], vec![2.0, -2.0], vec![f32::NAN; 2]];
+        let unused = || vec![f32::NAN; 2];
+        let by = [vec![0.0, 4.0], unused(), vec![2.0, -2.0], unused(), unused()];
         assert_eq!(run(&Gate::scale(1.0)), context);
         assert_eq!(run(&Gate::scale(-0.5)), [-4.0, -2.0, 9.0, -3.0, -1.0]);
         assert_eq!(run(&Gate::scale(0.0)), [0.0, 0.0, 9.0, 0.0, 0.0]);

@@ -33,6 +33,11 @@ impl Visibility {
         Self { before: Some(reach), after: Some(reach) }
     }
 
+    /// Whether no query sees a key after it.
+    pub fn is_causal(self) -> bool {
+        self.after == Some(0)
+    }
+
     /// The keys that a query sees in a sequence of `tokens`.
     #[inline]
     pub fn keys(self, query: usize, tokens: usize) -> Range<usize> {
@@ -189,7 +194,7 @@ impl LayerClasses {
 
     /// Whether no layer sees a key after its query: the model is a decoder.
     pub fn are_causal(&self) -> bool {
-        self.kinds.iter().all(|kind| kind.after == Some(0))
+        self.kinds.iter().all(|kind| kind.is_causal())
     }
 
     /// Whether every layer sees every key.

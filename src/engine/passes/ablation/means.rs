@@ -123,7 +123,7 @@ mod tests {
         show(&mut sums, &contexts);
         show(&mut more, &[3.0; 10]);
         sums.merge(&more);
-        let [first, other, mask, text] = &sums.means()[0];
+        let [first, other, mask, text, _] = &sums.means()[0];
         assert_eq!([first, other, mask, text], [&[2.0, 2.5], &[5.0, 5.0], &[5.5, 5.5], &[3.75, 1.75]]);
         assert_eq!(ContextSums::new(grid, 2).means()[0][0], [0.0, 0.0]);
         assert!(sums.fits(grid, FromToken::Mean) && !sums.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));

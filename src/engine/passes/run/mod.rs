@@ -317,6 +317,9 @@ impl Runner<'_> {
                 &*fresh
             }
         };
+        let is_decoder = self.model.architecture.config.visibility.are_causal();
+        let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));
+        let sequences: &mut Sequencer<'_> = &mut sequences;
         let mut observers = ObserverSet::new(observers);
         let conditions = Conditions {
             removal: (pass.portion != Portion::All).then(|| self.ablation().removal),

@@ -2,6 +2,7 @@
 
 pub mod even;
 pub mod roles;
+pub mod row_scales;
 pub mod text;
 pub mod units;
 pub mod words;

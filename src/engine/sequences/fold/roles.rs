@@ -34,6 +34,8 @@ pub struct TokenRoles {
     pub text: Vec<Range<usize>>,
     /// The place of the first special token.
     pub first_special: Option<usize>,
+    /// The place of the first token, in a decoder.
+    pub first_token: Option<usize>,
     /// The places of the separators.
     pub separators: Vec<usize>,
     /// The places of punctuation.
@@ -55,6 +57,7 @@ impl TokenRoles {
             is_first: sentence.family.is_first,
             text: runs(kinds, |kind| !kind.is_special()),
             first_special: kinds.iter().position(|&kind| kind == TokenKind::FirstSpecial),
+            first_token: kinds.iter().position(|&kind| kind == TokenKind::First),
             separators: positions(TokenKind::Separator),
             punctuation: positions(TokenKind::Punctuation),
             is_text: mask(kinds, |kind| !kind.is_special()),

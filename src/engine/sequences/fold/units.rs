@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::sequences::sequence::Sequence;
+use crate::sequences::sequence::{Sequence, TokenKind};
 
 /// The words of a sentence and its special tokens, in the order of the sentence.
 ///
@@ -21,7 +21,10 @@ impl Units {
     /// The units of a sequence. Tokens of text that are of no word are in none.
     pub fn new(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
+        // The first token of a decoder may be of a word.
+        let of_word = |token: &usize| sequence.words.iter().any(|word| word.contains(token));
         let special = (0..sequence.kinds.len()).filter(|&token| sequence.kinds[token].is_special());
+        let special = special.filter(|token| sequence.kinds[*token] != TokenKind::First || !of_word(token));
         let mut units: Vec<(Range<usize>, Option<usize>)> =
             words.chain(special.map(|token| (token..token + 1, None))).collect();
         units.sort_by_key(|(span, _)| span.start);

@@ -7,7 +7,8 @@ use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
-use crate::study::aim::{Goals, largest, partner};
+use crate::study::aim::Goals;
+use crate::study::instruments::partners::largest;
 use crate::study::labels::evidence::Direction;
 
 /// The most words of a drawn sentence: this many fit side by side on a card of the page, and a page of 12 x 12 heads,
@@ -55,8 +56,8 @@ impl Drawn {
         let count = units.spans.len();
         let goes = |unit: usize| -> Option<(usize, f64)> {
             let word = units.words[unit]?;
-            if let Goals::Partners(direction, _) = goals {
-                let other = partner(words, *direction, word)?;
+            if let Goals::Partners { direction, partners, .. } = goals {
+                let other = partners.of(words, *direction, word)?;
                 let weight = match direction {
                     Direction::DependentToHead => words.get(word, other),
                     Direction::HeadToDependent => words.get(other, word),
@@ -73,7 +74,7 @@ impl Drawn {
         let (right, wrong) =
             asked.partition(|&unit| wanted[unit].as_ref().is_some_and(|goals| goals.contains(&to[unit])));
         let texts = units.texts(sequence, |token| match sequence.kinds[token] {
-            TokenKind::FirstSpecial => special[0].clone(),
+            TokenKind::FirstSpecial | TokenKind::First => special[0].clone(),
             TokenKind::Separator => special[1].clone(),
             TokenKind::OtherSpecial | TokenKind::Text | TokenKind::Punctuation => "[special]".to_owned(),
         });

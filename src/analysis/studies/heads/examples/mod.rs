@@ -37,7 +37,7 @@ impl Study for ExampleSentences {
         let make = |subject: &Subject<'_>| {
             let special =
                 [written(subject, ["[CLS]", "<s>"], "[first]"), written(subject, ["[SEP]", "</s>"], "[separator]")];
-            ExampleSums::new(subject.grid, subject.from, subject.found.aims.clone(), special)
+            ExampleSums::new((subject.grid, subject.classes.clone()), subject.from, subject.found.aims.clone(), special)
         };
         vec![PassSpec::new(Pass::PLAIN, make).following()]
     }

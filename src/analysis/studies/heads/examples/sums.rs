@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::drawn::{Drawn, MOST_WORDS};
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -145,6 +146,7 @@ impl Candidate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExampleSums {
     grid: HeadGrid,
+    classes: LayerClasses,
     from: FromToken,
     aims: Vec<HeadAim>,
     /// How the first special token and separators are written.
@@ -157,9 +159,14 @@ pub struct ExampleSums {
 
 impl ExampleSums {
     /// Nothing yet, of heads of a model with `grid` that have these aims; words attend by `from`.
-    pub fn new(grid: HeadGrid, from: FromToken, aims: Vec<HeadAim>, special: [String; 2]) -> Self {
+    pub fn new(
+        (grid, classes): (HeadGrid, LayerClasses),
+        from: FromToken,
+        aims: Vec<HeadAim>,
+        special: [String; 2],
+    ) -> Self {
         let kept = vec![HeadCandidates::default(); aims.len()];
-        Self { grid, from, aims, special, sentences: 0, kept }
+        Self { grid, classes, from, aims, special, sentences: 0, kept }
     }
 
     /// The heads with what they look at, and the sentences that are kept of each.
@@ -192,7 +199,11 @@ impl Sums for ExampleSums {
             return None;
         }
         self.sentences += 1;
-        let goals: Vec<Option<Goals>> = self.aims.iter().map(|aimed| aimed.aim.in_sentence(sequence)).collect();
+        let of = |aimed: &HeadAim| {
+            let layer = self.grid.at(aimed.place).0;
+            aimed.aim.in_sentence(sequence, self.classes.of_layer(layer), self.from)
+        };
+        let goals: Vec<Option<Goals>> = self.aims.iter().map(of).collect();
         goals.iter().any(Option::is_some).then(|| ExampleState { sequence: sequence.clone(), goals })
     }
 
@@ -212,6 +223,10 @@ impl Sums for ExampleSums {
             let draw = || Drawn::new(sequence, goals, view, words, self.from, &self.special);
             kept.offer(aimed.mean, sequence.index, score, draw);
         }
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        *classes == self.classes
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {

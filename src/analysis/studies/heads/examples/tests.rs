@@ -4,6 +4,7 @@ use super::section::ExamplesSection;
 use super::sums::{ExampleSums, Rank};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
@@ -22,7 +23,12 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 fn sums(aim: Aim, mean: f64) -> ExampleSums {
     let aimed = HeadAim { place: 1, label: "label".to_owned(), aim, mean };
-    ExampleSums::new(GRID, FromToken::Mean, vec![aimed], ["[CLS]".to_owned(), "[SEP]".to_owned()])
+    ExampleSums::new(
+        (GRID, LayerClasses::default()),
+        FromToken::Mean,
+        vec![aimed],
+        ["[CLS]".to_owned(), "[SEP]".to_owned()],
+    )
 }
 
 fn named(index: u64, words: usize) -> Sequence {

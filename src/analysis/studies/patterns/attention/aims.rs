@@ -12,6 +12,7 @@ pub fn of(label: &str) -> Option<(Aim, String)> {
         "self" => at(0),
         "local" => of(Aim::Window, "window_mass"),
         "first-special" => of(Aim::FirstSpecial, "first_special_mass"),
+        "first-token" => of(Aim::FirstToken, "first_token_mass"),
         "separator" => of(Aim::Separators, "separator_mass"),
         "punctuation" => of(Aim::Punctuation, "punctuation_mass"),
         "broad" => of(Aim::Spread, "entropy_ratio"),

@@ -1,4 +1,5 @@
-//! Labels of heads that attend to special tokens or punctuation: `separator`, `first-special`, `punctuation`.
+//! Labels of heads that attend to special tokens, to punctuation or to the first token: `separator`, `first-special`,
+//! `first-token`, `punctuation`.
 
 use anstyle::AnsiColor;
 
@@ -16,14 +17,20 @@ const FIRST_SPECIAL_MASS: Threshold = Threshold::rule(
     0.6,
     "`first_special_mass` above which a head is `first-special`; Clark et al. 2019, released notebook: 0.6",
 );
+const FIRST_TOKEN_MASS: Threshold = Threshold::rule(
+    "first_token_mass",
+    0.6,
+    "`first_token_mass` above which a head of a decoder is `first-token`: the threshold of `first-special`",
+);
 const PUNCTUATION_MASS: Threshold = Threshold::rule(
     "punctuation_mass",
     0.6,
     "`punctuation_mass` above which a head is `punctuation`; Clark et al. 2019, released notebook: 0.6",
 );
 
-/// The labels of attention to special tokens, which may do nothing.
-pub(super) const TO_SPECIAL: [&str; 2] = [SEPARATOR.explanation.name, FIRST_SPECIAL.explanation.name];
+/// The labels of attention to special tokens and first ones, which may do nothing.
+pub(super) const TO_SPECIAL: [&str; 3] =
+    [SEPARATOR.explanation.name, FIRST_SPECIAL.explanation.name, FIRST_TOKEN.explanation.name];
 
 const fn shown(code: Option<&'static str>) -> LabelStyle {
     LabelStyle { code, colour: AnsiColor::Yellow, in_controls: false }
@@ -70,6 +77,29 @@ pub(super) const FIRST_SPECIAL: Detector = Detector {
     assess: |evidence, policy| {
         let measured = evidence.metric("first_special_mass", None);
         assess("first-special", "first_special_mass", measured, Bound::Above, policy.rule(&FIRST_SPECIAL_MASS))
+            .into_iter()
+            .collect()
+    },
+};
+
+pub(super) const FIRST_TOKEN: Detector = Detector {
+    explanation: Explanation {
+        name: "first-token",
+        measures: "The head of a decoder attends to the first token, special or not.",
+        formula: "first_token_mass > {first_token_mass}",
+        chance: "chance.first_token_mass: 1/v on average",
+        source: "Attention sinks: Xiao et al. 2024, section 3.1. 0.6 is the threshold of first-special.",
+        caveats: "Much attention to the first token may be a way of doing nothing (Xiao et al. 2024; Gu et al. 2025). \
+            Where the tokenizer puts no special token first, it is a word, and attention to the word is not told apart \
+            from attention to the place.",
+    },
+    thresholds: &[&FIRST_TOKEN_MASS],
+    is_role: true,
+    parameter: Parameter::None,
+    shown: shown(Some("bos")),
+    assess: |evidence, policy| {
+        let measured = evidence.metric("first_token_mass", None);
+        assess("first-token", "first_token_mass", measured, Bound::Above, policy.rule(&FIRST_TOKEN_MASS))
             .into_iter()
             .collect()
     },

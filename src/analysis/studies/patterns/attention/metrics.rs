@@ -52,6 +52,12 @@ impl<'a> AttentionInputs<'a> {
         Fraction::new(sum.value(), queries as f64).over(queries, self.exposure.first_special_query_sentences)
     }
 
+    /// A mean over the text queries that see the first token, in a decoder.
+    fn mean_to_first_token(&self, sum: ExactSum) -> Fraction {
+        let queries = self.exposure.first_token_queries;
+        Fraction::new(sum.value(), queries as f64).over(queries, self.exposure.first_token_query_sentences)
+    }
+
     /// A mean over the text queries that see a separator.
     fn mean_to_separators(&self, sum: ExactSum) -> Fraction {
         let queries = self.exposure.separator_queries;
@@ -135,6 +141,20 @@ pub const METRICS: &[AttentionMetric] = &[
         },
         keys: Keys::Single,
         value: |seen, _| seen.mean_to_first_special(seen.sums.first_special_mass),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "first_token_mass",
+            measures: "How much a token attends to the first token of what a decoder reads, special or not.",
+            formula: "mean over i in T that see it of A[i, first token]; the first token is not in T",
+            chance: "1/v on average",
+            source: "Xiao et al. 2024, section 3.1, who call it an attention sink; Gu et al. 2025.",
+            caveats: "The first token may be a word, as with GPT-2's tokenizer: attention to the place and to the word are not \
+                told apart. It is null in encoders.",
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.mean_to_first_token(seen.sums.first_token_mass),
         chance: None,
     },
     Metric {

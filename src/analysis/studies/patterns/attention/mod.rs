@@ -40,6 +40,7 @@ impl Study for Attention {
             positional::LOCAL,
             delimiter::SEPARATOR,
             delimiter::FIRST_SPECIAL,
+            delimiter::FIRST_TOKEN,
             delimiter::PUNCTUATION,
             broad::BROAD,
         ],

@@ -39,7 +39,7 @@ pub struct Window {
     pub unmatched: u64,
     /// Anaphors of which every candidate is right.
     pub unscored: u64,
-    /// Anaphors that see no antecedent, or are seen by none.
+    /// Anaphors without an antecedent that is a candidate.
     pub out_of_sight: u64,
     /// The place of the first head word that each head word can have for a candidate.
     first: Vec<usize>,
@@ -48,7 +48,8 @@ pub struct Window {
 /// A mention with an earlier one of its entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anaphor {
-    /// The places of its candidates in [`Window::heads`]: up to its own head word, those that it sees and that see it.
+    /// The places of its candidates in [`Window::heads`]: up to its own head word, those that it sees and, unless the model
+    /// is a decoder, that see it.
     pub candidates: Range<usize>,
     /// Its entity.
     entity: usize,
@@ -74,6 +75,9 @@ impl Window {
         let mut heads: Vec<usize> = headed.iter().map(|&(_, head)| head).collect();
         heads.sort_unstable();
         heads.dedup();
+        let counted = sequence.counted_words();
+        headed.retain(|(_, head)| counted.contains(head));
+        heads.retain(|head| counted.contains(head));
         let mut window = Self {
             mentions: headed.len() as u64,
             headless: (mentions.len() - headed.len()) as u64,
@@ -83,8 +87,15 @@ impl Window {
         };
         let even = Even::new(visibility, sequence.ids.len());
         let span = |place: usize| &sequence.words[window.heads[place]];
-        let first = (0..window.heads.len())
-            .map(|place| (0..place).find(|&other| even.are_in_sight(span(place), span(other), from)).unwrap_or(place));
+        let is_candidate = |place: usize, other: usize| {
+            if visibility.is_causal() {
+                even.between_words(span(place), span(other), from) > 0.0
+            } else {
+                even.are_in_sight(span(place), span(other), from)
+            }
+        };
+        let first =
+            (0..window.heads.len()).map(|place| (0..place).find(|&other| is_candidate(place, other)).unwrap_or(place));
         window.first = first.collect();
         for of_entity in headed.chunk_by(|a, b| a.0 == b.0) {
             let mut all: Vec<usize> = of_entity.iter().map(|(_, head)| window.place(*head)).collect();

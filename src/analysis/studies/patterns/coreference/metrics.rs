@@ -1,13 +1,15 @@
 //! The metrics of coreference: one table.
 
 use super::anaphors::{BASELINES, KINDS};
-use super::sums::{Block, KindSums, WAYS};
+use super::sums::{Block, KindSums, WAYS, ways};
+use crate::model::grid::visibility::Visibility;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// The right choices of a head in a block, or in all of them, beside what they are held against.
 pub struct CoreferenceInputs<'a> {
     block: &'a Block,
+    visibility: Visibility,
     best: [usize; KINDS.len()],
     /// The right choices of each kind and way.
     right: [[f64; WAYS.len()]; KINDS.len()],
@@ -22,14 +24,19 @@ pub fn best_baselines(total: &Block) -> [usize; KINDS.len()] {
 }
 
 impl<'a> CoreferenceInputs<'a> {
-    /// A head; `best` are the baselines that it is held against.
-    pub fn head(block: &'a Block, best: [usize; KINDS.len()], head: usize) -> Self {
-        Self { block, best, right: std::array::from_fn(|kind| block[kind].heads[head].map(|right| right as f64)) }
+    /// A head whose queries see these keys; `best` are the baselines that it is held against.
+    pub fn head((block, visibility): (&'a Block, Visibility), best: [usize; KINDS.len()], head: usize) -> Self {
+        Self {
+            block,
+            visibility,
+            best,
+            right: std::array::from_fn(|kind| block[kind].heads[head].map(|right| right as f64)),
+        }
     }
 
     /// A head that takes any candidate as likely as another.
-    pub fn chance(block: &'a Block, best: [usize; KINDS.len()]) -> Self {
-        Self { block, best, right: std::array::from_fn(|kind| [block[kind].chance.value(); WAYS.len()]) }
+    pub fn chance((block, visibility): (&'a Block, Visibility), best: [usize; KINDS.len()]) -> Self {
+        Self { block, visibility, best, right: std::array::from_fn(|kind| [block[kind].chance.value(); WAYS.len()]) }
     }
 
     /// Every cell of the table.
@@ -40,6 +47,9 @@ impl<'a> CoreferenceInputs<'a> {
     /// A cell, of what is right less what `other` has.
     fn less(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
         let (kind, way) = (cell / WAYS.len(), cell % WAYS.len());
+        if !ways(self.visibility).contains(&way) {
+            return Fraction::NONE;
+        }
         let sums = &self.block[kind];
         let right = self.right[kind][way] - other(sums, self.best[kind]) as f64;
         Fraction::new(right, sums.anaphors as f64).over(sums.anaphors, sums.windows)
@@ -71,7 +81,8 @@ pub const METRICS: &[CoreferenceMetric] = &[
             chance: "right candidates / candidates",
             source: SOURCE,
             caveats: "Windows of whole sentences, with gold mentions. A head that finds the same word again is right for most \
-                names and nouns: compare coreference_gain and the kind other-lemma.",
+                names and nouns: compare coreference_gain and the kind other-lemma. In a decoder antecedent->anaphor is null: no \
+                antecedent sees its anaphor.",
         },
         keys: BY_KIND,
         value: |seen, cell| seen.less(cell, |_, _| 0),

@@ -55,15 +55,15 @@ impl Study for Antecedents {
         let classes = sums.map(|sums| {
             let blocks = sums.blocks.with_total();
             let best = best_baselines(blocks.total());
-            (blocks, best)
+            (blocks, best, sums.visibility)
         });
         let of_head = |number: Option<usize>, place: usize| {
-            let (blocks, best) = classes.of_layer(context.grid.at(place).0);
-            CoreferenceInputs::head(blocks.at(number), *best, place).values()
+            let (blocks, best, visibility) = classes.of_layer(context.grid.at(place).0);
+            CoreferenceInputs::head((blocks.at(number), *visibility), *best, place).values()
         };
         let of_chance = |number: Option<usize>, class: usize| {
-            let (blocks, best) = &classes.each()[class];
-            CoreferenceInputs::chance(blocks.at(number), *best).values()
+            let (blocks, best, visibility) = &classes.each()[class];
+            CoreferenceInputs::chance((blocks.at(number), *visibility), *best).values()
         };
         let section = CoreferenceSection { coreference: Coreference::new(sums, context) };
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)

@@ -17,6 +17,11 @@ use crate::stats::exact::ExactSum;
 /// attends to most, and the one that attends to it most.
 pub const WAYS: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
 
+/// The ways that there are where queries see these keys: in a decoder an antecedent sees no anaphor.
+pub fn ways(visibility: Visibility) -> Range<usize> {
+    0..if visibility.is_causal() { 1 } else { WAYS.len() }
+}
+
 /// The sums of one kind of anaphors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindSums {
@@ -62,7 +67,7 @@ pub struct MentionCounts {
     pub unmatched: u64,
     /// Anaphors of which every candidate is right.
     pub unscored: u64,
-    /// Anaphors that see no antecedent, or are seen by none.
+    /// Anaphors without an antecedent that is a candidate.
     pub out_of_sight: u64,
 }
 
@@ -72,7 +77,8 @@ merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoreferenceSums {
     grid: HeadGrid,
-    visibility: Visibility,
+    /// The keys that queries see.
+    pub visibility: Visibility,
     from: FromToken,
     /// The counts of anaphors and mentions.
     pub met: MentionCounts,
@@ -142,7 +148,8 @@ impl Sums for CoreferenceSums {
             for anaphor in of_word {
                 let right = chosen.map(|candidate| u64::from(window.is_right(anaphor, candidate)));
                 for (sums, _) in self.blocks[*block].iter_mut().zip(anaphor.kinds).filter(|(_, is_kind)| *is_kind) {
-                    sums.heads[head].iter_mut().zip(right).for_each(|(sum, right)| *sum += right);
+                    let ways = ways(self.visibility);
+                    sums.heads[head][ways].iter_mut().zip(right).for_each(|(sum, right)| *sum += right);
                 }
             }
         }

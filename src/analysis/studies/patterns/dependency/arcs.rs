@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use super::tags::{CUES, Cue};
+use super::tags::{CUES, Cue, Side};
 use crate::corpus::relation::scored_as;
 use crate::corpus::{Annotation, TreeHead};
 use crate::linalg::lanes::LANES;
@@ -52,12 +52,13 @@ pub struct ScoredArc {
     pub relations: Vec<usize>,
 }
 
-/// The arcs of a tree that are scored; `annotations` are those of its words, if it has any, and `index` gives a
-/// relation's place in the table.
+/// The arcs of a tree that are scored, as far as `takes` takes the dependent and the head; `annotations` are those of its
+/// words, if it has any, and `index` gives the place in the table of a relation with the head on a side.
 pub fn scored_arcs(
     tree: &[GoldArc],
     annotations: &[Annotation],
-    mut index: impl FnMut(&str) -> usize,
+    mut takes: impl FnMut(usize, usize) -> bool,
+    mut index: impl FnMut(&str, Side) -> usize,
 ) -> Vec<ScoredArc> {
     if tree.len() < 2 {
         return Vec::new();
@@ -67,13 +68,14 @@ pub fn scored_arcs(
         TreeHead::Root | TreeHead::Unknown => None,
     });
     scored
+        .filter(|&(dependent, head, _)| takes(dependent, head))
         .map(|(dependent, head, relation)| ScoredArc {
             dependent,
             head,
             place: place_of(dependent, head),
             tagged: annotations.get(dependent).is_some_and(|annotation| annotation.upos.is_some()),
             cue: Cue::of(annotations, dependent, head),
-            relations: scored_as(relation).map(&mut index).collect(),
+            relations: scored_as(relation).map(|name| index(name, Side::of(head, dependent))).collect(),
         })
         .collect()
 }
@@ -322,11 +324,16 @@ mod tests {
     #[test]
     fn roots_and_words_alone_are_not_scored() {
         let tree = [arc(TreeHead::Word(1), "nsubj"), arc(TreeHead::Root, "root"), arc(TreeHead::Unknown, "obj")];
-        let arcs = scored_arcs(&tree, &[], |name| ["all", "nsubj"].iter().position(|known| *known == name).unwrap());
+        let arcs = scored_arcs(
+            &tree,
+            &[],
+            |_, _| true,
+            |name, _| ["all", "nsubj"].iter().position(|known| *known == name).unwrap(),
+        );
         // +1 is the first offset after the ten to the left.
         let expected = ScoredArc { dependent: 0, head: 1, place: 10, tagged: false, cue: None, relations: vec![0, 1] };
         assert_eq!(arcs, [expected]);
-        assert_eq!(scored_arcs(&[arc(TreeHead::Root, "root")], &[], |_| 0), []);
+        assert_eq!(scored_arcs(&[arc(TreeHead::Root, "root")], &[], |_, _| true, |_, _| 0), []);
     }
 
     #[test]
@@ -336,7 +343,7 @@ mod tests {
         let tree: Vec<GoldArc> = heads.into_iter().chain(far).map(|head| arc(head, "obj")).collect();
         let mut sums = RelationSums::default();
         // 0 -> 2 is +2, 2 -> 1 is -1, 3 -> 14 is +11 and 14 -> 0 is -14: too far.
-        let arcs = scored_arcs(&tree, &[], |_| 0);
+        let arcs = scored_arcs(&tree, &[], |_, _| true, |_, _| 0);
         arcs.iter().for_each(|arc| sums.count(arc, 1));
         assert_eq!(sums.count, 4);
         let hits: Vec<i32> =
@@ -351,7 +358,7 @@ mod tests {
             .map(|upos| Annotation { upos: Some(upos), ..Annotation::default() })
             .into();
         let tree = [arc(TreeHead::Word(1), "det"), arc(TreeHead::Word(2), "nsubj"), arc(TreeHead::Root, "root")];
-        let arcs = scored_arcs(&tree, &words, |_| 0);
+        let arcs = scored_arcs(&tree, &words, |_, _| true, |_, _| 0);
         let of = |arc: &ScoredArc, right: [u64; 2]| {
             let mut agreement = Agreement::default();
             agreement.resize(1);

@@ -26,8 +26,8 @@ pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Pol
     let baseline = relation.baseline.accuracy;
     let (head, margin) = (&relation.by_head[place], policy.share(&MARGIN));
     let of_direction = |direction| {
-        let (accuracy, ci95) = (*head.accuracy.get(direction), *head.ci95.get(direction));
-        let comparison = head.versus_offset.get(direction);
+        let (accuracy, ci95) = ((*head.accuracy.get(direction))?, *head.ci95.get(direction));
+        let comparison = head.versus_offset.get(direction).as_ref()?;
         let metric = accuracy_of(&relation.relation, direction);
         let measured = Measured { score: Some(accuracy), ci95, baseline: Some(baseline), ..Measured::default() };
         let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;

@@ -41,10 +41,10 @@ pub(super) fn figures(relations: &Relations, policy: &Policy) -> Vec<Figure> {
 }
 
 fn row(relation: &RelationMetrics) -> ForestRow {
-    let RelationMetrics { relation: name, count, place, direction, ci95, baseline, tag_baseline, .. } = relation;
+    let RelationMetrics { count, place, direction, ci95, baseline, tag_baseline, .. } = relation;
     let tags = tag_baseline.as_ref().zip(ci95.tag_baseline.as_ref());
     ForestRow {
-        name: format!("{name} ({count})"),
+        name: format!("{} ({count})", relation.title()),
         note: format!("{place} {}", direction.name()),
         marks: vec![
             Mark::of(relation.heldout_accuracy, ci95.heldout_accuracy),

@@ -30,7 +30,9 @@ use crate::study::{Card, Labelling, Observed, PassSpec, Study, columns};
 use crate::system::parallel::in_parallel;
 use arcs::RelationSums;
 use section::{Relations, Tests};
-use sums::DependencySums;
+use sums::{DependencySums, RelationKey};
+
+use relation::{directions, set_shares};
 
 pub use relation::{
     AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
@@ -40,24 +42,26 @@ pub use relation::{
 /// The relations that each head's attention follows.
 pub struct Dependency;
 
-/// A metric of the sums of the relation `all` in a block, and of the places of a head and of a direction.
-type ArcMetric = Metric<fn(&RelationSums, usize, usize) -> Fraction>;
+/// A metric of the sums of the relation `all` in a block, by direction, and of the places of a head and of a direction.
+type ArcMetric = Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>;
 
 const METRICS: &[ArcMetric] = &[Metric {
     explanation: Explanation {
         name: "uas",
         measures: "How often the most attended word is the word's head in the gold tree, in each direction.",
-        formula: "the accuracy of the relation `all`",
+        formula: "the accuracy of the relation `all`; in a decoder of its words that can be scored in the direction",
         chance: "the offset baseline of `all` in `relations`",
         source: "Clark et al. 2019, section 4.2.",
-        caveats: "Predicted heads need not form a tree.",
+        caveats: "Predicted heads need not form a tree. In a decoder dep->head is over the words after their heads, head->dep \
+            over those before them: not the same words as in an encoder.",
     },
     keys: Keys::Each(2, |direction| Direction::BOTH[direction].name().to_owned()),
     value: |sums, head, direction| {
+        let sums = &sums[direction];
         let hits = sums.hits.get(head).map_or(0, |hits| hits[direction]);
         Fraction::new(hits as f64, sums.count as f64)
     },
-    chance: Some(|sums, _, _| Fraction::NONE.over(sums.count, sums.sentences).unknown()),
+    chance: Some(|sums, _, direction| Fraction::NONE.over(sums[direction].count, sums[direction].sentences).unknown()),
 }];
 
 impl Study for Dependency {
@@ -88,31 +92,39 @@ impl Study for Dependency {
 
     fn passes(&self) -> Vec<PassSpec> {
         vec![PassSpec::new(Pass::PLAIN, |subject| {
-            DependencySums::new(subject.grid, subject.classes.in_all_layers(), subject.from)
+            DependencySums::new(subject.grid, subject.classes.clone(), subject.from)
         })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &DependencySums = observed.sums();
-        let relations = in_parallel(context.threads, &sums.relations, |(name, &place)| {
+        let mut relations = in_parallel(context.threads, &sums.relations, |(key, &place)| {
             let blocks = sums.blocks.iter().map(|block| block.get(place)).collect::<Vec<_>>();
-            RelationMetrics::new(name, &blocks, (&sums.agreements[place], &sums.later[place]), context)
+            RelationMetrics::new(key, &blocks, (&sums.agreements[place], &sums.later[place]), context)
         });
+        set_shares(&mut relations);
 
-        let none = RelationSums::default();
-        let place = sums.relations.get(ALL).copied();
-        let of_block = |block: usize| place.and_then(|all| sums.blocks[block].get(all)).unwrap_or(&none);
-        let mut total = RelationSums::default();
-        (0..sums.blocks.len()).for_each(|block| total.merge(of_block(block)));
+        let of_direction = |block: usize, direction: Direction| {
+            let of_key = |(key, &place): (&RelationKey, &usize)| {
+                let counts = key.name == ALL && directions(key.side).contains(&direction);
+                sums.blocks[block].get(place).filter(|_| counts)
+            };
+            sums.relations.iter().find_map(of_key).cloned().unwrap_or_default()
+        };
+        let blocks: Vec<[RelationSums; 2]> = (0..sums.blocks.len())
+            .map(|block| Direction::BOTH.map(|direction| of_direction(block, direction)))
+            .collect();
+        let mut total = <[RelationSums; 2]>::default();
+        blocks.iter().for_each(|block| total.merge(block));
         let of_head = |block: Option<usize>, head: usize| {
-            let sums = block.map_or(&total, of_block);
+            let sums = block.map_or(&total, |block| &blocks[block]);
             METRICS
                 .iter()
                 .flat_map(|metric| metric.keys.places().map(move |cell| (metric.value)(sums, head, cell)))
                 .collect()
         };
         let of_chance = |block: Option<usize>| {
-            let sums = block.map_or(&total, of_block);
+            let sums = block.map_or(&total, |block| &blocks[block]);
             METRICS
                 .iter()
                 .flat_map(|metric| {
@@ -121,7 +133,11 @@ impl Study for Dependency {
                 .collect()
         };
         let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        let tests = Tests { out_of_sight: NonZeroU64::new(sums.out_of_sight), ..Tests::default() };
+        let tests = Tests {
+            out_of_sight: NonZeroU64::new(sums.out_of_sight),
+            with_first: NonZeroU64::new(sums.with_first),
+            ..Tests::default()
+        };
         (estimates, Relations { relations, tests })
     }
 

@@ -12,14 +12,33 @@ use crate::stats::interval::Interval;
 use crate::study::labels::Bound;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, TagComparison};
 use crate::study::show::wording::{percent, plus_minus};
-use crate::study::tracked::{Tracked, Tracker};
+use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
+
+/// The directions in which arcs with the head on a side are scored: in a decoder, whose relations have a side, the one in
+/// which the later word looks for the earlier.
+pub fn directions(side: Option<Side>) -> &'static [Direction] {
+    match side {
+        None => &Direction::BOTH,
+        Some(Side::Left) => &[Direction::DependentToHead],
+        Some(Side::Right) => &[Direction::HeadToDependent],
+    }
+}
 
 /// How well the heads, the best fixed offset and the best tags predict one relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationMetrics {
     /// Universal Dependencies relation, with subtype if any; `all` pools all but `punct`.
     pub relation: String,
+    /// In a decoder, the side of the dependent on which the head stands: on the left the dependent sees its head, on the right
+    /// the head sees its dependent. Absent in encoders, where both see each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Side")]
+    pub side: Option<Side>,
+    /// In a decoder, the share of the relation's words that have their heads on this side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64", range(min = 0, max = 1))]
+    pub share: Option<f64>,
     /// Scored words.
     pub count: u64,
     /// Sentences with such a word, the first of each family alone; null in reports of 0.1.
@@ -60,18 +79,25 @@ pub struct RelationMetrics {
 }
 
 impl RelationMetrics {
+    /// The name with the side, where it has one.
+    pub fn title(&self) -> String {
+        let side = self.side.map(|side| format!(" (head on the {})", side.name()));
+        self.relation.clone() + &side.unwrap_or_default()
+    }
+
     /// A line on the relation's best head.
     pub fn of_best_head(&self) -> String {
         let Self { relation, count, direction, accuracy, baseline, tag_baseline, by_distance, .. } = self;
         let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
         let wrong = percent(*self.best().where_offset_wrong.get(*direction));
+        let share = self.share.map(|share| format!(", {} % of all", percent(Some(share)))).unwrap_or_default();
         let by_distance: Vec<String> = by_distance
             .iter()
             .filter(|at| at.count > 0)
             .map(|at| format!("{} {} {}", at.distance, at.side.name(), percent(at.accuracy)))
             .collect();
         format!(
-            "the best head of {relation} ({}): {}{} % of {}, where the best offset ({:+}) has {} and the best tags {tags}; \
+            "the best head of {relation} ({}): {}{} % of {}{share}, where the best offset ({:+}) has {} and the best tags {tags}; \
              {wrong} % where that offset is wrong; by distance {}",
             direction.name(),
             percent(Some(*accuracy)),
@@ -86,29 +112,39 @@ impl RelationMetrics {
     /// Both baselines and all heads, the most accurate first; of equals the first in the model.
     pub fn tracked(&self) -> Tracked {
         let tracker = |head: &HeadAccuracy, direction: Direction| {
-            let versus = head.versus_offset.get(direction);
-            Tracker {
+            let versus = head.versus_offset.get(direction).as_ref()?;
+            Some(Tracker {
                 place: head.place,
                 direction,
-                accuracy: *head.accuracy.get(direction),
+                accuracy: (*head.accuracy.get(direction))?,
                 ci95: *head.ci95.get(direction),
                 where_offset_wrong: *head.where_offset_wrong.get(direction),
                 over_offset: versus.difference,
                 over_offset_ci95: versus.ci95,
                 q: versus.q,
-            }
+            })
         };
-        let mut heads: Vec<Tracker> =
-            self.by_head.iter().flat_map(|head| Direction::BOTH.map(|direction| tracker(head, direction))).collect();
+        let of_head = |head| Direction::BOTH.into_iter().filter_map(move |direction| tracker(head, direction));
+        let mut heads: Vec<Tracker> = self.by_head.iter().flat_map(of_head).collect();
         heads.sort_by(|a, b| b.accuracy.total_cmp(&a.accuracy));
         Tracked {
             relation: self.relation.clone(),
+            part: self.side.zip(self.share).map(|(side, share)| RelationPart { side: side.name(), share }),
             words: self.count,
             offset: self.baseline.offset,
             offset_accuracy: self.baseline.accuracy,
             tags_accuracy: self.tag_baseline.as_ref().map(|tags| tags.accuracy),
             heads,
         }
+    }
+}
+
+/// Says of each relation that is in two parts which share of its words each has.
+pub(super) fn set_shares(relations: &mut [RelationMetrics]) {
+    let mut words: BTreeMap<String, u64> = BTreeMap::new();
+    relations.iter().for_each(|relation| *words.entry(relation.relation.clone()).or_default() += relation.count);
+    for relation in relations.iter_mut().filter(|relation| relation.side.is_some()) {
+        relation.share = Some(relation.count as f64 / words[&relation.relation] as f64);
     }
 }
 
@@ -194,16 +230,16 @@ pub struct HeadAccuracy {
     /// The head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Accuracy by direction.
+    /// Accuracy by direction; null where nobody sees in it, in a decoder.
     #[serde(flatten)]
-    pub accuracy: ByDirection<f64>,
+    pub accuracy: ByDirection<Option<f64>>,
     /// Its 95 % interval; null where no two blocks have such a word.
     pub ci95: ByDirection<Option<Interval>>,
     /// The accuracy on the words that the best fixed offset gets wrong; null where there are none.
     #[serde(default)]
     pub where_offset_wrong: ByDirection<Option<f64>>,
-    /// The head against the relation's best fixed offset.
-    pub versus_offset: ByDirection<Comparison>,
+    /// The head against the relation's best fixed offset; null as the accuracy is.
+    pub versus_offset: ByDirection<Option<Comparison>>,
     /// The head against the relation's best tags; null where no such word has a UPOS.
     #[serde(default)]
     pub versus_tags: ByDirection<Option<TagComparison>>,
@@ -243,12 +279,15 @@ pub(super) struct BaselineMargin {
 impl RelationMetrics {
     /// The comparisons of all heads, both directions of the first head first.
     pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
-        self.by_head.iter().flat_map(|head| Direction::BOTH.map(|direction| head.versus_offset.get(direction)))
+        self.by_head
+            .iter()
+            .flat_map(|head| Direction::BOTH.map(|direction| head.versus_offset.get(direction)))
+            .flatten()
     }
 
     /// The same to change them.
     pub(super) fn comparisons_mut(&mut self) -> impl Iterator<Item = &mut Comparison> {
-        self.by_head.iter_mut().flat_map(|head| head.versus_offset.both_mut())
+        self.by_head.iter_mut().flat_map(|head| head.versus_offset.both_mut()).flatten()
     }
 
     /// The comparisons of all heads with the best tags, in the order of [`RelationMetrics::comparisons`].
@@ -259,7 +298,7 @@ impl RelationMetrics {
     /// A head in one direction against the better of both baselines, which is the tags where they are equally good;
     /// `None` where the tags are no baseline.
     pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<BaselineMargin> {
-        let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction));
+        let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction).as_ref()?);
         Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
             BaselineMargin { difference: tags.difference, ci95: tags.ci95, standard_error: tags.standard_error }
         } else {
@@ -309,7 +348,8 @@ impl RelationMetrics {
     /// Takes the comparisons of the best head from the comparisons of all heads.
     pub(super) fn compare_best(&mut self) {
         let (versus_offset, versus_tags) = (&self.best().versus_offset, &self.best().versus_tags);
+        let of_best = versus_offset.get(self.direction).clone();
         (self.versus_offset, self.versus_tags) =
-            (versus_offset.get(self.direction).clone(), versus_tags.get(self.direction).clone());
+            (of_best.expect("the best head was scored"), versus_tags.get(self.direction).clone());
     }
 }

@@ -5,26 +5,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::arcs::{Agreement, DuplicateArcs, Predictions, RelationSums, ScoredArc, scored_arcs};
-use super::tags::CUES;
+use super::relation::directions;
+use super::tags::{CUES, Side};
 use crate::model::grid::HeadGrid;
-use crate::model::grid::visibility::{LayerClasses, Visibility};
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, Merge, block_of};
+use crate::study::instruments::partners::Partners;
+use crate::study::labels::evidence::Direction;
+
+/// A relation as it is scored: in a decoder the arcs with the head before the dependent and those with the head after it are
+/// apart, for each is seen from one end alone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RelationKey {
+    /// The name of the relation.
+    pub name: String,
+    /// The side of the dependent on which the head stands; `None` where queries see both sides.
+    pub side: Option<Side>,
+}
 
 /// The sums of all relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct DependencySums {
     grid: HeadGrid,
-    visibility: Visibility,
+    classes: LayerClasses,
     from: FromToken,
-    /// Words that are not scored: they and their heads do not see each other in every layer.
+    /// Words that are not scored: they and their heads do not see each other, or in a decoder the later does not see the
+    /// earlier, in every layer.
     pub out_of_sight: u64,
+    /// Words that are not scored: they or their heads have the first token of what a decoder reads.
+    pub with_first: u64,
     /// The place of each relation in the lists that follow.
-    pub relations: BTreeMap<String, usize>,
+    pub relations: BTreeMap<RelationKey, usize>,
     /// The arcs of each relation, by its place, on which heads and baselines are both right.
     pub agreements: Vec<Agreement>,
     /// The arcs of each relation, by its place, in sentences that are not the first of their family.
@@ -36,9 +52,9 @@ pub struct DependencySums {
 }
 
 impl DependencySums {
-    /// Empty sums for a model with `grid` heads whose queries see at least these keys in every layer, words folded by `from`.
-    pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
-        Self { visibility, ..Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new()) }
+    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
+    pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
+        Self { classes, ..Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new()) }
     }
 
     /// Sums of these blocks and agreements, which list the relations by their places; every sentence is a family, and every
@@ -46,16 +62,17 @@ impl DependencySums {
     pub fn of(
         grid: HeadGrid,
         from: FromToken,
-        relations: BTreeMap<String, usize>,
+        relations: BTreeMap<RelationKey, usize>,
         blocks: Vec<Vec<RelationSums>>,
         agreements: Vec<Agreement>,
     ) -> Self {
         let later = vec![DuplicateArcs::default(); relations.len()];
         Self {
             grid,
-            visibility: Visibility::ALL,
+            classes: LayerClasses::default(),
             from,
             out_of_sight: 0,
+            with_first: 0,
             relations,
             agreements,
             later,
@@ -81,9 +98,10 @@ impl DependencySums {
     /// Adds another's blocks: block `i` to block `into(i)`.
     fn add(&mut self, other: &Self, into: impl Fn(usize) -> usize) {
         self.out_of_sight += other.out_of_sight;
+        self.with_first += other.with_first;
         let mut places = vec![0; other.relations.len()];
-        for (name, &theirs) in &other.relations {
-            places[theirs] = place(&mut self.relations, name);
+        for (key, &theirs) in &other.relations {
+            places[theirs] = place(&mut self.relations, key);
         }
         self.resize();
         for ((agreement, later), &place) in other.agreements.iter().zip(&other.later).zip(&places) {
@@ -100,7 +118,7 @@ impl DependencySums {
 
     /// Relations are numbered by name and not as they were met.
     fn in_order(&self) -> Self {
-        let mut ordered = Self::new(self.grid, self.visibility, self.from);
+        let mut ordered = Self::new(self.grid, self.classes.clone(), self.from);
         ordered.relations = self.relations.keys().cloned().zip(0..).collect();
         ordered.add(self, |block| block);
         ordered
@@ -108,12 +126,12 @@ impl DependencySums {
 }
 
 /// The place of a relation in the table, a new one at the end.
-fn place(relations: &mut BTreeMap<String, usize>, name: &str) -> usize {
-    if let Some(&place) = relations.get(name) {
+fn place(relations: &mut BTreeMap<RelationKey, usize>, key: &RelationKey) -> usize {
+    if let Some(&place) = relations.get(key) {
         return place;
     }
     let place = relations.len();
-    relations.insert(name.to_owned(), place);
+    relations.insert(key.clone(), place);
     place
 }
 
@@ -131,6 +149,8 @@ pub struct DependencyState {
     block: usize,
     is_first: bool,
     arcs: Vec<ScoredArc>,
+    /// Where the other ends of arcs are looked for in a decoder, in each class of layers; none in an encoder.
+    partners: Vec<Partners>,
 }
 
 /// Relations are written in the order of their names, so that equal sums are equal bytes.
@@ -150,8 +170,8 @@ impl<'de> Deserialize<'de> for DependencySums {
 
 impl Merge for DependencySums {
     fn merge(&mut self, other: &Self) {
-        let of = |sums: &Self| (sums.grid, sums.visibility, sums.from);
-        assert_eq!(of(self), of(other), "sums of one analysis");
+        let same = (self.grid, &self.classes, self.from) == (other.grid, &other.classes, other.from);
+        assert!(same, "sums of one analysis");
         self.add(other, |block| block);
     }
 }
@@ -160,14 +180,31 @@ impl Sums for DependencySums {
     type SequenceState = DependencyState;
 
     fn begin(&mut self, sequence: &Sequence) -> DependencyState {
-        let (relations, heads) = (&mut self.relations, self.grid.count());
+        let (heads, words, from, visibility) =
+            (self.grid.count(), &sequence.words, self.from, self.classes.in_all_layers());
+        let (is_causal, even) = (visibility.is_causal(), Even::new(visibility, sequence.ids.len()));
         let tree = sequence.tree.as_deref().unwrap_or_default();
-        let mut arcs = scored_arcs(tree, &sequence.annotations, |name| place(relations, name));
-        let (even, words, from) = (Even::new(self.visibility, sequence.ids.len()), &sequence.words, self.from);
-        let all = arcs.len();
-        arcs.retain(|arc| even.are_in_sight(&words[arc.dependent], &words[arc.head], from));
-        self.out_of_sight += (all - arcs.len()) as u64;
+        let relations = &mut self.relations;
+        let index = |name: &str, side: Side| {
+            place(relations, &RelationKey { name: name.to_owned(), side: is_causal.then_some(side) })
+        };
+        let (with_first, out_of_sight) = (&mut self.with_first, &mut self.out_of_sight);
+        let takes = |dependent: usize, head: usize| {
+            let has_first = sequence.begins_with(dependent) || sequence.begins_with(head);
+            let (earlier, later) = (&words[dependent.min(head)], &words[dependent.max(head)]);
+            let is_seen = if is_causal {
+                even.between_words(later, earlier, from) > 0.0
+            } else {
+                even.are_in_sight(earlier, later, from)
+            };
+            *with_first += u64::from(has_first);
+            *out_of_sight += u64::from(!has_first && !is_seen);
+            !has_first && is_seen
+        };
+        let arcs = scored_arcs(tree, &sequence.annotations, takes, index);
         self.resize();
+        let kinds = self.classes.kinds().iter().filter(|_| is_causal && !arcs.is_empty());
+        let partners = kinds.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
         let is_first = sequence.family.is_first;
         let block = block_of(sequence.family.number);
         let mut met = BTreeSet::new();
@@ -184,19 +221,28 @@ impl Sums for DependencySums {
                 }
             }
         }
-        DependencyState { block, is_first, arcs }
+        DependencyState { block, is_first, arcs, partners }
     }
 
-    fn observe(&mut self, DependencyState { block, is_first, arcs }: &mut DependencyState, event: &mut Event<'_>) {
+    fn observe(&mut self, state: &mut DependencyState, event: &mut Event<'_>) {
+        let DependencyState { block, is_first, arcs, partners } = state;
         let Event::Head(input) = event else { return };
         if arcs.is_empty() {
             return;
         }
         let head = self.grid.index(input.view.layer, input.view.head);
-        let predicted = self.predictions.of(input.words(self.from));
+        let partners = partners.get(self.classes.of(input.view.layer));
+        let words = input.words(self.from);
+        let predicted = if partners.is_none() { self.predictions.of(words) } else { &[] };
         let block = &mut self.blocks[*block];
         for arc in arcs {
-            let right = predicted[arc.dependent].map(|predicted| u64::from(predicted == arc.head));
+            let right = match partners {
+                None => predicted[arc.dependent].map(|predicted| u64::from(predicted == arc.head)),
+                Some(partners) => Direction::BOTH.map(|direction| {
+                    let is_seen = directions(Some(Side::of(arc.head, arc.dependent))).contains(&direction);
+                    u64::from(is_seen && partners.of(words, direction, arc.dependent) == Some(arc.head))
+                }),
+            };
             for &relation in &arc.relations {
                 let hits = &mut block[relation].hits[head];
                 hits[0] += right[0];
@@ -210,13 +256,13 @@ impl Sums for DependencySums {
     }
 
     fn pooled(&self) -> Self {
-        let mut pooled = Self::new(self.grid, self.visibility, self.from);
+        let mut pooled = Self::new(self.grid, self.classes.clone(), self.from);
         pooled.add(self, |_| 0);
         pooled
     }
 
     fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        classes.in_all_layers() == self.visibility
+        *classes == self.classes
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
@@ -261,8 +307,12 @@ mod tests {
         sums.observe(&mut state, &mut Event::Head(folder.head_input(sentence, view.into())));
     }
 
+    fn key(name: &str) -> RelationKey {
+        RelationKey { name: name.to_owned(), side: None }
+    }
+
     fn empty() -> DependencySums {
-        DependencySums::new(HeadGrid { layers: 1, heads: 1 }, Visibility::ALL, FromToken::Mean)
+        DependencySums::new(HeadGrid { layers: 1, heads: 1 }, LayerClasses::default(), FromToken::Mean)
     }
 
     #[test]
@@ -272,7 +322,7 @@ mod tests {
         let mut weights = [0.125; 36];
         (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
         add(&mut sums, &sentence(0, 4, "nsubj"), &weights);
-        let place = sums.relations["nsubj"];
+        let place = sums.relations[&key("nsubj")];
         let minus_one = baseline_offsets().position(|offset| offset == -1).unwrap();
         let agreement = &sums.agreements[place];
         assert_eq!(agreement.places[0][0][minus_one], 3);
@@ -295,13 +345,14 @@ mod tests {
         add(&mut sums, &first, &weights);
         add(&mut both, &again, &weights);
         both.merge(&sums);
-        let (place, minus_one) = (both.relations["nsubj"], baseline_offsets().position(|offset| offset == -1).unwrap());
+        let (place, minus_one) =
+            (both.relations[&key("nsubj")], baseline_offsets().position(|offset| offset == -1).unwrap());
         let RelationSums { count, sentences, .. } = both.blocks[3][place];
         assert_eq!((count, sentences), (6, 1));
         let later = &both.later[place];
         assert_eq!((later.words[minus_one], later.right((0, 0), minus_one)), (3, [3, 3]));
         assert_eq!(both.agreements[place].places[0][0][minus_one], 6);
-        assert_eq!(sums.later[sums.relations["nsubj"]], DuplicateArcs::default());
+        assert_eq!(sums.later[sums.relations[&key("nsubj")]], DuplicateArcs::default());
         assert!(both.fits(both.grid, both.from) && both.in_order().later == both.later);
     }
 

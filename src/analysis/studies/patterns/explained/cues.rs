@@ -34,14 +34,17 @@ pub const COMMONNESS: usize = LIST + LISTED;
 pub const COSINE: usize = COMMONNESS + 1;
 /// The first of the parts of speech of the key's word.
 pub const TAG: usize = COSINE + 1;
+/// The first token of what a decoder reads.
+pub const FIRST_TOKEN: usize = TAG + TAGS;
 /// How many cues there are.
-pub const CUES: usize = TAG + TAGS;
+pub const CUES: usize = FIRST_TOKEN + 1;
 
 /// The name of a cue in the report.
 pub fn name(cue: usize) -> String {
     match cue {
         FAR_LEFT => "offset.<-8".to_owned(),
         FIRST_SPECIAL => "first-special".to_owned(),
+        FIRST_TOKEN => "first-token".to_owned(),
         SEPARATOR => "separator".to_owned(),
         SAME_TOKEN => "same-token".to_owned(),
         SAME_TAG => "same-upos".to_owned(),
@@ -72,9 +75,9 @@ const PUNCTUATION: usize = TAG + Upos::Punct as usize;
 /// The groups; each cue is in one of them.
 pub const GROUPS: [CueGroup; 7] = [
     group("position", |cue| cue <= FAR_LEFT),
-    group("sinks", |cue| matches!(cue, FIRST_SPECIAL | SEPARATOR | PUNCTUATION)),
+    group("sinks", |cue| matches!(cue, FIRST_SPECIAL | FIRST_TOKEN | SEPARATOR | PUNCTUATION)),
     group("identity", |cue| cue == SAME_TOKEN),
-    group("classes", |cue| cue == SAME_TAG || cue >= TAG && cue != PUNCTUATION),
+    group("classes", |cue| cue == SAME_TAG || (TAG..TAG + TAGS).contains(&cue) && cue != PUNCTUATION),
     group("frequency", |cue| cue == COMMONNESS),
     group("similarity", |cue| cue == COSINE),
     group("syntax", |cue| matches!(cue, HEAD | DEPENDENT | SIBLING)),

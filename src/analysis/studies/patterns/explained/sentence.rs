@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::cues::{
-    COMMONNESS, COSINE, CUES, DEPENDENT, FAR_LEFT, FIRST_SPECIAL, HEAD, LIST, LISTED, OFFSET, SAME_TAG, SAME_TOKEN,
-    SEPARATOR, SIBLING, TAG,
+    COMMONNESS, COSINE, CUES, DEPENDENT, FAR_LEFT, FIRST_SPECIAL, FIRST_TOKEN, HEAD, LIST, LISTED, OFFSET, SAME_TAG,
+    SAME_TOKEN, SEPARATOR, SIBLING, TAG,
 };
 use super::least_squares::pair;
 use crate::corpus::{TreeHead, Upos};
@@ -222,6 +222,7 @@ impl SentenceCues {
 fn special(kind: TokenKind) -> Option<usize> {
     match kind {
         TokenKind::FirstSpecial => Some(FIRST_SPECIAL),
+        TokenKind::First => Some(FIRST_TOKEN),
         TokenKind::Separator => Some(SEPARATOR),
         TokenKind::OtherSpecial | TokenKind::Text | TokenKind::Punctuation => None,
     }

@@ -4,7 +4,7 @@ use crate::sequences::fold::roles::OFFSETS;
 use crate::study::instruments::head_sums::sums_of_a_head;
 
 /// The tokens that may be sinks, in the order of all lists by sink, by the names of their labels.
-pub const SINKS: [&str; 3] = ["first-special", "separator", "punctuation"];
+pub const SINKS: [&str; 4] = ["first-special", "separator", "punctuation", "first-token"];
 
 /// How many kinds of sinks there are.
 pub const SINK_KINDS: usize = SINKS.len();

@@ -104,6 +104,7 @@ const BY_SINK: Keys = Keys::Each(SINK_KINDS, |sink| SINKS[sink].to_owned());
 const FIRST_SPECIAL: usize = 0;
 const SEPARATOR: usize = 1;
 const PUNCTUATION: usize = 2;
+const FIRST_TOKEN: usize = 3;
 
 const KOBAYASHI: &str = "Kobayashi et al. 2020, section 2.2 and 4, at the token level of Clark et al. 2019.";
 const OURS: &str = "Defined here.";
@@ -184,6 +185,19 @@ pub const METRICS: &[NormMetric] = &[
     },
     Metric {
         explanation: Explanation {
+            name: "norm_first_token_mass",
+            measures: "The same of the first token, in a decoder.",
+            formula: "mean over i in T that see it of N[i, first token]",
+            chance: OWN_CHANCE,
+            source: "Kobayashi et al. 2020, sections 2.2 and 4, of the sinks of Xiao et al. 2024.",
+            caveats: CANCELS,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.mean_to_sink(FIRST_TOKEN, seen.sums.sink_mass[FIRST_TOKEN]),
+        chance: Some(|seen, _| seen.mean_to_sink(FIRST_TOKEN, seen.sums.uniform_sink_mass[FIRST_TOKEN])),
+    },
+    Metric {
+        explanation: Explanation {
             name: "output_ratio",
             measures: "How large what a head writes is beside what it is added to.",
             formula: "mean over i in T of |o_i| / |x_i|, o_i = sum_j A[i, j] f_j, x_i the residual stream below the layer",
@@ -257,8 +271,8 @@ pub const METRICS: &[NormMetric] = &[
     Metric {
         explanation: Explanation {
             name: "sink_part",
-            measures: "How much of what a head writes comes from a kind of sink, for each of first-special, separator \
-                and punctuation.",
+            measures: "How much of what a head writes comes from a kind of sink, for each of first-special, \
+                separator, punctuation and first-token.",
             formula: "(sum over i in T of <s_i, o°_i>) / (sum over i in T of |o°_i|²), \
                 s_i = sum of A[i, j] f°_j over the sinks j",
             chance: "uniform attention with the head's own values: in `chance` of the head",

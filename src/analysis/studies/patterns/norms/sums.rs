@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
-use super::observe::{Buffers, HeadData, observe, sees_sink};
+use super::observe::{Buffers, HeadData, observe, places, sees_sink};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
@@ -61,7 +61,7 @@ impl NormExposure {
             self.offset_queries[slot] += queries;
             self.offset_families[slot] += any(queries);
         }
-        let sinks = [usize::from(roles.first_special.is_some()), roles.separators.len(), roles.punctuation.len()];
+        let sinks = places(roles).map(<[usize]>::len);
         self.sinks.iter_mut().zip(sinks).for_each(|(sum, sinks)| *sum += sinks as u64);
         for kind in 0..SINK_KINDS {
             let queries = roles.queries().filter(|&query| sees_sink(roles, visibility, query, kind)).count() as u64;

@@ -22,7 +22,8 @@ const METRICS: &[TreeMetric] = &[Metric {
     explanation: Explanation {
         name: "uuas",
         measures: "How much of the undirected gold tree is in the maximum spanning tree of the head's attention.",
-        formula: "share of gold edges in the maximum spanning tree over max(W, W^T), punctuation and roots left out",
+        formula: "share of gold edges in the maximum spanning tree over max(W, W^T), punctuation and roots left out; in a decoder \
+            the rows of W times the keys that each sees",
         chance: "the chain of adjacent words (chance.uuas)",
         source: "Undirected unlabelled attachment score: Klein & Manning 2004; from attention: Raganato & Tiedemann 2018.",
         caveats: "The chain of neighbours already has about two edges in five of English.",
@@ -50,7 +51,7 @@ impl Study for Trees {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass::PLAIN, |subject| TreeSums::new(subject.grid, subject.from))]
+        vec![PassSpec::new(Pass::PLAIN, |subject| TreeSums::new(subject.grid, subject.classes.clone(), subject.from))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use multiversion::multiversion;
 
 use crate::corpus::TreeHead;
+use crate::sequences::fold::row_scales::RowScales;
 use crate::sequences::fold::words::WordAttention;
 use crate::sequences::sequence::GoldArc;
 
@@ -22,9 +23,9 @@ pub struct GoldEdges {
 }
 
 impl GoldEdges {
-    /// Drops punctuation, roots and words without annotation from `tree`.
-    pub fn new(tree: &[GoldArc]) -> Self {
-        let words: Vec<usize> = (0..tree.len()).filter(|&word| base(&tree[word].relation) != PUNCT).collect();
+    /// The edges of a sentence, the words `sentence` of `tree`, without punctuation, roots and words without annotation.
+    pub fn new(tree: &[GoldArc], sentence: Range<usize>) -> Self {
+        let words: Vec<usize> = sentence.filter(|&word| base(&tree[word].relation) != PUNCT).collect();
         let heads = words
             .iter()
             .map(|&word| match tree[word].head {
@@ -50,15 +51,15 @@ impl GoldEdges {
         (1..self.words.len()).filter(|&word| adjacent(word)).count() as u64
     }
 
-    /// The gold edges that the maximum spanning tree over `max(W, W^T)` has.
+    /// The gold edges that the maximum spanning tree over `max(W, W^T)` has, the rows of W times `scales`.
     ///
     /// Prim's algorithm from the first word; among equal weights the lowest index joins first, to the word that joined
     /// earlier.
-    pub fn in_spanning_tree(&self, attention: &WordAttention, buffers: &mut TreeBuffers) -> u64 {
+    pub fn in_spanning_tree(&self, attention: &WordAttention, scales: &RowScales, buffers: &mut TreeBuffers) -> u64 {
         if self.count() == 0 {
             return 0;
         }
-        buffers.fill(&self.words, attention);
+        buffers.fill(&self.words, attention, scales);
         let TreeBuffers { weights, best, inside, closed } = buffers;
         span(self.words.len(), weights, best, inside, closed);
         let end = |word: usize| usize::try_from(inside[word]).expect("the index of a word");
@@ -69,7 +70,7 @@ impl GoldEdges {
 /// Buffers of Prim's algorithm, reused from sentence to sentence; rows are rounded up to whole vectors.
 #[derive(Clone, Debug, Default)]
 pub struct TreeBuffers {
-    /// `[words, width]`: `max(W, W^T)` over words that are not punctuation.
+    /// `[words, width]`: `max(W, W^T)` over words that are not punctuation, rows scaled.
     weights: Vec<f64>,
     /// `[width]`: for each word outside the tree the largest weight of an edge into it.
     best: Vec<f64>,
@@ -80,7 +81,7 @@ pub struct TreeBuffers {
 }
 
 impl TreeBuffers {
-    fn fill(&mut self, words: &[usize], attention: &WordAttention) {
+    fn fill(&mut self, words: &[usize], attention: &WordAttention, scales: &RowScales) {
         let width = words.len().next_multiple_of(LANES);
         // The padding of the last vector of a row does not matter: it is closed.
         self.weights.resize(words.len() * width, 0.0);
@@ -89,7 +90,7 @@ impl TreeBuffers {
                 for i in rows.clone() {
                     for j in columns.start..columns.end.min(i + 1) {
                         let (a, b) = (words[i], words[j]);
-                        let weight = attention.row(a)[b].max(attention.row(b)[a]);
+                        let weight = (attention.row(a)[b] * scales.of(a)).max(attention.row(b)[a] * scales.of(b));
                         self.weights[i * width + j] = weight;
                         self.weights[j * width + i] = weight;
                     }
@@ -134,7 +135,9 @@ fn span(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], clo
 mod tests {
     use super::*;
     use crate::model::forward::attention::AttentionView;
+    use crate::model::grid::visibility::Visibility;
     use crate::sequences::fold::words::FromToken;
+    use crate::sequences::test_support::sentence;
 
     fn arc(head: Option<usize>, relation: &str) -> GoldArc {
         GoldArc { head: head.map_or(TreeHead::Root, TreeHead::Word), relation: relation.to_owned() }
@@ -142,13 +145,15 @@ mod tests {
 
     /// `dogs , loudly barked`: dogs <- barked, `,` <- dogs, loudly <- barked, barked is the root.
     fn gold() -> GoldEdges {
-        GoldEdges::new(&[arc(Some(3), "nsubj"), arc(Some(0), "punct"), arc(Some(3), "advmod"), arc(None, "root")])
+        let tree = [arc(Some(3), "nsubj"), arc(Some(0), "punct"), arc(Some(3), "advmod"), arc(None, "root")];
+        GoldEdges::new(&tree, 0..4)
     }
 
     fn found(weights: &[f32; 16]) -> u64 {
         let mut words = WordAttention::default();
         words.fold(AttentionView::new(0, 0, 4, weights), &[0..1, 1..2, 2..3, 3..4], FromToken::Mean);
-        gold().in_spanning_tree(&words, &mut TreeBuffers::default())
+        let scales = RowScales::new(&sentence(0, 4, "dep"), Visibility::ALL, FromToken::Mean);
+        gold().in_spanning_tree(&words, &scales, &mut TreeBuffers::default())
     }
 
     #[test]

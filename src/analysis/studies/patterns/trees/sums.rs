@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::spanning::{GoldEdges, TreeBuffers};
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
+use crate::sequences::fold::row_scales::RowScales;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -34,6 +36,7 @@ merge_fields!(TreeCounts { edges, sentences, chain_hits, hits });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TreeSums {
     grid: HeadGrid,
+    classes: LayerClasses,
     from: FromToken,
     /// The sums of each block.
     pub blocks: Blocks<TreeCounts>,
@@ -42,9 +45,9 @@ pub struct TreeSums {
 }
 
 impl TreeSums {
-    /// Empty sums for a model with `grid` heads, words folded by `from`.
-    pub fn new(grid: HeadGrid, from: FromToken) -> Self {
-        Self { grid, from, blocks: Blocks::new(TreeCounts::new(grid)), buffers: TreeBuffers::default() }
+    /// Empty sums for a model with `grid` heads, whose queries see these keys, words folded by `from`.
+    pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
+        Self { grid, classes, from, blocks: Blocks::new(TreeCounts::new(grid)), buffers: TreeBuffers::default() }
     }
 }
 
@@ -52,37 +55,54 @@ impl TreeSums {
 #[derive(Debug)]
 pub struct TreeState {
     block: usize,
-    gold: GoldEdges,
+    /// Of each sentence with any.
+    gold: Vec<GoldEdges>,
+    /// The factors of rows in each class of layers.
+    scales: Vec<RowScales>,
 }
 
-merge_fields!(TreeSums[grid, from] { blocks });
+merge_fields!(TreeSums[grid, classes, from] { blocks });
 
 impl Sums for TreeSums {
     type SequenceState = TreeState;
 
     fn begin(&mut self, sequence: &Sequence) -> TreeState {
-        let gold = GoldEdges::new(sequence.tree.as_deref().unwrap_or_default());
+        let of_tree = |tree| sequence.candidates().into_iter().map(|sentence| GoldEdges::new(tree, sentence)).collect();
+        let mut gold: Vec<GoldEdges> = sequence.tree.as_deref().map_or_else(Vec::new, of_tree);
+        gold.retain(|sentence| sentence.count() > 0);
         let block = block_of(sequence.family.number);
         let counts = &mut self.blocks[block];
-        counts.edges += gold.count();
-        counts.sentences += u64::from(gold.count() > 0 && sequence.family.is_first);
-        counts.chain_hits += gold.in_chain();
-        TreeState { block, gold }
+        for sentence in &gold {
+            counts.edges += sentence.count();
+            counts.sentences += u64::from(sequence.family.is_first);
+            counts.chain_hits += sentence.in_chain();
+        }
+        let kinds = self.classes.kinds().iter();
+        let scales = kinds.map(|&visibility| RowScales::new(sequence, visibility, self.from)).collect();
+        TreeState { block, gold, scales }
     }
 
-    fn observe(&mut self, TreeState { block, gold }: &mut TreeState, event: &mut Event<'_>) {
+    fn observe(&mut self, TreeState { block, gold, scales }: &mut TreeState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
-        if gold.count() == 0 {
+        if gold.is_empty() {
             return;
         }
         let head = self.grid.index(input.view.layer, input.view.head);
-        self.blocks[*block].hits[head] += gold.in_spanning_tree(input.words(self.from), &mut self.buffers);
+        let scales = &scales[self.classes.of(input.view.layer)];
+        let words = input.words(self.from);
+        for sentence in gold {
+            self.blocks[*block].hits[head] += sentence.in_spanning_tree(words, scales, &mut self.buffers);
+        }
     }
 
     fn pooled(&self) -> Self {
-        let mut pooled = Self::new(self.grid, self.from);
+        let mut pooled = Self::new(self.grid, self.classes.clone(), self.from);
         pooled.blocks = self.blocks.pooled(TreeCounts::new(self.grid));
         pooled
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        *classes == self.classes
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
@@ -97,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_sentence_without_an_edge_is_not_counted() {
-        let mut sums = TreeSums::new(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean);
+        let mut sums = TreeSums::new(HeadGrid { layers: 1, heads: 1 }, LayerClasses::default(), FromToken::Mean);
         // One word has no edge, four have three.
         sums.begin(&sentence(0, 1, "root"));
         sums.begin(&sentence(1, 4, "nsubj"));

@@ -80,7 +80,7 @@ pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut R
     columns.resize(words.tags.len(), 0.0);
     let mut others = Profile::default();
     for (word, fellows) in words.fellows.iter().enumerate() {
-        let row = attention.row(word);
+        let row = &attention.row(words.first + word)[words.first..];
         columns.iter_mut().zip(row).for_each(|(sum, weight)| *sum += weight);
         columns[word] -= row[word];
         if let Some(fellows) = fellows {

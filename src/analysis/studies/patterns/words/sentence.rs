@@ -15,6 +15,8 @@ use crate::study::instruments::cosines::cosines;
 /// The words of a sentence of which some have a UPOS.
 #[derive(Clone, Debug)]
 pub(super) struct TaggedWords {
+    /// The place in the sentence of the first word here: all are, but for the one that a decoder begins with.
+    pub first: usize,
     /// The tag of each word, as its place in [`Upos::ALL`].
     pub tags: Vec<Option<usize>>,
     /// The tokens of each word.
@@ -34,7 +36,9 @@ impl TaggedWords {
     /// The tagged words of a sentence, of whose keys queries see these; `None` if no word has a UPOS.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Self> {
         let tag = |upos: Upos| upos as usize;
-        let tags: Vec<Option<usize>> = sequence.annotations.iter().map(|annotation| annotation.upos.map(tag)).collect();
+        let counted = sequence.counted_words();
+        let annotations = sequence.annotations.iter().skip(counted.start);
+        let tags: Vec<Option<usize>> = annotations.map(|annotation| annotation.upos.map(tag)).collect();
         if tags.iter().all(Option::is_none) {
             return None;
         }
@@ -48,8 +52,9 @@ impl TaggedWords {
             }
         }
         let fellows = tags.iter().map(|tag| tag.and_then(|tag| places[tag])).collect();
-        let (spans, even, is_whole) = (sequence.words.clone(), Even::new(visibility, n), visibility.is_whole(n));
-        let mut words = Self { tags, spans, even, is_whole, from, fellows, masks };
+        let (spans, even, is_whole) =
+            (sequence.words[counted.clone()].to_vec(), Even::new(visibility, n), visibility.is_whole(n));
+        let mut words = Self { first: counted.start, tags, spans, even, is_whole, from, fellows, masks };
         words.forget_unseen_fellows();
         Some(words)
     }

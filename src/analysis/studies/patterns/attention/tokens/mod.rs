@@ -36,6 +36,8 @@ sums_of_a_head! {
         distance_queries,
         /// Attention to the first special token.
         first_special_mass,
+        /// Attention to the first token, in a decoder.
+        first_token_mass,
         /// Attention to separators.
         separator_mass,
         /// Attention of separators to separators.
@@ -66,6 +68,10 @@ pub struct TokenExposure {
     pub first_special_queries: u64,
     /// Sentences with any, likewise.
     pub first_special_query_sentences: u64,
+    /// Text queries that see the first token of what a decoder reads.
+    pub first_token_queries: u64,
+    /// Sentences with any, likewise.
+    pub first_token_query_sentences: u64,
     /// Text queries that see a separator.
     pub separator_queries: u64,
     /// Sentences with any, likewise.
@@ -93,6 +99,8 @@ merge_fields!(TokenExposure {
     offset_sentences,
     first_special_queries,
     first_special_query_sentences,
+    first_token_queries,
+    first_token_query_sentences,
     separator_queries,
     separator_query_sentences,
     first_specials,
@@ -118,8 +126,11 @@ impl TokenExposure {
             roles.queries().filter(sees).count() as u64
         };
         let (see_first, see_separator) = (that_see(roles.first_special.as_slice()), that_see(&roles.separators));
+        let see_first_token = that_see(roles.first_token.as_slice());
         self.first_special_queries += see_first;
         self.first_special_query_sentences += any(see_first);
+        self.first_token_queries += see_first_token;
+        self.first_token_query_sentences += any(see_first_token);
         self.separator_queries += see_separator;
         self.separator_query_sentences += any(see_separator);
         let separators = roles.separators.len() as u64;
@@ -215,6 +226,9 @@ fn observe_query(
     }
     if let Some(first) = roles.first_special {
         sums.first_special_mass += f64::from(row[first]);
+    }
+    if let Some(first) = roles.first_token {
+        sums.first_token_mass += f64::from(row[first]);
     }
     sums.separator_mass += mass(row, &roles.separators);
     sums.punctuation_mass += mass(row, &roles.punctuation);

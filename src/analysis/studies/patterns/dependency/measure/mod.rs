@@ -5,8 +5,9 @@ use super::arcs::{
 };
 use super::relation::{
     AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
-    TagBaseline,
+    TagBaseline, directions,
 };
+use super::sums::RelationKey;
 use super::tags::{Rules, Side, single};
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{Merge, PerBlock};
@@ -22,7 +23,7 @@ impl RelationMetrics {
     /// The fractions of each block, `None` for a block without such a word; with the agreements over all blocks, and
     /// the words that are left out of the test.
     pub(super) fn new(
-        name: &str,
+        key: &RelationKey,
         blocks: &[Option<&RelationSums>],
         (agreement, later): (&Agreement, &DuplicateArcs),
         context: &EstimationContext,
@@ -30,8 +31,9 @@ impl RelationMetrics {
         let grid = context.grid;
         let scored = ArcScores::new(blocks, grid.count());
         let total = &scored.total;
-        let best = best_head(total);
-        let (heldout_accuracy, heldout_interval) = scored.held_out(best_head, |sums, &best| sums.hits_of(best));
+        let of_fold = |sums: &RelationSums| best_head(sums, key.side);
+        let best = of_fold(total);
+        let (heldout_accuracy, heldout_interval) = scored.held_out(of_fold, |sums, &best| sums.hits_of(best));
 
         let offset = best_offset(total);
         let by_offset = scored.predicted(|sums| sums.places[offset]);
@@ -40,7 +42,11 @@ impl RelationMetrics {
         let tags = (total.tagged > 0).then(|| Tags::new(&scored));
 
         let of_head = |place: usize| {
+            let seen = directions(key.side);
             let compared = [0, 1].map(|direction| {
+                if !seen.contains(&Direction::BOTH[direction]) {
+                    return None;
+                }
                 let head = scored.predicted(|sums| sums.hits_of((place, direction)));
                 let both = agreement.places[place][direction][offset];
                 let alone = head.right - both;
@@ -51,7 +57,7 @@ impl RelationMetrics {
                     let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, direction)).sum();
                     scored.versus_tags(&head, &tags.predicted, both)
                 });
-                BaselineComparison {
+                Some(BaselineComparison {
                     accuracy: scored.share(head.right),
                     ci95: scored.interval(&head),
                     alone,
@@ -60,24 +66,26 @@ impl RelationMetrics {
                     left_out: context
                         .leaves_out
                         .then(|| Jackknife::new(&head.by_block, &scored.words).on(Scale::Share)),
-                }
+                })
             });
             let missed = total.count - by_offset.right;
             HeadAccuracy {
                 place: grid.place(place),
-                accuracy: ByDirection::new(|direction| compared[direction].accuracy),
-                ci95: ByDirection::new(|direction| compared[direction].ci95),
-                where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].alone, missed)),
-                versus_offset: ByDirection::new(|direction| compared[direction].offset.clone()),
-                versus_tags: ByDirection::new(|direction| compared[direction].tags.clone()),
-                left_out: ByDirection::new(|direction| compared[direction].left_out.clone()),
+                accuracy: ByDirection::new(|direction| Some(compared[direction].as_ref()?.accuracy)),
+                ci95: ByDirection::new(|direction| compared[direction].as_ref()?.ci95),
+                where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].as_ref()?.alone, missed)),
+                versus_offset: ByDirection::new(|direction| Some(compared[direction].as_ref()?.offset.clone())),
+                versus_tags: ByDirection::new(|direction| compared[direction].as_ref()?.tags.clone()),
+                left_out: ByDirection::new(|direction| compared[direction].as_ref()?.left_out.clone()),
             }
         };
         let by_head: Vec<HeadAccuracy> = (0..grid.count()).map(of_head).collect();
         let direction = Direction::BOTH[best.1];
         let (tag_baseline, tag_intervals) = tags.map(|tags| (tags.baseline, tags.ci95)).unzip();
         Self {
-            relation: name.to_owned(),
+            relation: key.name.clone(),
+            side: key.side,
+            share: None,
             count: total.count,
             sentences: Some(total.sentences),
             blocks: blocks.iter().flatten().filter(|sums| sums.count > 0).count(),
@@ -101,7 +109,7 @@ impl RelationMetrics {
                 },
                 tag_baseline: tag_intervals,
             },
-            versus_offset: by_head[best.0].versus_offset.get(direction).clone(),
+            versus_offset: by_head[best.0].versus_offset.get(direction).clone().expect("the best head was scored"),
             versus_tags: by_head[best.0].versus_tags.get(direction).clone(),
             by_distance: by_distance(&total.places, &agreement.places[best.0][best.1]),
             by_head,
@@ -285,11 +293,12 @@ impl RelationSums {
 }
 
 /// Place and direction of the head with most hits; ties go to the lowest place, then to [`Direction::BOTH`]'s first.
-fn best_head(sums: &RelationSums) -> (usize, usize) {
-    let mut best = (0, 0);
+fn best_head(sums: &RelationSums, side: Option<Side>) -> (usize, usize) {
+    let seen = directions(side);
+    let mut best = (0, seen[0] as usize);
     for (place, hits) in sums.hits.iter().enumerate() {
-        for (direction, &count) in hits.iter().enumerate() {
-            if count > sums.hits[best.0][best.1] {
+        for direction in seen.iter().map(|&direction| direction as usize) {
+            if hits[direction] > sums.hits[best.0][best.1] {
                 best = (place, direction);
             }
         }

@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::assessment::{accuracy_of, label_of, of_relation};
-use super::relation::{MarginExcess, RelationMetrics};
+use super::relation::{MarginExcess, RelationMetrics, directions};
 use super::table::{MAY_GO, table};
 use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::q_of_those_above;
-use crate::study::labels::evidence::{Comparison, Direction, LABEL_Q, Reach};
+use crate::study::labels::evidence::{Comparison, LABEL_Q, Reach};
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Label, Verdict, one_of_each};
 use crate::study::metrics::number::{Number, Part};
@@ -46,10 +46,16 @@ pub struct Tests {
     pub above: usize,
     /// Those with a q-value of at most `settings.policy.label_q`; null where that is, and no significance is asked.
     pub significant: Option<usize>,
-    /// Words that are not scored, since they and their heads do not see each other in every layer; absent if there are none.
+    /// Words that are not scored, since they and their heads do not see each other, or in a decoder the later does not see the
+    /// earlier, in every layer; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub out_of_sight: Option<NonZeroU64>,
+    /// Words that are not scored, since they or their heads have the first token of what a decoder reads; absent if there are
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub with_first: Option<NonZeroU64>,
 }
 
 impl Relations {
@@ -79,13 +85,17 @@ impl Relations {
         let comparisons: Vec<&Comparison> = tested().flat_map(RelationMetrics::comparisons).collect();
         let above: Vec<f64> = comparisons.iter().filter_map(|comparison| comparison.q).collect();
         let significant = policy.rule(&LABEL_Q).map(|most| above.iter().filter(|&&q| q <= most).count());
-        Tests { count: comparisons.len(), above: above.len(), significant, out_of_sight: self.tests.out_of_sight }
+        Tests { count: comparisons.len(), above: above.len(), significant, ..self.tests }
     }
 
     /// The arcs that the syntactic labels of these verdicts claim heads to follow.
     pub(super) fn claims(&self, verdicts: &[Verdict]) -> Vec<ArcClaim> {
         let of_label = |place: usize, label: &Label| {
-            let relation = self.relations.iter().find(|relation| label.label == label_of(&relation.relation))?;
+            let is_of_it = |relation: &&RelationMetrics| {
+                let seen = label.direction.is_some_and(|direction| directions(relation.side).contains(&direction));
+                label.label == label_of(&relation.relation) && seen
+            };
+            let relation = self.relations.iter().find(is_of_it)?;
             let (label, direction, name) = (label.label.clone(), label.direction?, relation.relation.clone());
             Some(ArcClaim { place, label, relation: name, direction, offset: relation.baseline.offset })
         };
@@ -123,10 +133,10 @@ impl Relations {
             out.table_without(table(&better), MAY_GO);
         }
         if !others.is_empty() {
-            let named: Vec<String> = others.iter().map(|relation| printable(&relation.relation)).collect();
+            let named: Vec<String> = others.iter().map(|relation| printable(&relation.title())).collect();
             writeln!(out, "\nNo head is better than the best fixed offset at {}.", named.join(", "))?;
         }
-        let Tests { count, above, significant, out_of_sight } = self.tests;
+        let Tests { count, above, significant, out_of_sight, with_first } = self.tests;
         let (tests, points) = (counted(count, "test"), policy.share(&MARGIN) * 100.0);
         write!(out, "\n{above} of {tests} of a head find it at least {points:.0} points above the best offset")?;
         if let Some((significant, rate)) = significant.zip(policy.rule(&LABEL_Q)) {
@@ -137,6 +147,13 @@ impl Relations {
         if let Some(words) = out_of_sight {
             let words = counted(words.get(), "word");
             writeln!(out, "Not scored: {words} farther from the head than some layer's window reaches.")?;
+        }
+        if let Some(words) = with_first {
+            let words = counted(words.get(), "word");
+            writeln!(
+                out,
+                "Not scored: {words} with an arc to or from the first token, which is attended to for its place."
+            )?;
         }
         self.write_reach(out, policy)?;
         let rare = self.relations.len() - shown.len();
@@ -219,7 +236,7 @@ impl RelationMetrics {
         let (blocks, effective_blocks, enough) = (self.blocks, self.effective_blocks, self.count >= min_count);
         let mut numbers = Vec::new();
         for (head, entry) in self.by_head.iter().enumerate() {
-            for direction in Direction::BOTH {
+            for &direction in directions(self.side) {
                 numbers.push(Number {
                     part: Part::Relations,
                     head,
@@ -227,7 +244,7 @@ impl RelationMetrics {
                     name: accuracy_of(&self.relation, direction),
                     unit: Unit::Shares,
                     made_of: None,
-                    value: Some(*entry.accuracy.get(direction)),
+                    value: *entry.accuracy.get(direction),
                     ci95: *entry.ci95.get(direction),
                     blocks,
                     effective_blocks,

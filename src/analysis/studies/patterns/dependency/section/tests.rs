@@ -19,11 +19,13 @@ fn q_values_go_to_the_tests_they_are_of() {
         };
         let [dependent_to_head, head_to_dependent] = differences;
         let versus_offset = ByDirection {
-            dependent_to_head: comparison(dependent_to_head),
-            head_to_dependent: comparison(head_to_dependent),
+            dependent_to_head: Some(comparison(dependent_to_head)),
+            head_to_dependent: Some(comparison(head_to_dependent)),
         };
         RelationMetrics {
             relation: name.to_owned(),
+            side: None,
+            share: None,
             count,
             sentences: Some(count),
             blocks: 64,
@@ -74,9 +76,9 @@ fn q_values_go_to_the_tests_they_are_of() {
     // The best head of `many` is the second direction's.
     assert_eq!(found.relations[1].versus_offset.q, q[3]);
     assert_eq!(found.relations[0].versus_offset.q, None);
-    assert_eq!(found.tests, Tests { count: 4, above: 3, significant: Some(3), out_of_sight: None });
+    assert_eq!(found.tests, Tests { count: 4, above: 3, significant: Some(3), out_of_sight: None, with_first: None });
     found.complete(&Completion::Policy(&policy(10, Value::Off)));
-    assert_eq!(found.tests, Tests { count: 4, above: 3, significant: None, out_of_sight: None });
+    assert_eq!(found.tests, Tests { count: 4, above: 3, significant: None, out_of_sight: None, with_first: None });
     let label = serde_json::json!({
         "label": "syntactic:many", "score": 0.5, "ci95": null, "baseline": null, "threshold": 0.4, "margin": 0.1,
         "rule": "", "borderline": false, "direction": null, "versus_offset": null, "beyond": null,
@@ -93,5 +95,5 @@ fn q_values_go_to_the_tests_they_are_of() {
     let without_trees = Relations { relations: Vec::new(), tests: Tests::default() };
     assert_eq!(caveats(&without_trees, &[]), ["no-trees"]);
     found.complete(&Completion::Policy(&policy(12, Value::Share(1.0))));
-    assert_eq!(found.tests, Tests { count: 0, above: 0, significant: Some(0), out_of_sight: None });
+    assert_eq!(found.tests, Tests { count: 0, above: 0, significant: Some(0), out_of_sight: None, with_first: None });
 }

@@ -99,8 +99,8 @@ pub fn observe<'a>(
 
 /// The places of each kind of sink.
 #[inline(always)]
-fn places(roles: &TokenRoles) -> [&[usize]; SINK_KINDS] {
-    [roles.first_special.as_slice(), &roles.separators, &roles.punctuation]
+pub fn places(roles: &TokenRoles) -> [&[usize]; SINK_KINDS] {
+    [roles.first_special.as_slice(), &roles.separators, &roles.punctuation, roles.first_token.as_slice()]
 }
 
 /// Whether a query sees a sink of a kind; punctuation need not be there, so that every query counts.

@@ -49,7 +49,7 @@ pub(super) const NO_OP: Detector = Detector {
     explanation: Explanation {
         name: "sink:no-op",
         measures: "The head attends to a sink and writes next to nothing.",
-        formula: "a label first-special, separator or punctuation, |sink_part| <= {sink_no_op_part} and output_share <= {sink_no_op_output}",
+        formula: "a label first-special, first-token, separator or punctuation, |sink_part| <= {sink_no_op_part} and output_share <= {sink_no_op_output}",
         chance: "chance.sink_part of the head; output_share is 1 if all heads of a layer write alike",
         source: "The claim of Clark et al. 2019, section 3.2, and Bondarenko et al. 2023: attention to delimiters is a way to do \
             nothing. Output beside the other heads of the layer: after Sandoval-Segura et al. 2026.",
@@ -66,7 +66,7 @@ pub(super) const PARKED: Detector = Detector {
     explanation: Explanation {
         name: "sink:parked",
         measures: "The head's attention is on a sink; what it writes comes from elsewhere.",
-        formula: "a label first-special, separator or punctuation, |sink_part| <= {sink_parked_part}, and not sink:no-op",
+        formula: "a label first-special, first-token, separator or punctuation, |sink_part| <= {sink_parked_part}, and not sink:no-op",
         chance: PART,
         source: "The claim of Kobayashi et al. 2020, section 4: the vectors of such tokens are small, so that what is added up \
             comes from elsewhere. Their norms do not tell what cancels; sink_part does.",
@@ -83,7 +83,7 @@ pub(super) const OPPOSED: Detector = Detector {
     explanation: Explanation {
         name: "sink:opposed",
         measures: "What the head takes from a sink is against what it writes: the rest of its attention outweighs it.",
-        formula: "a label first-special, separator or punctuation, and sink_part <= -{sink_parked_part}",
+        formula: "a label first-special, first-token, separator or punctuation, and sink_part <= -{sink_parked_part}",
         chance: PART,
         source: "Defined here: a sink that is taken from the output is neither parked nor what is written.",
         caveats: BARE,
@@ -99,7 +99,7 @@ pub(super) const CONSTANT: Detector = Detector {
     explanation: Explanation {
         name: "sink:constant",
         measures: "The head writes what a sink holds, and that is the same in every sentence.",
-        formula: "a label first-special, separator or punctuation, sink_part >= {sink_parked_part} and sink_constant_share >= {sink_same}",
+        formula: "a label first-special, first-token, separator or punctuation, sink_part >= {sink_parked_part} and sink_constant_share >= {sink_same}",
         chance: PART,
         source: "The claim of Sun et al. 2024: sinks act as a bias of the attention's output.",
         caveats: "A bias may matter, too. The value bias itself is left out.",
@@ -116,7 +116,7 @@ pub(super) const BROADCAST: Detector = Detector {
         name: "sink:broadcast",
         measures: "The head writes what a sink holds, and that is the same for all tokens of a sentence but not for all \
             sentences.",
-        formula: "a label first-special, separator or punctuation, sink_part >= {sink_parked_part} and sink_sentence_share >= {sink_same}",
+        formula: "a label first-special, first-token, separator or punctuation, sink_part >= {sink_parked_part} and sink_sentence_share >= {sink_same}",
         chance: PART,
         source: "The claim of Fesser et al. 2026, of images: sinks gather something about the input and hand it to all tokens.",
         caveats: "The length of a sentence is enough to tell it from others.",
@@ -132,7 +132,7 @@ pub(super) const USED: Detector = Detector {
     explanation: Explanation {
         name: "sink:used",
         measures: "The head writes what a sink holds, and how much differs from token to token.",
-        formula: "a label first-special, separator or punctuation, sink_part >= {sink_parked_part}, sink_constant_share <= {sink_same} and sink_sentence_share <= {sink_same}",
+        formula: "a label first-special, first-token, separator or punctuation, sink_part >= {sink_parked_part}, sink_constant_share <= {sink_same} and sink_sentence_share <= {sink_same}",
         chance: PART,
         source: "Defined here: what is left when the other types are not it.",
         caveats: BARE,

@@ -1,0 +1,85 @@
+//! The word that a head takes for the other end of a word's arc (METHODOLOGY, "Dependency alignment").
+
+use std::ops::Range;
+
+use crate::model::grid::visibility::Visibility;
+use crate::sequences::fold::row_scales::RowScales;
+use crate::sequences::fold::words::{FromToken, WordAttention};
+use crate::sequences::sequence::Sequence;
+use crate::study::labels::evidence::Direction;
+
+/// The words among which a head looks for the other end of each word's arc, and how their weights are compared.
+#[derive(Clone, Debug)]
+pub struct Partners {
+    /// Whether queries see no word after them.
+    is_causal: bool,
+    /// The words of the same sentence, `[words]`.
+    candidates: Vec<Range<usize>>,
+    scales: RowScales,
+}
+
+impl Partners {
+    /// The candidates in a sequence, of whose keys queries see these.
+    pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
+        Self {
+            is_causal: visibility.is_causal(),
+            candidates: sequence.candidates_of_words(),
+            scales: RowScales::new(sequence, visibility, from),
+        }
+    }
+
+    /// The word that `word` attends to most, or that attends to it most; the word itself is left out, and of equal ones the
+    /// first counts. In a decoder these are the words before it, or those after it.
+    pub fn of(&self, attention: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
+        let Range { start, end } = self.candidates[word].clone();
+        let candidates = match direction {
+            _ if !self.is_causal => start..end,
+            Direction::DependentToHead => start..word.min(end),
+            Direction::HeadToDependent => word + 1..end,
+        };
+        let weight = |other: usize| match direction {
+            Direction::DependentToHead => attention.get(word, other),
+            Direction::HeadToDependent => attention.get(other, word) * self.scales.of(other),
+        };
+        largest(candidates, |other| (other != word).then(|| weight(other)))
+    }
+}
+
+/// The place with the largest weight, the first of equal ones.
+pub fn largest(places: Range<usize>, weight: impl Fn(usize) -> Option<f64>) -> Option<usize> {
+    let weights = places.filter_map(|place| Some((place, weight(place)?)));
+    weights.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(place, _)| place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::attention::AttentionView;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn a_decoder_looks_before_a_word_for_its_head_and_after_it_for_its_dependents_row() {
+        // The first token, four words and a last special token, row by row.
+        let weights = [
+            1.0, 0.0, 0.0, 0.0, 0.0, 0.0, //
+            0.5, 0.5, 0.0, 0.0, 0.0, 0.0, // w0
+            0.4, 0.3, 0.3, 0.0, 0.0, 0.0, // w1: .3 of 3
+            0.2, 0.25, 0.45, 0.1, 0.0, 0.0, // w2: .25 of 4
+            0.2, 0.2, 0.1, 0.4, 0.1, 0.0, // w3: .2 of 5
+            0.2, 0.2, 0.2, 0.2, 0.1, 0.1,
+        ];
+        let sequence = sentence(0, 4, "dep").begun();
+        let mut words = WordAttention::default();
+        words.fold(AttentionView::new(0, 0, 6, &weights), &sequence.words, FromToken::Mean);
+        let found = |visibility, direction, word| {
+            Partners::new(&sequence, visibility, FromToken::Mean).of(&words, direction, word)
+        };
+        let (causal, all) = (Visibility::CAUSAL, Visibility::ALL);
+        assert_eq!(found(causal, Direction::DependentToHead, 3), Some(2));
+        assert_eq!(found(causal, Direction::DependentToHead, 0), None);
+        // Times the keys that each row sees: .9, 1.0 and 1.0, so the third and fourth are equal and the third is first.
+        assert_eq!(found(causal, Direction::HeadToDependent, 0), Some(2));
+        assert_eq!(found(all, Direction::HeadToDependent, 0), Some(1));
+        assert_eq!(found(causal, Direction::HeadToDependent, 3), None);
+    }
+}
