@@ -316,7 +316,7 @@ fn longer_sequences_are_not_run_where_attention_over_them_is_sparse() {
 }
 
 #[test]
-fn the_attention_of_decoders_is_shown_and_no_study_is_of_it() {
+fn the_attention_of_decoders_is_shown() {
     let folder = with_tokenizer("tiny-gpt2");
     let shown =
         run(&["view", path(folder.path()), "--text", "the cat sat on it", "--head", "L1H2", "--numbers"]).unwrap();
@@ -327,10 +327,39 @@ fn the_attention_of_decoders_is_shown_and_no_study_is_of_it() {
         // With two decimals those of keys that are seen are none of 0 here.
         assert!(weights.iter().enumerate().all(|(key, weight)| (*weight == "-") == (key > query)), "{shown}");
     }
-    let error = run(&["analyze", path(folder.path()), "-o", "-"]).unwrap_err();
-    assert_eq!(error.0, 4, "{}", error.1);
-    assert!(error.1.contains("is a decoder (gpt2), whose tokens attend to earlier ones only: no study"), "{}", error.1);
-    assert!(error.1.contains("`headscope view` and `headscope maps`"), "{}", error.1);
+}
+
+/// Relations are by the side of the head, what no query sees is null, and the first token is apart.
+#[test]
+fn decoders_are_analysed() {
+    let folder = with_tokenizer("tiny-gpt2");
+    let out = folder.path().join("report.json");
+    let corpus = fixture("corpus").join("entities.conllu");
+    let analyze = |more: &[&str]| {
+        let options = ["analyze", path(folder.path()), "-c", path(&corpus), "-o", path(&out), "--max-tokens", "32"];
+        run(&[&options, more].concat())
+    };
+    let summary = analyze(&["--with", "norms,repeats"]).unwrap();
+    assert!(summary.contains("a token sees itself, every token before it and none after it"), "{summary}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
+    let chance = &report["chance"];
+    assert!(chance["offset_mass"]["-1"].is_number() && chance["offset_mass"]["1"].is_null());
+    assert!(chance["first_token_mass"].is_number() && chance["first_special_mass"].is_null());
+    let relations = report["relations"].as_array().unwrap();
+    let of = |name: &str| relations.iter().filter(|relation| relation["relation"] == name).collect::<Vec<_>>();
+    let [left, right] = of("all")[..] else { panic!("{relations:?}") };
+    assert_eq!([left, right].map(|part| part["side"].as_str().unwrap()), ["left", "right"]);
+    assert_eq!([left, right].map(|part| part["direction"].as_str().unwrap()), ["dep->head", "head->dep"]);
+    let share = |part: &Value| part["share"].as_f64().unwrap();
+    assert!((share(left) + share(right) - 1.0).abs() < 1e-12);
+    let accuracy = &left["by_head"][0]["accuracy"];
+    assert!(accuracy["dep->head"].is_number() && accuracy["head->dep"].is_null(), "{accuracy}");
+    let caveats: Vec<&str> = report["caveats"].as_array().unwrap().iter().flat_map(|one| one["id"].as_str()).collect();
+    assert!(caveats.contains(&"causal") && !caveats.contains(&"windows"), "{caveats:?}");
+    let card = run(&["show", path(&out), "all"]).unwrap();
+    assert!(card.contains("head on the left") && card.contains("head on the right"), "{card}");
+    let error = analyze(&["--with", "effect"]).unwrap_err();
+    assert!(error.1.contains("so it has no loss"), "{}", error.1);
 }
 
 /// Chance is that of a layer's class, what no query sees is null, and the summary says what layers see.
@@ -406,7 +435,8 @@ fn flat(value: &Value) -> Vec<(String, Option<f64>)> {
 /// A head that attends evenly over what it sees is `broad`, and every other metric is at the chance level of its layer.
 #[test]
 fn even_heads_are_at_chance_in_layers_of_every_kind() {
-    for name in ["tiny-modernbert", "tiny-longformer", "tiny-gemma3-text", "tiny-roberta"] {
+    let decoders = ["tiny-llama", "tiny-mistral", "tiny-gpt-neo", "tiny-opt"];
+    for name in ["tiny-modernbert", "tiny-longformer", "tiny-gemma3-text", "tiny-roberta"].into_iter().chain(decoders) {
         let folder = with_tokenizer(name);
         without_queries(folder.path());
         let corpus = folder.path().join("corpus.txt");

@@ -3,6 +3,7 @@
 
 use super::{Caveat, CorpusInfo, ModelInfo, TextInfo};
 use crate::corpus::Format;
+use crate::model::grid::visibility::Visibility;
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::Verdict;
 use crate::study::{Caveat as Known, CaveatSubject};
@@ -73,8 +74,20 @@ const GENERAL: &[ConditionalCaveat] = &[
         ),
         |run| {
             let longest = usize::try_from(run.corpus.longest).unwrap_or(usize::MAX);
-            !run.model.visibility.in_all_layers().is_whole(longest)
+            let nearest = run.model.visibility.in_all_layers();
+            // That a decoder sees nothing after a token is another caveat.
+            let after = nearest.after.filter(|_| !nearest.is_causal());
+            !Visibility { after, ..nearest }.is_whole(longest)
         },
+    ),
+    (
+        meaning(
+            "causal",
+            "The model is a decoder, whose tokens see those before them alone: relations are scored by the side of the head, and \
+                masses, uas and relations do not compare with those of an encoder. A sentence by itself is not what it was \
+                trained on.",
+        ),
+        |run| run.model.visibility.are_causal(),
     ),
     (
         meaning(

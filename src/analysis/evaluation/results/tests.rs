@@ -142,7 +142,7 @@ fn syntactic(count: u64, baseline: u64, hits: [u64; 2]) -> Vec<String> {
 /// blocks have their planted heads in the folders of their studies.
 #[test]
 fn every_detector_fires_at_its_threshold_and_not_below() {
-    let cases: [(&str, HeadMetrics<'_>, HeadMetrics<'_>); 11] = [
+    let cases: [(&str, HeadMetrics<'_>, HeadMetrics<'_>); 12] = [
         ("previous-token", &[(ARGMAX_PREVIOUS, 0.9)], &[(ARGMAX_PREVIOUS, 0.89), (MASS_PREVIOUS, 0.5)]),
         ("previous-token", &[(MASS_PREVIOUS, 0.51)], &[(MASS_PREVIOUS, 0.5)]),
         ("next-token", &[(ARGMAX_NEXT, 0.9)], &[(ARGMAX_NEXT, 0.89), (MASS_NEXT, 0.5)]),
@@ -152,6 +152,7 @@ fn every_detector_fires_at_its_threshold_and_not_below() {
         ("local", &[("window_mass", 0.51)], &[("window_mass", 0.5)]),
         ("separator", &[("separator_mass", 0.61)], &[("separator_mass", 0.6)]),
         ("first-special", &[("first_special_mass", 0.61)], &[("first_special_mass", 0.6)]),
+        ("first-token", &[("first_token_mass", 0.61)], &[("first_token_mass", 0.6)]),
         ("punctuation", &[("punctuation_mass", 0.61)], &[("punctuation_mass", 0.6)]),
         ("broad", &[("entropy_ratio", 0.81)], &[("entropy_ratio", 0.8)]),
     ];

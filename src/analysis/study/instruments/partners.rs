@@ -63,10 +63,10 @@ mod tests {
         let weights = [
             1.0, 0.0, 0.0, 0.0, 0.0, 0.0, //
             0.5, 0.5, 0.0, 0.0, 0.0, 0.0, // w0
-            0.4, 0.3, 0.3, 0.0, 0.0, 0.0, // w1: .3 of 3
-            0.2, 0.25, 0.45, 0.1, 0.0, 0.0, // w2: .25 of 4
-            0.2, 0.2, 0.1, 0.4, 0.1, 0.0, // w3: .2 of 5
-            0.2, 0.2, 0.2, 0.2, 0.1, 0.1,
+            0.5, 0.25, 0.25, 0.0, 0.0, 0.0, // w1: 1/4 of 3 keys
+            0.125, 0.25, 0.5, 0.125, 0.0, 0.0, // w2: 1/4 of 4
+            0.25, 0.25, 0.125, 0.375, 0.0, 0.0, // w3: 1/4 of 5
+            0.25, 0.25, 0.125, 0.125, 0.125, 0.125,
         ];
         let sequence = sentence(0, 4, "dep").begun();
         let mut words = WordAttention::default();
@@ -77,8 +77,8 @@ mod tests {
         let (causal, all) = (Visibility::CAUSAL, Visibility::ALL);
         assert_eq!(found(causal, Direction::DependentToHead, 3), Some(2));
         assert_eq!(found(causal, Direction::DependentToHead, 0), None);
-        // Times the keys that each row sees: .9, 1.0 and 1.0, so the third and fourth are equal and the third is first.
-        assert_eq!(found(causal, Direction::HeadToDependent, 0), Some(2));
+        // Times the keys that each row sees: 3/4, 1 and 5/4.
+        assert_eq!(found(causal, Direction::HeadToDependent, 0), Some(3));
         assert_eq!(found(all, Direction::HeadToDependent, 0), Some(1));
         assert_eq!(found(causal, Direction::HeadToDependent, 3), None);
     }
