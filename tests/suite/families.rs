@@ -352,11 +352,11 @@ fn decoders_are_analysed() {
     assert_eq!([left, right].map(|part| part["direction"].as_str().unwrap()), ["dep->head", "head->dep"]);
     let share = |part: &Value| part["share"].as_f64().unwrap();
     assert!((share(left) + share(right) - 1.0).abs() < 1e-12);
-    let accuracy = &left["by_head"][0]["accuracy"];
-    assert!(accuracy["dep->head"].is_number() && accuracy["head->dep"].is_null(), "{accuracy}");
+    let head = &left["by_head"][0];
+    assert!(head["dep->head"].is_number() && head["head->dep"].is_null(), "{head}");
     let caveats: Vec<&str> = report["caveats"].as_array().unwrap().iter().flat_map(|one| one["id"].as_str()).collect();
     assert!(caveats.contains(&"causal") && !caveats.contains(&"windows"), "{caveats:?}");
-    let card = run(&["show", path(&out), "all"]).unwrap();
+    let card = run(&["show", path(&out), "--relation", "all"]).unwrap();
     assert!(card.contains("head on the left") && card.contains("head on the right"), "{card}");
     let error = analyze(&["--with", "effect"]).unwrap_err();
     assert!(error.1.contains("so it has no loss"), "{}", error.1);

@@ -61,6 +61,10 @@ pub const PAPERS: &[Paper] = &[
     paper("Fisher 1936", "The Use of Multiple Measurements in Taxonomic Problems. Annals of Eugenics."),
     paper("Fesser et al. 2026", "A Unifying View of Attention Sinks: Two Algorithms, Two Solutions. arXiv:2606.08105."),
     paper("Frisch & Waugh 1933", "Partial Time Regressions as Compared with Individual Trends. Econometrica."),
+    paper(
+        "Gu et al. 2025",
+        "When Attention Sink Emerges in Language Models: An Empirical View. ICLR, arXiv:2410.10781.",
+    ),
     paper("Hewitt & Liang 2019", "Designing and Interpreting Probes with Control Tasks. EMNLP-IJCNLP."),
     paper(
         "Hewitt et al. 2021",
@@ -136,6 +140,7 @@ pub const PAPERS: &[Paper] = &[
         "Welch 1938",
         "The Significance of the Difference Between Two Means when the Population Variances are Unequal. Biometrika.",
     ),
+    paper("Xiao et al. 2024", "Efficient Streaming Language Models with Attention Sinks. ICLR, arXiv:2309.17453."),
     paper(
         "Zhao, Small & Su 2019",
         "Multiple Testing When Many p-Values are Uniformly Conservative, with Application to Testing Qualitative Interaction in Educational Interventions. Journal of the American Statistical Association.",
