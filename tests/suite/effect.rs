@@ -85,6 +85,12 @@ fn effects_by_zero_in_all_phases_are_those_of_the_reference() {
 }
 
 #[test]
+fn effects_on_a_decoder_are_those_of_the_reference() {
+    let found = check(path(&fixture("models/causal")), "causal-effect-mean", "mean", "1", "64");
+    assert_eq!(found["model"]["objective"], "next_tokens");
+}
+
+#[test]
 fn effects_on_a_discriminator_are_those_of_the_reference() {
     let bench = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(fixture("models/tiny-electra-discriminator")).unwrap() {

@@ -33,7 +33,7 @@ fn with_head(name: &str) -> Parameters {
     let folder = fixture("models").join(name);
     let architecture = architecture(&folder);
     let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
-    let objective = Objective::of(&architecture.family, |name| checkpoint.has(name)).unwrap();
+    let objective = Objective::of(&architecture, |name| checkpoint.has(name)).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
     parameters.with_prediction(&checkpoint, &architecture, objective).unwrap()
 }
@@ -69,14 +69,17 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
     gates.set(1, 2, Gate { keep: 0.25, replacement: Some(replacement.into()) });
     gates.set(1, 0, Gate::scale(2.0));
     let mut rows = Gates::default();
+    let parameters = with_head(name);
     for (sequence, ids) in ids.iter().enumerate() {
-        let sum = (ids.len() * (ids.len() + 1) / 2) as f32;
-        let rising: Vec<f32> = (1..=ids.len()).map(|token| token as f32 / sum).collect();
+        // What the second token sees.
+        let seen = if parameters.config.visibility.are_causal() { 2 } else { ids.len() };
+        let sum = (seen * (seen + 1) / 2) as f32;
+        let weight = |token: usize| if token <= seen { token as f32 / sum } else { 0.0 };
+        let rising: Vec<f32> = (1..=ids.len()).map(weight).collect();
         rows.patch(0, 1, sequence, [(1, rising.clone()), (2, rising)].into());
         rows.patch(1, 0, sequence, [(3, to_one(ids.len(), 0))].into());
     }
 
-    let parameters = with_head(name);
     let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
     let fast = PackedEncoder::new(parameters);
     for (label, gates) in [("plain", Gates::default()), ("zero", zero), ("gates", gates), ("rows", rows)] {
@@ -129,6 +132,26 @@ fn prediction_heads_and_interventions_are_those_of_pytorch() {
         "tiny-esm",
         "tiny-deberta-v3",
         "tiny-deberta",
+    ] {
+        check_against_pytorch(name, golden::TOLERANCE);
+    }
+}
+
+#[test]
+fn decoders_predict_and_are_gated_as_in_pytorch() {
+    for name in [
+        "tiny-gpt2",
+        "tiny-gpt-neo",
+        "tiny-gpt-neox",
+        "tiny-opt",
+        "tiny-llama",
+        "tiny-qwen2",
+        "tiny-qwen3",
+        "tiny-smollm3",
+        "tiny-gemma2",
+        "tiny-gemma3-decoder",
+        "tiny-modernbert-decoder",
+        "causal",
     ] {
         check_against_pytorch(name, golden::TOLERANCE);
     }

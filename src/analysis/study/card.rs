@@ -32,6 +32,8 @@ pub struct Card {
     pub joins: bool,
     /// Whether it asks about words or sentences of a language, which models of proteins do not know.
     pub of_language: bool,
+    /// Why a decoder cannot be asked, as a sentence without its subject, the decoder; `None` if it can.
+    pub beyond_decoders: Option<&'static str>,
     /// Its need for the count of each token in the whole corpus before any pass begins.
     pub counts: Counts,
     /// The kinds of controls in which it also runs: by default the kinds in which its labels are counted.
@@ -76,6 +78,7 @@ impl Card {
         builds_on: &[],
         joins: false,
         of_language: false,
+        beyond_decoders: None,
         counts: Counts::Unused,
         controls: &[],
         metrics: Vec::new,

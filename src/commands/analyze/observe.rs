@@ -147,8 +147,8 @@ impl<'a> PreparedRun<'a> {
         let studies = asked(options, model).class(Class::Usage)?;
         let KnownCounts { counts, sha256, counted } =
             known(options, &studies, model, max_tokens).class(Class::Input)?;
-        let beyond = options.studies.iter().filter(|study| is_beyond(model, **study));
-        let left_out = options.left_out.iter().chain(beyond);
+        let unasked = options.studies.iter().filter(|study| beyond(model, **study).is_some());
+        let left_out = options.left_out.iter().chain(unasked);
         let protocol = Protocol {
             max_tokens,
             truncate: options.truncate,
@@ -297,27 +297,40 @@ impl<'a> PreparedRun<'a> {
     }
 }
 
-/// Whether a study asks about words, and the model knows none.
-fn is_beyond(model: &Model, study: &dyn AnyStudy) -> bool {
-    model.tokenizer.is_of_residues() && study.card().of_language
+/// Why a study cannot be asked of a model, as a sentence without its subject, the model.
+fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
+    let card = study.card();
+    if model.tokenizer.is_of_residues() && card.of_language {
+        return Some("knows no words: its tokens are residues of proteins".to_owned());
+    }
+    let is_decoder = model.architecture.config.visibility.are_causal();
+    card.beyond_decoders.filter(|_| is_decoder).map(|why| format!("is a decoder, which {why}"))
 }
 
 /// The studies that can be asked of a model.
-/// Fails if another one was requested by name, or there is none.
+/// Fails if another one was requested, or there is none.
 fn asked(options: &AnalyzeOptions, model: &Model) -> Result<Vec<&'static dyn AnyStudy>> {
     let id = &model.id;
-    let (left_out, asked): (Vec<_>, Vec<_>) =
-        options.studies.iter().copied().partition(|study| is_beyond(model, *study));
-    let mut names = left_out.iter().map(|study: &&dyn AnyStudy| study.card().name);
-    if let Some(name) = names.find(|name| options.with.iter().any(|with| with == name)) {
-        let error = anyhow!("--with {name}: `{id}` knows no words: its tokens are residues of proteins");
-        return Err(error.of_option("with").of_value(name).hint("leave it out"));
+    let (mut asked, mut none) = (Vec::new(), None);
+    for &study in &options.studies {
+        let Some(why) = beyond(model, study) else {
+            asked.push(study);
+            continue;
+        };
+        let name = study.card().name;
+        let is_named = options.with.iter().any(|with| with == name);
+        // What does not run by itself and is not named is of a preset.
+        if is_named || !study.card().by_default {
+            let option = if is_named { "with" } else { "preset" };
+            let error = anyhow!("--{option} {name}: `{id}` {why}");
+            return Err(error.of_option(option).of_value(name).hint("leave it out"));
+        }
+        none.get_or_insert(why);
     }
-    ensure!(
-        !asked.is_empty(),
-        "every study is about words, and `{id}` knows none: its tokens are residues of proteins"
-    );
-    Ok(asked)
+    match none {
+        Some(why) if asked.is_empty() => Err(anyhow!("no study can be asked of `{id}`: it {why}")),
+        _ => Ok(asked),
+    }
 }
 
 /// The first study that needs predictions, if any does: a requested one, or else one that those need.
@@ -372,7 +385,7 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     }
     ensure!(
         model.objective.is_some(),
-        anyhow!("--with {study}: `{id}` has no masked-LM head, nor that of a discriminator, so it has no loss").hint(
+        anyhow!("--with {study}: `{id}` has no head that predicts tokens, nor that of a discriminator, so it has no loss").hint(
             "name a checkpoint with the head by which it was trained. Nothing stands in for that loss here in models \
              without one, such as sentence encoders"
         )

@@ -82,7 +82,7 @@ impl Model {
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
         let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?;
-        let objective = Objective::of(&architecture.family, |name| checkpoint.has(name));
+        let objective = Objective::of(&architecture, |name| checkpoint.has(name));
         let refused_head = Objective::refused(|name| checkpoint.has(name)).filter(|_| objective.is_none());
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
         if parts.prediction

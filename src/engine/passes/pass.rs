@@ -43,8 +43,8 @@ pub enum Sequences {
     Windows,
     /// Pairs of sentences, as [`crate::sequences::derived::sentence_pairs`] makes them.
     SentencePairs,
-    /// Each sentence with whole words masked or replaced, as the model was trained by [`crate::sequences::derived::corrupted`]; it
-    /// predicts their tokens, or tells which are replaced.
+    /// Each sentence as the model was trained, by [`crate::sequences::derived::corrupted`]: with whole words masked or replaced, whose
+    /// tokens it predicts or tells from others, or of a decoder as it is, each token predicted from those before it.
     Corrupted(Phases),
     /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::derived::repeats`] makes them.
     Repeats(Repeats),

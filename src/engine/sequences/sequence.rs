@@ -123,7 +123,7 @@ impl Sequence {
 /// A token with a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedToken {
-    /// Its place in the sequence.
+    /// The place in the sequence whose logits predict it: its own, or where it is the next token the one before.
     pub position: usize,
     /// Its word.
     pub word: usize,
@@ -150,6 +150,8 @@ pub enum InputToken {
     Replacement,
     /// The token itself.
     Itself,
+    /// Nothing yet: the prediction is of the next token, from those before it.
+    Unread,
 }
 
 /// A token without its place.

@@ -96,9 +96,12 @@ pub struct Config {
     /// Standard deviation of the weights before training.
     #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
     pub initializer_range: f64,
-    /// Whether the masked-LM head predicts tokens by their input embeddings.
+    /// Whether the head predicts tokens by their input embeddings.
     #[serde(default = "tied_by_default")]
     pub tie_word_embeddings: bool,
+    /// The bound of the logits, which are `cap tanh(logits / cap)` (Gemma Team 2024). `None`: there is none.
+    #[serde(skip)]
+    pub logit_cap: Option<f32>,
 }
 
 /// transformers' default in every family, for configs that leave the field out.
@@ -174,6 +177,7 @@ impl Config {
             layer_norm_eps: default_layer_norm_eps(),
             initializer_range: default_initializer_range(),
             tie_word_embeddings: tied_by_default(),
+            logit_cap: None,
         }
     }
 }

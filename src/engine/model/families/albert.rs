@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use super::{Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames};
+use super::{Family, Intermediate, LayerNames, TokenHeadNames, Names, QueryKeyValue, TransformNames};
 use crate::model::config::{Config, fields};
 
 pub(super) const ALBERT: Family = Family {
@@ -11,12 +11,12 @@ pub(super) const ALBERT: Family = Family {
     class: "Albert",
     prefix: "albert.",
     wrappers: &[],
-    masked_lm: &[HEAD],
+    token_heads: &[HEAD],
     discriminator: None,
     read,
 };
 
-const HEAD: MaskedLmNames = MaskedLmNames {
+const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames { dense: "predictions.dense", norm: "predictions.LayerNorm", biases: [true, true] }),
     decoder: "predictions.decoder.weight",
     bias: Some(["predictions.bias", "predictions.decoder.bias"]),

@@ -12,7 +12,7 @@ pub(super) const BART: Family = Family {
     class: "Bart",
     prefix: "model.",
     wrappers: &[],
-    masked_lm: &[],
+    token_heads: &[],
     discriminator: None,
     read: bart,
 };

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 pub(super) use super::bert_layer::{ABSOLUTE, LAYER};
-use super::{Family, MaskedLmNames, Names, TransformNames, alibi};
+use super::{Family, TokenHeadNames, Names, TransformNames, alibi};
 use crate::model::config::Config;
 
 pub(super) const BERT: Family = Family {
@@ -11,7 +11,7 @@ pub(super) const BERT: Family = Family {
     class: "Bert",
     prefix: "bert.",
     wrappers: &[],
-    masked_lm: &[HEAD],
+    token_heads: &[HEAD],
     discriminator: None,
     read,
 };
@@ -33,7 +33,7 @@ pub(super) const VISUAL_BERT: Family =
     Family { model_type: "visual_bert", class: "VisualBert", prefix: "visual_bert.", ..BERT };
 
 /// The masked-LM head.
-pub(super) const HEAD: MaskedLmNames = MaskedLmNames {
+pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames {
         dense: "cls.predictions.transform.dense",
         norm: "cls.predictions.transform.LayerNorm",

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames};
+use super::{Family, Intermediate, LayerNames, TokenHeadNames, Names, QueryKeyValue, TransformNames};
 use crate::model::config::{
     Activation, Config, Sizes, default_initializer_range, fields, initializer_range, tied_by_default,
 };
@@ -13,12 +13,12 @@ pub(super) const DISTILBERT: Family = Family {
     class: "DistilBert",
     prefix: "distilbert.",
     wrappers: &[],
-    masked_lm: &[HEAD],
+    token_heads: &[HEAD],
     discriminator: None,
     read,
 };
 
-const HEAD: MaskedLmNames = MaskedLmNames {
+const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames { dense: "vocab_transform", norm: "vocab_layer_norm", biases: [true, true] }),
     decoder: "vocab_projector.weight",
     bias: Some(["vocab_projector.bias", "vocab_projector.bias"]),

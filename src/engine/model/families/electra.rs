@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{DiscriminatorNames, Family, MaskedLmNames, Names, TransformNames, bert};
+use super::{DiscriminatorNames, Family, TokenHeadNames, Names, TransformNames, bert};
 use crate::model::config::{Activation, Config, fields};
 
 pub(super) const ELECTRA: Family = Family {
@@ -11,13 +11,13 @@ pub(super) const ELECTRA: Family = Family {
     class: "Electra",
     prefix: "electra.",
     wrappers: &[],
-    masked_lm: &[HEAD],
+    token_heads: &[HEAD],
     discriminator: Some(DISCRIMINATOR),
     read,
 };
 
 /// The generator's; a discriminator has another one.
-const HEAD: MaskedLmNames = MaskedLmNames {
+const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames {
         dense: "generator_predictions.dense",
         norm: "generator_predictions.LayerNorm",

@@ -14,9 +14,9 @@ use crate::model::config::{
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
-/// EmbeddingGemma was trained to embed texts, and has no head.
+/// EmbeddingGemma, which is the one in both directions, was trained to embed texts, and has no head.
 pub(super) const GEMMA_3_TEXT: Family =
-    Family { model_type: "gemma3_text", class: "Gemma3Text", masked_lm: &[], read: gemma3, ..llama_like::EURO_BERT };
+    Family { model_type: "gemma3_text", class: "Gemma3Text", read: gemma3, ..llama_like::EURO_BERT };
 
 /// Gemma 2 (Gemma Team 2024) bounds its scores instead of normalising queries and keys.
 pub(super) const GEMMA_2: Family = Family { model_type: "gemma2", class: "Gemma2", read: gemma2, ..GEMMA_3_TEXT };
@@ -33,6 +33,8 @@ const LAYER: LayerNames = LayerNames {
 /// The keys that transformers' `Gemma3TextConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]
 struct GemmaConfig {
+    /// Whether the head predicts tokens by their input embeddings.
+    tie_word_embeddings: Option<bool>,
     use_bidirectional_attention: Option<bool>,
     #[serde(default = "gelu_tanh")]
     hidden_activation: Activation,
@@ -49,6 +51,8 @@ struct GemmaConfig {
     sliding_window_pattern: Option<usize>,
     layer_types: Option<Vec<String>>,
     attn_logit_softcapping: Option<f64>,
+    /// The bound of the logits, null or missing in Gemma 3.
+    final_logit_softcapping: Option<f32>,
     #[serde(default)]
     attention_bias: bool,
     #[serde(default = "default_initializer_range", deserialize_with = "initializer_range")]
@@ -82,25 +86,39 @@ fn sliding_window() -> usize {
 fn gemma2(text: &str) -> Result<(Config, Names)> {
     /// transformers' default, for configs that leave the field out; null is no bound.
     #[derive(Deserialize)]
-    struct Cap {
+    struct Caps {
         #[serde(default = "score_cap")]
         attn_logit_softcapping: Option<f32>,
+        #[serde(default = "logit_cap")]
+        final_logit_softcapping: Option<f32>,
     }
     #[expect(clippy::unnecessary_wraps, reason = "a default of an option, which null is another value of")]
     fn score_cap() -> Option<f32> {
         Some(50.0)
     }
-    let (sizes, found, cap): (Sizes, GemmaConfig, Cap) = (fields(text)?, fields(text)?, fields(text)?);
+    #[expect(clippy::unnecessary_wraps, reason = "a default of an option, which null is another value of")]
+    fn logit_cap() -> Option<f32> {
+        Some(30.0)
+    }
+    let (sizes, found, caps): (Sizes, GemmaConfig, Caps) = (fields(text)?, fields(text)?, fields(text)?);
     let bidirectional = found.use_bidirectional_attention.unwrap_or(false);
     ensure!(!bidirectional, "use_bidirectional_attention is true, which is not supported of gemma2");
-    let cap = cap.attn_logit_softcapping;
-    if let Some(cap) = cap {
-        let odd = || anyhow!("attn_logit_softcapping is {cap}: a number above 0 is expected").of_value(cap);
-        ensure!(cap.is_finite() && cap > 0.0, odd());
-    }
+    let cap = caps.attn_logit_softcapping;
+    check_cap("attn_logit_softcapping", cap)?;
+    let found = GemmaConfig { final_logit_softcapping: caps.final_logit_softcapping, ..found };
     // Every second layer has a window, and all turn alike.
     let (config, names) = with_layers(text, (sizes, found), 2, &GEMMA_2_LAYER, |_| ("rope_theta", 1e4))?;
     Ok((Config { score_cap: cap, ..config }, names))
+}
+
+/// Fails if a bound of scores or logits is none.
+fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
+    match cap {
+        Some(cap) if !(cap.is_finite() && cap > 0.0) => {
+            Err(anyhow!("{key} is {cap}: a number above 0 is expected").of_value(cap))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn gemma3(text: &str) -> Result<(Config, Names)> {
@@ -129,6 +147,7 @@ fn with_layers(
         scalar.is_finite() && scalar > 0.0,
         anyhow!("query_pre_attn_scalar is {scalar}: a number above 0 is expected").of_value(scalar)
     );
+    check_cap("final_logit_softcapping", found.final_logit_softcapping)?;
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
     let scale = (sizes.hidden_size as f64).sqrt() as f32;
     let config = Config {
@@ -142,6 +161,8 @@ fn with_layers(
         position_embedding_type: PositionEmbedding::None,
         layer_norm_eps: found.rms_norm_eps,
         initializer_range: found.initializer_range,
+        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
+        logit_cap: found.final_logit_softcapping,
         ..Config::of(sizes, found.hidden_activation)
     }
     .checked()?;

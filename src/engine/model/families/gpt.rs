@@ -5,7 +5,7 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::{Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, QueryKeyValue};
+use super::{Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames};
 use crate::model::config::{
     Activation, BlockPlan, Config, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range, fields,
     initializer_range, rotary,
@@ -19,15 +19,21 @@ pub(super) const GPT_2: Family = Family {
     class: "GPT2",
     prefix: "transformer.",
     wrappers: &[],
-    masked_lm: &[],
+    token_heads: &[TokenHeadNames::PRODUCT],
     discriminator: None,
     read: gpt2,
 };
 
 pub(super) const GPT_NEO: Family = Family { model_type: "gpt_neo", class: "GPTNeo", read: gpt_neo, ..GPT_2 };
 
-pub(super) const GPT_NEOX: Family =
-    Family { model_type: "gpt_neox", class: "GPTNeoX", prefix: "gpt_neox.", read: gpt_neox, ..GPT_2 };
+pub(super) const GPT_NEOX: Family = Family {
+    model_type: "gpt_neox",
+    class: "GPTNeoX",
+    prefix: "gpt_neox.",
+    token_heads: &[TokenHeadNames { decoder: "embed_out.weight", ..TokenHeadNames::PRODUCT }],
+    read: gpt_neox,
+    ..GPT_2
+};
 
 const GPT_2_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Blocks("attn.c_attn"),
@@ -65,6 +71,8 @@ const WIDER: usize = 4;
 /// The keys of transformers' `GPT2Config`, with its defaults.
 #[derive(Deserialize)]
 struct Gpt2Config {
+    /// Whether the head predicts tokens by their input embeddings.
+    tie_word_embeddings: Option<bool>,
     vocab_size: usize,
     n_embd: usize,
     n_layer: usize,
@@ -113,6 +121,7 @@ fn gpt2(text: &str) -> Result<(Config, Names)> {
         score_scale: (!found.scale_attn_weights).then_some(1.0),
         layer_norm_eps: found.layer_norm_epsilon,
         initializer_range: found.initializer_range,
+        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         ..body(sizes, found.activation_function)
     }
     .checked()?;
@@ -130,6 +139,8 @@ fn gpt2(text: &str) -> Result<(Config, Names)> {
 /// The keys of transformers' `GPTNeoConfig`, with its defaults.
 #[derive(Deserialize)]
 struct GptNeoConfig {
+    /// Whether the head predicts tokens by their input embeddings.
+    tie_word_embeddings: Option<bool>,
     vocab_size: usize,
     hidden_size: usize,
     num_layers: usize,
@@ -166,6 +177,7 @@ fn gpt_neo(text: &str) -> Result<(Config, Names)> {
         score_scale: Some(1.0),
         layer_norm_eps: found.layer_norm_epsilon,
         initializer_range: found.initializer_range,
+        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         ..body(sizes, found.activation_function)
     }
     .checked()?;
@@ -196,6 +208,8 @@ fn gpt_neo(text: &str) -> Result<(Config, Names)> {
 /// The keys that transformers' `GPTNeoXConfig` has beside BERT's sizes, with its defaults.
 #[derive(Deserialize)]
 struct GptNeoxConfig {
+    /// Whether the head predicts tokens by their input embeddings.
+    tie_word_embeddings: Option<bool>,
     #[serde(default = "gelu")]
     hidden_act: Activation,
     #[serde(default = "layer_norm_epsilon")]
@@ -221,6 +235,7 @@ fn gpt_neox(text: &str) -> Result<(Config, Names)> {
         position_embedding_type: PositionEmbedding::None,
         layer_norm_eps: found.layer_norm_eps,
         initializer_range: found.initializer_range,
+        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(false),
         ..body(sizes, found.hidden_act)
     }
     .checked()?;

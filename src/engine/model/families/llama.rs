@@ -13,7 +13,7 @@ use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 
 pub(super) const LLAMA: Family =
-    Family { model_type: "llama", class: "Llama", masked_lm: &[], read: llama, ..llama_like::EURO_BERT };
+    Family { model_type: "llama", class: "Llama", read: llama, ..llama_like::EURO_BERT };
 
 pub(super) const MISTRAL: Family = Family { model_type: "mistral", class: "Mistral", read: mistral, ..LLAMA };
 
@@ -29,6 +29,8 @@ const QWEN_3_LAYER: LayerNames =
 /// The keys that transformers' `LlamaConfig` has beside BERT's sizes, with its defaults, and those of the other families.
 #[derive(Deserialize)]
 struct LlamaConfig {
+    /// Whether the head predicts tokens by their input embeddings.
+    tie_word_embeddings: Option<bool>,
     #[serde(default = "silu")]
     hidden_act: Activation,
     num_key_value_heads: Option<usize>,
@@ -84,6 +86,8 @@ struct Defaults {
     key_value_heads: Option<usize>,
     head_dim: Option<usize>,
     theta: f64,
+    /// Whether the head predicts tokens by their input embeddings.
+    tied: bool,
     /// Whether queries, keys and values have biases, and what the heads write has none.
     biased: bool,
     layer: &'static LayerNames,
@@ -93,6 +97,7 @@ const AS_LLAMA: Defaults = Defaults {
     key_value_heads: None,
     head_dim: None,
     theta: 10_000.0,
+    tied: false,
     biased: false,
     layer: &llama_like::EURO_BERT_LAYER,
 };
@@ -124,7 +129,7 @@ fn qwen3(text: &str) -> Result<(Config, Names)> {
 
 fn smol_lm3(text: &str) -> Result<(Config, Names)> {
     let (mut config, names, found) =
-        body(text, &Defaults { key_value_heads: Some(4), theta: 2_000_000.0, ..AS_LLAMA })?;
+        body(text, &Defaults { key_value_heads: Some(4), theta: 2_000_000.0, tied: true, ..AS_LLAMA })?;
     let every = found.no_rope_layer_interval;
     let layers = config.num_hidden_layers;
     ensure!(every > 0, anyhow!("no_rope_layer_interval is 0").of_value(0));
@@ -150,6 +155,7 @@ fn body(text: &str, defaults: &Defaults) -> Result<(Config, Names, LlamaConfig)>
         layer_norm_eps: found.rms_norm_eps,
         initializer_range: found.initializer_range,
         visibility: LayerClasses::new(&[Visibility::CAUSAL]),
+        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(defaults.tied),
         ..llama_like::body(sizes, found.hidden_act)
     }
     .checked()?;

@@ -5,7 +5,7 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{
-    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, MaskedLmNames, Names,
+    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, TokenHeadNames, Names,
     QueryKeyValue,
 };
 use crate::model::config::{
@@ -18,20 +18,16 @@ pub(super) const EURO_BERT: Family = Family {
     class: "EuroBert",
     prefix: "model.",
     wrappers: &[],
-    masked_lm: &[EURO_BERT_HEAD],
+    token_heads: &[TokenHeadNames::PRODUCT],
     discriminator: None,
     read: euro_bert,
 };
 
 pub(super) const NEO_BERT: Family =
-    Family { model_type: "neobert", class: "NeoBERT", masked_lm: &[NEO_BERT_HEAD], read: neo_bert, ..EURO_BERT };
+    Family { model_type: "neobert", class: "NeoBERT", token_heads: &[NEO_BERT_HEAD], read: neo_bert, ..EURO_BERT };
 
-/// The product with an embedding of each token alone.
-const EURO_BERT_HEAD: MaskedLmNames =
-    MaskedLmNames { transform: None, decoder: "lm_head.weight", bias: None, activation: None };
-
-const NEO_BERT_HEAD: MaskedLmNames =
-    MaskedLmNames { decoder: "decoder.weight", bias: Some(["decoder.bias", "decoder.bias"]), ..EURO_BERT_HEAD };
+const NEO_BERT_HEAD: TokenHeadNames =
+    TokenHeadNames { decoder: "decoder.weight", bias: Some(["decoder.bias", "decoder.bias"]), ..TokenHeadNames::PRODUCT };
 
 pub(super) const EURO_BERT_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),

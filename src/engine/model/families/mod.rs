@@ -46,7 +46,7 @@ use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
     Biases, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, FreshWeights, Groups, Intermediate,
-    LayerNames, Markup, MaskedLmNames, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TransformNames,
+    LayerNames, Markup, TokenHeadNames, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TransformNames,
 };
 
 /// The families that can be loaded.
@@ -124,7 +124,7 @@ pub struct Family {
     /// something larger.
     pub wrappers: &'static [&'static str],
     /// The names of the parts of its masked-LM head, by all spellings that checkpoints have; none: it has no such head.
-    pub masked_lm: &'static [MaskedLmNames],
+    pub token_heads: &'static [TokenHeadNames],
     /// The names of the parts of its discriminators' head, if it has discriminators.
     pub discriminator: Option<DiscriminatorNames>,
     /// Reads the text of its `config.json`; the sizes are checked.

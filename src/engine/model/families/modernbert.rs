@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::windows::{LayerType, layer_types, with_layer_types};
 use super::{
-    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, MaskedLmNames, Names,
+    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, TokenHeadNames, Names,
     QueryKeyValue, TransformNames,
 };
 use crate::model::config::{
@@ -21,7 +21,7 @@ pub(super) const MODERN_BERT: Family = Family {
     class: "ModernBert",
     prefix: "model.",
     wrappers: &[],
-    masked_lm: &[HEAD],
+    token_heads: &[HEAD],
     discriminator: None,
     read,
 };
@@ -30,16 +30,21 @@ pub(super) const MODERN_BERT: Family = Family {
 pub(super) const MODERN_BERT_DECODER: Family = Family {
     model_type: "modernbert-decoder",
     class: "ModernBertDecoder",
-    masked_lm: &[],
+    token_heads: &[DECODER_HEAD],
     read: decoder,
     ..MODERN_BERT
 };
 
-const HEAD: MaskedLmNames = MaskedLmNames {
+const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames { dense: "head.dense", norm: "head.norm", biases: [false, false] }),
     decoder: "decoder.weight",
     bias: Some(["decoder.bias", "decoder.bias"]),
     activation: None,
+};
+
+const DECODER_HEAD: TokenHeadNames = TokenHeadNames {
+    transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.norm", biases: [false, false] }),
+    ..HEAD
 };
 
 const EMBEDDINGS: EmbeddingNames = EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" };

@@ -13,7 +13,7 @@ pub(super) const MPNET: Family = Family {
     class: "MPNet",
     prefix: "mpnet.",
     wrappers: &[],
-    masked_lm: &[roberta::HEAD],
+    token_heads: &[roberta::HEAD],
     discriminator: None,
     read,
 };

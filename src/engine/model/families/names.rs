@@ -209,7 +209,7 @@ pub struct LayerNames {
 /// It is a linear layer from the hidden states to the width of the embeddings, an activation, a normalisation, and the
 /// product with an embedding of each token, plus a bias; some families have the product alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MaskedLmNames {
+pub struct TokenHeadNames {
     /// The linear layer and the normalisation after the activation; a checkpoint that has the former, or where there is none
     /// the tokens' embeddings, has a masked-LM head.
     pub transform: Option<TransformNames>,
@@ -233,7 +233,10 @@ pub struct TransformNames {
     pub biases: [bool; 2],
 }
 
-impl MaskedLmNames {
+impl TokenHeadNames {
+    /// The product with an embedding of each token alone, as most families call it.
+    pub(super) const PRODUCT: Self = Self { transform: None, decoder: "lm_head.weight", bias: None, activation: None };
+
     /// The beginning of the name of a tensor that no checkpoint without such a head has.
     pub fn sign(&self) -> &'static str {
         self.transform.map_or(self.decoder, |transform| transform.dense)

@@ -29,6 +29,8 @@ const FIRST_POSITION: usize = 2;
 /// The keys of transformers' `OPTConfig`, with its defaults.
 #[derive(Deserialize)]
 struct OptConfig {
+    /// Whether the head predicts tokens by their input embeddings.
+    tie_word_embeddings: Option<bool>,
     vocab_size: usize,
     hidden_size: usize,
     num_hidden_layers: usize,
@@ -94,6 +96,7 @@ fn read(text: &str) -> Result<(Config, Names)> {
         // transformers' `OPTDecoder` has no other.
         layer_norm_eps: 1e-5,
         initializer_range: found.init_std,
+        tie_word_embeddings: found.tie_word_embeddings.unwrap_or(true),
         visibility: LayerClasses::new(&[Visibility::CAUSAL]),
         ..Config::of(sizes, found.activation_function)
     }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Biases, Family, Intermediate, LayerNames, MaskedLmNames, Names, QueryKeyValue, TransformNames, bert, roberta,
+    Biases, Family, Intermediate, LayerNames, TokenHeadNames, Names, QueryKeyValue, TransformNames, bert, roberta,
 };
 use crate::model::config::{
     Activation, Config, PositionEmbedding, RotaryDefaults, RotaryScaling, Sizes, default_initializer_range, fields,
@@ -21,7 +21,7 @@ pub(super) const NOMIC_BERT: Family = Family {
     prefix: "bert.",
     // As transformers 5 writes it.
     wrappers: &["nomic_bert."],
-    masked_lm: &[NOMIC_HEAD, NATIVE_NOMIC_HEAD],
+    token_heads: &[NOMIC_HEAD, NATIVE_NOMIC_HEAD],
     discriminator: None,
     read: nomic_bert,
 };
@@ -32,7 +32,7 @@ pub(super) const NEW: Family = Family {
     class: "New",
     prefix: "new.",
     wrappers: &[],
-    masked_lm: &[GTE_HEAD, NATIVE_GTE_HEAD],
+    token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD],
     discriminator: None,
     read: new,
 };
@@ -48,7 +48,7 @@ pub(super) const JINA_EMBEDDINGS_V3: Family = Family {
 };
 
 /// nomic-bert-2048 has it without biases.
-const NOMIC_HEAD: MaskedLmNames = MaskedLmNames {
+const NOMIC_HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames {
         dense: "cls.predictions.transform.dense",
         norm: "cls.predictions.transform.layer_norm",
@@ -59,7 +59,7 @@ const NOMIC_HEAD: MaskedLmNames = MaskedLmNames {
     activation: None,
 };
 
-const NATIVE_NOMIC_HEAD: MaskedLmNames = MaskedLmNames {
+const NATIVE_NOMIC_HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames {
         dense: "cls.predictions.transform.dense",
         norm: "cls.predictions.transform.layer_norm",
@@ -69,14 +69,14 @@ const NATIVE_NOMIC_HEAD: MaskedLmNames = MaskedLmNames {
     ..NOMIC_HEAD
 };
 
-const GTE_HEAD: MaskedLmNames = MaskedLmNames {
+const GTE_HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.norm", biases: [true, true] }),
     decoder: "lm_head.decoder.weight",
     bias: Some(["lm_head.decoder.bias", "lm_head.decoder.bias"]),
     activation: None,
 };
 
-const NATIVE_GTE_HEAD: MaskedLmNames = MaskedLmNames {
+const NATIVE_GTE_HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.layer_norm", biases: [true, true] }),
     ..GTE_HEAD
 };

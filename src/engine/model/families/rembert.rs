@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use super::{Family, MaskedLmNames, Names, TransformNames, bert};
+use super::{Family, TokenHeadNames, Names, TransformNames, bert};
 use crate::model::config::{Config, fields};
 
 pub(super) const REMBERT: Family = Family {
@@ -11,12 +11,12 @@ pub(super) const REMBERT: Family = Family {
     class: "RemBert",
     prefix: "rembert.",
     wrappers: &[],
-    masked_lm: &[HEAD],
+    token_heads: &[HEAD],
     discriminator: None,
     read,
 };
 
-const HEAD: MaskedLmNames = MaskedLmNames {
+const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames {
         dense: "cls.predictions.dense",
         norm: "cls.predictions.LayerNorm",

@@ -5,7 +5,7 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Family, MaskedLmNames, Names, TransformNames, bert};
+use super::{Family, TokenHeadNames, Names, TransformNames, bert};
 use crate::model::config::{Activation, Config, fields};
 
 pub(super) const ROBERTA: Family = Family {
@@ -13,7 +13,7 @@ pub(super) const ROBERTA: Family = Family {
     class: "Roberta",
     prefix: "roberta.",
     wrappers: &[],
-    masked_lm: &[HEAD],
+    token_heads: &[HEAD],
     discriminator: None,
     read,
 };
@@ -29,7 +29,7 @@ pub(super) const DATA2VEC_TEXT: Family =
 pub(super) const LUKE: Family = Family { model_type: "luke", class: "Luke", prefix: "luke.", ..ROBERTA };
 
 /// The masked-LM head; MPNet was made from the same source.
-pub(super) const HEAD: MaskedLmNames = MaskedLmNames {
+pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.layer_norm", biases: [true, true] }),
     decoder: "lm_head.decoder.weight",
     bias: Some(["lm_head.bias", "lm_head.decoder.bias"]),

@@ -18,7 +18,7 @@ pub(super) const T5: Family = Family {
     class: "T5",
     prefix: "transformer.",
     wrappers: &[],
-    masked_lm: &[],
+    token_heads: &[],
     discriminator: None,
     read,
 };

@@ -101,7 +101,7 @@ impl Embeddings {
         let EmbeddingNames { words, positions, segments } = *names.embeddings;
         // A checkpoint may store tied embeddings once, under either name.
         let tied = config.tie_word_embeddings && !tensors.has_tensor(&name(words));
-        let decoder = family.masked_lm.iter().map(|head| head.decoder).find(|name| tied && tensors.has_tensor(name));
+        let decoder = family.token_heads.iter().map(|head| head.decoder).find(|name| tied && tensors.has_tensor(name));
         let words = match decoder {
             Some(decoder) => tensors.tensor(decoder, &[config.vocab_size, width])?,
             None => table(words, config.vocab_size)?,

@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::parts::{Linear, Norm};
 use crate::model::config::Activation;
-use crate::model::families::{Architecture, DiscriminatorNames, Family, MaskedLmNames, TransformNames};
+use crate::model::families::{Architecture, DiscriminatorNames, Family, TokenHeadNames, TransformNames};
 use crate::model::weights::Tensors;
+
+/// The name of the head of a decoder that classifies sequences (transformers' `GenericForSequenceClassification`).
+const CLASSIFIER: &str = "score.";
 
 /// The task that a model was trained for, token by token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,14 +21,22 @@ pub enum Objective {
     /// Tokens that stand for others are to be detected: the classes are original, 0, and replaced, 1 (Clark et al. 2020,
     /// section 2).
     ReplacedTokens,
+    /// The next token is to be predicted from those before it: the classes are the vocabulary (Radford et al. 2019, section 2).
+    NextTokens,
 }
 
 impl Objective {
-    /// The objective of the head that a checkpoint of `family` has; `has` says whether tensor names begin so.
-    pub fn of(family: &Family, has: impl Fn(&str) -> bool) -> Option<Self> {
+    /// The objective of the head that a checkpoint has; `has` says whether tensor names begin so.
+    pub fn of(Architecture { family, config, .. }: &Architecture, has: impl Fn(&str) -> bool) -> Option<Self> {
         let discriminates = || family.discriminator.is_some_and(|names| has(names.dense));
-        if family.masked_lm.iter().any(|names| has(names.sign())) {
-            Some(Self::MaskedTokens)
+        let is_decoder = config.visibility.are_causal();
+        // The embeddings of the input are all that such a head has, so that every checkpoint has it; one that was trained on to
+        // classify has another one beside.
+        let is_tied = |names: &TokenHeadNames| {
+            is_decoder && config.tie_word_embeddings && names.transform.is_none() && !has(CLASSIFIER)
+        };
+        if family.token_heads.iter().any(|names| has(names.sign()) || is_tied(names)) {
+            Some(if is_decoder { Self::NextTokens } else { Self::MaskedTokens })
         } else {
             discriminates().then_some(Self::ReplacedTokens)
         }
@@ -53,11 +64,13 @@ impl Objective {
         match self {
             Self::MaskedTokens => "masked tokens",
             Self::ReplacedTokens => "tokens told original or replaced",
+            Self::NextTokens => "next tokens",
         }
     }
 }
 
-/// A prediction head: `logits = norm(activation(dense(h))) Eᵀ + bias`, with `E` a vector for each class.
+/// A prediction head: `logits = norm(activation(dense(h))) Eᵀ + bias`, with `E` a vector for each class, bounded if there is a
+/// `cap`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionHead {
     /// What comes before the product with the classes' vectors; `None`: the hidden states themselves are multiplied.
@@ -66,6 +79,8 @@ pub struct PredictionHead {
     pub decoder: Option<Vec<f32>>,
     /// `[classes]`
     pub bias: Vec<f32>,
+    /// The bound of the logits, [`Config::logit_cap`](crate::model::config::Config::logit_cap).
+    pub cap: Option<f32>,
 }
 
 /// What leads from hidden states to the product with the classes' vectors.
@@ -82,7 +97,10 @@ pub struct Transform {
 impl PredictionHead {
     pub(super) fn load(tensors: &impl Tensors, architecture: &Architecture, objective: Objective) -> Result<Self> {
         match objective {
-            Objective::MaskedTokens => Self::masked_lm(tensors, architecture).context("cannot load the masked-LM head"),
+            Objective::MaskedTokens => Self::of_tokens(tensors, architecture).context("cannot load the masked-LM head"),
+            Objective::NextTokens => {
+                Self::of_tokens(tensors, architecture).context("cannot load the head that predicts the next token")
+            }
             Objective::ReplacedTokens => {
                 let names = architecture.family.discriminator.as_ref();
                 let names = names.with_context(|| format!("{} has no discriminators", architecture.family))?;
@@ -91,19 +109,19 @@ impl PredictionHead {
         }
     }
 
-    fn masked_lm(tensors: &impl Tensors, Architecture { family, config, .. }: &Architecture) -> Result<Self> {
+    fn of_tokens(tensors: &impl Tensors, Architecture { family, config, .. }: &Architecture) -> Result<Self> {
         let (width, vocabulary, tied) =
             (config.output_embedding_width(), config.vocab_size, config.tie_word_embeddings);
         let has = |name: &str| tensors.has_tensor(name);
         // Spellings may differ in what has a bias alone.
-        let fits = |names: &&MaskedLmNames| {
+        let fits = |names: &&TokenHeadNames| {
             names.transform.is_none_or(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| {
                 [(dense, of_dense), (norm, of_norm)]
                     .into_iter()
                     .all(|(name, biased)| has(&format!("{name}.weight")) && has(&format!("{name}.bias")) == biased)
             })
         };
-        let all = family.masked_lm;
+        let all = family.token_heads;
         let names = all.iter().find(fits).or(all.first()).context("the family has no such head")?;
         let transform =
             names.transform.map(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| -> Result<_> {
@@ -121,6 +139,7 @@ impl PredictionHead {
             transform: transform.transpose()?,
             decoder: (!tied).then(|| tensors.tensor(names.decoder, &[vocabulary, width])).transpose()?,
             bias: bias.unwrap_or_else(|| Ok(vec![0.0; vocabulary]))?,
+            cap: config.logit_cap,
         })
     }
 
@@ -140,6 +159,7 @@ impl PredictionHead {
             }),
             decoder: Some([vec![0.0; width], weight].concat()),
             bias: vec![0.0, bias[0]],
+            cap: None,
         })
     }
 }

@@ -224,6 +224,8 @@ impl Runner<'_> {
     /// How many variants of each sentence have words masked or replaced.
     fn phases(&self, phases: Phases) -> u8 {
         match phases {
+            // Every token of a decoder is predicted at once.
+            _ if self.model.objective == Some(Objective::NextTokens) => 1,
             Phases::Asked => self.ablation().phases,
             Phases::All => PERIOD,
         }
@@ -296,6 +298,7 @@ impl Runner<'_> {
                 let unigrams = self.counts.as_ref().and_then(|counts| counts.unigrams());
                 Noise::Replace(Arc::new(unigrams.context("words are to be replaced, and no token was counted")?))
             }
+            Objective::NextTokens => Noise::Nothing,
         };
         Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown() })
     }

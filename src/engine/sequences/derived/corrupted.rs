@@ -1,5 +1,7 @@
-//! Sentences with whole words masked or replaced, for the loss by which a model was trained (METHODOLOGY, "What removal does").
+//! Sentences with the tokens that a model predicts, for the loss by which it was trained: with whole words masked or replaced, or
+//! of a decoder as they are (METHODOLOGY, "What removal does").
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::vec;
 
@@ -33,6 +35,8 @@ pub enum Noise {
     /// Tokens drawn by their frequency, the "unigram generator" of Clark et al. 2020, section 3.2; the model predicts
     /// of every token of the text whether it was replaced.
     Replace(Arc<Unigrams>),
+    /// Nothing: a decoder predicts every token but the first from those before it, and all at once.
+    Nothing,
 }
 
 impl Corruption {
@@ -41,6 +45,9 @@ impl Corruption {
     ///
     /// A variant beside another one of the same sentence is no independent evidence.
     fn variant(&self, sentence: &Sequence, phase: u8) -> Option<Sequence> {
+        if matches!(self.noise, Noise::Nothing) {
+            return self.predicting_next(sentence);
+        }
         let period = u64::from(PERIOD);
         let is_chosen = |word: usize| (word as u64 + sentence.index % period) % period == u64::from(phase);
         let mut variant = sentence.clone();
@@ -50,7 +57,7 @@ impl Corruption {
                 let is_known = Some(own) != self.unknown;
                 let (id, shown, truth) = match &self.noise {
                     Noise::Mask(mask) if is_chosen(word) => (*mask, InputToken::Mask, Some(own)),
-                    Noise::Mask(_) => continue,
+                    Noise::Mask(_) | Noise::Nothing => continue,
                     Noise::Replace(unigrams) if is_chosen(word) => match draw_id(unigrams, sentence.index, position) {
                         // A draw of the true token counts as not replaced (Clark et al. 2020, section 2).
                         id if id == own => (own, InputToken::Itself, Some(ORIGINAL)),
@@ -64,6 +71,20 @@ impl Corruption {
         }
         let is_scored = |token: &PredictedToken| token.shown != InputToken::Itself && token.truth.is_some();
         variant.predictions.iter().any(is_scored).then_some(variant)
+    }
+
+    /// The sentence with a prediction of each token of its words but one that it begins with; `None` if there is none to score.
+    fn predicting_next(&self, sentence: &Sequence) -> Option<Sequence> {
+        let predicted = |(word, span): (usize, Range<usize>)| {
+            let read = span.filter(|&place| place > 0);
+            read.map(move |place| {
+                let truth = Some(sentence.ids[place]).filter(|_| Some(sentence.ids[place]) != self.unknown);
+                PredictedToken { position: place - 1, word, shown: InputToken::Unread, truth }
+            })
+        };
+        let predictions: Vec<_> = sentence.words.iter().cloned().enumerate().flat_map(predicted).collect();
+        let is_scored = predictions.iter().any(|token| token.truth.is_some());
+        is_scored.then(|| Sequence { predictions, ..sentence.clone() })
     }
 
     /// The variants of a sentence, by phase. If the sentence begins a family, only the first variant does.
@@ -194,6 +215,23 @@ mod tests {
         let (made, _) = corrupted(&[words(6, 9)], 1, always(2));
         assert_eq!(made[0].predictions[1], token(2, 1, InputToken::Itself, Some(0)));
         assert_eq!(made[0].predictions[9], token(10, 8, InputToken::Replacement, Some(1)));
+    }
+
+    #[test]
+    fn a_decoder_predicts_every_token_but_the_first() {
+        let (made, left_out) = corrupted(&[words(0, 2)], 1, Noise::Nothing);
+        assert_eq!((made.len(), left_out), (1, 0));
+        let token = |position, word, truth| PredictedToken { position, word, shown: InputToken::Unread, truth };
+        // The token 3 is the unknown one; the last, a special one, is no word.
+        assert_eq!(made[0].predictions, [token(0, 0, Some(1)), token(1, 1, Some(2)), token(2, 1, None)]);
+        assert_eq!(made[0].ids, words(0, 2).ids);
+        // Without a special token in front nothing predicts the first word.
+        let mut bare = words(0, 2);
+        bare.words = vec![0..1, 1..3];
+        let (made, _) = corrupted(&[bare.clone()], 1, Noise::Nothing);
+        assert_eq!(made[0].predictions, [token(0, 1, Some(1)), token(1, 1, Some(2))]);
+        bare.words.truncate(1);
+        assert_eq!(corrupted(&[bare], 1, Noise::Nothing), (Vec::new(), 1));
     }
 
     #[test]

@@ -34,6 +34,7 @@ impl Study for ArcUse {
         figures: &["use"],
         tables: &["use"],
         of_language: true,
+        beyond_decoders: Some("reads no masked word, whose attention to its partner the study cuts"),
         ..Card::NEW
     };
 

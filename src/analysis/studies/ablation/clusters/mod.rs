@@ -102,7 +102,7 @@ const VERDICTS: &[VerdictRule] = &[
         printed: "the band, q, and in how many of 20 random sets of as many heads of the same layers one would do",
     },
 ];
-const LEAST: &str = "{min_queries} masked tokens in {min_sentences} sentences";
+const LEAST: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
 
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {

@@ -1,6 +1,7 @@
 //! The figure of the effects: the heads that the loss rises most without, and least.
 
 use super::section::{Effects, HeadEffect};
+use crate::model::parameters::Objective;
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::system::counted::{counted, plural};
 
@@ -8,11 +9,12 @@ use crate::system::counted::{counted, plural};
 const SHOWN: usize = 12;
 
 pub(super) fn figures(effects: &Effects) -> Vec<Figure> {
-    let Effects { masked_tokens, loss: Some(loss), loss_without_heads: Some(bare), band: Some(band), heads, .. } =
+    let Effects { objective, masked_tokens, loss: Some(loss), loss_without_heads: Some(bare), band: Some(band), heads, .. } =
         effects
     else {
         return Vec::new();
     };
+    let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
     let mut order: Vec<(f64, &HeadEffect)> = heads.iter().filter_map(|head| Some((head.effect?, head))).collect();
     order.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (count, last) = (order.len(), order.len().saturating_sub(SHOWN).max(SHOWN));
@@ -29,7 +31,7 @@ pub(super) fn figures(effects: &Effects) -> Vec<Figure> {
         heads => format!(" {} in between {are} left out.", counted(heads, "head")),
     };
     let chart = Chart::Forest(Forest {
-        scale: "rise of the loss without the head, in nats a masked token".to_owned(),
+        scale: "rise of the loss without the head, in nats a token".to_owned(),
         shares: false,
         nothing: Some(0.0),
         marks: vec!["effect".to_owned()],
@@ -39,7 +41,7 @@ pub(super) fn figures(effects: &Effects) -> Vec<Figure> {
         name: "effects",
         title: "What the model loses without each head".to_owned(),
         reading: format!(
-            "The loss of {masked_tokens} masked tokens with one head removed less that with all heads ({loss:.3} nats a token; {bare:.3} \
+            "The loss of {masked_tokens} {tokens} with one head removed less that with all heads ({loss:.3} nats a token; {bare:.3} \
              without any head), with 95 % intervals. A head surely within {band:.4} of the line at 0 is negligible.{left_out}"
         ),
         chart,

@@ -19,7 +19,8 @@ pub fn effect(losses: &ByGroup, head: Option<usize>, group: &TokenGroup) -> Frac
 }
 
 const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of -ln p(t) with it) / masked tokens t, in nats; \
-    masked are all tokens of word u of sentence s where (u + s) mod 7 = 0, u and s from 0";
+    masked are all tokens of word u of sentence s where (u + s) mod 7 = 0, u and s from 0; in a decoder t is every token but \
+    the first, predicted from those before it";
 const CHANCE: &str = "0: the head is not missed";
 const BY_CLASS: Keys = Keys::Each(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
 
@@ -31,7 +32,7 @@ pub const METRICS: &[EffectMetric] = &[
     Metric {
         explanation: Explanation {
             name: "loss_effect",
-            measures: "How much the loss of masked tokens rises when the head is removed.",
+            measures: "How much the loss of masked tokens, in a decoder of the next tokens, rises when the head is removed.",
             formula: FORMULA,
             chance: CHANCE,
             source: "Removal of single heads: Michel et al. 2019 (arXiv:1905.10650), section 3, there by zeros and of a task; \
@@ -46,7 +47,7 @@ pub const METRICS: &[EffectMetric] = &[
     Metric {
         explanation: Explanation {
             name: "loss_effect_by_class",
-            measures: "The same over the masked tokens of words of one universal part of speech.",
+            measures: "The same over the tokens of words of one universal part of speech.",
             formula: FORMULA,
             chance: CHANCE,
             source: "As `loss_effect`; UPOS as annotated.",

@@ -31,7 +31,7 @@ impl Study for Effect {
     const CARD: Card = Card {
         name: "effect",
         question: "What does the model lose without each head?",
-        needs: "a model with a masked-LM head or that of a discriminator, and any corpus in files, read twice more: as many passes over a sample of its \
+        needs: "a model with the head by which it was trained, and any corpus in files, read twice more: as many passes over a sample of its \
             sentences as half of the heads, and two",
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,
@@ -101,7 +101,7 @@ const VERDICTS: &[VerdictRule] = &[
         printed: "the band, q of the effect being within it",
     },
 ];
-const LEAST: &str = "{min_queries} masked tokens in {min_sentences} sentences";
+const LEAST: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
 
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {

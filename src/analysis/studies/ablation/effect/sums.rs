@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::{TreeHead, Upos, relation};
 use crate::model::forward::visitor::Needs;
 use crate::sequences::derived::corrupted::PERIOD;
-use crate::sequences::sequence::Sequence;
+use crate::sequences::sequence::{InputToken, Sequence};
 use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored};
 use crate::studies::ablation::removal::{EachHead, Quantity, RemovalSums};
 
@@ -58,9 +58,11 @@ pub type EffectSums = RemovalSums<EachHead, ByGroup>;
 /// The groups of a word.
 fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
     let class = sequence.annotations.get(word).and_then(|annotation| annotation.upos);
+    let is_next = sequence.predictions.iter().any(|token| token.shown == InputToken::Unread);
     let arc = sequence.tree.as_ref().and_then(|tree| tree.get(word)).filter(|arc| match arc.head {
-        // Words whose distance is a multiple of the period are always masked together: what the head does for the
-        // relation cannot be seen there.
+        // What the head does for the relation cannot be seen where its word is not read: a decoder reads those before.
+        TreeHead::Word(head) if is_next => head < word,
+        // Words whose distance is a multiple of the period are always masked together.
         TreeHead::Word(head) => !head.abs_diff(word).is_multiple_of(PERIOD.into()),
         TreeHead::Root => true,
         TreeHead::Unknown => false,

@@ -26,7 +26,7 @@ impl Study for Gradient {
     const CARD: Card = Card {
         name: "gradient",
         question: "What does the model lose with the first small part of each head?",
-        needs: "a model with a masked-LM head or that of a discriminator, and any corpus in files, read twice more: a pass forward and one backward over a \
+        needs: "a model with the head by which it was trained, and any corpus in files, read twice more: a pass forward and one backward over a \
             sample of its sentences, one at a time, and a second copy of the weights in memory",
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,

@@ -1,6 +1,7 @@
 //! The figure of pruning: the loss without more and more heads.
 
 use super::section::{CanGo, Curve, Curves};
+use crate::model::parameters::Objective;
 use crate::stats::interval::Interval;
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
 use crate::system::counted::counted;
@@ -30,15 +31,16 @@ pub(super) fn figures(pruning: &Curves) -> Vec<Figure> {
         name: "pruning",
         title: "The loss without more and more heads".to_owned(),
         reading: format!(
-            "Heads go one after the other; their order is from one half of the sample and the loss from the other ({} \
+            "Heads go one after the other; their order is from one half of the sample and the loss from the other ({} {} \
              of {}), with 95 % intervals of the rise; nothing is trained again. Heads that can go: {}.",
-            counted(pruning.masked_tokens, "masked token"),
+            pruning.masked_tokens,
+            pruning.objective.unwrap_or(Objective::MaskedTokens).tokens(),
             counted(pruning.sentences, "sentence"),
             can_go.join("; "),
         ),
         chart: Chart::Curves(Lines {
             across: "heads removed".to_owned(),
-            upward: "upward: loss in nats a masked token".to_owned(),
+            upward: "upward: loss in nats a token".to_owned(),
             curves: pruning.orders.iter().map(line).collect(),
         }),
     }]

@@ -40,6 +40,9 @@ impl PackedEncoder {
             let logits = sized(logits, count * classes);
             multiply(MatrixMut::new(logits, count, classes), Matrix::new(rows, count, width), vectors);
             add_bias(logits, &head.bias);
+            if let Some(cap) = head.cap {
+                logits.iter_mut().for_each(|logit| *logit = cap * (*logit / cap).tanh());
+            }
             check_finite(logits, self.parameters.order.len())?;
             for (row, &(sequence, position, _)) in logits.chunks_exact(classes).zip(places) {
                 pass.visitor.logits(sequence, position, row);

@@ -175,7 +175,11 @@ impl TensorEncoder {
                 rows = norm.forward(&rows)?;
             }
         }
-        Ok(head.decoder.forward(&rows)?)
+        let logits = head.decoder.forward(&rows)?;
+        Ok(match head.cap {
+            None => logits,
+            Some(cap) => ((logits / cap)?.tanh()? * cap)?,
+        })
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct PredictionHead {
     pub transform: Option<Transform>,
     pub decoder: LinearLayer,
     pub classes: usize,
+    /// The bound of the logits.
+    pub cap: Option<f64>,
 }
 
 /// What leads from hidden states to the classes' vectors.
@@ -158,6 +160,7 @@ impl Loader<'_> {
             transform: head.transform.as_ref().map(transform).transpose()?,
             decoder: LinearLayer::new(decoder, self.row(&head.bias)?),
             classes,
+            cap: head.cap.map(f64::from),
         })
     }
 }
