@@ -358,8 +358,16 @@ fn decoders_are_analysed() {
     assert!(caveats.contains(&"causal") && !caveats.contains(&"windows"), "{caveats:?}");
     let card = run(&["show", path(&out), "--relation", "all"]).unwrap();
     assert!(card.contains("head on the left") && card.contains("head on the right"), "{card}");
-    let error = analyze(&["--with", "effect"]).unwrap_err();
-    assert!(error.1.contains("so it has no loss"), "{}", error.1);
+    for study in ["use", "segments"] {
+        let (status, error) = analyze(&["--with", study]).unwrap_err();
+        assert_eq!(status, 2, "{error}");
+        assert!(
+            error.contains(&format!("error: --with {study}: `")) && error.contains("` is a decoder, which"),
+            "{error}"
+        );
+    }
+    let (status, error) = analyze(&["--preset", "clark2019"]).unwrap_err();
+    assert!(status == 2 && error.contains("error: --preset clark2019: `"), "{error}");
 }
 
 /// Chance is that of a layer's class, what no query sees is null, and the summary says what layers see.
@@ -564,7 +572,7 @@ fn words_and_proteins_are_not_taken_for_each_other() {
     assert_eq!(run(&arguments), Err((2, asked)));
     let arguments = ["analyze", path(model.path()), "-c", path(&fasta), "--without", "attention,explained"];
     let nothing =
-        format!("error: every study is about words, and `{name}` knows none: its tokens are residues of proteins\n");
+        format!("error: no study can be asked of `{name}`: it knows no words: its tokens are residues of proteins\n");
     assert_eq!(run(&arguments), Err((2, nothing)));
     // A model of text reads them as text, and says so.
     let report = support::analyze(&fasta, &[]);

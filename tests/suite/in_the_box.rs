@@ -157,10 +157,46 @@ fn a_boxed_model_has_its_name_and_the_hashes_of_its_files() {
 }
 
 #[test]
+fn the_decoder_of_the_box_has_induction_heads() {
+    let control = ["--control", "random-init", "--control-seeds", "3"];
+    let options = ["box:causal", "--with", "repeats,effect", "--limit", "200", "--sample", "60"];
+    let report = report(&[&options[..], &control].concat());
+    assert_eq!(report["model"]["objective"], "next_tokens");
+    let labels = |head: &serde_json::Value| -> Vec<String> {
+        let firm = head["labels"].as_array().unwrap().iter().filter(|label| label["borderline"] == false);
+        firm.map(|label| label["label"].as_str().unwrap().to_owned()).collect()
+    };
+    let found: Vec<Vec<String>> = report["heads"].as_array().unwrap().iter().map(labels).collect();
+    let expected: [&[&str]; 8] = [
+        &["self"],
+        &["previous-token"],
+        &["broad"],
+        &["local"],
+        &[],
+        &["first-token", "induction"],
+        &["induction"],
+        &["first-token", "induction"],
+    ];
+    for (place, (mut found, expected)) in found.into_iter().zip(expected).enumerate() {
+        found.sort();
+        assert_eq!(found, expected, "head {place}");
+    }
+    // Without training every head is broad, and nothing else.
+    let controls = report["controls"].as_array().unwrap();
+    assert_eq!(controls.len(), 3);
+    for head in controls.iter().flat_map(|control| control["heads"].as_array().unwrap()) {
+        assert_eq!(head["labels"], serde_json::json!(["broad"]), "{}", head["name"]);
+    }
+}
+
+#[test]
 fn what_is_not_in_the_box() {
     let (status, error) = run(&["analyze", "box:huge"]).unwrap_err();
     assert_eq!(status, 2);
-    assert!(error.contains("there is no model `box:huge` in the box: it has box:small and box:planted"), "{error}");
+    assert!(
+        error.contains("there is no model `box:huge` in the box: it has box:small, box:planted and box:causal"),
+        "{error}"
+    );
     let (status, error) = run(&["analyze", "BOX:small"]).unwrap_err();
     assert_eq!(status, 2);
     assert!(error.contains("or is `box:small` meant"), "{error}");

@@ -89,8 +89,13 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
             for (index, found) in found.iter().enumerate() {
                 let states = floats(&format!("{label}.hidden_states.{index}"));
                 let last = &found.hidden_states[found.hidden_states.len() - states.len()..];
-                let logits = largest_difference(&found.logits, &floats(&format!("{label}.logits.{index}")));
-                worst = [worst[0].max(largest_difference(last, &states)), worst[1].max(logits)];
+                let logits = floats(&format!("{label}.logits.{index}"));
+                // Of the largest, where that is above 1.
+                let share = |found: &[f32], expected: &[f32]| {
+                    let largest = expected.iter().fold(1.0_f32, |largest, value| largest.max(value.abs()));
+                    largest_difference(found, expected) / largest
+                };
+                worst = [worst[0].max(share(last, &states)), worst[1].max(share(&found.logits, &logits))];
             }
         }
         println!("{name}, {label}: hidden states differ by {:.1e}, logits by {:.1e}", worst[0], worst[1]);

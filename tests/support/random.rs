@@ -347,6 +347,8 @@ impl RandomEncoder {
             }),
             decoder: (!self.tied).then(|| values(VOCABULARY * width, scale)),
             bias: values(VOCABULARY, 0.3),
+            // Near enough to bound some logits.
+            cap: self.seed.is_multiple_of(2).then_some(1.0),
         };
         let order = self.order.clone();
         Parameters { config, embeddings, layers, order, final_norm, prediction: Some(prediction) }

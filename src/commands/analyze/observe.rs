@@ -320,7 +320,7 @@ fn asked(options: &AnalyzeOptions, model: &Model) -> Result<Vec<&'static dyn Any
         let name = study.card().name;
         let is_named = options.with.iter().any(|with| with == name);
         // What does not run by itself and is not named is of a preset.
-        if is_named || !study.card().by_default {
+        if is_named || !study.card().runs_first() {
             let option = if is_named { "with" } else { "preset" };
             let error = anyhow!("--{option} {name}: `{id}` {why}");
             return Err(error.of_option(option).of_value(name).hint("leave it out"));
@@ -383,13 +383,24 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
         let error = anyhow!("--with {study}: the head of `{id}` {why}: its attention can be measured, and no losses");
         return Err(error.of_option("with").of_value(study).hint("leave it out"));
     }
+    let head = if model.architecture.config.visibility.are_causal() {
+        "head that predicts the next token"
+    } else {
+        "masked-LM head, nor that of a discriminator"
+    };
     ensure!(
         model.objective.is_some(),
-        anyhow!("--with {study}: `{id}` has no head that predicts tokens, nor that of a discriminator, so it has no loss").hint(
+        anyhow!("--with {study}: `{id}` has no {head}, so it has no loss").hint(
             "name a checkpoint with the head by which it was trained. Nothing stands in for that loss here in models \
              without one, such as sentence encoders"
         )
     );
+    let phases = options.ablation.map_or(1, |ablation| ablation.phases);
+    if phases > 1 && model.objective == Some(Objective::NextTokens) {
+        let error =
+            anyhow!("--phases {phases}: `{id}` is a decoder, which predicts every token at once: nothing is masked");
+        return Err(error.of_option("phases").of_value(phases).hint("leave it out"));
+    }
     ensure!(
         model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask().is_some(),
         anyhow!("--with {study}: the tokenizer of `{id}` has no mask token")

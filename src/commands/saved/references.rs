@@ -104,6 +104,7 @@ pub const PAPERS: &[Paper] = &[
         "Olsson et al. 2022",
         "In-context Learning and Induction Heads. Transformer Circuits Thread, arXiv:2209.11895.",
     ),
+    paper("Radford et al. 2019", "Language Models are Unsupervised Multitask Learners. OpenAI."),
     paper(
         "Raganato & Tiedemann 2018",
         "An Analysis of Encoder Representations in Transformer-Based Machine Translation. BlackboxNLP.",

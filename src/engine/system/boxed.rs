@@ -33,7 +33,8 @@ macro_rules! model {
     };
 }
 
-static MODELS: [BoxedModel; 2] = [model!("box:small", "small"), model!("box:planted", "planted")];
+static MODELS: [BoxedModel; 3] =
+    [model!("box:small", "small"), model!("box:planted", "planted"), model!("box:causal", "causal")];
 
 /// The files of a model of the box.
 /// Fails, with the names of all, if there is no such model.
@@ -61,15 +62,22 @@ pub fn suggestion(name: &str) -> Option<&'static str> {
     MODELS.iter().map(|(known, _)| *known).find(is_meant)
 }
 
+/// Names as a sentence lists them.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 fn unknown(what: &str, name: &str, all: &[&str]) -> Error {
     // Below it two names have little in common but the prefix.
     const ALIKE: f64 = 0.85;
     let likeness = |known: &&str| strsim::jaro_winkler(known, name);
     let closest = all.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|known| likeness(known) > ALIKE);
     let shown = name.escape_debug();
-    let error = anyhow!("there is no {what} `{shown}` in the box: it has {}", all.join(" and "))
-        .of_value(name)
-        .did_you_mean(closest);
+    let error =
+        anyhow!("there is no {what} `{shown}` in the box: it has {}", listed(all)).of_value(name).did_you_mean(closest);
     match Path::new(name).symlink_metadata() {
         Ok(_) => error.hint_after(" ", format!("What is on disk under that name is `./{shown}`.")),
         Err(_) => error,

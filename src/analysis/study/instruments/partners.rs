@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::row_scales::RowScales;
+use crate::sequences::fold::lifts::Lifts;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Direction;
@@ -15,7 +15,7 @@ pub struct Partners {
     is_causal: bool,
     /// The words of the same sentence, `[words]`.
     candidates: Vec<Range<usize>>,
-    scales: RowScales,
+    lifts: Lifts,
 }
 
 impl Partners {
@@ -24,7 +24,7 @@ impl Partners {
         Self {
             is_causal: visibility.is_causal(),
             candidates: sequence.candidates_of_words(),
-            scales: RowScales::new(sequence, visibility, from),
+            lifts: Lifts::new(sequence, visibility, from),
         }
     }
 
@@ -38,8 +38,8 @@ impl Partners {
             Direction::HeadToDependent => word + 1..end,
         };
         let weight = |other: usize| match direction {
-            Direction::DependentToHead => attention.get(word, other),
-            Direction::HeadToDependent => attention.get(other, word) * self.scales.of(other),
+            Direction::DependentToHead => attention.get(word, other) * self.lifts.of(word, other),
+            Direction::HeadToDependent => attention.get(other, word) * self.lifts.of(other, word),
         };
         largest(candidates, |other| (other != word).then(|| weight(other)))
     }

@@ -54,7 +54,7 @@ Sentences that cannot be analysed whole are skipped, counted and reported with t
 #[command(after_help = help(EXAMPLES, RUNNING))]
 pub struct AnalyzeArguments {
     /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`) or its address, a folder with config.json, tokenizer.json and
-    /// weights, or a model in the binary: `box:small`, which was trained, or `box:planted`, whose heads are known
+    /// weights, or a model in the binary: `box:small`, which was trained, `box:planted`, whose heads are known, or `box:causal`, a decoder
     /// [default: box:small]
     model: Option<String>,
     #[command(flatten)]

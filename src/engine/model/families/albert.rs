@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use super::{Family, Intermediate, LayerNames, TokenHeadNames, Names, QueryKeyValue, TransformNames};
+use super::{Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames};
 use crate::model::config::{Config, fields};
 
 pub(super) const ALBERT: Family = Family {

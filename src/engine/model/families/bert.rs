@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 pub(super) use super::bert_layer::{ABSOLUTE, LAYER};
-use super::{Family, TokenHeadNames, Names, TransformNames, alibi};
+use super::{Family, Names, TokenHeadNames, TransformNames, alibi};
 use crate::model::config::Config;
 
 pub(super) const BERT: Family = Family {

@@ -11,8 +11,14 @@ use crate::model::config::{
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 
-pub(super) const CLIP_TEXT: Family =
-    Family { model_type: "clip_text_model", class: "CLIPText", prefix: "text_model.", token_heads: &[], read, ..gpt::GPT_2 };
+pub(super) const CLIP_TEXT: Family = Family {
+    model_type: "clip_text_model",
+    class: "CLIPText",
+    prefix: "text_model.",
+    token_heads: &[],
+    read,
+    ..gpt::GPT_2
+};
 
 pub(super) const CLIP: Family = Family { model_type: "clip", class: "CLIP", read: of_both, ..CLIP_TEXT };
 

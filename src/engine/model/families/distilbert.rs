@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Family, Intermediate, LayerNames, TokenHeadNames, Names, QueryKeyValue, TransformNames};
+use super::{Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames};
 use crate::model::config::{
     Activation, Config, Sizes, default_initializer_range, fields, initializer_range, tied_by_default,
 };

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{DiscriminatorNames, Family, TokenHeadNames, Names, TransformNames, bert};
+use super::{DiscriminatorNames, Family, Names, TokenHeadNames, TransformNames, bert};
 use crate::model::config::{Activation, Config, fields};
 
 pub(super) const ELECTRA: Family = Family {

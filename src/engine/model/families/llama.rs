@@ -12,8 +12,7 @@ use crate::model::config::{
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 
-pub(super) const LLAMA: Family =
-    Family { model_type: "llama", class: "Llama", read: llama, ..llama_like::EURO_BERT };
+pub(super) const LLAMA: Family = Family { model_type: "llama", class: "Llama", read: llama, ..llama_like::EURO_BERT };
 
 pub(super) const MISTRAL: Family = Family { model_type: "mistral", class: "Mistral", read: mistral, ..LLAMA };
 

@@ -5,8 +5,8 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::{
-    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, TokenHeadNames, Names,
-    QueryKeyValue,
+    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
+    TokenHeadNames,
 };
 use crate::model::config::{
     Activation, BlockPlan, Config, NormKind, PositionEmbedding, RotaryDefaults, Sizes, default_initializer_range,
@@ -26,8 +26,11 @@ pub(super) const EURO_BERT: Family = Family {
 pub(super) const NEO_BERT: Family =
     Family { model_type: "neobert", class: "NeoBERT", token_heads: &[NEO_BERT_HEAD], read: neo_bert, ..EURO_BERT };
 
-const NEO_BERT_HEAD: TokenHeadNames =
-    TokenHeadNames { decoder: "decoder.weight", bias: Some(["decoder.bias", "decoder.bias"]), ..TokenHeadNames::PRODUCT };
+const NEO_BERT_HEAD: TokenHeadNames = TokenHeadNames {
+    decoder: "decoder.weight",
+    bias: Some(["decoder.bias", "decoder.bias"]),
+    ..TokenHeadNames::PRODUCT
+};
 
 pub(super) const EURO_BERT_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),

@@ -46,7 +46,7 @@ use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
     Biases, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, FreshWeights, Groups, Intermediate,
-    LayerNames, Markup, TokenHeadNames, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TransformNames,
+    LayerNames, Markup, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TokenHeadNames, TransformNames,
 };
 
 /// The families that can be loaded.

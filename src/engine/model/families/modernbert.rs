@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::windows::{LayerType, layer_types, with_layer_types};
 use super::{
-    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, TokenHeadNames, Names,
-    QueryKeyValue, TransformNames,
+    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
+    TokenHeadNames, TransformNames,
 };
 use crate::model::config::{
     Activation, BlockPlan, Config, PositionEmbedding, Sizes, default_initializer_range, fields, initializer_range,

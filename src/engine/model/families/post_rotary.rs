@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Biases, Family, Intermediate, LayerNames, TokenHeadNames, Names, QueryKeyValue, TransformNames, bert, roberta,
+    Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, roberta,
 };
 use crate::model::config::{
     Activation, Config, PositionEmbedding, RotaryDefaults, RotaryScaling, Sizes, default_initializer_range, fields,

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use super::{Family, TokenHeadNames, Names, TransformNames, bert};
+use super::{Family, Names, TokenHeadNames, TransformNames, bert};
 use crate::model::config::{Config, fields};
 
 pub(super) const REMBERT: Family = Family {

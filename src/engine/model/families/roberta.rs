@@ -5,7 +5,7 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::{Family, TokenHeadNames, Names, TransformNames, bert};
+use super::{Family, Names, TokenHeadNames, TransformNames, bert};
 use crate::model::config::{Activation, Config, fields};
 
 pub(super) const ROBERTA: Family = Family {

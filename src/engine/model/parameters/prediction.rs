@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::parts::{Linear, Norm};
 use crate::model::config::Activation;
-use crate::model::families::{Architecture, DiscriminatorNames, Family, TokenHeadNames, TransformNames};
+use crate::model::families::{Architecture, DiscriminatorNames, TokenHeadNames, TransformNames};
 use crate::model::weights::Tensors;
 
 /// The name of the head of a decoder that classifies sequences (transformers' `GenericForSequenceClassification`).

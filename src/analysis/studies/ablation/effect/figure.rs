@@ -9,8 +9,15 @@ use crate::system::counted::{counted, plural};
 const SHOWN: usize = 12;
 
 pub(super) fn figures(effects: &Effects) -> Vec<Figure> {
-    let Effects { objective, masked_tokens, loss: Some(loss), loss_without_heads: Some(bare), band: Some(band), heads, .. } =
-        effects
+    let Effects {
+        objective,
+        masked_tokens,
+        loss: Some(loss),
+        loss_without_heads: Some(bare),
+        band: Some(band),
+        heads,
+        ..
+    } = effects
     else {
         return Vec::new();
     };

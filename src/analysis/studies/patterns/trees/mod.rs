@@ -23,7 +23,7 @@ const METRICS: &[TreeMetric] = &[Metric {
         name: "uuas",
         measures: "How much of the undirected gold tree is in the maximum spanning tree of the head's attention.",
         formula: "share of gold edges in the maximum spanning tree over max(W, W^T), punctuation and roots left out; in a decoder \
-            the rows of W times the keys that each sees",
+            W is over that of the even head",
         chance: "the chain of adjacent words (chance.uuas)",
         source: "Undirected unlabelled attachment score: Klein & Manning 2004; from attention: Raganato & Tiedemann 2018.",
         caveats: "The chain of neighbours already has about two edges in five of English.",

@@ -5,7 +5,7 @@ use std::ops::Range;
 use multiversion::multiversion;
 
 use crate::corpus::TreeHead;
-use crate::sequences::fold::row_scales::RowScales;
+use crate::sequences::fold::lifts::Lifts;
 use crate::sequences::fold::words::WordAttention;
 use crate::sequences::sequence::GoldArc;
 
@@ -51,15 +51,15 @@ impl GoldEdges {
         (1..self.words.len()).filter(|&word| adjacent(word)).count() as u64
     }
 
-    /// The gold edges that the maximum spanning tree over `max(W, W^T)` has, the rows of W times `scales`.
+    /// The gold edges that the maximum spanning tree over `max(W, W^T)` has, W times `lifts`.
     ///
     /// Prim's algorithm from the first word; among equal weights the lowest index joins first, to the word that joined
     /// earlier.
-    pub fn in_spanning_tree(&self, attention: &WordAttention, scales: &RowScales, buffers: &mut TreeBuffers) -> u64 {
+    pub fn in_spanning_tree(&self, attention: &WordAttention, lifts: &Lifts, buffers: &mut TreeBuffers) -> u64 {
         if self.count() == 0 {
             return 0;
         }
-        buffers.fill(&self.words, attention, scales);
+        buffers.fill(&self.words, attention, lifts);
         let TreeBuffers { weights, best, inside, closed } = buffers;
         span(self.words.len(), weights, best, inside, closed);
         let end = |word: usize| usize::try_from(inside[word]).expect("the index of a word");
@@ -70,7 +70,7 @@ impl GoldEdges {
 /// Buffers of Prim's algorithm, reused from sentence to sentence; rows are rounded up to whole vectors.
 #[derive(Clone, Debug, Default)]
 pub struct TreeBuffers {
-    /// `[words, width]`: `max(W, W^T)` over words that are not punctuation, rows scaled.
+    /// `[words, width]`: `max(W, W^T)` over words that are not punctuation, times the lifts.
     weights: Vec<f64>,
     /// `[width]`: for each word outside the tree the largest weight of an edge into it.
     best: Vec<f64>,
@@ -81,7 +81,7 @@ pub struct TreeBuffers {
 }
 
 impl TreeBuffers {
-    fn fill(&mut self, words: &[usize], attention: &WordAttention, scales: &RowScales) {
+    fn fill(&mut self, words: &[usize], attention: &WordAttention, lifts: &Lifts) {
         let width = words.len().next_multiple_of(LANES);
         // The padding of the last vector of a row does not matter: it is closed.
         self.weights.resize(words.len() * width, 0.0);
@@ -90,7 +90,7 @@ impl TreeBuffers {
                 for i in rows.clone() {
                     for j in columns.start..columns.end.min(i + 1) {
                         let (a, b) = (words[i], words[j]);
-                        let weight = (attention.row(a)[b] * scales.of(a)).max(attention.row(b)[a] * scales.of(b));
+                        let weight = (attention.row(a)[b] * lifts.of(a, b)).max(attention.row(b)[a] * lifts.of(b, a));
                         self.weights[i * width + j] = weight;
                         self.weights[j * width + i] = weight;
                     }
@@ -152,8 +152,8 @@ mod tests {
     fn found(weights: &[f32; 16]) -> u64 {
         let mut words = WordAttention::default();
         words.fold(AttentionView::new(0, 0, 4, weights), &[0..1, 1..2, 2..3, 3..4], FromToken::Mean);
-        let scales = RowScales::new(&sentence(0, 4, "dep"), Visibility::ALL, FromToken::Mean);
-        gold().in_spanning_tree(&words, &scales, &mut TreeBuffers::default())
+        let lifts = Lifts::new(&sentence(0, 4, "dep"), Visibility::ALL, FromToken::Mean);
+        gold().in_spanning_tree(&words, &lifts, &mut TreeBuffers::default())
     }
 
     #[test]

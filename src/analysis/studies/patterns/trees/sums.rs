@@ -6,7 +6,7 @@ use super::spanning::{GoldEdges, TreeBuffers};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
-use crate::sequences::fold::row_scales::RowScales;
+use crate::sequences::fold::lifts::Lifts;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -57,8 +57,8 @@ pub struct TreeState {
     block: usize,
     /// Of each sentence with any.
     gold: Vec<GoldEdges>,
-    /// The factors of rows in each class of layers.
-    scales: Vec<RowScales>,
+    /// The factors of each class of layers.
+    lifts: Vec<Lifts>,
 }
 
 merge_fields!(TreeSums[grid, classes, from] { blocks });
@@ -78,20 +78,20 @@ impl Sums for TreeSums {
             counts.chain_hits += sentence.in_chain();
         }
         let kinds = self.classes.kinds().iter();
-        let scales = kinds.map(|&visibility| RowScales::new(sequence, visibility, self.from)).collect();
-        TreeState { block, gold, scales }
+        let lifts = kinds.map(|&visibility| Lifts::new(sequence, visibility, self.from)).collect();
+        TreeState { block, gold, lifts }
     }
 
-    fn observe(&mut self, TreeState { block, gold, scales }: &mut TreeState, event: &mut Event<'_>) {
+    fn observe(&mut self, TreeState { block, gold, lifts }: &mut TreeState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         if gold.is_empty() {
             return;
         }
         let head = self.grid.index(input.view.layer, input.view.head);
-        let scales = &scales[self.classes.of(input.view.layer)];
+        let lifts = &lifts[self.classes.of(input.view.layer)];
         let words = input.words(self.from);
         for sentence in gold {
-            self.blocks[*block].hits[head] += sentence.in_spanning_tree(words, scales, &mut self.buffers);
+            self.blocks[*block].hits[head] += sentence.in_spanning_tree(words, lifts, &mut self.buffers);
         }
     }
 

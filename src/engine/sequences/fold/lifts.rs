@@ -1,0 +1,68 @@
+//! Attention between words over that of the even head, which makes the weights of causal attention comparable.
+
+use super::even::Even;
+use super::words::FromToken;
+use crate::model::grid::visibility::Visibility;
+use crate::sequences::sequence::Sequence;
+
+/// The factors by which attention between words becomes its lift, the weight over that of even attention over what is seen.
+///
+/// A row of causal attention sums to 1 over as many keys as there are up to its query, and a word gets the attention of all
+/// its tokens: so without the factors the even head takes the word after `d`, or the longest word before it, for the head of
+/// `d` (METHODOLOGY, "Causal attention"). Where queries see keys on both sides all factors are 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lifts {
+    words: usize,
+    /// `[words, words]`, query by key, 0 where the key is not seen; empty where queries see keys on both sides.
+    factors: Vec<f64>,
+}
+
+impl Lifts {
+    /// The factors of a sequence, of whose keys queries see these.
+    pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
+        let (even, words) = (Even::new(visibility, sequence.ids.len()), &sequence.words);
+        let factor = |query, key| match even.between_words(query, key, from) {
+            weight if weight > 0.0 => 1.0 / weight,
+            _ => 0.0,
+        };
+        let rows = words.iter().filter(|_| visibility.is_causal());
+        let factors = rows.flat_map(|query| words.iter().map(move |key| factor(query, key))).collect();
+        Self { words: words.len(), factors }
+    }
+
+    /// The factor of the attention from a word to another.
+    #[inline]
+    pub fn of(&self, query: usize, key: usize) -> f64 {
+        self.factors.get(query * self.words + key).copied().unwrap_or(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::fold::even::EvenRows;
+    use crate::sequences::fold::words::WordAttention;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn the_lift_of_the_even_head_is_1_wherever_it_sees() {
+        // A first token, a word of two tokens and two words of one.
+        let sequence = Sequence { words: vec![1..3, 3..4, 4..5], ..sentence(0, 4, "dep") };
+        for visibility in [Visibility::CAUSAL, Visibility::causal_window(2)] {
+            for from in [FromToken::Mean, FromToken::First] {
+                let mut words = WordAttention::default();
+                words.fold(EvenRows::default().view(Even::new(visibility, 6)), &sequence.words, from);
+                let lifts = Lifts::new(&sequence, visibility, from);
+                let lift = |query: usize, key: usize| words.get(query, key) * lifts.of(query, key);
+                for (query, key) in [(1, 0), (2, 1), (2, 0)] {
+                    let seen = words.get(query, key) > 0.0;
+                    assert_eq!(seen, (query, key) != (2, 0) || visibility == Visibility::CAUSAL);
+                    assert!((lift(query, key) - f64::from(seen)).abs() < 1e-6, "{query} {key}");
+                }
+                assert_eq!(lift(0, 2), 0.0);
+                let both_sides = Lifts::new(&sequence, Visibility::ALL, from);
+                assert_eq!((both_sides.of(0, 2), both_sides.of(2, 2)), (1.0, 1.0));
+            }
+        }
+    }
+}
