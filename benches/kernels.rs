@@ -12,6 +12,8 @@ use headscope::linalg::lanes::LANES;
 use headscope::linalg::matmul::{Matrix, MatrixMut, multiply};
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::kernels;
+use headscope::model::grid::visibility::Visibility;
+use headscope::sequences::fold::lifts::Lifts;
 use headscope::sequences::fold::roles::TokenRoles;
 use headscope::sequences::fold::words::{FromToken, WordAttention};
 use headscope::sequences::sequence::{GoldArc, Sequence, TokenKind};
@@ -174,7 +176,10 @@ fn spanning_tree(bencher: Bencher, n: usize) {
     let folded = folded(n);
     let head = |word: usize| word.checked_sub(2).map_or(TreeHead::Root, TreeHead::Word);
     let arc = |word| GoldArc { head: head(word), relation: "dep".to_owned() };
-    let gold = GoldEdges::new(&(0..folded.words()).map(arc).collect::<Vec<_>>());
+    let words = folded.words();
+    let gold = GoldEdges::new(&(0..words).map(arc).collect::<Vec<_>>(), 0..words);
+    let lifts = Lifts::new(&Sequence::default(), Visibility::ALL, FromToken::Mean);
     let mut buffers = TreeBuffers::default();
-    bencher.counter(ItemsCount::new(n * n)).bench_local(|| gold.in_spanning_tree(black_box(&folded), &mut buffers));
+    let tree = |buffers: &mut TreeBuffers| gold.in_spanning_tree(black_box(&folded), &lifts, buffers);
+    bencher.counter(ItemsCount::new(n * n)).bench_local(|| tree(&mut buffers));
 }
