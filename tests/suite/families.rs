@@ -354,7 +354,8 @@ fn decoders_are_analysed() {
     assert!((share(left) + share(right) - 1.0).abs() < 1e-12);
     let head = &left["by_head"][0];
     assert!(head["dep->head"].is_number() && head["head->dep"].is_null(), "{head}");
-    let caveats: Vec<&str> = report["caveats"].as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect();
+    let caveats: Vec<&str> =
+        report["caveats"].as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect();
     assert!(caveats.contains(&"causal") && !caveats.contains(&"windows"), "{caveats:?}");
     let card = run(&["show", path(&out), "--relation", "all"]).unwrap();
     assert!(card.contains("head on the left") && card.contains("head on the right"), "{card}");

@@ -173,8 +173,8 @@ fn counts_that_cannot_be_added_up_are_refused() {
 
 #[test]
 fn another_format_version_is_named() {
-    let other = String::from("headscope partial 10\nwhatever");
-    assert!(refusal(other.as_bytes()).contains("format version 10, this program reads 9"));
+    let other = String::from("headscope partial 11\nwhatever");
+    assert!(refusal(other.as_bytes()).contains("format version 11, this program reads 10"));
 }
 
 #[test]
