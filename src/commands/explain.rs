@@ -49,6 +49,7 @@ fn runs(study: &dyn AnyStudy) -> String {
     match (card.by_default, card.runs_first(), card.joins) {
         (true, ..) => "by default".to_owned(),
         (_, true, _) => "where no corpus is named, on others with `--with`".to_owned(),
+        _ if card.on_decoders => "on decoders, on others with `--with`".to_owned(),
         (.., true) => format!("where `{}` run", card.builds_on.join("` and `")),
         _ => "with `--with`".to_owned(),
     }

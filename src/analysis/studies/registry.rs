@@ -24,6 +24,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &patterns::coreference::Antecedents,
     &patterns::segments::Segments,
     &ablation::effect::Effect,
+    &ablation::in_context::InContext,
     &ablation::gradient::Gradient,
     &ablation::arc_use::ArcUse,
     &ablation::pruning::Pruning,

@@ -34,6 +34,10 @@ pub struct Card {
     pub of_language: bool,
     /// Why a decoder cannot be asked, as a sentence without its subject, the decoder; `None` if it can.
     pub beyond_decoders: Option<&'static str>,
+    /// Whether it is about what decoders do, and cannot be asked of an encoder.
+    pub of_decoders: bool,
+    /// Whether it runs on a decoder, unless it is switched off, though it does not run by default.
+    pub on_decoders: bool,
     /// Its need for the count of each token in the whole corpus before any pass begins.
     pub counts: Counts,
     /// The kinds of controls in which it also runs: by default the kinds in which its labels are counted.
@@ -79,6 +83,8 @@ impl Card {
         joins: false,
         of_language: false,
         beyond_decoders: None,
+        of_decoders: false,
+        on_decoders: false,
         counts: Counts::Unused,
         controls: &[],
         metrics: Vec::new,

@@ -28,6 +28,7 @@ use crate::sequences::counts::{Counting, TokenCounts};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
+use crate::studies::registry::STUDIES;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::upstream::{NOTHING, UpstreamResults};
@@ -304,7 +305,19 @@ fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
         return Some("knows no words: its tokens are residues of proteins".to_owned());
     }
     let is_decoder = model.architecture.config.visibility.are_causal();
+    if card.of_decoders && !is_decoder {
+        return Some("is no decoder: it does not predict the next token from those before it".to_owned());
+    }
     card.beyond_decoders.filter(|_| is_decoder).map(|why| format!("is a decoder, which {why}"))
+}
+
+/// The studies that were chosen, and of a decoder those that run on one.
+fn on_decoders(options: &AnalyzeOptions, model: &Model) -> Vec<&'static dyn AnyStudy> {
+    let is_decoder = model.architecture.config.visibility.are_causal();
+    let has = |names: &[String], study: &dyn AnyStudy| names.iter().any(|name| name == study.card().name);
+    let is_chosen = |study: &dyn AnyStudy| options.studies.iter().any(|chosen| chosen.card().name == study.card().name);
+    let joins = |study: &dyn AnyStudy| is_decoder && study.card().on_decoders && !has(&options.without, study);
+    STUDIES.iter().copied().filter(|study| is_chosen(*study) || joins(*study)).collect()
 }
 
 /// The studies that can be asked of a model.
@@ -312,7 +325,7 @@ fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
 fn asked(options: &AnalyzeOptions, model: &Model) -> Result<Vec<&'static dyn AnyStudy>> {
     let id = &model.id;
     let (mut asked, mut none) = (Vec::new(), None);
-    for &study in &options.studies {
+    for study in on_decoders(options, model) {
         let Some(why) = beyond(model, study) else {
             asked.push(study);
             continue;

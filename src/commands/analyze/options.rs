@@ -53,6 +53,8 @@ pub struct AnalyzeOptions {
     pub studies: Vec<&'static dyn AnyStudy>,
     /// The names of the requested studies.
     pub with: Vec<String>,
+    /// The names of the studies that were switched off.
+    pub without: Vec<String>,
     /// Studies that would run, but for a corpus that can be read only once.
     pub left_out: Vec<&'static dyn AnyStudy>,
     /// A file with counts of tokens, which replace the counts of the corpus.

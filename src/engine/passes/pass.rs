@@ -107,7 +107,7 @@ impl Pass {
 
     /// Whether the pass also runs the prediction head of the weights.
     pub fn predicts(&self) -> bool {
-        matches!(self.sequences, Sequences::Corrupted(_))
+        matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted))
     }
 
     /// The same pass without these heads as well.
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(fresh.unwrap(), Pass { weights: Weights::Fresh { seed: 2 }, ..Pass::PLAIN });
         let shuffled = Pass::PLAIN.under(control(ControlKind::ShuffledWords, 1));
         assert_eq!(shuffled.unwrap(), Pass { sequences: Sequences::Shuffled { seed: 1 }, ..Pass::PLAIN });
-        for sequences in [Sequences::Repeats(Repeats { masked: false }), Sequences::SentencePairs] {
+        for sequences in [Sequences::Repeats(Repeats::Plain), Sequences::SentencePairs] {
             let pass = Pass { sequences, ..Pass::PLAIN };
             assert_eq!(pass.clone().under(control(ControlKind::ShuffledWords, 1)), None);
             assert_eq!(pass.under(control(ControlKind::RandomInit, 1)).unwrap().sequences, sequences);

@@ -197,8 +197,8 @@ fn a_pass_runs_once_for_all_who_want_it() {
         Plan::new(protocol).unwrap().passes.iter().map(|(pass, wants)| (pass.clone(), wants.len())).collect()
     };
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
-    let repeats = |masked, pass: &Pass| Pass { sequences: Sequences::Repeats(Repeats { masked }), ..pass.clone() };
-    let [plain, masked] = [false, true].map(|masked| (repeats(masked, &Pass::PLAIN), 1));
+    let repeats = |made, pass: &Pass| Pass { sequences: Sequences::Repeats(made), ..pass.clone() };
+    let [plain, masked] = [Repeats::Plain, Repeats::Masked].map(|made| (repeats(made, &Pass::PLAIN), 1));
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Nine studies look at the sentences, and the preset's syntax is the tenth.

@@ -57,8 +57,13 @@ pub struct ScoredToken<T> {
 
 /// The masked tokens of a sequence that are scored, ascending by position, with what `of` knows of their words.
 pub fn scored<T>(sequence: &Sequence, of: impl Fn(usize) -> T) -> Vec<ScoredToken<T>> {
+    scored_of(sequence, |word| Some(of(word)))
+}
+
+/// The same of the words of which `of` knows something.
+pub fn scored_of<T>(sequence: &Sequence, of: impl Fn(usize) -> Option<T>) -> Vec<ScoredToken<T>> {
     let score = |token: &PredictedToken| {
-        token.truth.map(|truth| ScoredToken { position: token.position, truth, of: of(token.word) })
+        Some(ScoredToken { position: token.position, truth: token.truth?, of: of(token.word)? })
     };
     sequence.predictions.iter().filter_map(score).collect()
 }

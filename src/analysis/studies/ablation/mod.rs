@@ -8,6 +8,7 @@ pub mod drift;
 pub mod drifts;
 pub mod effect;
 pub mod gradient;
+pub mod in_context;
 pub mod losses;
 pub mod pruning;
 pub mod removal;

@@ -223,6 +223,7 @@ impl AnalyzeArguments {
             probes,
             studies,
             with: self.with,
+            without: self.without,
             left_out,
             counts: self.counts,
             index: self.index,

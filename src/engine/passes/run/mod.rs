@@ -100,19 +100,16 @@ impl Runner<'_> {
         corpus: &CorpusIdentity,
         passes: impl IntoIterator<Item = (Pass, Vec<Box<dyn Observer>>)>,
     ) -> Result<Vec<PassSums>> {
-        let run = |(pass, observers): (Pass, Vec<Box<dyn Observer>>)| match pass.sequences {
-            Sequences::Repeats(repeats) => self.over_repeats(repeats, pass, observers),
-            _ if pass.portion != Portion::All => {
+        let run = |(pass, observers): (Pass, Vec<Box<dyn Observer>>)| {
+            if pass.portion != Portion::All {
                 let removed = ObserverSet::variants_of(&observers);
                 let run = self.as_run(&pass, &removed);
                 let variants = self.variants(corpus, &run, removed)?;
                 let seen = self.again(corpus, self.sampled(corpus, self.shard, &run), run, observers, &variants)?;
-                Ok(PassSums { pass, ..seen })
+                return Ok(PassSums { pass, ..seen });
             }
-            _ => {
-                let variants = Variants::once(pass.gates());
-                self.again(corpus, self.everything(), pass, observers, &variants)
-            }
+            let variants = Variants::once(pass.gates());
+            self.again(corpus, self.everything(), pass, observers, &variants)
         };
         passes.into_iter().map(run).collect()
     }
@@ -147,7 +144,8 @@ impl Runner<'_> {
 
     /// Whether a pass ablates only some of the heads one by one.
     fn chooses(&self, pass: &Pass) -> bool {
-        self.ablation().effect_of.is_some() && pass.predicts() && !pass.derivatives
+        let is_of_corpus = matches!(pass.sequences, Sequences::Corrupted(_));
+        self.ablation().effect_of.is_some() && is_of_corpus && !pass.derivatives
     }
 
     /// The sensitivity of the loss to each head on the blocks of even number, over all shards.
@@ -180,7 +178,7 @@ impl Runner<'_> {
         })
     }
 
-    /// One more pass over the same corpus.
+    /// One more pass over the same corpus, or over sequences that are not made of it.
     fn again(
         &self,
         corpus: &CorpusIdentity,
@@ -189,6 +187,9 @@ impl Runner<'_> {
         observers: Vec<Box<dyn Observer>>,
         variants: &Variants,
     ) -> Result<PassSums> {
+        if let Sequences::Repeats(repeats) = pass.sequences {
+            return self.over_repeats(repeats, part.shard, pass, observers, variants);
+        }
         let opened = Corpus::open_with(self.corpus, self.protocol.limit, &self.protocol.probes, self.index)?
             .of_unit(corpus.unit);
         let (sums, _, again) = self.over_corpus(opened, part, pass, observers, variants)?;
@@ -278,12 +279,19 @@ impl Runner<'_> {
     }
 
     /// A pass over sequences that need no corpus; each shard has its part of them.
-    fn over_repeats(&self, repeats: Repeats, pass: Pass, observers: Vec<Box<dyn Observer>>) -> Result<PassSums> {
+    fn over_repeats(
+        &self,
+        repeats: Repeats,
+        shard: Shard,
+        pass: Pass,
+        observers: Vec<Box<dyn Observer>>,
+        variants: &Variants,
+    ) -> Result<PassSums> {
         let positions = self.model.architecture.config.positions();
         let made = repeats.sequences(&self.model.tokenizer, positions)?;
-        let mut own = made.into_iter().filter(|sequence| self.shard.takes(sequence.index)).map(Ok);
-        let (variants, progress) = (Variants::once(pass.gates()), Analysis::new(None, None, Arc::default()));
-        let sums = self.sum(&pass, observers, &variants, &mut own, &progress)?;
+        let mut own = made.into_iter().filter(|sequence| shard.takes(sequence.index)).map(Ok);
+        let progress = Analysis::new(None, None, Arc::default());
+        let sums = self.sum(&pass, observers, variants, &mut own, &progress)?;
         Ok(PassSums { pass, left_out: 0, sums })
     }
 

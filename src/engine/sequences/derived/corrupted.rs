@@ -46,7 +46,7 @@ impl Corruption {
     /// A variant beside another one of the same sentence is no independent evidence.
     fn variant(&self, sentence: &Sequence, phase: u8) -> Option<Sequence> {
         if matches!(self.noise, Noise::Nothing) {
-            return self.predicting_next(sentence);
+            return predicting_next(sentence, self.unknown);
         }
         let period = u64::from(PERIOD);
         let is_chosen = |word: usize| (word as u64 + sentence.index % period) % period == u64::from(phase);
@@ -73,20 +73,6 @@ impl Corruption {
         variant.predictions.iter().any(is_scored).then_some(variant)
     }
 
-    /// The sentence with a prediction of each token of its words but one that it begins with; `None` if there is none to score.
-    fn predicting_next(&self, sentence: &Sequence) -> Option<Sequence> {
-        let predicted = |(word, span): (usize, Range<usize>)| {
-            let read = span.filter(|&place| place > 0);
-            read.map(move |place| {
-                let truth = Some(sentence.ids[place]).filter(|_| Some(sentence.ids[place]) != self.unknown);
-                PredictedToken { position: place - 1, word, shown: InputToken::Unread, truth }
-            })
-        };
-        let predictions: Vec<_> = sentence.words.iter().cloned().enumerate().flat_map(predicted).collect();
-        let is_scored = predictions.iter().any(|token| token.truth.is_some());
-        is_scored.then(|| Sequence { predictions, ..sentence.clone() })
-    }
-
     /// The variants of a sentence, by phase. If the sentence begins a family, only the first variant does.
     fn variants(&self, sentence: &Sequence) -> Vec<Sequence> {
         let mut variants: Vec<_> = (0..self.phases).filter_map(|phase| self.variant(sentence, phase)).collect();
@@ -95,6 +81,21 @@ impl Corruption {
         }
         variants
     }
+}
+
+/// The sequence with a prediction of each token of its words but one that it begins with, unknown ones not scored; `None` if there
+/// is none to score.
+pub fn predicting_next(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequence> {
+    let predicted = |(word, span): (usize, Range<usize>)| {
+        let read = span.filter(|&place| place > 0);
+        read.map(move |place| {
+            let truth = Some(sequence.ids[place]).filter(|&id| Some(id) != unknown);
+            PredictedToken { position: place - 1, word, shown: InputToken::Unread, truth }
+        })
+    };
+    let predictions: Vec<_> = sequence.words.iter().cloned().enumerate().flat_map(predicted).collect();
+    let is_scored = predictions.iter().any(|token| token.truth.is_some());
+    is_scored.then(|| Sequence { predictions, ..sequence.clone() })
 }
 
 /// The class of a token of the text that stands where it stood.

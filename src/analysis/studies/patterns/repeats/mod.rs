@@ -29,7 +29,7 @@ use sums::RepeatSums;
 pub struct RepeatedTokens;
 
 /// The two passes: the copies as they are, and with one token of the second masked.
-const PASSES: [Repeats; 2] = [Repeats { masked: false }, Repeats { masked: true }];
+const PASSES: [Repeats; 2] = [Repeats::Plain, Repeats::Masked];
 
 impl Study for RepeatedTokens {
     type Section = RepeatsSection;
@@ -38,6 +38,7 @@ impl Study for RepeatedTokens {
         name: "repeats",
         question: "Which heads find the same token again, what came after or before it, or what a mask stands for?",
         needs: "no corpus: 64 sequences of random tokens of the vocabulary, and 512 with a mask, about 31,000 tokens",
+        on_decoders: true,
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
         is_share: |metric| metric == "random_offset",
@@ -51,7 +52,7 @@ impl Study for RepeatedTokens {
             // The weights are the same in both passes.
             let make = move |subject: &Subject<'_>, visibility: Visibility| {
                 let sums = RepeatSums::new(subject.grid, visibility);
-                if repeats.masked { sums } else { sums.with_weights() }
+                if repeats == Repeats::Masked { sums } else { sums.with_weights() }
             };
             PassSpec::by_class(Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }, make)
         };

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::corpus::SentenceFamily;
 use crate::model::tokenizer::ModelTokenizer;
+use crate::sequences::derived::corrupted::predicting_next;
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token, TokenKind};
 use crate::stats::blocks::BLOCKS;
@@ -32,9 +33,13 @@ const SEED: u64 = 1;
 
 /// The kind of sequences of random tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repeats {
-    /// Whether a token of the second copy is masked: eight variants of each sequence, each with one mask.
-    pub masked: bool,
+pub enum Repeats {
+    /// The copies as they are.
+    Plain,
+    /// With a token of the second copy masked: eight variants of each sequence, each with one mask.
+    Masked,
+    /// The copies as they are; every token is predicted from those before it.
+    Predicted,
 }
 
 impl Repeats {
@@ -55,10 +60,12 @@ impl Repeats {
             (draw, tokens)
         });
         let plain = drawn.map(|(draw, tokens)| (copied(&frame, &draw, &tokens), draw));
-        Ok(match (self.masked, tokenizer.mask()) {
-            (false, _) => plain.map(|(sequence, _)| sequence).collect(),
-            (true, None) => Vec::new(),
-            (true, Some(mask)) => plain.flat_map(|(sequence, draw)| masked(&sequence, mask, &draw)).collect(),
+        let plain_alone = |(sequence, _): (Sequence, Draw)| sequence;
+        Ok(match (self, tokenizer.mask()) {
+            (Self::Plain, _) => plain.map(plain_alone).collect(),
+            (Self::Predicted, _) => plain.map(plain_alone).filter_map(|sequence| predicting_next(&sequence, None)).collect(),
+            (Self::Masked, None) => Vec::new(),
+            (Self::Masked, Some(mask)) => plain.flat_map(|(sequence, draw)| masked(&sequence, mask, &draw)).collect(),
         })
     }
 }
@@ -136,6 +143,12 @@ impl Copies {
         let length = ids.len() - shift;
         let masked = (0..length).find(|place| ids[*place] != ids[place + shift]);
         Some(Self { text: start..end, length, shift, masked: masked.map(|place| start + shift + place) })
+    }
+
+    /// The copy, 0 or 1, of a token that stands behind the same token in both: all of a copy but its first.
+    pub fn of_token(&self, token: usize) -> Option<usize> {
+        let copy = |start: usize| start + 1..start + self.length;
+        [self.text.start, self.text.start + self.shift].into_iter().position(|start| copy(start).contains(&token))
     }
 
     /// The tokens of both copies, each with its twin.

@@ -17,6 +17,8 @@ fn two_copies_in_a_frame() {
     assert_eq!(sequence.words, (1..8).map(|token| token..token + 1).collect::<Vec<_>>());
     let copies = Copies::of(&sequence).unwrap();
     assert_eq!(copies, Copies { text: 1..8, length: 3, shift: 4, masked: None });
+    assert_eq!((0..9).filter_map(|token| copies.of_token(token)).collect::<Vec<_>>(), [0, 0, 1, 1]);
+    assert_eq!([2, 3, 6, 7].map(|token| copies.of_token(token)), [Some(0), Some(0), Some(1), Some(1)]);
     assert_eq!(copies.twins().collect::<Vec<_>>(), [(1, 5), (2, 6), (3, 7), (5, 1), (6, 2), (7, 3)]);
 }
 

@@ -1,0 +1,188 @@
+//! The section `in_context` of the report: the losses of both copies, and what each head has in their difference.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::metrics::effect;
+use super::sums::{CopyLosses, CopySums};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Replacement;
+use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::blocks::PerBlock;
+use crate::stats::interval::Interval;
+use crate::stats::significance::benjamini_hochberg;
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::section::{Section, stored};
+use crate::study::show::figure::Figure;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::{plain_table, significance};
+
+/// Heads that a summary lists.
+const LISTED: usize = 8;
+
+#[derive(Deserialize)]
+pub struct InContextSection {
+    pub in_context: Gain,
+}
+
+/// What a decoder gains from having read the same random tokens before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gain {
+    /// What stood for removed heads; null where nothing was scored.
+    pub removal: Option<Replacement>,
+    /// Sequences of random tokens that come twice; 0 where the vocabulary has too few words or the model too few positions.
+    pub sequences: u64,
+    /// Scored tokens of each copy: all but its first.
+    pub tokens: u64,
+    /// The mean loss of a token of the first copy, and of the second, nats, and the difference.
+    pub whole: CopyLoss,
+    /// The 95 % interval of the difference.
+    pub gain_ci95: Option<Interval>,
+    /// The same with all heads removed.
+    pub without_heads: CopyLoss,
+    /// Each head, layer by layer.
+    pub heads: Vec<HeadInContext>,
+}
+
+/// The mean losses of the tokens of both copies, nats; null where nothing was scored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CopyLoss {
+    /// Of the first copy.
+    pub first: Option<f64>,
+    /// Of the second.
+    pub second: Option<f64>,
+    /// The first less the second.
+    pub gain: Option<f64>,
+}
+
+/// A head that was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadInContext {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// Its metric `in_context_effect`: how much smaller the gain is without it, nats a token.
+    pub effect: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The block test of its being other than 0.
+    pub p: Option<f64>,
+    /// That corrected for all heads.
+    pub q: Option<f64>,
+    /// The losses without it.
+    pub without: CopyLoss,
+}
+
+impl CopyLoss {
+    fn new(losses: &CopyLosses, variant: Option<usize>) -> Self {
+        let tokens = losses.tokens();
+        if tokens == 0 {
+            return Self::default();
+        }
+        let [first, second] = losses.losses(variant).map(|loss| loss / tokens as f64);
+        Self { first: Some(first), second: Some(second), gain: Some(first - second) }
+    }
+}
+
+impl Gain {
+    /// The section that these sums give; `estimates` are the metrics of the same.
+    pub fn new(sums: &CopySums, estimates: &Estimates, context: &EstimationContext) -> Self {
+        let total = sums.blocks.total();
+        let known = estimates.denominators.get("in_context_effect", None).copied().unwrap_or_default();
+        let head = |place: usize| {
+            let effect = estimates.heads[place].get("in_context_effect", None).copied().flatten();
+            let ci95 = estimates.ci95[place].get("in_context_effect", None).copied().flatten();
+            let error = estimates.standard_errors[place].get("in_context_effect", None).copied().flatten();
+            let estimate = effect.zip(error).map(|(effect, error)| known.estimate(effect, error, Scale::Real));
+            HeadInContext {
+                place: context.grid.place(place),
+                effect,
+                ci95,
+                p: estimate.map(|estimate| estimate.p_different(0.0)),
+                q: None,
+                without: CopyLoss::new(&total, Some(place)),
+            }
+        };
+        let mut heads: Vec<HeadInContext> = (0..context.grid.count()).map(head).collect();
+        let (tested, p): (Vec<usize>, Vec<f64>) =
+            heads.iter().enumerate().filter_map(|(place, head)| Some((place, head.p?))).unzip();
+        tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(place, q)| heads[place].q = Some(q));
+        let gain = sums.per_block(|losses| losses.gain(None));
+        let tokens: PerBlock = sums.per_block(|losses| effect(losses, None).denominator());
+        Self {
+            removal: sums.conditions.removal.filter(|_| total.tokens() > 0),
+            sequences: total.copies[1].sentences,
+            tokens: total.tokens(),
+            whole: CopyLoss::new(&total, None),
+            gain_ci95: Jackknife::new(&gain, &tokens).interval(),
+            // The last variant has no head.
+            without_heads: CopyLoss::new(&total, Some(context.grid.count())),
+            heads,
+        }
+    }
+
+    /// The heads by falling effect.
+    pub fn ranked(&self) -> Vec<&HeadInContext> {
+        let mut heads: Vec<_> = self.heads.iter().filter(|head| head.effect.is_some()).collect();
+        heads.sort_by(|a, b| b.effect.partial_cmp(&a.effect).expect("effects are numbers"));
+        heads
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self { removal, sequences, tokens, whole, gain_ci95, without_heads, .. } = self;
+        let (Some(removal), Some(first), Some(second), Some(gain)) = (removal, whole.first, whole.second, whole.gain)
+        else {
+            return writeln!(
+                out,
+                "No sequences of random tokens: the vocabulary has too few words, or the model too few positions."
+            );
+        };
+        let spread = gain_ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
+        let bare = without_heads.gain.unwrap_or_default();
+        writeln!(
+            out,
+            "In-context copying: random tokens that come twice, {sequences} sequences, lose {first:.3} nats a token in the first \
+             copy and {second:.3} in the second, a gain of {gain:.3}{spread} ({bare:.3} without any head). {tokens} tokens of each \
+             copy are scored. Heads removed one at a time (by {}): how much of the gain goes away, ± half of the 95 % interval, q \
+             of its being other than 0, and the loss of the second copy then:\n",
+            removal.name(),
+        )?;
+        out.table(table(self.ranked().into_iter().take(LISTED)));
+        Ok(())
+    }
+}
+
+fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["without", "gain lost", "q", "second copy"]);
+    for HeadInContext { place, effect, ci95, q, without, .. } in heads {
+        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
+        let effect = effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.3}{spread}"));
+        let q = q.map_or_else(|| "-".to_owned(), significance);
+        let second = without.second.map_or_else(|| "-".to_owned(), |second| format!("{second:.3}"));
+        table.add_row([place.to_string(), effect, q, second]);
+    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+stored!(InContextSection { in_context: Gain });
+
+impl Section for InContextSection {
+    fn summary(&self, _: &Policy) -> Summary {
+        Summary::written(|out| self.in_context.write_summary(out))
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let stray = grid.stray(self.in_context.heads.iter().map(|head| head.place))?;
+        Some(format!("`in_context` has {stray}, which the model has not"))
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        super::figure::figures(&self.in_context)
+    }
+}

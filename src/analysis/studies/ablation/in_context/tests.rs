@@ -1,0 +1,47 @@
+use super::metrics::effect;
+use super::sums::CopyLosses;
+use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
+use crate::sequences::test_support::sentence;
+use crate::studies::ablation::removal::Quantity;
+
+/// Logits of two classes by which the token 1 loses so many nats.
+fn losing(nats: f64) -> [f32; 2] {
+    let p = (-nats).exp();
+    #[expect(clippy::cast_possible_truncation, reason = "logits are f32")]
+    [((1.0 - p) / p).ln() as f32, 0.0]
+}
+
+#[test]
+fn the_gain_is_of_tokens_behind_the_same_token() {
+    // The first token, 1 0 1 twice: of each copy the second and the third token are scored.
+    let ids = vec![9, 5, 0, 1, 5, 0, 1];
+    let words: Vec<_> = (1..7).map(|token| token..token + 1).collect();
+    let token = |place: usize| PredictedToken {
+        position: place - 1,
+        word: place - 1,
+        shown: InputToken::Unread,
+        truth: Some(1),
+    };
+    let base = sentence(0, 5, "dep");
+    let kinds = base.kinds[..7].to_vec();
+    let mut sequence = Sequence { ids, words, kinds, predictions: (1..7).map(token).collect(), ..base };
+    sequence.kinds[6] = sequence.kinds[5];
+    let mut losses = CopyLosses::new(2);
+    let state = losses.begin(&sequence, 2).unwrap();
+    for (variant, second) in [(None, 0.5), (Some(0), 1.5), (Some(1), 0.25)] {
+        for position in 0..6 {
+            let nats = if position < 3 { 2.0 } else { second };
+            losses.logits(&state, variant, position, &losing(nats));
+        }
+    }
+    assert_eq!(losses.tokens(), 2);
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+    near(losses.gain(None), 3.0);
+    near(losses.gain(Some(0)), 1.0);
+    near(effect(&losses, Some(0)).value().unwrap(), 1.0);
+    near(effect(&losses, Some(1)).value().unwrap(), -0.25);
+    near(effect(&losses, None).value().unwrap(), 0.0);
+    assert!(losses.fits(2) && !losses.fits(3));
+    // Without copies there is nothing to gain.
+    assert!(losses.begin(&sentence(0, 5, "dep"), 2).is_none());
+}
