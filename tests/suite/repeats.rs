@@ -48,6 +48,57 @@ fn metrics_are_those_of_the_reference() {
 }
 
 #[test]
+fn detected_heads_have_the_scores_of_transformer_lens() {
+    let golden = fs::read_to_string(fixture("goldens/causal-head-detector.json")).unwrap();
+    let expected: Value = serde_json::from_str(&golden).unwrap();
+    let found = report("box:causal", &[]);
+    for (name, scores) in expected.as_object().unwrap() {
+        for (head, score) in found["heads"].as_array().unwrap().iter().zip(scores.as_array().unwrap()) {
+            near(name, &head["metrics"]["head_detector"][name], score);
+        }
+        assert!(found["chance"]["head_detector"][name].as_f64().unwrap() < 0.1, "{name}");
+    }
+    let encoder = report(path(&fixture("models/tiny-bert")), &[]);
+    assert_eq!(encoder["heads"][0]["metrics"]["head_detector"]["induction_head"], Value::Null);
+}
+
+/// Of a decoder the study is not asked for; without the induction heads the second copy is as hard as the first.
+#[test]
+fn what_a_decoder_copies_goes_with_its_induction_heads() {
+    let run_on = |more: &[&str]| -> Value {
+        let options = ["analyze", "box:causal", "--limit", "20", "--no-run-info", "-o", "-"];
+        serde_json::from_str(&run(&[&options, more].concat()).unwrap()).unwrap()
+    };
+    let plain = run_on(&[]);
+    assert_eq!(plain["label_counts"]["induction"], 3);
+    assert!(run_on(&["--without", "repeats"])["repeats"].is_null());
+    let second = |report: &Value| report["in_context"]["whole"]["second"].as_f64().unwrap();
+    let whole = run_on(&["--with", "in-context"]);
+    let gain = &whole["in_context"];
+    assert!(gain["whole"]["first"].as_f64().unwrap() > 10.0 && second(&whole) < 0.1, "{gain}");
+    let without = run_on(&["--with", "in-context", "--remove", "L1H1,L1H2,L1H3"]);
+    assert!(second(&without) > 9.0, "{}", without["in_context"]);
+    // All other heads of the second layer are one, and that of the first that is needed least.
+    let others = run_on(&["--with", "in-context", "--remove", "L0H2,L1H0"]);
+    assert!(second(&others) < 1.0, "{}", others["in_context"]);
+    let effects: Vec<f64> =
+        gain["heads"].as_array().unwrap().iter().map(|head| head["effect"].as_f64().unwrap()).collect();
+    let metrics = whole["heads"].as_array().unwrap().iter();
+    assert_eq!(effects, metrics.map(|head| head["metrics"]["in_context_effect"].as_f64().unwrap()).collect::<Vec<_>>());
+    let (status, error) = run(&["analyze", "box:small", "--with", "in-context", "-o", "-"]).unwrap_err();
+    assert!(status == 2 && error.contains("`box:small` is no decoder"), "{error}");
+}
+
+#[test]
+fn parts_of_a_decoder_add_up_to_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, whole) = (fixture("corpus/gold.conllu"), folder.path().join("whole.json"));
+    let studies = ["--with", "in-context,effect,norms", "--sample", "40"];
+    let common = ["analyze", "box:causal", "-c", path(&corpus), "--limit", "300", "--no-run-info"];
+    parts_add_up(&[&common[..], &studies].concat(), &whole);
+}
+
+#[test]
 fn parts_add_up_to_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let (corpus, whole) = (fixture("corpus/gold.conllu"), folder.path().join("whole.json"));

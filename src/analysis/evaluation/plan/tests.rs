@@ -229,8 +229,8 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
     let controlled = [
         (fresh.clone(), 6),
-        (repeats(false, &fresh), 1),
-        (repeats(true, &fresh), 1),
+        (repeats(Repeats::Plain, &fresh), 1),
+        (repeats(Repeats::Masked, &fresh), 1),
         windows(&fresh),
         sentence_pairs(&fresh),
     ];

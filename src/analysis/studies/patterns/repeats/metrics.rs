@@ -1,6 +1,6 @@
 //! The metrics of repeated tokens: one table.
 
-use super::sums::{KEYS, MASKED, NEXT, OFFSETS, PREVIOUS, RepeatExposure, RepeatHeadSums, SAME};
+use super::sums::{DETECTED, KEYS, MASKED, NEXT, OFFSETS, PREVIOUS, RepeatExposure, RepeatHeadSums, SAME};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
@@ -32,8 +32,8 @@ impl<'a> RepeatInputs<'a> {
 
     /// Every cell of the table of a head that attends uniformly; `of_all` blocks also what is of no block.
     pub fn chances(exposure: &RepeatExposure, of_all: bool) -> Vec<Fraction> {
-        let (uniform, offset) = (exposure.uniform, exposure.offset_uniform);
-        let even = RepeatHeadSums { mass: uniform, null: uniform, offset, ..RepeatHeadSums::default() };
+        let (uniform, offset, detected) = (exposure.uniform, exposure.offset_uniform, exposure.detected_uniform);
+        let even = RepeatHeadSums { mass: uniform, null: uniform, offset, detected, ..RepeatHeadSums::default() };
         let seen = RepeatInputs { exposure, sums: &even, copying: of_all.then_some(0.0) };
         let chance = |metric: &'static RepeatMetric| metric.chance.unwrap_or(metric.value);
         METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| chance(metric)(&seen, cell))).collect()
@@ -147,6 +147,27 @@ pub const METRICS: &[RepeatMetric] = &[
             let queries = seen.exposure.offset_queries[place];
             let sequences = seen.exposure.sequences[0];
             Fraction::new(seen.sums.offset[place].value(), queries as f64).over(queries, sequences)
+        },
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "head_detector",
+            measures: "The scores by which TransformerLens detects heads, on the random tokens: the share of a decoder's attention \
+                that is where such a head has it.",
+            formula: "mean over the sequences of (sum of A[i, j] over the pairs of the head) / (sum of all A[i, j]); the pairs are \
+                j = i - 1 of previous_token_head; j < i with the same token of duplicate_token_head; those with j - 1 < i the same \
+                token of induction_head",
+            chance: "the same of even attention",
+            source: "transformer_lens.head_detector.detect_head, 4.3.0, with its defaults (`error_measure=\"mul\"`), whose names these are.",
+            caveats: "To compare with TransformerLens: first copies have no twin before them and count all the same, so that no head \
+                has 1; attention to the first token counts; and no label rests on it. `repeat_next` and the others are of the queries \
+                that can find something, beside other keys. Null in encoders.",
+        },
+        keys: Keys::Each(DETECTED.len(), |place| DETECTED[place].to_owned()),
+        value: |seen, place| {
+            let sequences = seen.exposure.detected;
+            Fraction::new(seen.sums.detected[place].value(), sequences as f64).over(sequences, sequences)
         },
         chance: None,
     },

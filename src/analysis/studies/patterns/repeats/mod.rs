@@ -41,7 +41,7 @@ impl Study for RepeatedTokens {
         on_decoders: true,
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
-        is_share: |metric| metric == "random_offset",
+        is_share: |metric| ["random_offset", "head_detector"].contains(&metric),
         labels: &[labels::DUPLICATE_TOKEN, labels::INDUCTION, labels::INDUCTION_MIRROR, labels::MASKED_COPY],
         caveats: CAVEATS,
         ..Card::NEW

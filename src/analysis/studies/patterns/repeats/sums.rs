@@ -31,6 +31,9 @@ pub const MASKED: usize = 3;
 /// The offsets that are looked at on random tokens.
 pub const OFFSETS: [isize; 2] = [-1, 1];
 
+/// The heads that TransformerLens detects, by its names (transformer_lens/head_detector.py, 4.3.0).
+pub const DETECTED: [&str; 3] = ["previous_token_head", "duplicate_token_head", "induction_head"];
+
 /// Null keys are at least so far from the key that is looked for: the induction head of its neighbours is elsewhere.
 const FAR_FROM_KEY: usize = 4;
 
@@ -50,9 +53,21 @@ pub struct RepeatExposure {
     pub offset_queries: [u64; OFFSETS.len()],
     /// `1/v(i)` over those.
     pub offset_uniform: [ExactSum; OFFSETS.len()],
+    /// Sequences of a decoder in which heads are detected.
+    pub detected: u64,
+    /// The scores of even attention there.
+    pub detected_uniform: [ExactSum; DETECTED.len()],
 }
 
-merge_fields!(RepeatExposure { sequences, queries, uniform, offset_queries, offset_uniform });
+merge_fields!(RepeatExposure {
+    sequences,
+    queries,
+    uniform,
+    offset_queries,
+    offset_uniform,
+    detected,
+    detected_uniform
+});
 
 /// The sums of one head, over the queries of [`RepeatExposure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,9 +80,11 @@ pub struct RepeatHeadSums {
     pub argmax: [u64; KEYS],
     /// Attention to the token at the offset.
     pub offset: [ExactSum; OFFSETS.len()],
+    /// The share of the attention of a sequence that is where a detected head has it.
+    pub detected: [ExactSum; DETECTED.len()],
 }
 
-merge_fields!(RepeatHeadSums { mass, null, argmax, offset });
+merge_fields!(RepeatHeadSums { mass, null, argmax, offset, detected });
 
 /// The sums of one block of sequences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +152,17 @@ pub struct RepeatState {
     pairs: Vec<QueryKeyPair>,
     /// Queries with the token at an offset, by the place of the offset.
     at_offset: Vec<(usize, usize, usize)>,
+    /// Queries with the keys of a detected head, by its place in [`DETECTED`].
+    detected: Vec<(usize, usize, usize)>,
+}
+
+/// The queries of a sequence with the keys of each detected head: the token before; earlier ones of the same id; those after these.
+fn detected(ids: &[u32]) -> Vec<(usize, usize, usize)> {
+    let previous = (1..ids.len()).map(|query| (0, query, query - 1));
+    let twins = (0..ids.len())
+        .flat_map(|query| (0..query).filter(move |&key| ids[key] == ids[query]).map(move |key| (query, key)));
+    let of_twins = twins.flat_map(|(query, key)| [(1, query, key), (2, query, key + 1)]);
+    previous.chain(of_twins).collect()
 }
 
 /// The queries of a sequence with their keys: of the masked token alone where there is one.
@@ -173,7 +201,7 @@ impl Sums for RepeatSums {
     fn begin(&mut self, sequence: &Sequence) -> RepeatState {
         let block = block_of(sequence.family.number);
         let Some(copies) = Copies::of(sequence) else {
-            return RepeatState { block, text: 0..0, pairs: Vec::new(), at_offset: Vec::new() };
+            return RepeatState { block, text: 0..0, pairs: Vec::new(), at_offset: Vec::new(), detected: Vec::new() };
         };
         let (visibility, tokens) = (self.visibility, sequence.ids.len());
         let text = copies.text.clone();
@@ -202,7 +230,13 @@ impl Sums for RepeatSums {
             exposure.offset_queries[place] += 1;
             exposure.offset_uniform[place] += even.share(query);
         }
-        RepeatState { block, text, pairs, at_offset }
+        let is_detected = visibility.is_causal() && copies.masked.is_none();
+        let detected = if is_detected { detected(&sequence.ids) } else { Vec::new() };
+        exposure.detected += u64::from(is_detected);
+        for &(place, query, _) in detected.iter().filter(|(_, query, key)| visibility.sees(*query, *key)) {
+            exposure.detected_uniform[place] += even.share(query) / tokens as f64;
+        }
+        RepeatState { block, text, pairs, at_offset, detected }
     }
 
     fn observe(&mut self, state: &mut RepeatState, event: &mut Event<'_>) {
@@ -221,6 +255,10 @@ impl Sums for RepeatSums {
         sums.mass.iter_mut().zip(mass).for_each(|(sum, mass)| *sum += mass);
         sums.null.iter_mut().zip(null).for_each(|(sum, null)| *sum += null);
         sums.offset.iter_mut().zip(offset).for_each(|(sum, offset)| *sum += offset);
+        let mut detected = [0.0; DETECTED.len()];
+        state.detected.iter().for_each(|&(place, query, key)| detected[place] += weight(view, query, key));
+        // Every row sums to 1, so that all attention is as much as there are tokens.
+        sums.detected.iter_mut().zip(detected).for_each(|(sum, mass)| *sum += mass / view.tokens() as f64);
     }
 
     fn fits_classes(&self, classes: &LayerClasses) -> bool {

@@ -63,7 +63,9 @@ impl Repeats {
         let plain_alone = |(sequence, _): (Sequence, Draw)| sequence;
         Ok(match (self, tokenizer.mask()) {
             (Self::Plain, _) => plain.map(plain_alone).collect(),
-            (Self::Predicted, _) => plain.map(plain_alone).filter_map(|sequence| predicting_next(&sequence, None)).collect(),
+            (Self::Predicted, _) => {
+                plain.map(plain_alone).filter_map(|sequence| predicting_next(&sequence, None)).collect()
+            }
             (Self::Masked, None) => Vec::new(),
             (Self::Masked, Some(mask)) => plain.flat_map(|(sequence, draw)| masked(&sequence, mask, &draw)).collect(),
         })
