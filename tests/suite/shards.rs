@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::{fixture, headscope, outcome, path, run, tiny_bert};
+use crate::support::{fixture, headscope, outcome, parts_add_up, path, run, tiny_bert};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -271,6 +271,25 @@ fn wrong_usage_of_shards() {
         assert!(usage(&["--shard", shard, "-o", "a.headscope"]).contains(count), "{shard}");
     }
     assert!(usage(&["--shard", "99999999999/2", "-o", "a.headscope"]).contains("is none of 1/2 to 2/2"));
+}
+
+/// Layers whose queries see other keys, and decoders, are of classes that partials hold.
+#[test]
+fn shards_of_models_of_several_classes_merge() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["tiny-modernbert", "tiny-mistral"] {
+        let model = folder.path().join(name);
+        fs::create_dir(&model).unwrap();
+        for entry in fs::read_dir(fixture("models").join(name)).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), model.join(entry.file_name())).unwrap();
+        }
+        fs::copy(tiny_bert().join("tokenizer.json"), model.join("tokenizer.json")).unwrap();
+        let (corpus, whole) = (fixture("corpus/gold.conllu"), folder.path().join(format!("{name}.json")));
+        let studies = ["--with", "norms,repeats,coreference,likeness"];
+        let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "120", "--no-run-info"];
+        parts_add_up(&[&common[..], &studies].concat(), &whole);
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Facts about a run to know before its labels.
 
 use super::{ModelInfo, Report, caveats};
-use crate::model::grid::visibility::LayerClass;
 use crate::studies::registry;
 use crate::system::counted::{plural, ranges};
 
@@ -44,7 +43,8 @@ impl Report {
 
 /// The layers whose queries do not see every key.
 fn windows(model: &ModelInfo) -> impl Iterator<Item = String> {
-    Vec::from(model.visibility.clone()).into_iter().filter_map(|LayerClass { layers, visibility }| {
+    Vec::from(model.visibility.clone()).into_iter().filter_map(|class| {
+        let (visibility, layers) = (class.visibility(), class.layers);
         let seen = visibility.words()?;
         let layers = match layers.len() {
             0 => "all layers".to_owned(),

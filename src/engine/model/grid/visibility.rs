@@ -137,9 +137,18 @@ pub struct LayerClasses {
 pub struct LayerClass {
     /// The layers, counted from 0.
     pub layers: Vec<usize>,
-    /// The keys that their queries see.
-    #[serde(flatten)]
-    pub visibility: Visibility,
+    /// The farthest place before a query that it sees; null if all before it can be seen.
+    // Not flattened from `Visibility`: partials cannot hold what is flattened.
+    pub before: Option<usize>,
+    /// The farthest place after the query; null if all after it can be seen.
+    pub after: Option<usize>,
+}
+
+impl LayerClass {
+    /// The keys that queries of its layers see.
+    pub fn visibility(&self) -> Visibility {
+        Visibility { before: self.before, after: self.after }
+    }
 }
 
 impl Default for LayerClasses {
@@ -216,7 +225,7 @@ impl From<LayerClasses> for Vec<LayerClass> {
         }
         let class = |(class, &visibility): (usize, &Visibility)| {
             let layers = (0..classes.of_layers.len()).filter(|&layer| classes.of_layers[layer] == class);
-            LayerClass { layers: layers.collect(), visibility }
+            LayerClass { layers: layers.collect(), before: visibility.before, after: visibility.after }
         };
         classes.kinds.iter().enumerate().map(class).collect()
     }
@@ -228,11 +237,11 @@ impl TryFrom<Vec<LayerClass>> for LayerClasses {
     fn try_from(classes: Vec<LayerClass>) -> Result<Self, String> {
         match &classes[..] {
             [] => return Ok(Self::default()),
-            [LayerClass { layers, visibility }] if layers.is_empty() => return Ok(Self::new(&[*visibility])),
+            [class] if class.layers.is_empty() => return Ok(Self::new(&[class.visibility()])),
             _ => {}
         }
         let mut layers: Vec<(usize, Visibility)> =
-            (classes.iter()).flat_map(|class| class.layers.iter().map(|&layer| (layer, class.visibility))).collect();
+            (classes.iter()).flat_map(|class| class.layers.iter().map(|&layer| (layer, class.visibility()))).collect();
         layers.sort_by_key(|(layer, _)| *layer);
         if layers.is_empty() || !layers.iter().map(|(layer, _)| *layer).eq(0..layers.len()) {
             return Err("classes of layers that do not have each layer once".to_owned());

@@ -187,14 +187,14 @@ impl Sums for AllNorms {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        // Either nothing was seen yet, or every head.
-        let square = self.grams.first().map_or(0, Vec::len);
+        // Of a class of layers only their heads are seen.
+        let square = self.grams.iter().map(Vec::len).max().unwrap_or(0);
         let head_dim = square.isqrt();
         let vectors = grid.count().saturating_mul(VECTORS).saturating_mul(head_dim);
         self.grid == grid
             && self.grams.len() == grid.count()
             && head_dim * head_dim == square
-            && self.grams.iter().all(|gram| gram.len() == square)
+            && self.grams.iter().all(|gram| [0, square].contains(&gram.len()))
             && self.blocks.fit(|block| {
                 block.heads.len() == grid.count() && (block.vectors.is_empty() || block.vectors.len() == vectors)
             })
