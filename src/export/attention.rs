@@ -58,6 +58,9 @@ const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.0
 const ATTENTION: Style = AnsiColor::Blue.on_default();
 const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
+/// What the rows and the columns are: a word attends from its row.
+const AXES: &str = "from \\ to";
+
 /// Most columns that a word takes.
 const MOST_LETTERS: usize = 16;
 
@@ -74,7 +77,7 @@ pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> 
     let mut out = format!("{}\n", one_line(&viewed.about()));
     for start in (0..count).step_by(room) {
         let columns = start..(start + room).min(count);
-        let _ = write!(out, "{:left$}", "");
+        let _ = write!(out, "{:left$}", if left > AXES.len() { AXES } else { "" });
         columns.clone().for_each(|column| {
             let _ = write!(out, "{:>cell$}", column + 1);
         });
@@ -104,6 +107,9 @@ fn shown(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -
     let (mark, style) = if is_gold { ('>', GOLD) } else { (' ', ATTENTION) };
     let text = if numbers {
         let text = format!("{weight:.2}");
+        if weight == 0.0 && !is_gold {
+            return " ".repeat(text.len() + 1);
+        }
         let short = text.strip_prefix('0').map_or_else(|| "1.0".to_owned(), str::to_owned);
         // A weight near 0 is not worth reading.
         format!(" {mark}{:>3}", if short == ".00" && !is_gold { "-" } else { &short })

@@ -40,8 +40,8 @@ pub struct Gain {
     pub tokens: u64,
     /// The mean loss of a token of the first copy, and of the second, nats, and the difference.
     pub whole: CopyLoss,
-    /// The 95 % interval of the difference.
-    pub gain_ci95: Option<Interval>,
+    /// The 95 % interval of the difference, the gain.
+    pub ci95: Option<Interval>,
     /// The same with all heads removed.
     pub without_heads: CopyLoss,
     /// Each head, layer by layer.
@@ -118,7 +118,7 @@ impl Gain {
             sequences: total.copies[1].sentences,
             tokens: total.tokens(),
             whole: CopyLoss::new(&total, None),
-            gain_ci95: Jackknife::new(&gain, &tokens).interval(),
+            ci95: Jackknife::new(&gain, &tokens).interval(),
             // The last variant has no head.
             without_heads: CopyLoss::new(&total, Some(context.grid.count())),
             heads,
@@ -133,7 +133,7 @@ impl Gain {
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, sequences, tokens, whole, gain_ci95, without_heads, .. } = self;
+        let Self { removal, sequences, tokens, whole, ci95, without_heads, .. } = self;
         let (Some(removal), Some(first), Some(second), Some(gain)) = (removal, whole.first, whole.second, whole.gain)
         else {
             return writeln!(
@@ -141,7 +141,7 @@ impl Gain {
                 "No sequences of random tokens: the vocabulary has too few words, or the model too few positions."
             );
         };
-        let spread = gain_ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
+        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
         let bare = without_heads.gain.unwrap_or_default();
         writeln!(
             out,

@@ -31,7 +31,7 @@ pub const MASKED: usize = 3;
 /// The offsets that are looked at on random tokens.
 pub const OFFSETS: [isize; 2] = [-1, 1];
 
-/// The heads that TransformerLens detects, by its names (transformer_lens/head_detector.py, 4.3.0).
+/// The heads that `TransformerLens` detects, by its names (`transformer_lens/head_detector.py`, 4.3.0).
 pub const DETECTED: [&str; 3] = ["previous_token_head", "duplicate_token_head", "induction_head"];
 
 /// Null keys are at least so far from the key that is looked for: the induction head of its neighbours is elsewhere.
