@@ -59,7 +59,7 @@ const ATTENTION: Style = AnsiColor::Blue.on_default();
 const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
 /// What the rows and the columns are: a word attends from its row.
-const AXES: &str = "from \\ to";
+const AXES: &str = "from\\to";
 
 /// Most columns that a word takes.
 const MOST_LETTERS: usize = 16;
@@ -244,7 +244,7 @@ mod tests {
         let text = plain(&grid(&viewed(), false, None));
         let expected = "\
 L2H8, sentence 7 (s-7)
-          1  2  3  4
+from\\to   1  2  3  4
 1 [CLS]  ██           -> [CLS] 1.00
 2 a         ▒▒>██     -> b 0.75
 3 b      ▓▓ ░░ ▓▓     -> [CLS] 0.50
@@ -253,13 +253,13 @@ L2H8, sentence 7 (s-7)
 ";
         assert_eq!(text, expected);
         let numbers = plain(&grid(&viewed(), true, None));
-        assert!(numbers.contains("2 a         -  .25 >.75    -  -> b 0.75\n"), "{numbers}");
+        assert!(numbers.contains("2 a            .25 >.75       -> b 0.75\n"), "{numbers}");
     }
 
     #[test]
     fn columns_without_room_come_in_a_further_part() {
         let text = plain(&grid(&viewed(), false, Some(30)));
-        assert!(text.contains("\n          1  2\n") && text.contains("\n          3  4\n"), "{text}");
+        assert!(text.contains("\nfrom\\to   1  2\n") && text.contains("\nfrom\\to   3  4\n"), "{text}");
         assert!(text.lines().take(11).all(|line| display_width(line) <= 30), "{text}");
         // However narrow it is, there is a column in each part.
         assert_eq!(plain(&grid(&viewed(), false, Some(1))).lines().count(), 2 + 4 * 5);

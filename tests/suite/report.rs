@@ -49,9 +49,22 @@ fn head_written_otherwise(at: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// A report with every study.
+/// The studies that can be asked of an encoder.
+fn of_encoders() -> Vec<&'static str> {
+    STUDIES.iter().map(|study| study.card()).filter(|card| !card.of_decoders).map(|card| card.name).collect()
+}
+
+/// A report on a decoder, with the studies of decoders alone.
+static DECODER: LazyLock<String> = LazyLock::new(|| {
+    let studies: Vec<&str> =
+        STUDIES.iter().map(|study| study.card()).filter(|card| card.of_decoders).map(|card| card.name).collect();
+    let asked = ["--with", &studies.join(","), "--limit", "20", "-o", "-"];
+    run(&[&["analyze", "box:causal"], &asked[..]].concat()).unwrap()
+});
+
+/// A report with every study of encoders.
 static EVERYTHING: LazyLock<String> = LazyLock::new(|| {
-    let studies: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
+    let studies = of_encoders();
     let asked = ["--with", &studies.join(","), "--limit", "200", "--sample", "40", "--min-count", "20"];
     let asked = [&asked[..], &["--remove", "L0H0", "-o", "-"]].concat();
     run(&[&["analyze", "box:small"], &asked[..]].concat()).unwrap()
@@ -60,15 +73,17 @@ static EVERYTHING: LazyLock<String> = LazyLock::new(|| {
 #[test]
 fn figures_and_tables_are_those_of_the_cards() {
     let folder = tempfile::tempdir().unwrap();
-    let [everything, arcs] = ["everything.json", "arcs.json"].map(|name| folder.path().join(name));
+    let [everything, arcs, decoder] =
+        ["everything.json", "arcs.json", "decoder.json"].map(|name| folder.path().join(name));
     fs::write(&everything, &*EVERYTHING).unwrap();
+    fs::write(&decoder, &*DECODER).unwrap();
     // Cuts of arcs are tested where there are enough of them.
     let enough = ["--limit", "300", "--sample", "300", "--with", "use"];
     run(&[&["analyze", "box:small", "-q", "-o", path(&arcs)], &enough[..]].concat()).unwrap();
     // An unknown name is told of with all that the report has.
     let drawn = |option: &str, output: &str| -> BTreeSet<String> {
         let output = folder.path().join(output);
-        let names = [&everything, &arcs].map(|report| {
+        let names = [&everything, &arcs, &decoder].map(|report| {
             let (_, error) = run(&["export", path(report), option, "none", "-o", path(&output)]).unwrap_err();
             let names = error.split_once(": it has ").expect("a list").1;
             names.trim_end().split(", ").map(str::to_owned).collect::<Vec<_>>()
@@ -91,11 +106,14 @@ fn figures_and_tables_are_those_of_the_cards() {
 #[test]
 fn heads_are_written_one_way() {
     let mut report: Value = serde_json::from_str(&EVERYTHING).unwrap();
-    let studies: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
-    assert_eq!(report["settings"]["studies"], json!(studies));
+    assert_eq!(report["settings"]["studies"], json!(of_encoders()));
+    let decoder: Value = serde_json::from_str(&DECODER).unwrap();
     let validator = jsonschema::validator_for(&schema()).unwrap();
-    let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    for report in [&report, &decoder] {
+        let errors: Vec<String> = validator.iter_errors(report).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?}");
+    }
+    assert_eq!(head_written_otherwise("", &decoder), None);
     // What was asked for, as it was given.
     assert_eq!(report["settings"].as_object_mut().unwrap().remove("removed"), Some(json!(["L0H0"])));
     assert_eq!(head_written_otherwise("", &report), None);
