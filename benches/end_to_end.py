@@ -9,8 +9,9 @@ Cases (all of them unless one is named):
     base        a model of BERT-base's size with random weights and the same tokenizer, over 300 of its sentences
     modernbert  the same of ModernBERT-base's size, with its windows of 128 tokens in two of three layers
     deberta     the same of DeBERTa-v3-base's size
+    gpt2        the same of GPT-2's size, a decoder, over whose random tokens the study repeats runs as well
     paragraphs  the model over 60 documents of 128 tokens, made of the corpus' words
-    long        the model over 14 documents of 512 tokens; modernbert-long and deberta-long: those models
+    long        the model over 14 documents of 512 tokens; modernbert-long, deberta-long and gpt2-long: those models
 
 Both sides read the same input, in turn, and their time begins when the model is loaded.
 The peer: attn_implementation="eager", float32, all cores, batches of inputs of like length at the best of a few
@@ -87,6 +88,7 @@ SHAPES = {
             position_biased_input=False, type_vocab_size=0,
         ),
     ),
+    "gpt2": ("gpt2", {}),
 }
 
 
@@ -238,7 +240,7 @@ def main():
     parser.add_argument("headscope")
     parser.add_argument("model")
     parser.add_argument("corpus")
-    parser.add_argument("--case", choices=["sentences", *SHAPES, "paragraphs", "long", "modernbert-long", "deberta-long", "scaling"])
+    parser.add_argument("--case", choices=["sentences", *SHAPES, "paragraphs", "long", "modernbert-long", "deberta-long", "gpt2-long", "scaling"])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
@@ -255,7 +257,7 @@ def main():
                 compare(shape, binary, random_model(shape, model, folder / shape), corpus, 300, *rest)
         for name, shape, count, tokens in (
             ("paragraphs", None, 60, 128), ("long", None, 14, 512), ("modernbert-long", "modernbert", 14, 512),
-            ("deberta-long", "deberta", 14, 512),
+            ("deberta-long", "deberta", 14, 512), ("gpt2-long", "gpt2", 14, 512),
         ):
             if wanted(name):
                 documents(model, corpus, count, tokens, folder / f"{name}.txt")

@@ -244,4 +244,12 @@ fn reports_side_by_side_say_which_heads_keep_their_label() {
     assert!(html.contains("<th scope=col>report<") && html.contains("<th scope=col>removed<"));
     let refused = run(&["export", path(&a), path(&b), "-o", path(&folder.path().join("x.csv"))]).unwrap_err();
     assert_eq!(refused.0, 2);
+    // What compares is said where a decoder stands beside an encoder, and there alone.
+    let decoder = folder.path().join("decoder.json");
+    run(&["analyze", "box:causal", "--limit", "60", "--no-run-info", "-q", "-o", path(&decoder)]).unwrap();
+    run(&["export", path(&a), path(&decoder), "-o", path(&page)]).unwrap();
+    let says = |html: &str| html.contains("Decoders beside encoders.");
+    assert!(says(&fs::read_to_string(&page).unwrap()) && !says(&html));
+    run(&["export", path(&decoder), path(&decoder), "-o", path(&page)]).unwrap();
+    assert!(!says(&fs::read_to_string(&page).unwrap()));
 }

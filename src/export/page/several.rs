@@ -17,6 +17,8 @@ struct ComparisonPage {
     title: String,
     facts: Vec<(&'static str, String)>,
     reports: Vec<ReportColumn>,
+    /// What compares and what does not, where decoders stand beside encoders.
+    beside: Option<&'static str>,
     families: Vec<FamilyCounts>,
     kept: String,
     heads: Vec<Head>,
@@ -57,6 +59,12 @@ struct PrimaryLabel {
     hue: String,
 }
 
+/// METHODOLOGY, "Causal attention", in short.
+const DECODERS_BESIDE_ENCODERS: &str = "some of these models are decoders, whose tokens see those before them alone. Labels, leads over \
+    chance and entropy ratios compare. Masses do not, for they are of fewer keys; nor do uas and relations, which are of the \
+    words whose head is on the side that is seen; next-token and offsets to the right are of encoders alone, first-token is of \
+    decoders alone, and a loss of the next token is not one of masked tokens.";
+
 /// The page of several reports, each with the name that it goes by.
 /// Fails for no reports.
 pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
@@ -75,10 +83,13 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
         have(same),
         have(keeping),
     );
+    let is_decoder = |(_, report): &(String, Report)| report.model.visibility.are_causal();
+    let mixed = reports.iter().any(is_decoder) && !reports.iter().all(is_decoder);
     let page = ComparisonPage {
         title: "Reports side by side".to_owned(),
         facts: vec![("Reports", reports.len().to_string())],
         reports: reports.iter().map(described).collect(),
+        beside: mixed.then_some(DECODERS_BESIDE_ENCODERS),
         families: by_family(reports),
         kept,
         heads,
