@@ -367,8 +367,10 @@ fn decoders_are_analysed() {
             "{error}"
         );
     }
-    let (status, error) = analyze(&["--preset", "clark2019"]).unwrap_err();
-    assert!(status == 2 && error.contains("error: --preset clark2019: `"), "{error}");
+    for preset in ["clark2019", "kovaleva2019"] {
+        let (status, error) = analyze(&["--preset", preset]).unwrap_err();
+        assert!(status == 2 && error.contains(&format!("error: --preset {preset}: `")), "{error}");
+    }
 }
 
 /// Chance is that of a layer's class, what no query sees is null, and the summary says what layers see.

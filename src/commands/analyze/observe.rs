@@ -14,6 +14,7 @@ use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
 use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;
+use crate::evaluation::presets::PRESETS;
 use crate::evaluation::results::Results;
 use crate::model::files::ModelFiles;
 use crate::model::parameters::Objective;
@@ -334,9 +335,10 @@ fn asked(options: &AnalyzeOptions, model: &Model) -> Result<Vec<&'static dyn Any
         let is_named = options.with.iter().any(|with| with == name);
         // What does not run by itself and is not named is of a preset.
         if is_named || !study.card().runs_first() {
-            let option = if is_named { "with" } else { "preset" };
-            let error = anyhow!("--{option} {name}: `{id}` {why}");
-            return Err(error.of_option(option).of_value(name).hint("leave it out"));
+            let preset = PRESETS.iter().find(|preset| preset.studies.contains(&name)).map(|preset| preset.name);
+            let (option, value) = preset.filter(|_| !is_named).map_or(("with", name), |preset| ("preset", preset));
+            let error = anyhow!("--{option} {value}: `{id}` {why}");
+            return Err(error.of_option(option).of_value(value).hint("leave it out"));
         }
         none.get_or_insert(why);
     }
