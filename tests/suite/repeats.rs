@@ -89,6 +89,19 @@ fn what_a_decoder_copies_goes_with_its_induction_heads() {
     assert!(status == 2 && error.contains("`box:small` is no decoder"), "{error}");
 }
 
+/// Whatever its tokenizer calls a mask, a decoder was not trained to read any.
+#[test]
+fn a_decoder_reads_no_masks() {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(fixture("models/causal")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    fs::write(folder.path().join("tokenizer_config.json"), r#"{"mask_token": "\u0120the"}"#).unwrap();
+    let found = report(path(folder.path()), &[]);
+    assert_eq!((&found["repeats"]["plain"], &found["repeats"]["masked"]), (&64.into(), &0.into()));
+}
+
 #[test]
 fn parts_of_a_decoder_add_up_to_the_whole() {
     let folder = tempfile::tempdir().unwrap();

@@ -305,7 +305,7 @@ fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
     if model.tokenizer.is_of_residues() && card.of_language {
         return Some("knows no words: its tokens are residues of proteins".to_owned());
     }
-    let is_decoder = model.architecture.config.visibility.are_causal();
+    let is_decoder = model.is_decoder();
     if card.of_decoders && !is_decoder {
         return Some("is no decoder: it does not predict the next token from those before it".to_owned());
     }
@@ -314,7 +314,7 @@ fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
 
 /// The studies that were chosen, and of a decoder those that run on one.
 fn on_decoders(options: &AnalyzeOptions, model: &Model) -> Vec<&'static dyn AnyStudy> {
-    let is_decoder = model.architecture.config.visibility.are_causal();
+    let is_decoder = model.is_decoder();
     let has = |names: &[String], study: &dyn AnyStudy| names.iter().any(|name| name == study.card().name);
     let is_chosen = |study: &dyn AnyStudy| options.studies.iter().any(|chosen| chosen.card().name == study.card().name);
     let joins = |study: &dyn AnyStudy| is_decoder && study.card().on_decoders && !has(&options.without, study);
@@ -398,7 +398,7 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
         let error = anyhow!("--with {study}: the head of `{id}` {why}: its attention can be measured, and no losses");
         return Err(error.of_option("with").of_value(study).hint("leave it out"));
     }
-    let head = if model.architecture.config.visibility.are_causal() {
+    let head = if model.is_decoder() {
         "head that predicts the next token"
     } else {
         "masked-LM head, nor that of a discriminator"

@@ -102,6 +102,11 @@ impl Model {
         HeadGrid { layers: config.num_hidden_layers, heads: config.num_attention_heads }
     }
 
+    /// Whether tokens see none after them.
+    pub fn is_decoder(&self) -> bool {
+        self.architecture.config.visibility.are_causal()
+    }
+
     /// The same architecture before training: fresh weights by the family's own initialisation.
     /// Fails if `initializer_range` of `config.json` is no standard deviation.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {

@@ -288,7 +288,9 @@ impl Runner<'_> {
         variants: &Variants,
     ) -> Result<PassSums> {
         let positions = self.model.architecture.config.positions();
-        let made = repeats.sequences(&self.model.tokenizer, positions)?;
+        // No decoder was trained to read masks, whatever tokens its tokenizer has.
+        let is_asked = repeats != Repeats::Masked || !self.model.is_decoder();
+        let made = if is_asked { repeats.sequences(&self.model.tokenizer, positions)? } else { Vec::new() };
         let mut own = made.into_iter().filter(|sequence| shard.takes(sequence.index)).map(Ok);
         let progress = Analysis::new(None, None, Arc::default());
         let sums = self.sum(&pass, observers, variants, &mut own, &progress)?;
@@ -328,7 +330,7 @@ impl Runner<'_> {
                 &*fresh
             }
         };
-        let is_decoder = self.model.architecture.config.visibility.are_causal();
+        let is_decoder = self.model.is_decoder();
         let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));
         let sequences: &mut Sequencer<'_> = &mut sequences;
         let mut observers = ObserverSet::new(observers);
