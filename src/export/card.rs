@@ -32,6 +32,7 @@ pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     let (model, corpus) = (printable(&report.model.id), printable(&report.corpus.name));
     writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
+    writeln!(out, "{}\n", printable(&head.description))?;
     if let Some(group) = head.key_value_group {
         let shares = |other: &&HeadReport| {
             other.place.layer == head.place.layer && other.key_value_group == Some(group) && other.place != head.place
@@ -182,6 +183,23 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     let mut data = serde_json::to_value(head)?;
     data["studies"] = Value::Object(studies);
     Ok(data)
+}
+
+/// Every head in one sentence.
+pub fn of_heads(report: &Report) -> Summary {
+    let sentences: String = report.heads.iter().map(|head| printable(&head.description) + "\n").collect();
+    Summary::from(sentences)
+}
+
+/// The same as data.
+/// Fails if it cannot be expressed in JSON.
+pub fn heads_data(report: &Report) -> Result<Vec<Value>> {
+    let entry = |head: &HeadReport| {
+        let mut entry = serde_json::to_value(head.place)?;
+        entry["description"] = json!(head.description);
+        Ok(entry)
+    };
+    report.heads.iter().map(entry).collect()
 }
 
 /// The heads that follow a relation best.

@@ -45,6 +45,46 @@ fn every_planted_head_is_found() {
     }
 }
 
+/// A sentence says where a planted head looks, and no more.
+#[test]
+fn planted_heads_are_described_in_a_sentence() {
+    let report = report(&["box:planted"]);
+    let sentences: Vec<&str> =
+        report["heads"].as_array().unwrap().iter().map(|head| head["description"].as_str().unwrap()).collect();
+    assert_eq!(sentences[0], "L0H0 attends to the token before (previous-token 1.00 [1.00, 1.00], chance 0.06).");
+    assert_eq!(sentences[3], "L0H3 attends to the token at offset -2 (offset:-2 1.00 [1.00, 1.00], chance 0.06).");
+    assert_eq!(sentences[4], "L1H0 attends to separators (separator 1.00 [1.00, 1.00], chance 0.06).");
+    let broad = "L1H3 spreads its attention over the whole sequence, as untrained heads do (broad 1.00 [1.00, 1.00], \
+        chance 1.00).";
+    assert_eq!(sentences[7], broad);
+    assert!(sentences[11].starts_with("L2H3 has no label (nearest is "), "{}", sentences[11]);
+    // Every head has one, and each has the evidence of its first label in it.
+    assert_eq!(sentences.len(), 12);
+    for (head, sentence) in report["heads"].as_array().unwrap().iter().zip(&sentences) {
+        let label = &head["labels"][0];
+        let evidence = label["label"].as_str().map(|name| format!("({name} {:.2} ", label["score"].as_f64().unwrap()));
+        assert!(evidence.is_none_or(|evidence| sentence.contains(&evidence)), "{sentence}");
+        assert!(sentence.ends_with('.'), "{sentence}");
+    }
+}
+
+/// What the studies found is in the sentence, with its number.
+#[test]
+fn a_sentence_has_what_studies_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("report.json");
+    run(&["analyze", "--with", "effect", "--sample", "100", "-q", "-o", path(&saved)]).unwrap();
+    let shown = run(&["show", path(&saved), "--heads"]).unwrap();
+    let [first, ..] = shown.lines().collect::<Vec<_>>()[..] else { panic!("{shown}") };
+    assert!(first.starts_with("L0H0 attends to the token after (next-token 1.00 "), "{first}");
+    assert!(first.contains("; it raises the loss by 0."), "{first}");
+    let card = run(&["show", path(&saved), "L0H0"]).unwrap();
+    assert!(card.contains("attends to the token after (next-token"), "{card}");
+    let data: Value = serde_json::from_str(&run(&["show", path(&saved), "--heads", "--json"]).unwrap()).unwrap();
+    assert_eq!(data[0]["description"], first.trim_end());
+    assert_eq!(data[0]["name"], "L0H0");
+}
+
 #[test]
 fn planted_scores_are_what_the_weights_say() {
     let corpus = fixture("corpus/gold.conllu");

@@ -3,6 +3,7 @@
 mod caveats;
 mod control;
 mod corpus;
+mod description;
 mod remarks;
 pub mod roles;
 mod schema;
@@ -145,6 +146,9 @@ pub struct HeadReport {
     /// All labels: firm before borderline ones, and among these by falling margin.
     #[schemars(schema_with = "schema::labels")]
     pub labels: Vec<Label>,
+    /// The head in one sentence, made of its labels and of what the studies that were run found; empty in reports of 0.1.
+    #[serde(default)]
+    pub description: String,
     /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
     #[schemars(schema_with = "schema::nearest")]
     pub nearest: Vec<Near>,
@@ -225,6 +229,7 @@ impl Report {
                 key_value_group,
                 primary,
                 labels,
+                description: String::new(),
                 nearest,
                 metrics,
                 ci95,
@@ -233,7 +238,7 @@ impl Report {
                 denominators,
             }
         };
-        Self {
+        let mut report = Self {
             schema_version: SCHEMA_VERSION,
             tool,
             model,
@@ -248,6 +253,15 @@ impl Report {
             sections: Sections(sections),
             caveats,
             run,
+        };
+        report.describe();
+        report
+    }
+
+    /// Says of each head in one sentence what the report has on it.
+    fn describe(&mut self) {
+        for head in &mut self.heads {
+            head.description = description::of_head(head, &self.sections, &self.settings.policy);
         }
     }
 
@@ -293,6 +307,7 @@ impl Report {
         report.sections = Sections(sections.collect::<serde_json::Result<_>>()?);
         let first: Vec<String> = report.heads.iter().map(|head| head.primary.clone()).collect();
         report.sections.0.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
+        report.describe();
         Ok(report)
     }
 

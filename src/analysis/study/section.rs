@@ -75,13 +75,22 @@ pub enum Completion<'a> {
 pub struct HeadCard {
     /// Lines, one after the other.
     pub lines: Vec<String>,
+    /// Its part of the sentence on the head: verb phrases whose subject is the head, each with its number.
+    pub clauses: Vec<String>,
     /// Figures.
     pub figures: Vec<Figure>,
 }
 
 impl FromIterator<String> for HeadCard {
     fn from_iter<I: IntoIterator<Item = String>>(lines: I) -> Self {
-        Self { lines: lines.into_iter().collect(), figures: Vec::new() }
+        Self { lines: lines.into_iter().collect(), ..Self::default() }
+    }
+}
+
+impl HeadCard {
+    /// The same with these clauses.
+    pub fn saying(self, clauses: impl IntoIterator<Item = String>) -> Self {
+        Self { clauses: clauses.into_iter().collect(), ..self }
     }
 }
 

@@ -37,6 +37,8 @@ pub enum ShownPart {
     Summary(Detail),
     /// All on one head.
     Head(HeadPlace),
+    /// Every head in one sentence.
+    Heads,
     /// The heads that follow a relation best.
     Relation {
         /// Its name.
@@ -65,6 +67,8 @@ pub fn show(options: &ShowOptions) -> Result<()> {
                 card::of_head(&report, head).fit(width)
             }
         }
+        ShownPart::Heads if options.json => json::indented(&card::heads_data(&report)?)?,
+        ShownPart::Heads => card::of_heads(&report).fit(width),
         ShownPart::Relation { name, top } => {
             let mut parts = relation(&report, name)?;
             parts.iter_mut().for_each(|tracked| tracked.heads.truncate(*top));

@@ -43,6 +43,8 @@ pub struct FamilyRow {
 pub struct Card {
     name: String,
     primary: String,
+    /// The head in one sentence.
+    description: String,
     labels: Vec<LabelRow>,
     nearest: Vec<String>,
     lines: Vec<String>,
@@ -125,6 +127,7 @@ pub fn cards(report: &Report) -> Vec<Card> {
         Card {
             name: head.place.to_string(),
             primary: head.primary.clone(),
+            description: head.description.clone(),
             labels: head.labels.iter().map(row).collect(),
             nearest: head.nearest.iter().map(near).collect(),
             lines: if head.labels.is_empty() { lacking.clone() } else { kept.collect() },

@@ -44,13 +44,14 @@ fn heads(report: &Report) -> Table {
         primary: &'a str,
         labels: Vec<&'a str>,
         borderline: Vec<&'a str>,
+        description: &'a str,
         metrics: &'a Values,
     }
     let row = |head| {
-        let HeadReport { place, key_value_group, primary, labels, metrics, .. }: &HeadReport = head;
+        let HeadReport { place, key_value_group, primary, labels, description, metrics, .. }: &HeadReport = head;
         let borderline = labels.iter().filter(|label| label.borderline).map(|label| label.label.as_str()).collect();
         let labels = labels.iter().map(|label| label.label.as_str()).collect();
-        HeadRow { place: *place, key_value_group: *key_value_group, primary, labels, borderline, metrics }
+        HeadRow { place: *place, key_value_group: *key_value_group, primary, labels, borderline, description, metrics }
     };
     Table::of("heads", report.heads.iter().map(row))
 }

@@ -2,6 +2,7 @@
 
 pub mod content;
 pub mod evidence;
+pub mod phrase;
 pub mod policy;
 
 use std::borrow::Cow;
@@ -18,6 +19,7 @@ use crate::stats::block_test::Estimate;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use evidence::{Comparison, Direction, LABEL_Q, MarginTest, Reach, TagComparison, UseTest};
+pub use phrase::Phrase;
 use policy::{Policy, Range, Threshold};
 
 /// The label of a head that has no other.
@@ -52,6 +54,8 @@ pub struct Detector {
     pub is_role: bool,
     /// The parameter of a label of this family that has one, such as the relation; of any other label `None`.
     pub parameter: Parameter,
+    /// The label as a part of a sentence on the head.
+    pub phrase: Phrase,
     /// How the grid of a summary shows it.
     pub shown: LabelStyle,
     /// How close a head comes to the label. All rules that could fire are returned, fired or not.
@@ -97,7 +101,7 @@ impl Detector {
     }
 
     /// The parameter of a label of this family.
-    fn parameter_of<'a>(&self, label: &'a str) -> Option<&'a str> {
+    pub fn parameter_of<'a>(&self, label: &'a str) -> Option<&'a str> {
         let (name, parameter) = label.split_once(':')?;
         let valid = match self.parameter {
             Parameter::None => false,

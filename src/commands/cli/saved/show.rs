@@ -17,6 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   headscope show report.json                         # the summary
   headscope show report.json L2H8                    # all on one head
+  headscope show report.json --heads                 # every head in one sentence
   headscope show report.json --relation obj --top 5  # the heads that follow a relation best
   headscope show report.json --label first-special   # the heads that have a label
 ";
@@ -32,6 +33,9 @@ pub struct ShowArguments {
     /// All on this head: its labels with their evidence, what each study says of it, its metrics, the literature
     #[arg(group = "part", value_name = "L2H8")]
     head: Option<HeadPlace>,
+    /// Every head in one sentence, made of its evidence
+    #[arg(long, group = "part")]
+    heads: bool,
     /// The heads that follow this relation best, in both directions
     #[arg(long, value_name = "RELATION", group = "part")]
     relation: Option<String>,
@@ -52,11 +56,12 @@ pub struct ShowArguments {
 impl ShowArguments {
     /// The command.
     pub fn command(self) -> Command {
-        let Self { report, head, relation, top, label, summary, json } = self;
+        let Self { report, head, heads, relation, top, label, summary, json } = self;
         let shown = match (head, relation, label) {
             (Some(place), ..) => ShownPart::Head(place),
             (_, Some(name), _) => ShownPart::Relation { name, top: top.into() },
             (.., Some(label)) => ShownPart::Label(label),
+            (None, None, None) if heads => ShownPart::Heads,
             (None, None, None) => ShownPart::Summary(summary),
         };
         let options = ShowOptions { report, shown, json };

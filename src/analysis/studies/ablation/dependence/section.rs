@@ -306,7 +306,11 @@ impl Section for DependenceSection {
         let up = upstream.as_ref().map(|edge| line("what shifts it most beyond expectation is", &edge.source, edge));
         let down =
             downstream.as_ref().map(|edge| line("what it shifts most beyond expectation is", &edge.target, edge));
-        up.into_iter().chain(down).collect()
+        let shown = downstream.as_ref().filter(|edge| edge.above);
+        let clause = shown.map(|edge| {
+            format!("moves the attention of {} beyond what its layer does (excess {:+.2})", edge.target, edge.excess)
+        });
+        HeadCard::from_iter(up.into_iter().chain(down)).saying(clause)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

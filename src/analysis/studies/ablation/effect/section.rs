@@ -25,7 +25,7 @@ use crate::study::section::{Completion, HeadCard, Section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{plain_table, significance};
+use crate::study::show::wording::{decimal, plain_table, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
@@ -397,7 +397,19 @@ impl Section for EffectSection {
             "without it (by {removal}) the loss is {effect:+.4}{spread} nats a token more: {}{deciding}",
             head.words()
         );
-        HeadCard::from_iter([line])
+        let of = |change: f64| {
+            let spread = head.ci95.map_or_else(String::new, |ci95| format!(" ±{}", decimal(ci95.half_width(), 3)));
+            format!("{}{spread} nats a token", decimal(change, 3))
+        };
+        let clause = match head.verdict {
+            Some(Verdict::Helpful) => format!("raises the loss by {} when it is removed", of(effect)),
+            Some(Verdict::Harmful) => format!("lowers the loss by {} when it is removed", of(-effect)),
+            Some(Verdict::Negligible) => {
+                format!("can be removed for next to nothing ({} of loss)", of(effect))
+            }
+            Some(Verdict::Undecided) | None => return HeadCard::from_iter([line]),
+        };
+        HeadCard::from_iter([line]).saying([clause])
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -40,7 +40,11 @@ impl Section for ExamplesSection {
     fn of_head(&self, head: HeadPlace, _: &Policy) -> HeadCard {
         let Some(of) = self.examples.of(head) else { return HeadCard::default() };
         let line = |example: &Example| format!("{}: {}", figure::about(of, example), example.drawn.text());
-        HeadCard { lines: of.examples.iter().map(line).collect(), figures: figure::figure(of).into_iter().collect() }
+        HeadCard {
+            lines: of.examples.iter().map(line).collect(),
+            figures: figure::figure(of).into_iter().collect(),
+            ..HeadCard::default()
+        }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

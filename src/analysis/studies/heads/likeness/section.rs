@@ -11,6 +11,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
+use crate::system::counted::plural;
 
 #[derive(Deserialize)]
 pub struct LikenessSection {
@@ -43,11 +44,16 @@ impl Section for LikenessSection {
             format!("the head that looks most like it is {}: distance {:.3}{cka}", grid.place(other), distance(&other))
         });
         let cluster = self.likeness.clusters.iter().find(|cluster| cluster.kept && cluster.heads.contains(&place));
+        let alike = cluster.map(|cluster| {
+            let others = cluster.heads.iter().filter(|&&head| head != place);
+            let names: Vec<String> = others.map(ToString::to_string).collect();
+            format!("looks where {} {}", names.join(", "), plural(&names.len(), "looks", "look"))
+        });
         let cluster = cluster.map(|cluster| {
             let names: Vec<String> = cluster.heads.iter().map(ToString::to_string).collect();
             format!("it is in a cluster that holds under resampling: {}", names.join(" "))
         });
-        nearest.into_iter().chain(cluster).collect()
+        HeadCard::from_iter(nearest.into_iter().chain(cluster)).saying(alike)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

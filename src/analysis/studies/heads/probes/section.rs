@@ -272,7 +272,12 @@ impl Section for ProbesSection {
                 "{name}: {adds}, {gain:+.1}{spread} points{q}{untrained}; {selectivity:+.1} above the control task"
             ))
         };
-        self.probes.iter().filter_map(of_task).collect()
+        let adding = |task: &TaskProbes| {
+            let head = task.heads.iter().find(|head| head.place == place && head.adds == Some(true))?;
+            let gain = 100.0 * head.gain?;
+            Some(format!("carries {} beyond the word's embedding ({gain:+.1} points)", task.task))
+        };
+        self.probes.iter().filter_map(of_task).collect::<HeadCard>().saying(self.probes.iter().filter_map(adding))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

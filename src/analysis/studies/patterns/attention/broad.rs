@@ -3,7 +3,7 @@
 use anstyle::AnsiColor;
 
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, assess};
+use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const ENTROPY_RATIO: Threshold = Threshold::rule(
@@ -25,6 +25,7 @@ pub(super) const BROAD: Detector = Detector {
     thresholds: &[&ENTROPY_RATIO],
     is_role: false,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("spreads its attention over the whole sequence, as untrained heads do"),
     shown: LabelStyle { code: None, colour: AnsiColor::Magenta, in_controls: false },
     assess: |evidence, policy| {
         let measured = evidence.metric("entropy_ratio", None);

@@ -4,7 +4,7 @@
 use anstyle::AnsiColor;
 
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, assess};
+use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const SEPARATOR_MASS: Threshold = Threshold::rule(
@@ -52,6 +52,7 @@ pub(super) const SEPARATOR: Detector = Detector {
     thresholds: &[&SEPARATOR_MASS],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to separators"),
     shown: shown(Some("sep")),
     assess: |evidence, policy| {
         let measured = evidence.metric("separator_mass", None);
@@ -73,6 +74,7 @@ pub(super) const FIRST_SPECIAL: Detector = Detector {
     thresholds: &[&FIRST_SPECIAL_MASS],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the first special token"),
     shown: shown(Some("first")),
     assess: |evidence, policy| {
         let measured = evidence.metric("first_special_mass", None);
@@ -96,6 +98,7 @@ pub(super) const FIRST_TOKEN: Detector = Detector {
     thresholds: &[&FIRST_TOKEN_MASS],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the first token"),
     shown: shown(Some("bos")),
     assess: |evidence, policy| {
         let measured = evidence.metric("first_token_mass", None);
@@ -117,6 +120,7 @@ pub(super) const PUNCTUATION: Detector = Detector {
     thresholds: &[&PUNCTUATION_MASS],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to punctuation"),
     shown: shown(None),
     assess: |evidence, policy| {
         let measured = evidence.metric("punctuation_mass", None);

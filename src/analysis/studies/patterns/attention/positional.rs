@@ -5,7 +5,7 @@ use anstyle::AnsiColor;
 
 use crate::sequences::fold::roles::MAX_OFFSET;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Parameter, assess, assess_any};
+use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Parameter, Phrase, assess, assess_any};
 use crate::study::metrics::explanation::Explanation;
 
 const OFFSET_ARGMAX: Threshold = Threshold::rule(
@@ -46,6 +46,7 @@ pub(super) const PREVIOUS_TOKEN: Detector = Detector {
     thresholds: AT_OFFSET,
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the token before"),
     shown: shown(Some("prev"), AnsiColor::Blue),
     assess: |evidence, policy| offset("previous-token", -1, evidence, policy).into_iter().collect(),
 };
@@ -63,6 +64,7 @@ pub(super) const NEXT_TOKEN: Detector = Detector {
     thresholds: AT_OFFSET,
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the token after"),
     shown: shown(Some("next"), AnsiColor::Cyan),
     assess: |evidence, policy| offset("next-token", 1, evidence, policy).into_iter().collect(),
 };
@@ -84,6 +86,7 @@ pub(super) const OFFSET: Detector = Detector {
     thresholds: AT_OFFSET,
     is_role: true,
     parameter: Parameter::OneOf("offset", || farther().map(|k| k.to_string()).collect()),
+    phrase: Phrase::Fixed("attends to the token at offset {}"),
     shown: shown(None, AnsiColor::Blue),
     assess: |evidence, policy| farther().filter_map(|k| offset(&format!("offset:{k}"), k, evidence, policy)).collect(),
 };
@@ -100,6 +103,7 @@ pub(super) const SELF: Detector = Detector {
     thresholds: &[&SELF_MASS],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the token itself"),
     shown: shown(None, AnsiColor::Blue),
     assess: |evidence, policy| {
         let measured = evidence.metric("offset_mass", Some("0"));
@@ -119,6 +123,7 @@ pub(super) const LOCAL: Detector = Detector {
     thresholds: &[&WINDOW_MASS],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to the two tokens on either side"),
     shown: shown(None, AnsiColor::Blue),
     assess: |evidence, policy| {
         let measured = evidence.metric("window_mass", None);

@@ -7,7 +7,7 @@ use super::metrics::key;
 use super::sums::WAYS;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, assess};
+use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const MARGIN: Threshold = Threshold::rule(
@@ -34,6 +34,7 @@ pub(super) const COREFERENCE: Detector = Detector {
     thresholds: &[&MARGIN, &LABEL_Q],
     is_role: true,
     parameter: Parameter::OneOf("coreference", || [ALL, OTHER_LEMMA].map(|kind| KINDS[kind].to_owned()).to_vec()),
+    phrase: Phrase::Fixed("finds the earlier mention of an entity"),
     shown: LabelStyle { code: Some("coref"), colour: AnsiColor::Green, in_controls: false },
     assess: |evidence, policy| {
         let cells = [ALL, OTHER_LEMMA].into_iter().flat_map(|kind| (0..WAYS.len()).map(move |way| (kind, way)));

@@ -6,7 +6,7 @@ use super::assessment::of_relation;
 use super::section::Relations;
 use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT};
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::labels::{Detector, LabelStyle, Parameter};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::section::section;
 use crate::study::verdict_rule::VerdictRule;
@@ -55,6 +55,10 @@ pub(super) const SYNTACTIC: Detector = Detector {
     thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &BEYOND_MARGIN],
     is_role: true,
     parameter: Parameter::Any("syntactic", is_universal),
+    phrase: Phrase::Directed {
+        to_head: "attends from {} words to their heads",
+        to_dependent: "attends from heads to their {} words",
+    },
     shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
     assess: |evidence, policy| {
         let Relations { relations, .. } = section(evidence.section);

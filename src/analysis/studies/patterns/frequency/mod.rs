@@ -16,7 +16,7 @@ use crate::stats::blocks::{BLOCKS, WithTotal};
 use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{self, assess_content, thresholds};
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Detector, LabelStyle, Parameter};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
@@ -50,6 +50,7 @@ const RARE_WORDS: Detector = Detector {
     thresholds: &thresholds(&RARE_ARGMAX),
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends most to the rarest words of the sentence"),
     shown: LabelStyle { code: Some("rare"), colour: AnsiColor::BrightMagenta, in_controls: false },
     assess: |evidence, policy| {
         assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)).into_iter().collect()

@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Parameter, assess};
+use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Parameter, Phrase, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const SCORE: Threshold = Threshold::rule(
@@ -37,6 +37,7 @@ pub(super) const DUPLICATE_TOKEN: Detector = Detector {
     thresholds: THRESHOLDS,
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends, on random tokens that come twice, to the same token"),
     shown: shown("dup"),
     assess: |evidence, policy| scored("duplicate-token", "repeat_same", evidence, policy),
 };
@@ -54,6 +55,7 @@ pub(super) const INDUCTION: Detector = Detector {
     thresholds: THRESHOLDS,
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came after the same token"),
     shown: shown("ind"),
     assess: |evidence, policy| scored("induction", "repeat_next", evidence, policy),
 };
@@ -70,6 +72,7 @@ pub(super) const INDUCTION_MIRROR: Detector = Detector {
     thresholds: THRESHOLDS,
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came before the same token"),
     shown: shown("mir"),
     assess: |evidence, policy| scored("induction-mirror", "repeat_previous", evidence, policy),
 };
@@ -86,6 +89,7 @@ pub(super) const MASKED_COPY: Detector = Detector {
     thresholds: THRESHOLDS,
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends from a mask to the token that it stands for, where that comes a second time"),
     shown: shown("msk"),
     assess: |evidence, policy| scored("masked-copy", "repeat_masked", evidence, policy),
 };

@@ -5,7 +5,7 @@ use anstyle::AnsiColor;
 use crate::corpus::Upos;
 use crate::study::labels::content::{assess_content, thresholds};
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Detector, LabelStyle, Parameter};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::metrics::explanation::Explanation;
 
 const CONTENT_MASS: Threshold = Threshold::rule(
@@ -45,6 +45,7 @@ pub(super) const TAG: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     is_role: true,
     parameter: Parameter::OneOf("tag", || labelled().map(str::to_owned).collect()),
+    phrase: Phrase::Fixed("attends to words of the class {}"),
     shown: shown(None),
     assess: |evidence, policy| {
         let label =
@@ -66,6 +67,7 @@ pub(super) const SAME_TAG: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to words of the same class"),
     shown: shown(None),
     assess: |evidence, policy| {
         assess_content("same-tag", "same_tag_mass", None, &CONTENT_MASS, (evidence, policy)).into_iter().collect()
@@ -85,6 +87,7 @@ pub(super) const SIMILAR_WORDS: Detector = Detector {
     thresholds: &thresholds(&SIMILARITY_GAIN),
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to tokens with a like embedding"),
     shown: shown(Some("similar")),
     assess: |evidence, policy| {
         assess_content("similar-words", "similarity_gain", None, &SIMILARITY_GAIN, (evidence, policy))
@@ -106,6 +109,7 @@ pub(super) const SAME_TOKEN: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends to other occurrences of the same token"),
     shown: shown(None),
     assess: |evidence, policy| {
         assess_content("same-token", "same_token_mass", None, &CONTENT_MASS, (evidence, policy)).into_iter().collect()

@@ -7,7 +7,7 @@ use super::head_sums::SINKS;
 use crate::stats::block_test::Estimate;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Measured, Parameter, assess_all};
+use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Measured, Parameter, Phrase, assess_all};
 use crate::study::metrics::explanation::Explanation;
 
 /// The beginning of every label of this file.
@@ -58,6 +58,7 @@ pub(super) const NO_OP: Detector = Detector {
     thresholds: &[&NO_OP_PART, &NO_OP_OUTPUT],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("writes next to nothing"),
     shown: shown("no-op"),
     assess: |evidence, policy| typed("sink:no-op", evidence, policy, Rules::no_op, |_| Vec::new()),
 };
@@ -75,6 +76,7 @@ pub(super) const PARKED: Detector = Detector {
     thresholds: &[&PARKED_PART],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("writes what comes from elsewhere"),
     shown: shown("parked"),
     assess: |evidence, policy| typed("sink:parked", evidence, policy, Rules::parked, Rules::no_op),
 };
@@ -91,6 +93,7 @@ pub(super) const OPPOSED: Detector = Detector {
     thresholds: &[&PARKED_PART],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("writes against what the sink holds"),
     shown: shown("oppos"),
     assess: |evidence, policy| typed("sink:opposed", evidence, policy, Rules::opposed, |_| Vec::new()),
 };
@@ -107,6 +110,7 @@ pub(super) const CONSTANT: Detector = Detector {
     thresholds: &[&PARKED_PART, &SAME],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("writes what the sink holds, the same in every sentence"),
     shown: shown("const"),
     assess: |evidence, policy| typed("sink:constant", evidence, policy, Rules::constant, |_| Vec::new()),
 };
@@ -124,6 +128,7 @@ pub(super) const BROADCAST: Detector = Detector {
     thresholds: &[&PARKED_PART, &SAME],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("writes what the sink holds, the same for all tokens of a sentence"),
     shown: shown("broadc"),
     assess: |evidence, policy| typed("sink:broadcast", evidence, policy, Rules::broadcast, |_| Vec::new()),
 };
@@ -140,6 +145,7 @@ pub(super) const USED: Detector = Detector {
     thresholds: &[&PARKED_PART, &SAME],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("writes what the sink holds, in amounts that differ from token to token"),
     shown: shown("used"),
     assess: |evidence, policy| typed("sink:used", evidence, policy, Rules::used, |_| Vec::new()),
 };

@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Range, Threshold, Value};
-use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Measured, Parameter, assess};
+use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Measured, Parameter, Phrase, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const SEGMENT: Threshold = Threshold::rule(
@@ -31,6 +31,7 @@ pub(super) const SEGMENT_BLOCK: Detector = Detector {
     thresholds: &[&SEGMENT, &LABEL_Q],
     is_role: true,
     parameter: Parameter::None,
+    phrase: Phrase::Fixed("attends, in a pair of sentences, to the sentence of the query"),
     shown: shown(Some("seg")),
     assess: |evidence, policy| {
         let measured = evidence.metric("segment_r2", None);
@@ -84,6 +85,7 @@ pub(super) const CLASS: Detector = Detector {
     thresholds: &[&COLUMN, &OFFSET, &BOTH, &BLOCK],
     is_role: true,
     parameter: Parameter::OneOf("class", || CLASSES.map(str::to_owned).to_vec()),
+    phrase: Phrase::Fixed("has the pattern `{}` over pairs of sentences"),
     shown: shown(None),
     assess: classes,
 };

@@ -1,0 +1,71 @@
+//! A head in one sentence, made of its evidence: where it looks, and what the studies that were run found beside that.
+
+use super::{HeadReport, Sections};
+use crate::studies::registry::detector_of;
+use crate::study::labels::policy::Policy;
+use crate::study::labels::{Label, Near};
+use crate::study::show::wording::decimal;
+use crate::system::counted::counted;
+
+/// A sentence on a head: "L2H8 attends from det words to their heads (syntactic:det 0.87 [0.84, 0.89], baseline 0.60)."
+///
+/// It says what its numbers say and no more: a label that no test shows is a "perhaps", and a head without a label has
+/// the one that it comes nearest to.
+pub(super) fn of_head(head: &HeadReport, sections: &Sections, policy: &Policy) -> String {
+    let found = sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, policy).clauses);
+    let found: Vec<String> = found.collect();
+    let end = if found.is_empty() { ".".to_owned() } else { format!("; it {}.", listed(&found)) };
+    format!("{} {}{end}", head.place, looks(head))
+}
+
+/// Where the head looks: the first label that is a role, and how many more there are.
+fn looks(head: &HeadReport) -> String {
+    let sureness = head.labels.first().map(|label| label.borderline);
+    let alike: Vec<&Label> = head.labels.iter().filter(|label| Some(label.borderline) == sureness).collect();
+    let alone = |label: &&&Label| label.rests_on.is_none();
+    let is_role = |label: &&&Label| detector_of(&label.label).is_none_or(|detector| detector.is_role);
+    let role = alike.iter().filter(alone).find(is_role).or_else(|| alike.iter().find(alone));
+    let Some(&role) = role else { return unlabelled(&head.nearest) };
+    let mut sentence = clause(role);
+    let more = alike.iter().filter(|label| label.rests_on.as_ref() == Some(&role.label));
+    let more: Vec<&&Label> = more.collect();
+    more.iter().for_each(|label| sentence = format!("{sentence} and {}", clause(label)));
+    match head.labels.len() - 1 - more.len() {
+        0 => sentence,
+        others => format!("{sentence}, and has {}", counted(others, "more label")),
+    }
+}
+
+/// A label as a verb phrase with its evidence.
+fn clause(label: &Label) -> String {
+    let phrase = detector_of(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
+    let perhaps = if label.borderline { "perhaps " } else { "" };
+    let interval = label.ci95.map_or_else(String::new, |ci95| {
+        let [low, high] = [ci95.low(), ci95.high()].map(|end| decimal(end, 2));
+        format!(" [{low}, {high}]")
+    });
+    let beside = label.baseline.map_or_else(String::new, |level| {
+        let name = if label.direction.is_some() { "best offset" } else { "chance" };
+        format!(", {name} {}", decimal(level, 2))
+    });
+    format!("{perhaps}{phrase} ({} {}{interval}{beside})", label.label, decimal(label.score, 2))
+}
+
+/// A head that has no label.
+fn unlabelled(nearest: &[Near]) -> String {
+    match nearest.first() {
+        Some(Near { label, score, threshold, .. }) => {
+            let [score, threshold] = [score, threshold].map(|number| decimal(*number, 2));
+            format!("has no label (nearest is {label}: {score}, where {threshold} is asked)")
+        }
+        None => "has no label, and no rule could be tested".to_owned(),
+    }
+}
+
+/// Clauses with commas and an "and" before the last.
+fn listed(clauses: &[String]) -> String {
+    match clauses {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        _ => clauses.concat(),
+    }
+}
