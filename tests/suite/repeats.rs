@@ -105,7 +105,11 @@ fn a_decoder_without_its_head_loses_nothing() {
     copy("models/planted-causal", "tokenizer.json");
     copy("models/planted-causal", "model.safetensors");
     let config = fs::read_to_string(fixture("models/planted-causal/config.json")).unwrap();
-    fs::write(folder.path().join("config.json"), config.replace("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false")).unwrap();
+    fs::write(
+        folder.path().join("config.json"),
+        config.replace("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false"),
+    )
+    .unwrap();
     let analyze = |more: &[&str]| run(&[&["analyze", path(folder.path()), "--limit", "5"], more].concat());
     let left_out = "its checkpoint has no head that predicts the next token: the study in-context is left out";
     let summary = analyze(&[]).unwrap();
