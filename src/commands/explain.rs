@@ -49,6 +49,7 @@ fn runs(study: &dyn AnyStudy) -> String {
     match (card.by_default, card.runs_first(), card.joins) {
         (true, ..) => "by default".to_owned(),
         (_, true, _) => "where no corpus is named, on others with `--with`".to_owned(),
+        _ if card.on_decoders && card.of_decoders => "on decoders".to_owned(),
         _ if card.on_decoders => "on decoders, on others with `--with`".to_owned(),
         (.., true) => format!("where `{}` run", card.builds_on.join("` and `")),
         _ => "with `--with`".to_owned(),
@@ -62,11 +63,12 @@ pub fn one(name: &str) -> Result<String> {
         return Ok(verdicts());
     }
     if let Some(study) = registry::named(name) {
-        let Card { name, question, needs, by_default, .. } = study.card();
+        let Card { name, question, needs, by_default, of_decoders, on_decoders, .. } = study.card();
         let metrics: Vec<&str> = columns(study).into_iter().map(|column| column.id).collect();
         let labels: Vec<&str> = study.card().labels.iter().map(|detector| detector.explanation.name).collect();
         let or_none = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let switch = if *by_default { "--without" } else { "--with" };
+        let runs_where_it_can = *by_default || (*of_decoders && *on_decoders);
+        let switch = if runs_where_it_can { "--without" } else { "--with" };
         let runs = runs(study);
         return Ok(format!(
             "{name} (study)\n\n{question}\n\nMetrics: {}\nLabels: {}\nNeeds: {needs}\nRuns: {runs}; `analyze {switch} \

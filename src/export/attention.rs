@@ -1,6 +1,7 @@
 //! The attention of a head over a sentence: blocks or numbers for a terminal, arcs for a figure or a page.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
@@ -31,7 +32,9 @@ pub struct SentenceAttention {
     pub is_word: Vec<bool>,
     /// The gold head of each, `[units]`; empty without a tree.
     pub heads: Vec<Option<usize>>,
-    /// The attention between them, `[units, units]`.
+    /// What each sees, `[units]`: in a decoder itself and what stands before it.
+    pub seen: Vec<Range<usize>>,
+    /// The attention between them, `[units, units]`; 0 where nothing is seen.
     pub weights: WordAttention,
 }
 
@@ -43,6 +46,11 @@ impl SentenceAttention {
 
     fn head_of(&self, unit: usize) -> Option<usize> {
         self.heads.get(unit).copied().flatten()
+    }
+
+    /// Whether no unit sees one after it.
+    fn is_causal(&self) -> bool {
+        self.seen.iter().enumerate().all(|(unit, seen)| seen.end == unit + 1)
     }
 
     /// The unit that each unit attends to most, the first of equal ones, with its weight.
@@ -100,16 +108,16 @@ pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> 
     out
 }
 
-/// A cell: the mark of the tree, and two blocks or a number.
+/// A cell: the mark of the tree, and two blocks or a number, or neither where nothing is seen.
 fn shown(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -> String {
     let weight = viewed.weights.get(row, column);
     let is_gold = viewed.head_of(row) == Some(column);
     let (mark, style) = if is_gold { ('>', GOLD) } else { (' ', ATTENTION) };
     let text = if numbers {
-        let text = format!("{weight:.2}");
-        if weight == 0.0 && !is_gold {
-            return " ".repeat(text.len() + 1);
+        if !viewed.seen[row].contains(&column) {
+            return format!(" {mark}   ");
         }
+        let text = format!("{weight:.2}");
         let short = text.strip_prefix('0').map_or_else(|| "1.0".to_owned(), str::to_owned);
         // A weight near 0 is not worth reading.
         format!(" {mark}{:>3}", if short == ".00" && !is_gold { "-" } else { &short })
@@ -137,10 +145,12 @@ impl ArcDrawing {
         }
         let has_tree = seen.clone().any(|viewed| !viewed.heads.is_empty());
         let tree = if has_tree { " Those of the tree are below; blue are those that are the same." } else { "" };
+        let is_causal = seen.clone().all(SentenceAttention::is_causal);
+        let causal = if is_causal { " None goes to the right, for a word sees none after it." } else { "" };
         Self {
             title: format!("Attention of {}", heads.join(", ")),
             reading: format!(
-                "Arcs go from each word to where the head attends most, thicker with more attention.{tree}"
+                "Arcs go from each word to where the head attends most, thicker with more attention.{causal}{tree}"
             ),
             arcs: Arcs { sentences: seen.map(sentence).collect() },
         }
@@ -231,6 +241,7 @@ mod tests {
             texts: ["[CLS]", "a", "b", "[SEP]"].map(str::to_owned).to_vec(),
             is_word: vec![false, true, true, false],
             heads: vec![None, Some(2), None, None],
+            seen: vec![0..4; 4],
             weights: between,
         }
     }
@@ -253,7 +264,18 @@ from\\to   1  2  3  4
 ";
         assert_eq!(text, expected);
         let numbers = plain(&grid(&viewed(), true, None));
-        assert!(numbers.contains("2 a            .25 >.75       -> b 0.75\n"), "{numbers}");
+        assert!(numbers.contains("2 a          -  .25 >.75    -  -> b 0.75\n"), "{numbers}");
+    }
+
+    #[test]
+    fn what_is_not_seen_is_empty_and_not_0() {
+        let seen = (0..4).map(|unit| 0..unit + 1).collect();
+        let causal = SentenceAttention { seen, ..viewed() };
+        let numbers = plain(&grid(&causal, true, None));
+        assert!(numbers.contains("\n2 a          -  .25 >         -> b"), "{numbers}");
+        assert!(numbers.contains("\n4 [SEP]      -    -    -  1.0  -> [SEP]"), "{numbers}");
+        let reading = "None goes to the right, for a word sees none after it.";
+        assert!(figure(&[causal]).contains(reading) && !figure(&[viewed()]).contains(reading));
     }
 
     #[test]

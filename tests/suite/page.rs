@@ -248,7 +248,13 @@ fn reports_side_by_side_say_which_heads_keep_their_label() {
     let decoder = folder.path().join("decoder.json");
     run(&["analyze", "box:causal", "--limit", "60", "--no-run-info", "-q", "-o", path(&decoder)]).unwrap();
     run(&["export", path(&a), path(&decoder), "-o", path(&page)]).unwrap();
-    let says = |html: &str| html.contains("Decoders beside encoders.");
+    let says = |html: &str| {
+        // Heads of the same place are no pair in models of other shapes; `induction` was looked for in the decoder alone.
+        let parts = ["Decoders beside encoders.", "have nothing in common but the place", "induction<td class=n>–<td class=n>3"];
+        let found = parts.map(|part| html.contains(part));
+        assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+        found[0]
+    };
     assert!(says(&fs::read_to_string(&page).unwrap()) && !says(&html));
     run(&["export", path(&decoder), path(&decoder), "-o", path(&page)]).unwrap();
     assert!(!says(&fs::read_to_string(&page).unwrap()));

@@ -62,31 +62,63 @@ fn detected_heads_have_the_scores_of_transformer_lens() {
     assert_eq!(encoder["heads"][0]["metrics"]["head_detector"]["induction_head"], Value::Null);
 }
 
-/// Of a decoder the study is not asked for; without the induction heads the second copy is as hard as the first.
+/// Of a decoder the studies are not asked for; without the induction heads the second copy is as hard as the first.
 #[test]
 fn what_a_decoder_copies_goes_with_its_induction_heads() {
-    let run_on = |more: &[&str]| -> Value {
-        let options = ["analyze", "box:causal", "--limit", "20", "--no-run-info", "-o", "-"];
-        serde_json::from_str(&run(&[&options, more].concat()).unwrap()).unwrap()
-    };
+    let options = ["analyze", "box:causal", "--limit", "20", "--no-run-info", "-o", "-"];
+    let run_on = |more: &[&str]| -> Value { serde_json::from_str(&run(&[&options, more].concat()).unwrap()).unwrap() };
     let plain = run_on(&[]);
     assert_eq!(plain["label_counts"]["induction"], 3);
-    assert!(run_on(&["--without", "repeats"])["repeats"].is_null());
-    let second = |report: &Value| report["in_context"]["whole"]["second"].as_f64().unwrap();
-    let whole = run_on(&["--with", "in-context"]);
-    let gain = &whole["in_context"];
-    assert!(gain["whole"]["first"].as_f64().unwrap() > 10.0 && second(&whole) < 0.1, "{gain}");
-    let without = run_on(&["--with", "in-context", "--remove", "L1H1,L1H2,L1H3"]);
-    assert!(second(&without) > 9.0, "{}", without["in_context"]);
+    let mean = |report: &Value, of: &str| report["in_context"][of]["mean"].as_f64().unwrap();
+    let [first, second, gain] = ["first", "second", "gain"].map(|of| mean(&plain, of));
+    assert!(first > 10.0 && second < 0.1 && (first - second - gain).abs() < 1e-9, "{}", plain["in_context"]);
+    for of in ["first", "second", "gain"] {
+        let [low, high] = [0, 1].map(|end| plain["in_context"][of]["ci95"][end].as_f64().unwrap());
+        assert!(low < mean(&plain, of) && mean(&plain, of) < high, "{of}");
+    }
+    let neither = run_on(&["--without", "repeats", "--without", "in-context"]);
+    assert!(neither["repeats"].is_null() && neither["in_context"].is_null());
+    let without = run_on(&["--remove", "L1H1,L1H2,L1H3"]);
+    assert!(mean(&without, "second") > 9.0, "{}", without["in_context"]);
     // All other heads of the second layer are one, and that of the first that is needed least.
-    let others = run_on(&["--with", "in-context", "--remove", "L0H2,L1H0"]);
-    assert!(second(&others) < 1.0, "{}", others["in_context"]);
-    let effects: Vec<f64> =
-        gain["heads"].as_array().unwrap().iter().map(|head| head["effect"].as_f64().unwrap()).collect();
-    let metrics = whole["heads"].as_array().unwrap().iter();
-    assert_eq!(effects, metrics.map(|head| head["metrics"]["in_context_effect"].as_f64().unwrap()).collect::<Vec<_>>());
-    let (status, error) = run(&["analyze", "box:small", "--with", "in-context", "-o", "-"]).unwrap_err();
-    assert!(status == 2 && error.contains("`box:small` is no decoder"), "{error}");
+    let others = run_on(&["--remove", "L0H2,L1H0"]);
+    assert!(mean(&others, "second") < 1.0, "{}", others["in_context"]);
+    let by_head = run_on(&["--with", "in-context-effect"]);
+    assert_eq!(by_head["in_context"], plain["in_context"]);
+    let heads = by_head["in_context_effect"]["heads"].as_array().unwrap();
+    for (head, metrics) in heads.iter().zip(by_head["heads"].as_array().unwrap()) {
+        assert_eq!(head["effect"], metrics["metrics"]["in_context_effect"]);
+        let lost = gain - head["without"]["gain"].as_f64().unwrap();
+        assert!((lost - head["effect"].as_f64().unwrap()).abs() < 1e-9, "{head}");
+    }
+    for study in ["in-context", "in-context-effect"] {
+        let (status, error) = run(&["analyze", "box:small", "--with", study, "-o", "-"]).unwrap_err();
+        assert!(status == 2 && error.contains("`box:small` is no decoder"), "{error}");
+    }
+}
+
+/// A decoder that was saved without its head is analysed, and what needs the head is left out by name; asked for, it is refused.
+#[test]
+fn a_decoder_without_its_head_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |from: &str, name: &str| fs::copy(fixture(from).join(name), folder.path().join(name)).unwrap();
+    copy("models/planted-causal", "tokenizer.json");
+    copy("models/planted-causal", "model.safetensors");
+    let config = fs::read_to_string(fixture("models/planted-causal/config.json")).unwrap();
+    fs::write(
+        folder.path().join("config.json"),
+        config.replace("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false"),
+    )
+    .unwrap();
+    let analyze = |more: &[&str]| run(&[&["analyze", path(folder.path()), "--limit", "5"], more].concat());
+    let left_out = "its checkpoint has no head that predicts the next token: the study in-context is left out";
+    let summary = analyze(&[]).unwrap();
+    assert!(summary.contains(left_out) && !summary.contains("In-context"), "{summary}");
+    assert!(!analyze(&["--without", "in-context"]).unwrap().contains(left_out));
+    for study in ["in-context", "in-context-effect"] {
+        let (status, error) = analyze(&["--with", study]).unwrap_err();
+        assert!(status == 4 && error.contains("has no head that predicts the next token"), "{status} {error}");
+    }
 }
 
 /// Whatever its tokenizer calls a mask, a decoder was not trained to read any.
@@ -106,7 +138,7 @@ fn a_decoder_reads_no_masks() {
 fn parts_of_a_decoder_add_up_to_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let (corpus, whole) = (fixture("corpus/gold.conllu"), folder.path().join("whole.json"));
-    let studies = ["--with", "in-context,effect,norms", "--sample", "40"];
+    let studies = ["--with", "in-context-effect,effect,norms", "--sample", "40"];
     let common = ["analyze", "box:causal", "-c", path(&corpus), "--limit", "300", "--no-run-info"];
     parts_add_up(&[&common[..], &studies].concat(), &whole);
 }

@@ -391,6 +391,7 @@ fn maps_hold_the_attention_of_each_sentence() {
     assert_eq!(metadata["tokens.0"], r#"["[CLS]","the","dog","left",".","[SEP]"]"#);
     assert_eq!(metadata["word_ids.0"], "[null,0,1,2,3,null]");
     assert_eq!(metadata["format"], "headscope.maps");
+    assert_eq!(metadata["axes"], r#"["layer","head","from","to"]"#);
     assert!(metadata["model"].contains(r#""id":"tiny-bert""#));
 }
 

@@ -16,7 +16,8 @@ impl Report {
         let shared = self.model.heads_per_group().map(|heads| {
             format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")
         });
-        let of_model = windows(&self.model).chain(shared).chain(self.of_proteins()).collect();
+        let of_model =
+            windows(&self.model).chain(shared).chain(self.of_proteins()).chain(self.of_headless_decoder()).collect();
         let is_of_proteins = caveats::is_read_as_text(&self.model, &self.corpus);
         let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
         let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
@@ -38,6 +39,13 @@ impl Report {
             }
         };
         self.model.residues.then(known)
+    }
+
+    /// The studies that a decoder leaves out which was saved without its head; `None` of another model.
+    fn of_headless_decoder(&self) -> Option<String> {
+        let of_decoders = |name: &&String| registry::named(name).is_some_and(|study| study.card().of_decoders);
+        let left_out = self.settings.protocol.left_out.iter().find(of_decoders)?;
+        Some(format!("its checkpoint has no head that predicts the next token: the study {left_out} is left out"))
     }
 }
 

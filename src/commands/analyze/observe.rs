@@ -149,8 +149,8 @@ impl<'a> PreparedRun<'a> {
         let studies = asked(options, model).class(Class::Usage)?;
         let KnownCounts { counts, sha256, counted } =
             known(options, &studies, model, max_tokens).class(Class::Input)?;
-        let unasked = options.studies.iter().filter(|study| beyond(model, **study).is_some());
-        let left_out = options.left_out.iter().chain(unasked);
+        let unasked = on_decoders(options, model).into_iter().filter(|study| beyond(model, *study).is_some());
+        let left_out = options.left_out.iter().copied().chain(unasked);
         let protocol = Protocol {
             max_tokens,
             truncate: options.truncate,
@@ -309,6 +309,9 @@ fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
     if card.of_decoders && !is_decoder {
         return Some("is no decoder: it does not predict the next token from those before it".to_owned());
     }
+    if card.of_decoders && model.objective.is_none() {
+        return Some("has no head that predicts the next token".to_owned());
+    }
     card.beyond_decoders.filter(|_| is_decoder).map(|why| format!("is a decoder, which {why}"))
 }
 
@@ -333,8 +336,9 @@ fn asked(options: &AnalyzeOptions, model: &Model) -> Result<Vec<&'static dyn Any
         };
         let name = study.card().name;
         let is_named = options.with.iter().any(|with| with == name);
-        // What does not run by itself and is not named is of a preset.
-        if is_named || !study.card().runs_first() {
+        // What does not run by itself, not even on a decoder, and is not named is of a preset.
+        let runs_by_itself = study.card().runs_first() || (study.card().on_decoders && study.card().of_decoders);
+        if is_named || !runs_by_itself {
             let preset = PRESETS.iter().find(|preset| preset.studies.contains(&name)).map(|preset| preset.name);
             let (option, value) = preset.filter(|_| !is_named).map_or(("with", name), |preset| ("preset", preset));
             let error = anyhow!("--{option} {value}: `{id}` {why}");
@@ -368,6 +372,8 @@ fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
 pub enum RequiredParts {
     /// The encoder.
     Attention,
+    /// The head that predicts as well, if it is a decoder's.
+    PredictionsOfDecoder,
     /// The head that predicts as well.
     Predictions,
     /// Derivatives as well.
@@ -380,8 +386,14 @@ impl RequiredParts {
         let any = |wanted: fn(&Pass) -> bool| {
             options.studies.iter().any(|study| study.passes().iter().any(|spec| wanted(&spec.pass)))
         };
+        let joins = |study: &&dyn AnyStudy| {
+            study.card().on_decoders && options.without.iter().all(|name| name != study.card().name)
+        };
+        let joined = STUDIES.iter().copied().filter(joins);
+        let joined_predicts = joined.flat_map(|study| study.passes()).any(|spec| spec.pass.predicts());
         let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
         match (any(Pass::predicts), chooses || any(|pass| pass.derivatives)) {
+            (false, _) if joined_predicts => Self::PredictionsOfDecoder,
             (false, _) => Self::Attention,
             (true, false) => Self::Predictions,
             (true, true) => Self::Derivatives,
@@ -390,9 +402,15 @@ impl RequiredParts {
 }
 
 fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
-    let Some(study) = predicting(options) else { return Model::load(files) };
-    let derivatives = RequiredParts::of(options) == RequiredParts::Derivatives;
-    let model = if derivatives { Model::load_with_derivatives } else { Model::load_with_prediction }(files)?;
+    let is_decoder = files.architecture.config.visibility.are_causal();
+    let model = match RequiredParts::of(options) {
+        RequiredParts::Derivatives => Model::load_with_derivatives(files),
+        RequiredParts::Predictions => Model::load_with_prediction(files),
+        RequiredParts::PredictionsOfDecoder if is_decoder => Model::load_with_prediction(files),
+        RequiredParts::Attention | RequiredParts::PredictionsOfDecoder => Model::load(files),
+    }?;
+    // What joins a decoder asks for nothing that it has not.
+    let Some(study) = predicting(options) else { return Ok(model) };
     let id = &model.id;
     if let Some(why) = model.refused_head {
         let error = anyhow!("--with {study}: the head of `{id}` {why}: its attention can be measured, and no losses");

@@ -39,7 +39,8 @@ pub struct MapsOptions {
 }
 
 /// Writes the attention of each chosen sentence as `attentions.<index>` f32: `[layers, heads, tokens, tokens]` of all heads or
-/// of whole layers, `[heads, tokens, tokens]` of heads that were named.
+/// of whole layers, `[heads, tokens, tokens]` of heads that were named; attention goes from the token of the row to that of the
+/// column.
 /// Fails if the model, a sentence or the output cannot be used.
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
@@ -90,6 +91,14 @@ impl Header<'_> {
         }
     }
 
+    /// The names of the axes of a tensor.
+    fn axes(&self) -> &'static [&'static str] {
+        match self.choice {
+            HeadChoice::Heads(_) => &["head", "from", "to"],
+            HeadChoice::All | HeadChoice::Layers(_) => &["layer", "head", "from", "to"],
+        }
+    }
+
     /// The beginning of a safetensors file with one tensor per sentence, in order: its length and its JSON
     /// (<https://huggingface.co/docs/safetensors>, "Format").
     ///
@@ -97,6 +106,7 @@ impl Header<'_> {
     /// memory at a time. Keys are sorted, so equal inputs give equal bytes.
     fn bytes(&self, sentences: &[NamedSentence]) -> Result<Vec<u8>> {
         let mut metadata = BTreeMap::from([
+            ("axes".to_owned(), json!(self.axes()).to_string()),
             ("format".to_owned(), "headscope.maps".to_owned()),
             ("model".to_owned(), serde_json::to_string(self.info)?),
         ]);

@@ -1,5 +1,6 @@
 //! `headscope view`: the attention of chosen heads over sentences, for a person.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -9,6 +10,7 @@ use crate::export::attention::{SentenceAttention, figure, grid, page};
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::HeadPlace;
+use crate::model::grid::visibility::Visibility;
 use crate::model::source::ModelRef;
 use crate::passes::pass::Pass;
 use crate::passes::run::token_limit;
@@ -100,6 +102,31 @@ fn viewed(
         texts: units.texts(sequence, token),
         is_word: units.words.iter().map(Option::is_some).collect(),
         heads: units.heads(sequence),
+        seen: seen(&units, model.architecture.config.visibility.of_layer(head.layer), sequence.ids.len()),
         weights: between,
+    }
+}
+
+/// The units of which some token sees a token, of each unit `[units]`: what follows each other is seen.
+fn seen(units: &Units, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
+    let of_unit = |unit: &Range<usize>| {
+        let (first, last) = (visibility.keys(unit.start, tokens), visibility.keys(unit.end - 1, tokens));
+        let start = units.spans.partition_point(|other| other.end <= first.start);
+        start..units.spans.partition_point(|other| other.start < last.end)
+    };
+    units.spans.iter().map(of_unit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_sees_what_one_of_its_tokens_sees() {
+        let units = Units { spans: vec![0..1, 1..3, 3..4], ..Units::default() };
+        assert_eq!(seen(&units, Visibility::ALL, 4), [0..3, 0..3, 0..3]);
+        assert_eq!(seen(&units, Visibility::CAUSAL, 4), [0..1, 0..2, 0..3]);
+        // Token 2 sees itself and the one before, token 3 the end of the word before.
+        assert_eq!(seen(&units, Visibility::causal_window(2), 4), [0..1, 0..2, 1..3]);
     }
 }

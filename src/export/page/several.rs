@@ -21,6 +21,8 @@ struct ComparisonPage {
     beside: Option<&'static str>,
     families: Vec<FamilyCounts>,
     kept: String,
+    /// Whether the models differ in family or in the number of layers and heads.
+    apart: bool,
     heads: Vec<Head>,
     footer: String,
 }
@@ -36,12 +38,12 @@ struct ReportColumn {
     firm: usize,
 }
 
-/// A family of labels with the number of heads in each report.
+/// A family of labels with the number of heads in each report; none where no study that was run gives it.
 #[derive(Serialize)]
 struct FamilyCounts {
     name: String,
     hue: String,
-    counts: Vec<usize>,
+    counts: Vec<Option<usize>>,
 }
 
 /// A head in all reports; none where a model has no such head.
@@ -60,7 +62,7 @@ struct PrimaryLabel {
 }
 
 /// METHODOLOGY, "Causal attention", in short.
-const DECODERS_BESIDE_ENCODERS: &str = "some of these models are decoders, whose tokens see those before them alone. Labels, leads over \
+const DECODERS_BESIDE_ENCODERS: &str = "Some of these models are decoders, whose tokens see those before them alone. Labels, leads over \
     chance and entropy ratios compare. Masses do not, for they are of fewer keys; nor do uas and relations, which are of the \
     words whose head is on the side that is seen; next-token and offsets to the right are of encoders alone, first-token is of \
     decoders alone, and a loss of the next token is not one of masked tokens.";
@@ -85,6 +87,8 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     );
     let is_decoder = |(_, report): &(String, Report)| report.model.visibility.are_causal();
     let mixed = reports.iter().any(is_decoder) && !reports.iter().all(is_decoder);
+    let shape = |(_, report): &(String, Report)| (report.model.family.clone(), report.model.layers, report.model.heads);
+    let apart = reports.windows(2).any(|pair| shape(&pair[0]) != shape(&pair[1]));
     let page = ComparisonPage {
         title: "Reports side by side".to_owned(),
         facts: vec![("Reports", reports.len().to_string())],
@@ -92,6 +96,7 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
         beside: mixed.then_some(DECODERS_BESIDE_ENCODERS),
         families: by_family(reports),
         kept,
+        apart,
         heads,
         footer: "Layers and heads are counted from 0.".to_owned(),
     };
@@ -112,14 +117,19 @@ fn described((name, report): &(String, Report)) -> ReportColumn {
 
 fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     let mut found: Vec<FamilyCounts> = Vec::new();
+    let asked = |family: &str| {
+        let has = |report: &Report| family == UNLABELLED || report.label_counts.contains_key(family);
+        reports.iter().map(|(_, report)| has(report).then_some(0)).collect()
+    };
     for (place, (_, report)) in reports.iter().enumerate() {
         for family in families(report) {
             let known = found.iter().position(|known| known.name == family.name);
             let at = known.unwrap_or_else(|| {
-                found.push(FamilyCounts { name: family.name, hue: hue(family.hue), counts: vec![0; reports.len()] });
+                let counts = asked(&family.name);
+                found.push(FamilyCounts { name: family.name, hue: hue(family.hue), counts });
                 found.len() - 1
             });
-            found[at].counts[place] = family.by_layer.iter().sum();
+            found[at].counts[place] = Some(family.by_layer.iter().sum());
         }
     }
     // Families that are no labels come last.

@@ -203,6 +203,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Nine studies look at the sentences, and the preset's syntax is the tenth.
     let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
+    let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 1);
     let copies = (Pass { portion: Portion::Sample, ..repeats(Repeats::Predicted, &Pass::PLAIN) }, 1);
     // Passes that follow others come last, whichever study they belong to.
     let last = [
@@ -216,6 +217,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (Pass::PLAIN, 10),
         plain,
         masked,
+        predicted,
         windows(&Pass::PLAIN),
         sentence_pairs(&Pass::PLAIN),
         (sampled.clone(), 1),
@@ -250,7 +252,7 @@ fn studies_of_a_report_are_those_that_it_lists() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            coreference, segments, effect, in-context, gradient, use, pruning, drift, dependence, likeness, cluster-effect, \
-            cluster-drift, probes, examples, clark2019"
+            in-context, coreference, segments, effect, in-context-effect, gradient, use, pruning, drift, dependence, likeness, \
+            cluster-effect, cluster-drift, probes, examples, clark2019"
     );
 }

@@ -25,15 +25,15 @@ Examples:
 In Python:
   from safetensors import safe_open
   maps = safe_open(\"maps.safetensors\", \"np\")
-  maps.get_tensor(\"attentions.0\")    # [layers, heads, tokens, tokens]; each row sums to 1
+  maps.get_tensor(\"attentions.0\")    # [layers, heads, from, to]; each row sums to 1; 0 where nothing is seen
   maps.metadata()[\"tokens.0\"]        # the tokens, a JSON list; word_ids.0: the word of each token, words.0: the words;
                                       # of a treebank gold_heads.0 and relations.0, and sentence_id.0 where it has one
 ";
 
 /// Write the attention of chosen sentences as tensors
 ///
-/// For each sentence a float32 tensor `attentions.<index>` of shape [layers, heads, tokens, tokens], in a safetensors
-/// file whose metadata holds the tokens, the words, the word of each token, the gold tree and the name of the sentence where the
+/// For each sentence a float32 tensor `attentions.<index>` of shape [layers, heads, tokens, tokens], attention from the token of
+/// the row to that of the column, in a safetensors file whose metadata holds the names of the axes, the tokens, the words, the word of each token, the gold tree and the name of the sentence where the
 /// corpus has them, and the model's identity. With --head the shape is [heads, tokens, tokens], in the order in which they are
 /// named.
 #[derive(Args)]

@@ -1,14 +1,16 @@
 //! The figure of in-context copying: the heads without which most of the gain goes away.
 
-use super::section::Gain;
+use super::effect::GainEffects;
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 
 /// Heads that are shown.
 const SHOWN: usize = 12;
 
-pub(super) fn figures(gain: &Gain) -> Vec<Figure> {
-    let (Some(first), Some(second)) = (gain.whole.first, gain.whole.second) else { return Vec::new() };
-    let rows = gain.ranked().into_iter().take(SHOWN).map(|head| ForestRow {
+pub(super) fn figures(effects: &GainEffects) -> Vec<Figure> {
+    if effects.removal.is_none() {
+        return Vec::new();
+    }
+    let rows = effects.ranked().into_iter().take(SHOWN).map(|head| ForestRow {
         name: head.place.to_string(),
         note: String::new(),
         marks: vec![Mark::of(head.effect, head.ci95)],
@@ -21,12 +23,11 @@ pub(super) fn figures(gain: &Gain) -> Vec<Figure> {
         rows: rows.collect(),
     });
     vec![Figure {
-        name: "in-context",
+        name: "in-context-effect",
         title: "What copying from the context loses without a head".to_owned(),
-        reading: format!(
-            "Random tokens that come twice lose {first:.3} nats a token in the first copy and {second:.3} in the second: how much of \
-             the difference goes away with one head removed, with 95 % intervals."
-        ),
+        reading: "Random tokens that come twice lose less in the second copy than in the first: how much of the difference, in nats \
+                  a token, goes away with one head removed, with 95 % intervals."
+            .to_owned(),
         chart,
     }]
 }

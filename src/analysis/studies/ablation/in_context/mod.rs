@@ -1,8 +1,9 @@
 //! The gain of a decoder from having read the same tokens before, and what each head has in it (METHODOLOGY, "In-context copying").
 
+mod effect;
 mod figure;
+mod gain;
 mod metrics;
-mod section;
 mod sums;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
@@ -14,11 +15,15 @@ use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use effect::{GainEffects, InContextEffectSection};
+use gain::{Gain, InContextSection};
 use metrics::{METRICS, values};
-use section::{Gain, InContextSection};
-use sums::CopySums;
+use sums::{CopySums, RemovalCopySums};
 
-/// The heads that a decoder copies by.
+/// The tokens twice, each predicted from those before it.
+const PREDICTED: Sequences = Sequences::Repeats(Repeats::Predicted);
+
+/// The gain of the model as it is.
 pub struct InContext;
 
 impl Study for InContext {
@@ -26,33 +31,58 @@ impl Study for InContext {
 
     const CARD: Card = Card {
         name: "in-context",
-        question: "How much better does a decoder predict tokens that it has read before, and by which heads?",
-        needs: "a decoder with the head that predicts the next token; no corpus: 64 sequences of random tokens, as many passes over \
-            them as half of the heads, and two",
+        question: "How much better does a decoder predict tokens that it has read before?",
+        needs: "a decoder with the head that predicts the next token; no corpus: 64 sequences of random tokens, once",
+        of_decoders: true,
+        on_decoders: true,
+        caveats: CAVEATS,
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        vec![PassSpec::new(Pass { sequences: PREDICTED, ..Pass::PLAIN }, |_| CopySums::default())]
+    }
+
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let in_context = Gain::new(observed.sums());
+        (Estimates::none(context.grid.count()), InContextSection { in_context })
+    }
+}
+
+/// The gain without each head.
+pub struct InContextEffect;
+
+impl Study for InContextEffect {
+    type Section = InContextEffectSection;
+
+    const CARD: Card = Card {
+        name: "in-context-effect",
+        question: "By which heads does a decoder predict better what it has read before?",
+        needs: "as `in-context`, as many times over as half of the heads, and two",
+        builds_on: &["in-context"],
         of_decoders: true,
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,
-        caveats: CAVEATS,
-        figures: &["in-context"],
+        caveats: EFFECT_CAVEATS,
+        figures: &["in-context-effect"],
         verdicts: VERDICTS,
         ..Card::NEW
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let sequences = Sequences::Repeats(Repeats::Predicted);
-        vec![PassSpec::new(Pass { sequences, portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
-            CopySums::new(subject.grid, EachHead)
+        vec![PassSpec::new(Pass { sequences: PREDICTED, portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
+            RemovalCopySums::new(subject.grid, EachHead)
         })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &CopySums = observed.sums();
+        let sums: &RemovalCopySums = observed.sums();
         let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
         let of_chance = |number: Option<usize>| values(blocks.at(number), None);
         let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        let in_context = Gain::new(sums, &estimates, context);
-        (estimates, InContextSection { in_context })
+        let in_context_effect = GainEffects::new(sums, &estimates, context);
+        (estimates, InContextEffectSection { in_context_effect })
     }
 }
 
@@ -65,13 +95,21 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     printed: "effect with its interval, q",
 }];
 
-/// The limits of what the study shows.
+/// The limits of what the gain shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "in-context-random",
     text: "The gain from having read the same tokens is measured on random tokens, where copying is all that helps; on text a \
-            decoder has other ways, and a head without an effect may stand in for another.",
+            decoder has other ways.",
     about: CaveatSubject::Meaning,
     applies: |labelling| section::<InContextSection>(labelling.section).in_context.tokens > 0,
+}];
+
+/// The limits of what removal shows.
+const EFFECT_CAVEATS: &[Caveat] = &[Caveat {
+    id: "in-context-alone",
+    text: "Heads are removed from copying one at a time: one without an effect may do what another one does as well.",
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<InContextEffectSection>(labelling.section).in_context_effect.removal.is_some(),
 }];
 
 #[cfg(test)]

@@ -3,14 +3,67 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::repeats::Copies;
+use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::stats::blocks::merge_fields;
+use crate::stats::blocks::{Blocks, PerBlock, block_of, merge_fields};
 use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_of};
 use crate::studies::ablation::removal::{EachHead, Quantity, RemovalSums};
 
+/// The losses with all heads, of each block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CopySums {
+    /// The losses of each block; without variants.
+    pub blocks: Blocks<CopyLosses>,
+}
+
+merge_fields!(CopySums { blocks });
+
+impl Default for CopySums {
+    fn default() -> Self {
+        Self { blocks: Blocks::new(CopyLosses::new(0)) }
+    }
+}
+
+impl CopySums {
+    /// A number of each block.
+    pub fn per_block(&self, part: impl Fn(&CopyLosses) -> f64) -> PerBlock {
+        std::array::from_fn(|block| part(&self.blocks[block]))
+    }
+}
+
+impl Sums for CopySums {
+    /// The block, and the tokens that are scored, if any are.
+    type SequenceState = (usize, Option<Vec<ScoredToken<usize>>>);
+
+    fn needs(&self) -> Needs {
+        CopyLosses::needs()
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
+        let block = block_of(sequence.family.number);
+        (block, self.blocks[block].begin(sequence, 0))
+    }
+
+    fn is_relevant((_, scored): &Self::SequenceState) -> bool {
+        scored.is_some()
+    }
+
+    fn observe(&mut self, (block, scored): &mut Self::SequenceState, event: &mut Event<'_>) {
+        if let (Some(scored), Event::Logits { position, logits }) = (scored, event) {
+            self.blocks[*block].logits(scored, None, *position, logits);
+        }
+    }
+
+    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+        self.blocks.fit(|losses| losses.fits(0))
+    }
+}
+
 /// The losses without each head and without any.
-pub type CopySums = RemovalSums<EachHead, CopyLosses>;
+pub type RemovalCopySums = RemovalSums<EachHead, CopyLosses>;
 
 /// The losses of the tokens of each copy that stand behind the same token in both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

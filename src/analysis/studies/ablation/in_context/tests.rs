@@ -1,5 +1,8 @@
+use super::gain::{Gain, NatsPerToken};
 use super::metrics::effect;
-use super::sums::CopyLosses;
+use super::sums::{CopyLosses, CopySums};
+use crate::corpus::SentenceFamily;
+use crate::passes::observer::{Event, Sums};
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::studies::ablation::removal::Quantity;
@@ -11,9 +14,8 @@ fn losing(nats: f64) -> [f32; 2] {
     [((1.0 - p) / p).ln() as f32, 0.0]
 }
 
-#[test]
-fn the_gain_is_of_tokens_behind_the_same_token() {
-    // The first token, 1 0 1 twice: of each copy the second and the third token are scored.
+/// The first token, 1 0 1 twice: of each copy the second and the third token are scored.
+fn twice() -> Sequence {
     let ids = vec![9, 5, 0, 1, 5, 0, 1];
     let words: Vec<_> = (1..7).map(|token| token..token + 1).collect();
     let token = |place: usize| PredictedToken {
@@ -26,6 +28,16 @@ fn the_gain_is_of_tokens_behind_the_same_token() {
     let kinds = base.kinds[..7].to_vec();
     let mut sequence = Sequence { ids, words, kinds, predictions: (1..7).map(token).collect(), ..base };
     sequence.kinds[6] = sequence.kinds[5];
+    sequence
+}
+
+fn near(found: f64, expected: f64) {
+    assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+}
+
+#[test]
+fn the_gain_is_of_tokens_behind_the_same_token() {
+    let sequence = twice();
     let mut losses = CopyLosses::new(2);
     let state = losses.begin(&sequence, 2).unwrap();
     for (variant, second) in [(None, 0.5), (Some(0), 1.5), (Some(1), 0.25)] {
@@ -35,7 +47,6 @@ fn the_gain_is_of_tokens_behind_the_same_token() {
         }
     }
     assert_eq!(losses.tokens(), 2);
-    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-5, "{found} {expected}");
     near(losses.gain(None), 3.0);
     near(losses.gain(Some(0)), 1.0);
     near(effect(&losses, Some(0)).value().unwrap(), 1.0);
@@ -44,4 +55,25 @@ fn the_gain_is_of_tokens_behind_the_same_token() {
     assert!(losses.fits(2) && !losses.fits(3));
     // Without copies there is nothing to gain.
     assert!(losses.begin(&sentence(0, 5, "dep"), 2).is_none());
+}
+
+#[test]
+fn the_gain_of_a_model_is_in_nats_a_token() {
+    let mut sums = CopySums::default();
+    assert_eq!(Gain::new(&sums).gain, NatsPerToken { mean: None, ci95: None });
+    for (family, second) in [(0, 0.5), (1, 1.0)] {
+        let sequence = Sequence { family: SentenceFamily::alone(family), ..twice() };
+        let mut state = sums.begin(&sequence);
+        for position in 0..6 {
+            let logits = losing(if position < 3 { 2.0 } else { second });
+            sums.observe(&mut state, &mut Event::Logits { position, logits: &logits });
+        }
+    }
+    let gain = Gain::new(&sums);
+    assert_eq!((gain.sequences, gain.tokens), (2, 4));
+    for (part, expected) in [(gain.first, 2.0), (gain.second, 0.75), (gain.gain, 1.25)] {
+        near(part.mean.unwrap(), expected);
+        // Two blocks are too few for an interval.
+        assert_eq!(part.ci95, None);
+    }
 }

@@ -1,4 +1,4 @@
-//! The section `in_context` of the report: the losses of both copies, and what each head has in their difference.
+//! The section `in_context_effect` of the report: what each head has in the difference of the losses of both copies.
 
 use std::fmt::{self, Write};
 
@@ -6,12 +6,10 @@ use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::metrics::effect;
-use super::sums::{CopyLosses, CopySums};
+use super::sums::{CopyLosses, RemovalCopySums};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
-use crate::stats::block_test::{Jackknife, Scale};
-use crate::stats::blocks::PerBlock;
+use crate::stats::block_test::Scale;
 use crate::stats::interval::Interval;
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::labels::policy::Policy;
@@ -24,25 +22,18 @@ use crate::study::show::wording::{plain_table, significance};
 /// Heads that a summary lists.
 const LISTED: usize = 8;
 
+/// The section of the model without each head.
 #[derive(Deserialize)]
-pub struct InContextSection {
-    pub in_context: Gain,
+pub struct InContextEffectSection {
+    pub in_context_effect: GainEffects,
 }
 
-/// What a decoder gains from having read the same random tokens before.
+/// The parts of heads in what a decoder gains from having read the same random tokens before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Gain {
+pub struct GainEffects {
     /// What stood for removed heads; null where nothing was scored.
     pub removal: Option<Replacement>,
-    /// Sequences of random tokens that come twice; 0 where the vocabulary has too few words or the model too few positions.
-    pub sequences: u64,
-    /// Scored tokens of each copy: all but its first.
-    pub tokens: u64,
-    /// The mean loss of a token of the first copy, and of the second, nats, and the difference.
-    pub whole: CopyLoss,
-    /// The 95 % interval of the difference, the gain.
-    pub ci95: Option<Interval>,
-    /// The same with all heads removed.
+    /// The losses with all heads removed.
     pub without_heads: CopyLoss,
     /// Each head, layer by layer.
     pub heads: Vec<HeadInContext>,
@@ -88,9 +79,9 @@ impl CopyLoss {
     }
 }
 
-impl Gain {
+impl GainEffects {
     /// The section that these sums give; `estimates` are the metrics of the same.
-    pub fn new(sums: &CopySums, estimates: &Estimates, context: &EstimationContext) -> Self {
+    pub fn new(sums: &RemovalCopySums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let known = estimates.denominators.get("in_context_effect", None).copied().unwrap_or_default();
         let head = |place: usize| {
@@ -111,14 +102,8 @@ impl Gain {
         let (tested, p): (Vec<usize>, Vec<f64>) =
             heads.iter().enumerate().filter_map(|(place, head)| Some((place, head.p?))).unzip();
         tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(place, q)| heads[place].q = Some(q));
-        let gain = sums.per_block(|losses| losses.gain(None));
-        let tokens: PerBlock = sums.per_block(|losses| effect(losses, None).denominator());
         Self {
             removal: sums.conditions.removal.filter(|_| total.tokens() > 0),
-            sequences: total.copies[1].sentences,
-            tokens: total.tokens(),
-            whole: CopyLoss::new(&total, None),
-            ci95: Jackknife::new(&gain, &tokens).interval(),
             // The last variant has no head.
             without_heads: CopyLoss::new(&total, Some(context.grid.count())),
             heads,
@@ -133,22 +118,14 @@ impl Gain {
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, sequences, tokens, whole, ci95, without_heads, .. } = self;
-        let (Some(removal), Some(first), Some(second), Some(gain)) = (removal, whole.first, whole.second, whole.gain)
-        else {
-            return writeln!(
-                out,
-                "No sequences of random tokens: the vocabulary has too few words, or the model too few positions."
-            );
-        };
-        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
-        let bare = without_heads.gain.unwrap_or_default();
+        // Where nothing was scored `in-context` says so.
+        let Some(removal) = self.removal else { return Ok(()) };
+        let bare = self.without_heads.gain.map_or_else(|| "-".to_owned(), |gain| format!("{gain:.3}"));
         writeln!(
             out,
-            "In-context copying: random tokens that come twice, {sequences} sequences, lose {first:.3} nats a token in the first \
-             copy and {second:.3} in the second, a gain of {gain:.3}{spread} ({bare:.3} without any head). {tokens} tokens of each \
-             copy are scored. Heads removed one at a time (by {}): how much of the gain goes away, ± half of the 95 % interval, q \
-             of its being other than 0, and the loss of the second copy then:\n",
+            "In-context copying with heads removed one at a time (by {}): how much of the gain goes away, in nats a token, ± half \
+             of the 95 % interval, q of its being other than 0, and the loss of the second copy then. Without any head the gain \
+             is {bare}.\n",
             removal.name(),
         )?;
         out.table(table(self.ranked().into_iter().take(LISTED)));
@@ -170,19 +147,19 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Tab
     table
 }
 
-stored!(InContextSection { in_context: Gain });
+stored!(InContextEffectSection { in_context_effect: GainEffects });
 
-impl Section for InContextSection {
+impl Section for InContextEffectSection {
     fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.in_context.write_summary(out))
+        Summary::written(|out| self.in_context_effect.write_summary(out))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let stray = grid.stray(self.in_context.heads.iter().map(|head| head.place))?;
-        Some(format!("`in_context` has {stray}, which the model has not"))
+        let stray = grid.stray(self.in_context_effect.heads.iter().map(|head| head.place))?;
+        Some(format!("`in_context_effect` has {stray}, which the model has not"))
     }
 
     fn figures(&self, _: &Policy) -> Vec<Figure> {
-        super::figure::figures(&self.in_context)
+        super::figure::figures(&self.in_context_effect)
     }
 }
