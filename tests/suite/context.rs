@@ -113,7 +113,9 @@ fn shards_and_parts_of_windows_add_up() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = documents(folder.path());
     let file = |name: &str| folder.path().join(name);
-    let with = ["--with", "norms,effect,gradient,drift,likeness,dependence,probes,examples", "--sample", "60"];
+    // Clusters would join the others, but in parts.
+    let studies = "norms,effect,gradient,drift,likeness,dependence,probes,examples";
+    let with = ["--with", studies, "--without", "cluster-effect,cluster-drift", "--sample", "60"];
     let common = [&["analyze", "box:causal", "-c", path(&corpus), "--no-run-info", "-q"][..], &with].concat();
     let whole = file("whole.json");
     run(&[&common[..], &["--threads", "2", "-o", path(&whole)]].concat()).unwrap();

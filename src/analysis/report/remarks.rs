@@ -66,7 +66,11 @@ fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: 
         (None, Bos::Never) => "no special token stands before its text (--bos never)".to_owned(),
         (None, _) => "the tokenizer puts no special token before a text".to_owned(),
     };
-    format!("{read}; {begins}")
+    let counted = match reading.context {
+        Context::Document => "; where evidence is counted in sentences, each window is one",
+        Context::Sentence => "",
+    };
+    format!("{read}; {begins}{counted}")
 }
 
 /// The layers whose queries do not see every key.
