@@ -9,6 +9,7 @@ use crate::model::Model;
 use crate::model::source::ModelRef;
 use crate::passes::run::counting::count;
 use crate::passes::run::token_limit;
+use crate::sequences::reading::Context as Reads;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::progress::{self, Downloads};
@@ -18,8 +19,9 @@ use crate::system::progress::{self, Downloads};
 pub fn counts(model: &ModelRef, inputs: &[Input], path: &Path) -> Result<()> {
     let mut output = Output::open(path)?;
     let model = Model::load(model.resolve(&Downloads::default())?)?;
+    let max_tokens = token_limit(&model, None, Reads::Sentence)?;
     let counting = progress::step("counting tokens");
-    let (counts, corpus) = count(inputs, &model.tokenizer, token_limit(&model, None)?, true, None)?;
+    let (counts, corpus) = count(inputs, (&model.tokenizer, Reads::Sentence), max_tokens, true, None)?;
     counting.finish_and_clear();
     if counts.is_empty() {
         return Err(anyhow!("corpus `{}` has no tokens", corpus.name).about(&corpus.name)).class(Class::Input);

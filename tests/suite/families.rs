@@ -443,11 +443,14 @@ fn flat(value: &Value) -> Vec<(String, Option<f64>)> {
     entries.flat_map(each).collect()
 }
 
-/// A head that attends evenly over what it sees is `broad`, and every other metric is at the chance level of its layer.
+/// A head that attends evenly over what it sees is `broad`, and every other metric is at the chance level of its layer: in sentences,
+/// and in the windows of documents that a decoder reads.
 #[test]
 fn even_heads_are_at_chance_in_layers_of_every_kind() {
     let decoders = ["tiny-llama", "tiny-mistral", "tiny-gpt-neo", "tiny-opt"];
-    for name in ["tiny-modernbert", "tiny-longformer", "tiny-gemma3-text", "tiny-roberta"].into_iter().chain(decoders) {
+    let encoders = ["tiny-modernbert", "tiny-longformer", "tiny-gemma3-text", "tiny-roberta"];
+    let of_decoders = decoders.into_iter().flat_map(|name| [(name, "sentence"), (name, "document")]);
+    for (name, context) in encoders.into_iter().map(|name| (name, "sentence")).chain(of_decoders) {
         let folder = with_tokenizer(name);
         without_queries(folder.path());
         let corpus = folder.path().join("corpus.txt");
@@ -455,9 +458,12 @@ fn even_heads_are_at_chance_in_layers_of_every_kind() {
         let word = |number: usize, place: usize| if (number >> (place % 6)).is_multiple_of(2) { "the" } else { "cat" };
         let sentence =
             |number: usize| (0..8 + number % 12).map(|place| word(number, place)).collect::<Vec<_>>().join(" ");
-        fs::write(&corpus, (0..60).map(sentence).map(|text| text + " .\n").collect::<String>()).unwrap();
+        // Twelve documents.
+        let line = |number: usize| sentence(number) + if number % 8 == 7 { " .\n\n" } else { " .\n" };
+        fs::write(&corpus, (0..96).map(line).collect::<String>()).unwrap();
         let options =
             ["analyze", path(folder.path()), "-c", path(&corpus), "-o", "-", "--no-run-info", "--with", "norms"];
+        let options = [&options[..], &["--context", context]].concat();
         let report: Value = serde_json::from_str(&run(&options).unwrap()).unwrap();
         let common = flat(&report["chance"]);
         let mut held = 0;
@@ -475,12 +481,15 @@ fn even_heads_are_at_chance_in_layers_of_every_kind() {
                 }
                 let chance = of(&own, &metric).or(of(&common, &metric));
                 if let Some((value, chance)) = value.zip(chance).filter(|_| metric != "output_share") {
-                    assert!((value - chance).abs() < 1e-5, "{name} {} {metric}: {value} {chance}", head["name"]);
+                    let at = format!("{name} {context} {} {metric}", head["name"]);
+                    assert!((value - chance).abs() < 1e-5, "{at}: {value} {chance}");
                     held += 1;
                 }
             }
         }
         assert!(held > 100, "{name} {held}");
+        let largest = report["corpus"]["context"]["sentences"]["largest"].as_u64();
+        assert_eq!(largest.is_some_and(|most| most > 1), context == "document", "{name} {context}");
     }
 }
 

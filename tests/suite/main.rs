@@ -19,6 +19,7 @@ mod batch;
 mod candle;
 mod clark2019;
 mod content;
+mod context;
 mod controls;
 mod coreference;
 mod corpus;

@@ -4,6 +4,7 @@
 use super::{Caveat, CorpusInfo, ModelInfo, TextInfo};
 use crate::corpus::Format;
 use crate::model::grid::visibility::Visibility;
+use crate::sequences::reading::{Context, Reading};
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::Verdict;
 use crate::study::{Caveat as Known, CaveatSubject};
@@ -12,6 +13,8 @@ use crate::study::{Caveat as Known, CaveatSubject};
 struct RunFacts<'a> {
     model: &'a ModelInfo,
     corpus: &'a CorpusInfo,
+    /// How a decoder read it.
+    reading: Option<&'a Reading>,
     verdicts: &'a [Verdict],
 }
 
@@ -84,10 +87,18 @@ const GENERAL: &[ConditionalCaveat] = &[
         meaning(
             "causal",
             "The model is a decoder, whose tokens see those before them alone: relations are scored by the side of the head, and \
-                masses, uas and relations do not compare with those of an encoder. A sentence by itself is not what it was \
-                trained on.",
+                masses, uas and relations do not compare with those of an encoder.",
         ),
         |run| run.model.visibility.are_causal(),
+    ),
+    (
+        meaning(
+            "sentences-alone",
+            "The decoder read each sentence by itself, which is not what it was trained on: the first token of each sentence is \
+                the first that it sees, and nothing stands before the first words. `--context document` reads the sentences of a \
+                document one after the other.",
+        ),
+        |run| run.reading.is_some_and(|reading| reading.context == Context::Sentence),
     ),
     (
         meaning(
@@ -189,11 +200,11 @@ pub fn is_about_certainty(id: &str) -> bool {
 /// The caveats that apply to a run. Within each kind the general caveats come before the caveats of studies.
 pub fn of_run(
     model: &ModelInfo,
-    corpus: &CorpusInfo,
+    (corpus, reading): (&CorpusInfo, Option<&Reading>),
     verdicts: &[Verdict],
     of_studies: Vec<&'static Known>,
 ) -> Vec<Caveat> {
-    let run = RunFacts { model, corpus, verdicts };
+    let run = RunFacts { model, corpus, reading, verdicts };
     let general = GENERAL.iter().filter(|(_, applies)| applies(&run)).map(|(caveat, _)| caveat);
     let mut caveats: Vec<&Known> = general.chain(of_studies).collect();
     caveats.sort_by_key(|caveat| caveat.about);

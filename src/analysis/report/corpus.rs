@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text::TextInfo;
 use crate::corpus::{CorpusIdentity, FileIdentity, Format, Unit};
+use crate::sequences::reading::WindowTally;
 use crate::sequences::tally::{FileTally, SkipReason, Tally};
 
 /// The corpus that a model was run over.
@@ -20,8 +21,12 @@ pub struct CorpusInfo {
     pub tokens: u64,
     /// Words of those: syntactic words of CoNLL-U, the tokenizer's own words of plain text.
     pub words: u64,
-    /// Tokens of the longest of them.
+    /// Tokens of the longest of them, or of the longest window where they were read in windows.
     pub longest: u64,
+    /// What a decoder read at once; absent of an encoder, which reads each sentence by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ContextInfo")]
+    pub context: Option<ContextInfo>,
     /// Sentences left out, by reason. Every reason is listed.
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Sentences of plain text that were cut to the limit.
@@ -42,6 +47,45 @@ pub struct CorpusInfo {
     pub text: Option<TextInfo>,
 }
 
+/// What a decoder read at once: sentences, or windows of consecutive sentences of a document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ContextInfo {
+    /// Sentences or windows.
+    pub sequences: u64,
+    /// Sentences of each.
+    pub sentences: MeanAndLargest,
+    /// Tokens of each, special tokens included.
+    pub tokens: MeanAndLargest,
+}
+
+/// The mean of whole numbers, and the largest of them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeanAndLargest {
+    /// The mean.
+    pub mean: f64,
+    /// The largest.
+    pub largest: u64,
+}
+
+impl ContextInfo {
+    fn new(tally: &Tally) -> Self {
+        let sentences = WindowTally {
+            windows: tally.sentences,
+            sentences: tally.sentences,
+            most_sentences: 1,
+            tokens: tally.tokens,
+            longest: tally.longest,
+        };
+        let read = tally.in_windows().unwrap_or(sentences);
+        let of = |sum: u64, largest: u64| MeanAndLargest { mean: sum as f64 / read.windows as f64, largest };
+        Self {
+            sequences: read.windows,
+            sentences: of(read.sentences, read.most_sentences),
+            tokens: of(read.tokens, read.longest),
+        }
+    }
+}
+
 /// One file of the corpus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CorpusFileInfo {
@@ -57,7 +101,7 @@ pub struct CorpusFileInfo {
     pub generated: Option<String>,
     /// Sentences analysed.
     pub sentences: u64,
-    /// Tokens of those, special tokens included.
+    /// Tokens of those, special tokens included; of windows, which have special tokens instead, tokens of text.
     pub tokens: u64,
     /// Words of those.
     pub words: u64,
@@ -66,20 +110,22 @@ pub struct CorpusFileInfo {
 }
 
 impl CorpusInfo {
-    /// Describes a corpus that was read to its end.
-    pub fn new(identity: CorpusIdentity, tally: &Tally) -> Self {
+    /// Describes a corpus that was read to its end, by a decoder or by an encoder; some sentence of it was analysed.
+    pub fn new(identity: CorpusIdentity, tally: &Tally, is_decoder: bool) -> Self {
         let count = |reason: SkipReason| (reason, tally.skipped.get(&reason).copied().unwrap_or(0));
         let file = |(number, FileIdentity { name, format, sha256, generated }): (usize, FileIdentity)| {
             let FileTally { sentences, tokens, words, skipped } = tally.files.get(number).copied().unwrap_or_default();
             CorpusFileInfo { name, format, sha256, generated, sentences, tokens, words, skipped }
         };
+        let (tokens, longest) = tally.read();
         let repeated = identity.repeated().into_iter().map(|pair| pair.map(|file| file.name.clone())).collect();
         Self {
             name: identity.name,
             sentences: tally.sentences,
-            tokens: tally.tokens,
+            tokens,
             words: tally.words,
-            longest: tally.longest,
+            longest,
+            context: is_decoder.then(|| ContextInfo::new(tally)),
             skipped: SkipReason::ALL.map(count).into(),
             truncated: tally.truncated,
             unannotated: tally.unannotated,

@@ -33,7 +33,7 @@ use crate::study::section::{Completion, Section};
 use crate::study::{AnyStudy, columns};
 
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
-pub use corpus::{CorpusFileInfo, CorpusInfo};
+pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
@@ -205,7 +205,8 @@ impl Report {
         let ReportContext { tool, model, corpus, settings, controls, run } = circumstances;
         let (grid, policy) = (model.grid(), &settings.policy);
         let verdicts = findings.tested(findings.verdicts(policy), grid);
-        let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
+        let read = (&corpus, settings.protocol.reading.as_ref());
+        let caveats = caveats::of_run(&model, read, &verdicts, findings.caveats(&verdicts, policy));
         let studies = findings.studies();
         let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).map(|label| label.label.as_str());
         let label_counts = registry::count(&studies, labels);

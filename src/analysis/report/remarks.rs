@@ -1,8 +1,10 @@
 //! Facts about a run to know before its labels.
 
-use super::{ModelInfo, Report, caveats};
+use super::{ContextInfo, ModelInfo, Report, caveats};
+use crate::sequences::reading::{Bos, Context, Reading};
 use crate::studies::registry;
-use crate::system::counted::{plural, ranges};
+use crate::system::counted::{counted, plural, ranges};
+use crate::system::printable::printable;
 
 impl Report {
     /// What intervals and tests are about more of.
@@ -21,7 +23,9 @@ impl Report {
         let is_of_proteins = caveats::is_read_as_text(&self.model, &self.corpus);
         let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
         let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
-        [of_model, as_text.into_iter().chain(of_text).collect()]
+        let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
+        let read = read.map(|(context, reading)| read_in(context, reading));
+        [of_model, read.into_iter().chain(as_text).chain(of_text).collect()]
     }
 
     /// The studies that a model of proteins leaves out; `None` of another model.
@@ -47,6 +51,34 @@ impl Report {
         let left_out = self.settings.protocol.left_out.iter().find(of_decoders)?;
         Some(format!("its checkpoint has no head that predicts the next token: the study {left_out} is left out"))
     }
+}
+
+/// What a decoder read at once, and with what that begins.
+fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
+    let (mean, most) = (tokens.mean, tokens.largest);
+    let read = match reading.context {
+        Context::Document => format!(
+            "it was read in {} of documents, of {:.1} sentences and {mean:.1} tokens in the mean and at most {} and {most}",
+            counted(*sequences, "window"),
+            sentences.mean,
+            sentences.largest
+        ),
+        Context::Sentence => format!(
+            "each sentence was read by itself, of {mean:.1} tokens in the mean and at most {most}: its first token is the first that \
+             the model sees"
+        ),
+    };
+    let begins = match (&reading.begins_with, reading.bos) {
+        (Some(token), Bos::Auto) => format!("each begins with {}, which the tokenizer puts there", printable(token)),
+        (Some(token), _) => format!("each begins with {} (--bos always)", printable(token)),
+        (None, Bos::Never) => "no special token stands before its text (--bos never)".to_owned(),
+        (None, _) => "the tokenizer puts no special token before a text".to_owned(),
+    };
+    let counted = match reading.context {
+        Context::Document => "; where evidence is counted in sentences, each window is one",
+        Context::Sentence => "",
+    };
+    format!("{read}; {begins}{counted}")
 }
 
 /// The layers whose queries do not see every key.

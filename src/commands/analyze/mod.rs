@@ -3,6 +3,7 @@
 pub mod observe;
 pub mod options;
 mod parts;
+mod reading;
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
 //! A model over a shard of a corpus, from files to an observation.
 
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::options::{AnalyzeOptions, GIVE_COUNTS, ONLY_ONCE, Outcome, PartialOptions};
 use super::parts::Parts;
+use super::reading::reading;
 use crate::commands::merge;
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
@@ -18,6 +20,7 @@ use crate::evaluation::presets::PRESETS;
 use crate::evaluation::results::Results;
 use crate::model::files::ModelFiles;
 use crate::model::parameters::Objective;
+use crate::model::tokenizer::ModelTokenizer;
 use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::ablation::means::MeanContexts;
 use crate::passes::observation::identity::{Identity, ModelInfo, Protocol, RunInfo, Tool};
@@ -26,6 +29,7 @@ use crate::passes::pass::Pass;
 use crate::passes::run::counting::count;
 use crate::passes::run::{self, Runner, heads_of, token_limit};
 use crate::sequences::counts::{Counting, TokenCounts};
+use crate::sequences::reading::Context as Reads;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
@@ -131,6 +135,8 @@ pub struct PreparedRun<'a> {
     index: Option<Arc<Index>>,
     loaded: &'a Loaded,
     model: &'a Model,
+    /// The model's tokenizer, with what the run puts before a text.
+    tokenizer: Cow<'a, ModelTokenizer>,
     protocol: Protocol,
     plan: Plan,
     counts: Option<Arc<TokenCounts>>,
@@ -143,12 +149,14 @@ pub struct PreparedRun<'a> {
 impl<'a> PreparedRun<'a> {
     /// Plans the passes of a model over an open corpus.
     /// Fails if the model lacks something that the options need, or the corpus cannot be counted although it must be.
-    pub fn new(options: &'a AnalyzeOptions, loaded: &'a Loaded, corpus: Corpus) -> Result<Self> {
+    pub fn new(options: &'a AnalyzeOptions, loaded: &'a Loaded, mut corpus: Corpus) -> Result<Self> {
         let (model, index) = (&loaded.model, corpus.index().cloned());
-        let max_tokens = token_limit(model, options.max_tokens).class(Class::Usage)?;
+        let (reading, tokenizer) = reading(options, model, corpus.unit()).class(Class::Usage)?;
+        let context = reading.as_ref().map(|reading| reading.context).unwrap_or_default();
+        let max_tokens = token_limit(model, options.max_tokens, context).class(Class::Usage)?;
         let studies = asked(options, model).class(Class::Usage)?;
         let KnownCounts { counts, sha256, counted } =
-            known(options, &studies, model, max_tokens).class(Class::Input)?;
+            known(options, &studies, (model, context), max_tokens).class(Class::Input)?;
         let unasked = on_decoders(options, model).into_iter().filter(|study| beyond(model, *study).is_some());
         let left_out = options.left_out.iter().copied().chain(unasked);
         let protocol = Protocol {
@@ -156,6 +164,7 @@ impl<'a> PreparedRun<'a> {
             truncate: options.truncate,
             limit: options.limit,
             from_token: options.from_token,
+            reading,
             blocks: BLOCKS,
             controls: options.controls.clone(),
             removed: heads_of(model, &options.removed).class(Class::Usage)?,
@@ -173,6 +182,7 @@ impl<'a> PreparedRun<'a> {
             index,
             loaded,
             model,
+            tokenizer,
             protocol,
             plan,
             counts,
@@ -265,10 +275,11 @@ impl<'a> PreparedRun<'a> {
     }
 
     fn runner(&self, shard: Shard) -> Runner<'_> {
-        let Self { options, model, protocol, mean_contexts, .. } = self;
+        let Self { options, model, tokenizer, protocol, mean_contexts, .. } = self;
         let (corpus, strict, threads) = (&options.corpus[..], options.strict, options.threads);
         let index = self.index.as_ref();
-        Runner { corpus, index, shard, model, protocol, strict, threads, counts: self.counts.clone(), mean_contexts }
+        let counts = self.counts.clone();
+        Runner { corpus, index, shard, model, tokenizer, protocol, strict, threads, counts, mean_contexts }
     }
 
     /// Facts about the run up to now, if they are wanted: what comes after begins now.
@@ -456,7 +467,7 @@ struct KnownCounts {
 fn known(
     options: &AnalyzeOptions,
     studies: &[&'static dyn AnyStudy],
-    model: &Model,
+    (model, context): (&Model, Reads),
     max_tokens: usize,
 ) -> Result<KnownCounts> {
     for study in &options.left_out {
@@ -487,7 +498,8 @@ fn known(
         );
     }
     let counting = progress::step("counting tokens");
-    let (counts, corpus) = count(&options.corpus, &model.tokenizer, max_tokens, options.truncate, options.limit)?;
+    let (counts, corpus) =
+        count(&options.corpus, (&model.tokenizer, context), max_tokens, options.truncate, options.limit)?;
     counting.finish_and_clear();
     Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }

@@ -11,6 +11,7 @@ use crate::model::source::ModelRef;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
 use crate::sequences::fold::words::FromToken;
+use crate::sequences::reading::{Bos, Context};
 use crate::sequences::shard::Shard;
 use crate::study::AnyStudy;
 
@@ -31,6 +32,10 @@ pub struct AnalyzeOptions {
     pub max_tokens: Option<usize>,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
+    /// The text that a decoder reads as one sequence; as the corpus has documents if `None`.
+    pub context: Option<Context>,
+    /// Whether the token for the beginning of text stands before each sequence of a decoder.
+    pub bos: Bos,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,
     /// Read at most this many sentences.

@@ -94,7 +94,7 @@ pub fn measure(
     };
     let controls = found.into_iter().map(controlled).collect();
 
-    let corpus = CorpusInfo::new(corpus, &tally);
+    let corpus = CorpusInfo::new(corpus, &tally, protocol.reading.is_some());
     let settings = Settings { protocol, policy };
     Ok((ReportContext { tool, model, corpus, settings, controls, run }, findings))
 }

@@ -14,6 +14,7 @@ use crate::model::source::ModelRef;
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
 use crate::passes::run::{heads_of, token_limit};
+use crate::sequences::reading::Context as Reads;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
@@ -48,7 +49,7 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let removed = heads_of(&model, &options.removed).class(Class::Usage)?;
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let gates = Pass::PLAIN.without(&removed).gates();
-    let limit = token_limit(&model, options.max_tokens).class(Class::Usage)?;
+    let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
     let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false).strict(options.strict);
     let sentences = chosen(&options.sentences, &mut encoder)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);

@@ -16,6 +16,7 @@ use crate::passes::pass::Pass;
 use crate::passes::run::token_limit;
 use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
+use crate::sequences::reading::Context as Reads;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
@@ -56,7 +57,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     let outputs: Vec<(Output, Drawing)> = options.outputs.iter().map(open).collect::<Result<_>>()?;
     let (model, _) = load(&options.model)?;
     let heads = heads(&HeadChoice::Heads(options.heads.clone()), &model).class(Class::Usage)?;
-    let limit = token_limit(&model, options.max_tokens).class(Class::Usage)?;
+    let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
     let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false);
     let sentences = chosen(&options.sentences, &mut encoder)?;
     let mut scratch = Scratch::default();

@@ -5,6 +5,7 @@ pub mod derived;
 pub mod fold;
 pub mod frame;
 pub mod pack;
+pub mod reading;
 pub mod sample;
 pub mod sequence;
 pub mod shard;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::corpus::{Annotation, SentenceFamily, TreeHead};
 use crate::model::forward::batch::TokenClass;
 
-/// A sentence ready for the encoder.
+/// A sentence ready for the encoder, or several that go through it as one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
     /// 0-based position in the corpus, skipped sentences counted.
@@ -28,7 +28,8 @@ pub struct Sequence {
     pub kinds: Vec<TokenKind>,
     /// The token range of each word, in order; special tokens belong to none.
     pub words: Vec<Range<usize>>,
-    /// The token range of each text, where several are put into one [frame](super::frame); empty for a sentence as it is.
+    /// The token range of each text, where several are put into one [frame](super::frame), or of each sentence of a
+    /// [window](super::derived::windows); empty for a sentence as it is.
     pub texts: Vec<Range<usize>>,
     /// The gold tree, one arc per word, where the corpus has one.
     pub tree: Option<Vec<GoldArc>>,
@@ -88,9 +89,34 @@ impl Sequence {
         usize::from(begins)..self.words.len()
     }
 
+    /// How many sentences it is of.
+    pub fn sentences(&self) -> usize {
+        self.texts.len().max(1)
+    }
+
     /// The words of each sentence that can be each other's heads, in order: [counted](Self::counted_words) words.
     pub fn candidates(&self) -> Vec<Range<usize>> {
-        vec![self.counted_words()]
+        let counted = self.counted_words();
+        let of_sentences = self.words_of_sentences().into_iter();
+        of_sentences.map(|Range { start, end }| start.max(counted.start)..end).collect()
+    }
+
+    /// The words of each sentence, in order.
+    pub fn words_of_sentences(&self) -> Vec<Range<usize>> {
+        if self.texts.len() < 2 {
+            return vec![0..self.words.len()];
+        }
+        let before = |token: usize| self.words.partition_point(|word| word.start < token);
+        self.texts.iter().map(|text| before(text.start)..before(text.end)).collect()
+    }
+
+    /// The places of the tokens of text of each sentence, in order.
+    pub fn text_places_of_sentences(&self) -> Vec<Vec<usize>> {
+        if self.texts.len() < 2 {
+            return vec![self.text_places().collect()];
+        }
+        let of_sentence = |text: &Range<usize>| text.clone().filter(|&place| !self.kinds[place].is_special()).collect();
+        self.texts.iter().map(of_sentence).collect()
     }
 
     /// The [candidates](Self::candidates) of each word, itself among them, `[words]`; none of a word that is not counted.

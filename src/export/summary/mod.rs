@@ -58,7 +58,7 @@ pub fn of_shard(shard: Shard, observation: &Observation) -> String {
         "shard {shard} of {}: {}, {}, {} skipped\n",
         printable(&observation.identity.corpus.name),
         counted(tally.sentences, "sentence"),
-        counted(tally.tokens, "token"),
+        counted(tally.read().0, "token"),
         counted(skipped, "sentence"),
     )
 }

@@ -30,6 +30,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         truncate: false,
         limit: None,
         from_token: FromToken::Mean,
+        reading: None,
         blocks: BLOCKS,
         controls,
         removed: Vec::new(),

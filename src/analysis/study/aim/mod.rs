@@ -1,5 +1,7 @@
 //! The aims of labels in one sentence: the tokens that a head with the label should look at, and how much it does.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::instruments::partners::Partners;
@@ -168,6 +170,25 @@ impl Goals {
             Self::Tokens(goals) | Self::Words(goals) => none(goals),
             Self::Spread(queries) => queries.is_empty(),
         }
+    }
+
+    /// The goals of the queries in one sentence of a window, which has these tokens and words; `None` if it has none.
+    pub fn in_part(&self, tokens: &Range<usize>, words: &Range<usize>) -> Option<Self> {
+        let of = |goals: &[(usize, Vec<usize>)], part: &Range<usize>| {
+            goals.iter().filter(|(query, _)| part.contains(query)).cloned().collect()
+        };
+        let goals = match self {
+            Self::Partners { direction, arcs, partners } => {
+                let arcs = arcs.iter().copied().filter(|(word, _)| words.contains(word)).collect();
+                Self::Partners { direction: *direction, arcs, partners: partners.clone() }
+            }
+            Self::Tokens(goals) => Self::Tokens(of(goals, tokens)),
+            Self::Words(goals) => Self::Words(of(goals, words)),
+            Self::Spread(queries) => {
+                Self::Spread(queries.iter().copied().filter(|(query, _)| tokens.contains(query)).collect())
+            }
+        };
+        (!goals.is_empty()).then_some(goals)
     }
 
     /// A head's score for the aim, by its attention between tokens and between words.

@@ -92,3 +92,25 @@ fn goals_of_units_are_those_of_their_tokens() {
     assert_eq!(of(Aim::FirstSpecial), [None, Some(vec![0, 0]), Some(vec![0]), None]);
     assert_eq!(of(Aim::Spread), [None, None, None, None]);
 }
+
+/// Of a window of two sentences each has the queries of its own; what they look at may stand before it.
+#[test]
+fn goals_of_a_part_are_those_of_its_queries() {
+    let window = Sequence { texts: vec![1..2, 2..4], ..three() };
+    let goals = |aim: Aim| aim.in_sentence(&window, Visibility::ALL, FromToken::Mean).unwrap();
+    let of = |goals: &Goals, part: usize| -> Option<Vec<(usize, Vec<usize>)>> {
+        let words = &window.words_of_sentences()[part];
+        match goals.in_part(&window.texts[part], words)? {
+            Goals::Tokens(goals) | Goals::Words(goals) => Some(goals),
+            Goals::Partners { arcs, .. } => Some(arcs.into_iter().map(|(word, other)| (word, vec![other])).collect()),
+            Goals::Spread(queries) => Some(queries.into_iter().map(|(query, _)| (query, Vec::new())).collect()),
+        }
+    };
+    let previous = goals(Aim::Offset(-1));
+    assert_eq!(of(&previous, 0), None);
+    assert_eq!(of(&previous, 1), Some(vec![(2, vec![1]), (3, vec![2])]));
+    let spread = goals(Aim::Spread);
+    assert_eq!((of(&spread, 0).unwrap().len(), of(&spread, 1).unwrap().len()), (1, 2));
+    let relation = Aim::Partner { relation: "obj".to_owned(), direction: Direction::DependentToHead };
+    assert_eq!(of(&goals(relation), 1), Some(vec![(1, vec![0]), (2, vec![1])]));
+}

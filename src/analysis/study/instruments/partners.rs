@@ -1,6 +1,7 @@
 //! The word that a head takes for the other end of a word's arc (METHODOLOGY, "Dependency alignment").
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::lifts::Lifts;
@@ -15,7 +16,8 @@ pub struct Partners {
     is_causal: bool,
     /// The words of the same sentence, `[words]`.
     candidates: Vec<Range<usize>>,
-    lifts: Lifts,
+    /// Shared by the sentences of a window.
+    lifts: Arc<Lifts>,
 }
 
 impl Partners {
@@ -24,7 +26,7 @@ impl Partners {
         Self {
             is_causal: visibility.is_causal(),
             candidates: sequence.candidates_of_words(),
-            lifts: Lifts::new(sequence, visibility, from),
+            lifts: Arc::new(Lifts::new(sequence, visibility, from)),
         }
     }
 

@@ -26,6 +26,7 @@ use crate::passes::ablation::{Choice, Replacement};
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial;
 use crate::sequences::fold::words::FromToken;
+use crate::sequences::reading::{Bos, Context};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
@@ -61,12 +62,19 @@ pub struct AnalyzeArguments {
     network: NetworkArguments,
     #[command(flatten)]
     corpora: CorpusArguments,
-    /// Skip sentences of more tokens [default: as many as the model has positions]
+    /// Skip sentences of more tokens; windows of documents have no more [default: as many as the model has positions, of windows at most
+    /// 512]
     #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
     max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them
     #[arg(long)]
     truncate: bool,
+    /// Of a decoder: what it reads at once [default: document where the corpus marks ten documents, or else sentence]
+    #[arg(long, value_name = "CONTEXT", value_parser = one_of(CONTEXTS))]
+    context: Option<Context>,
+    /// Of a decoder: whether the token for the beginning of text stands before what it reads at once
+    #[arg(long, value_name = "WHEN", value_parser = one_of(BOS), default_value = "auto")]
+    bos: Bos,
     /// Fail at the first sentence that would be skipped, and write nothing
     #[arg(long)]
     strict: bool,
@@ -148,6 +156,19 @@ pub struct AnalyzeArguments {
     report: ReportArguments,
 }
 
+/// What a decoder reads at once.
+const CONTEXTS: &[Named<Context>] = &[
+    (Context::Sentence, "sentence", "Each sentence by itself"),
+    (Context::Document, "document", "As many whole sentences of a document as fit, one after the other"),
+];
+
+/// When the token for the beginning of text is there.
+const BOS: &[Named<Bos>] = &[
+    (Bos::Auto, "auto", "Where the tokenizer puts it"),
+    (Bos::Always, "always", "Always"),
+    (Bos::Never, "never", "Never"),
+];
+
 /// The controls.
 const CONTROLS: &[Named<ControlKind>] = &[
     (ControlKind::RandomInit, "random-init", "The architecture with fresh weights, as before training"),
@@ -212,6 +233,8 @@ impl AnalyzeArguments {
             corpus,
             max_tokens: self.max_tokens.map(|tokens| tokens as usize),
             truncate: self.truncate,
+            context: self.context,
+            bos: self.bos,
             strict: self.strict,
             limit: self.limit,
             threads,

@@ -285,7 +285,7 @@ impl Corpus {
     }
 
     /// Its unit: decided once, before its first file is opened.
-    fn unit(&mut self) -> Unit {
+    pub fn unit(&mut self) -> Unit {
         let unit = self.unit.unwrap_or_else(|| self.marks().unit(self.limit));
         self.unit = Some(unit);
         unit

@@ -26,6 +26,8 @@ pub(super) struct TokenizerConfig {
     pub class: Option<String>,
     /// The model's family, by its `model_type`.
     pub model_type: String,
+    /// `bos_token_id` of the model's `config.json`: the token for the beginning of text.
+    pub beginning: Option<u32>,
     /// The file of the settings, for messages.
     path: PathBuf,
 }
@@ -61,7 +63,8 @@ impl TokenizerConfig {
         let text = |values: &Map<String, Value>, key: &str| values.get(key).and_then(Value::as_str).map(str::to_owned);
         let class = text(&values, "tokenizer_class").or_else(|| text(&config, "tokenizer_class"));
         let class = class.map(|class| class.strip_suffix("Fast").unwrap_or(&class).to_owned());
-        Ok(Self { values, added, extra, class, model_type: model_type.to_owned(), path })
+        let beginning = config.get("bos_token_id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
+        Ok(Self { values, added, extra, class, model_type: model_type.to_owned(), beginning, path })
     }
 
     /// A switch; an error if it is something else. `None` where it is null or not there.

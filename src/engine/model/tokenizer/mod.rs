@@ -6,6 +6,7 @@
 //! of byte-level BPE, `spm.model` and its like are models of sentencepiece (`sentencepiece/`); what they leave open is in
 //! `tokenizer_config.json` (`config.rs`) or has the defaults of the class.
 
+mod beginning;
 mod build;
 mod config;
 mod marks;
@@ -21,6 +22,7 @@ use super::files::names::{BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE, WORDPIECE_V
 use super::files::{ModelFile, TokenizerFiles};
 use crate::system::contained::contained;
 use crate::system::errors::Facts;
+use beginning::Beginning;
 use config::{Kind, TokenizerConfig, named};
 
 /// A model's tokenizer, with its own padding and truncation switched off.
@@ -40,7 +42,12 @@ pub struct ModelTokenizer {
     /// Whether the surface of each id is all Unicode punctuation.
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
+    joins_by_a_space: bool,
     is_of_residues: bool,
+    /// The token for the beginning of text, where a file names one.
+    named_beginning: Option<u32>,
+    /// What stands before a text.
+    beginning: Beginning,
 }
 
 impl ModelTokenizer {
@@ -74,6 +81,9 @@ impl ModelTokenizer {
                 unknown: unknown(&text, &settings),
                 punctuation: marks::punctuation_table(&text),
                 splits_at_spaces: splits_at_spaces(&text),
+                joins_by_a_space: beginning::joins_by_a_space(&text),
+                named_beginning: beginning::of(&text, &settings, rows),
+                beginning: Beginning::Own,
                 is_of_residues: settings.kind() == Some(Kind::Residues),
                 words: for_words(&text),
                 text,
@@ -88,13 +98,13 @@ impl ModelTokenizer {
     /// Encodes running text, with the special tokens around it if `special`.
     /// Fails if the tokenizer fails.
     pub fn encode_text(&self, text: &str, special: bool) -> Result<Encoding> {
-        self.checked(|| self.text.encode(text, special))
+        self.checked(special, || self.text.encode(text, special))
     }
 
     /// Encodes two running texts as a pair, with the special tokens around and between them.
     /// Fails if the tokenizer fails.
     pub fn encode_pair(&self, first: &str, second: &str) -> Result<Encoding> {
-        self.checked(|| self.text.encode((first, second), true))
+        self.checked(true, || self.text.encode((first, second), true))
     }
 
     /// Encodes words that were split beforehand, with the special tokens around them: as transformers does with
@@ -103,27 +113,58 @@ impl ModelTokenizer {
     /// Fails if the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));
-        self.checked(|| self.words.as_ref().unwrap_or(&self.text).encode(input, true))
+        self.checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
     }
 
     /// Puts the special tokens around a text that was encoded without them, cut to `tokens` tokens.
     /// Fails if the tokenizer fails.
     pub fn cut(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
         bare.truncate(tokens, 0, TruncationDirection::Right);
-        self.checked(|| self.text.post_process(bare, None, true))
+        self.checked(true, || self.text.post_process(bare, None, true))
     }
 
-    /// The encoding that the library returns; its failures, panics too, as errors that name the file.
-    fn checked(&self, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
+    /// The encoding that the library returns, with what stands before it if `special`; its failures, panics too, as errors that
+    /// name the file.
+    fn checked(&self, special: bool, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
         let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
         let shown = self.path.display();
         let encoding = outcome.with_context(|| format!("tokenizer `{shown}` failed on a sentence")).about(&shown)?;
+        let encoding = if special { self.beginning.applied(encoding, &self.text) } else { encoding };
         // Post-processors have ids of their own, which need not be in the vocabulary.
         if let Some(place) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
             let token = encoding.get_tokens().get(place).map_or("", String::as_str);
             return Err(misfit(&self.path, token, encoding.get_ids()[place], self.rows));
         }
         Ok(encoding)
+    }
+
+    /// The same with the token for the beginning of text before every text, where the tokenizer puts none.
+    /// Fails if no file names it.
+    pub fn always_beginning(self) -> Result<Self> {
+        let token = self.named_beginning.ok_or_else(|| {
+            let way_out = "name it as `bos_token` in tokenizer_config.json, or as `bos_token_id` in config.json";
+            let shown = self.path.display();
+            anyhow!("tokenizer `{shown}` has no token for the beginning of text").about(&shown).hint(way_out)
+        })?;
+        Ok(Self { beginning: Beginning::Token(token), ..self })
+    }
+
+    /// The same without a special token before any text.
+    pub fn never_beginning(self) -> Self {
+        Self { beginning: Beginning::Nothing, ..self }
+    }
+
+    /// The special token that stands before a text; `None` if none does.
+    /// Fails if the tokenizer fails.
+    pub fn begins_with(&self) -> Result<Option<String>> {
+        let around = self.encode_text("a", true)?;
+        let is_special = around.get_special_tokens_mask().first() == Some(&1);
+        Ok(around.get_tokens().first().filter(|_| is_special).cloned())
+    }
+
+    /// Whether a text that follows another takes a space before it, as a part of its first token.
+    pub fn joins_by_a_space(&self) -> bool {
+        self.joins_by_a_space
     }
 
     /// The token of an id, as the vocabulary has it.

@@ -19,6 +19,7 @@ use crate::model::{Hashes, Model};
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
 use crate::sequences::fold::words::FromToken;
+use crate::sequences::reading::{Context, Reading};
 
 /// The facts that shards must have in common to be parts of one whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,10 @@ pub struct Protocol {
     pub limit: Option<u64>,
     /// Which token speaks for a split word.
     pub from_token: FromToken,
+    /// How a decoder read the corpus; absent of an encoder, which reads each sentence by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Reading")]
+    pub reading: Option<Reading>,
     /// Sentences are summed in so many blocks.
     pub blocks: usize,
     /// The controls that were run beside the analysis itself.
@@ -71,6 +76,13 @@ pub struct Protocol {
     pub left_out: Vec<String>,
     /// The studies that were run, by name, in the order of the table of studies.
     pub studies: Vec<String>,
+}
+
+impl Protocol {
+    /// The text that went through the model as one sequence.
+    pub fn context(&self) -> Context {
+        self.reading.as_ref().map(|reading| reading.context).unwrap_or_default()
+    }
 }
 
 /// The program that wrote the report.

@@ -2,6 +2,7 @@
 
 pub mod counting;
 pub mod derivatives;
+pub mod part;
 pub mod patches;
 pub mod show;
 pub mod variants;
@@ -28,6 +29,7 @@ use crate::model::forward::Encoder;
 use crate::model::forward::gates::Gate;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
+use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::derived::corrupted::{Corrupted, Corruption, Noise, PERIOD};
 use crate::sequences::derived::pairs::PairPacker;
@@ -36,6 +38,7 @@ use crate::sequences::derived::sentence_pairs::SentencePairs;
 use crate::sequences::derived::shuffle::shuffled;
 use crate::sequences::derived::windows::Windows;
 use crate::sequences::frame::Frame;
+use crate::sequences::reading::{Context as Reads, WINDOW_TOKENS, WindowTally};
 use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
@@ -44,6 +47,7 @@ use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::Facts;
 use crate::system::progress::Analysis;
 use derivatives::differentiate;
+use part::CorpusPart;
 use variants::{HeadSet, Variants};
 use workers::{TokenizedSentences, sum_up};
 
@@ -57,6 +61,8 @@ pub struct Runner<'a> {
     pub shard: Shard,
     /// The model.
     pub model: &'a Model,
+    /// Its tokenizer, with what the run puts before a text.
+    pub tokenizer: &'a ModelTokenizer,
     /// How the corpus is observed.
     pub protocol: &'a Protocol,
     /// Whether a sentence that must be left out is an error.
@@ -87,7 +93,8 @@ impl Runner<'_> {
         let mut passes = passes.into_iter();
         let (pass, observers) = passes.next().expect("at least one pass");
         let variants = Variants::once(pass.gates());
-        let (first, tally, corpus) = self.over_corpus(opened, self.everything(), pass, observers, &variants)?;
+        let (part, limit) = (CorpusPart::of(self.shard), self.protocol.limit);
+        let (first, tally, corpus) = self.over_corpus(opened, (part, limit), pass, observers, &variants)?;
         let mut done = vec![first];
         done.extend(self.run_again(&corpus, passes)?);
         Ok(RunOutcome { tally, corpus, passes: done })
@@ -109,7 +116,8 @@ impl Runner<'_> {
                 return Ok(PassSums { pass, ..seen });
             }
             let variants = Variants::once(pass.gates());
-            self.again(corpus, self.everything(), pass, observers, &variants)
+            let everything = (CorpusPart::of(self.shard), self.protocol.limit);
+            self.again(corpus, everything, pass, observers, &variants)
         };
         passes.into_iter().map(run).collect()
     }
@@ -182,7 +190,7 @@ impl Runner<'_> {
     fn again(
         &self,
         corpus: &CorpusIdentity,
-        part: CorpusPart,
+        (part, sequences): (CorpusPart, Option<u64>),
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
         variants: &Variants,
@@ -192,20 +200,19 @@ impl Runner<'_> {
         }
         let opened = Corpus::open_with(self.corpus, self.protocol.limit, &self.protocol.probes, self.index)?
             .of_unit(corpus.unit);
-        let (sums, _, again) = self.over_corpus(opened, part, pass, observers, variants)?;
+        let (sums, _, again) = self.over_corpus(opened, (part, sequences), pass, observers, variants)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
     }
 
-    /// All sentences of the shard.
-    fn everything(&self) -> CorpusPart {
-        CorpusPart { shard: self.shard, sample: Sample::ALL, parity: None, sequences: self.protocol.limit }
-    }
-
-    /// The sentences of a shard that are in the sample.
-    fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> CorpusPart {
+    /// The sentences of a shard that are in the sample, and the number of sequences that they make, where that is known.
+    fn sampled(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> (CorpusPart, Option<u64>) {
         let sample = Sample::new(self.ablation().sample, corpus.repeats.read);
         let parity = pass.portion.parity();
+        let part = CorpusPart { shard, sample, parity };
+        if self.protocol.context() == Reads::Document {
+            return (part, None);
+        }
         // About half of the blocks are of either parity; progress needs no more.
         let is_of_it = |index: u64| parity.is_none_or(|parity| index % 2 == parity as u64);
         let takes = |&index: &u64| shard.takes(index) && sample.takes(index) && is_of_it(index);
@@ -214,7 +221,7 @@ impl Runner<'_> {
             Sequences::Corrupted(phases) => self.phases(phases),
             _ => 1,
         };
-        CorpusPart { shard, sample, parity, sequences: Some(sentences as u64 * u64::from(variants)) }
+        (part, Some(sentences as u64 * u64::from(variants)))
     }
 
     /// How heads are removed.
@@ -236,46 +243,75 @@ impl Runner<'_> {
     fn over_corpus(
         &self,
         corpus: Corpus,
-        CorpusPart { shard, sample, parity, sequences }: CorpusPart,
+        (part, sequences): (CorpusPart, Option<u64>),
         pass: Pass,
         observers: Vec<Box<dyn Observer>>,
         variants: &Variants,
     ) -> Result<(PassSums, Tally, CorpusIdentity)> {
-        let Self { model, protocol, .. } = *self;
+        let protocol = self.protocol;
+        let CorpusPart { shard, sample, .. } = part;
         let corpus = corpus.only(|mut sentences| sentences.any(|index| shard.takes(index) && sample.takes(index)));
         let progress = Analysis::new(sequences, corpus.bytes(), corpus.bytes_read());
         let tokenizer =
-            SentenceTokenizer::new(&model.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
+            SentenceTokenizer::new(self.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
+        let tokenizer = tokenizer.within(protocol.context());
         let left = protocol.limit.unwrap_or(u64::MAX);
-        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, shard, sample, parity, left };
-        let sum = |sequences: &mut Sequencer<'_>| self.sum(&pass, observers, variants, sequences, &progress);
-        let (sums, left_out) = match pass.sequences {
-            Sequences::Sentences => (sum(&mut sentences)?, 0),
-            Sequences::Shuffled { seed } => {
-                let shuffle = |sentence: Result<Sequence>| sentence.map(|sentence| shuffled(&sentence, seed));
-                (sum(&mut sentences.by_ref().map(shuffle))?, 0)
-            }
+        let is_in_windows = protocol.context() == Reads::Document;
+        let mut windows = WindowTally::default();
+        // Windows are made of all sentences, and then taken.
+        let read = if is_in_windows { CorpusPart::of(shard) } else { part };
+        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, part: read, left };
+        let (sums, left_out) = {
+            let in_order = |sentence: Result<Sequence>| match pass.sequences {
+                Sequences::Shuffled { seed } => sentence.map(|sentence| shuffled(&sentence, seed)),
+                _ => sentence,
+            };
+            let sentences = sentences.by_ref().map(in_order);
+            let texts: Box<Sequencer<'_>> = if is_in_windows {
+                Box::new(part.windows(sentences, protocol.max_tokens, &mut windows))
+            } else {
+                Box::new(sentences)
+            };
+            self.over_texts(texts, &pass, observers, variants, &progress)?
+        };
+        let TokenizedSentences { corpus, encoder, .. } = sentences;
+        let tally = Tally { passed_over: corpus.passed_over(), windows, ..encoder.into_tally() };
+        Ok((PassSums { pass, left_out, sums }, tally, corpus.into_identity()?))
+    }
+
+    /// A pass over sequences that are made of texts, and how many of these are in none of them.
+    fn over_texts(
+        &self,
+        mut texts: Box<Sequencer<'_>>,
+        pass: &Pass,
+        observers: Vec<Box<dyn Observer>>,
+        variants: &Variants,
+        progress: &Analysis,
+    ) -> Result<(Vec<Box<dyn Observer>>, u64)> {
+        let Self { model, protocol, .. } = *self;
+        let sum = |sequences: &mut Sequencer<'_>| self.sum(pass, observers, variants, sequences, progress);
+        Ok(match pass.sequences {
+            Sequences::Sentences | Sequences::Shuffled { .. } => (sum(&mut *texts)?, 0),
+            // A decoder may read them so in any case.
+            Sequences::Windows if protocol.context() == Reads::Document => (sum(&mut *texts)?, 0),
+            Sequences::Windows => (sum(&mut Windows::new(texts, protocol.max_tokens))?, 0),
             Sequences::Pairs { max_tokens } => {
                 let max_tokens = max_tokens.min(model.architecture.config.positions());
-                let mut pairs = PairPacker::new(sentences.by_ref(), max_tokens);
+                let mut pairs = PairPacker::new(texts, max_tokens);
                 (sum(&mut pairs)?, pairs.dropped())
             }
-            Sequences::Windows => (sum(&mut Windows::new(sentences.by_ref(), protocol.max_tokens))?, 0),
             Sequences::SentencePairs => {
                 let segments = model.architecture.config.type_vocab_size;
-                let frame = Frame::of_pair(&model.tokenizer)?.map(|frame| frame.with_segments(segments));
-                let mut pairs = SentencePairs::new(sentences.by_ref(), frame, protocol.max_tokens);
+                let frame = Frame::of_pair(self.tokenizer)?.map(|frame| frame.with_segments(segments));
+                let mut pairs = SentencePairs::new(texts, frame, protocol.max_tokens);
                 (sum(&mut pairs)?, pairs.left_out())
             }
             Sequences::Corrupted(phases) => {
-                let mut corrupted = Corrupted::new(sentences.by_ref(), self.corruption(phases)?);
+                let mut corrupted = Corrupted::new(texts, self.corruption(phases)?);
                 (sum(&mut corrupted)?, corrupted.left_out())
             }
             Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
-        };
-        let TokenizedSentences { corpus, encoder, .. } = sentences;
-        let tally = Tally { passed_over: corpus.passed_over(), ..encoder.into_tally() };
-        Ok((PassSums { pass, left_out, sums }, tally, corpus.into_identity()?))
+        })
     }
 
     /// A pass over sequences that need no corpus; each shard has its part of them.
@@ -290,7 +326,7 @@ impl Runner<'_> {
         let positions = self.model.architecture.config.positions();
         // No decoder was trained to read masks, whatever tokens its tokenizer has.
         let is_asked = repeats != Repeats::Masked || !self.model.is_decoder();
-        let made = if is_asked { repeats.sequences(&self.model.tokenizer, positions)? } else { Vec::new() };
+        let made = if is_asked { repeats.sequences(self.tokenizer, positions)? } else { Vec::new() };
         let mut own = made.into_iter().filter(|sequence| shard.takes(sequence.index)).map(Ok);
         let progress = Analysis::new(None, None, Arc::default());
         let sums = self.sum(&pass, observers, variants, &mut own, &progress)?;
@@ -299,7 +335,7 @@ impl Runner<'_> {
 
     /// The corruption of the sentences, from which the model predicts the true tokens.
     fn corruption(&self, phases: Phases) -> Result<Corruption> {
-        let Model { tokenizer, id, objective, .. } = self.model;
+        let (tokenizer, Model { id, objective, .. }) = (self.tokenizer, self.model);
         let noise = match objective.with_context(|| format!("`{id}` has no head that predicts"))? {
             Objective::MaskedTokens => {
                 Noise::Mask(tokenizer.mask().with_context(|| format!("the tokenizer of `{id}` has no mask token"))?)
@@ -366,26 +402,16 @@ impl Runner<'_> {
 /// The message if derivatives are needed and the encoder that computes them was not loaded.
 const NO_DERIVATIVES: &str = "derivatives are needed, but the encoder that has them was not loaded with these weights";
 
-/// The part of a corpus that is run: the sentences in all of these.
-#[derive(Clone, Copy)]
-struct CorpusPart {
-    shard: Shard,
-    sample: Sample,
-    /// The parity of the blocks that they are in; `None` if they are in any.
-    parity: Option<usize>,
-    /// The most sequences that it makes, if that is known.
-    sequences: Option<u64>,
-}
-
 /// The sequences of a pass, as the workers take them.
 type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
 
-/// The most tokens of a sequence: the option, or the positions of the model.
+/// The most tokens of a sequence: the option, or the positions of the model, in windows no more than [`WINDOW_TOKENS`] of them.
 /// Fails if the option is more than the positions of the model.
-pub fn token_limit(model: &Model, requested: Option<usize>) -> Result<usize> {
+pub fn token_limit(model: &Model, requested: Option<usize>, context: Reads) -> Result<usize> {
     let config = &model.architecture.config;
     let positions = config.positions();
-    let limit = requested.unwrap_or(positions);
+    let most = if context == Reads::Document { WINDOW_TOKENS.min(positions) } else { positions };
+    let limit = requested.unwrap_or(most);
     let more = || anyhow!("--max-tokens {limit} is more than the {positions} {}", config.bound()).of_value(limit);
     ensure!(limit <= positions, more());
     Ok(limit)

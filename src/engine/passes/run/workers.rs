@@ -6,17 +6,15 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
+use super::part::CorpusPart;
 use super::show::{WorkerBuffers, show};
 use super::variants::Variants;
-use crate::corpus::{Corpus, Sentence};
+use crate::corpus::Corpus;
 use crate::model::forward::Encoder;
 use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::{Pack, Packs};
-use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;
-use crate::sequences::shard::Shard;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
-use crate::stats::blocks::block_of;
 use crate::system::parallel::on_threads;
 use crate::system::progress::Analysis;
 
@@ -26,21 +24,10 @@ pub struct TokenizedSentences<'a> {
     pub corpus: Corpus,
     /// Encodes them and keeps the tally.
     pub encoder: SentenceTokenizer<'a>,
-    /// The shard; sentences of other shards are skipped.
-    pub shard: Shard,
-    /// The sample; sentences outside it are skipped.
-    pub sample: Sample,
-    /// The parity of the blocks whose sentences are taken; `None` if all are.
-    pub parity: Option<usize>,
+    /// The part of them that is taken; the others are skipped.
+    pub part: CorpusPart,
     /// The number of sentences still to be read, including the sentences of other shards.
     pub left: u64,
-}
-
-impl TokenizedSentences<'_> {
-    fn takes(&self, sentence: &Sentence) -> bool {
-        let is_of_it = |parity: usize| block_of(sentence.family.number) % 2 == parity;
-        self.shard.takes(sentence.index) && self.sample.takes(sentence.index) && self.parity.is_none_or(is_of_it)
-    }
 }
 
 impl Iterator for TokenizedSentences<'_> {
@@ -50,7 +37,7 @@ impl Iterator for TokenizedSentences<'_> {
         loop {
             self.left = self.left.checked_sub(1)?;
             let tokenized = match self.corpus.next()? {
-                Ok(sentence) if !self.takes(&sentence) => continue,
+                Ok(sentence) if !self.part.takes(sentence.index, sentence.family.number) => continue,
                 Ok(sentence) => self.encoder.encode(sentence),
                 Err(error) => Err(error),
             };
@@ -113,7 +100,8 @@ pub(super) fn over_packs<B: Default>(
                     .with_context(|| format!("cannot run `{model}` over the corpus, sentences counted from 0"))?;
             }
             observers.end_pack();
-            progress.advance(pack.sentences.len(), pack.tokens());
+            let sentences = pack.sentences.iter().map(Sequence::sentences).sum();
+            progress.advance(sentences, pack.tokens());
         }
         std::mem::forget(stop_others);
         Ok(observers)

@@ -28,8 +28,24 @@ impl Units {
         let mut units: Vec<(Range<usize>, Option<usize>)> =
             words.chain(special.map(|token| (token..token + 1, None))).collect();
         units.sort_by_key(|(span, _)| span.start);
+        Self::of(units, vec![0; sequence.words.len()])
+    }
+
+    /// The units of a sentence of a window, by its place: the first token of the window, all that is between that and the sentence
+    /// as one, and the sentence's words.
+    pub fn of_sentence(sequence: &Sequence, sentence: usize) -> Self {
+        let (text, words) = (&sequence.texts[sentence], sequence.words_of_sentences().swap_remove(sentence));
+        let before = [0..text.start.min(1), 1..text.start.max(1)].into_iter().filter(|span| !span.is_empty());
+        let before = before.map(|span| (span, None));
+        let units: Vec<(Range<usize>, Option<usize>)> =
+            before.chain(words.map(|word| (sequence.words[word].clone(), Some(word)))).collect();
+        let last_before = units.iter().take_while(|(_, word)| word.is_none()).count().saturating_sub(1);
+        Self::of(units, vec![last_before; sequence.words.len()])
+    }
+
+    /// These units; `of_word` has the unit of each word that is none of them.
+    fn of(units: Vec<(Range<usize>, Option<usize>)>, mut of_word: Vec<usize>) -> Self {
         let (spans, words): (Vec<_>, Vec<_>) = units.into_iter().unzip();
-        let mut of_word = vec![0; sequence.words.len()];
         words.iter().enumerate().for_each(|(unit, word)| {
             if let Some(word) = word {
                 of_word[*word] = unit;
@@ -64,6 +80,24 @@ impl Units {
 mod tests {
     use super::*;
     use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn what_stands_before_a_sentence_in_its_window_is_one_unit() {
+        // [CLS] a b | c d [SEP], as a decoder reads it.
+        let window = Sequence { texts: vec![1..3, 3..5], ..sentence(0, 4, "obj") }.begun();
+        let units = Units::of_sentence(&window, 1);
+        assert_eq!(units.spans, [0..1, 1..3, 3..4, 4..5]);
+        assert_eq!(units.words, [None, None, Some(2), Some(3)]);
+        assert_eq!(units.of_word, [1, 1, 2, 3]);
+        assert_eq!((units.of_token(2), units.of_token(4)), (Some(1), Some(3)));
+        let first = Units::of_sentence(&window, 0);
+        assert_eq!((&first.spans[..], &first.of_word[..2]), (&[0..1, 1..2, 2..3][..], &[1, 2][..]));
+        // Without a special token in front there is nothing before the first sentence.
+        let mut bare = window;
+        (bare.words, bare.texts) = (vec![0..1, 1..2, 2..3, 3..4], vec![0..2, 2..4]);
+        assert_eq!(Units::of_sentence(&bare, 0).spans, [0..1, 1..2]);
+        assert_eq!(Units::of_sentence(&bare, 1).spans, [0..1, 1..2, 2..3, 3..4]);
+    }
 
     #[test]
     fn words_and_special_tokens_are_in_the_order_of_the_sentence() {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Error;
 use serde::{Deserialize, Serialize};
 
+use super::reading::WindowTally;
 use super::sequence::{GoldArc, Sequence};
 use crate::corpus::TreeHead;
 use crate::stats::blocks::{Merge, merge_fields};
@@ -52,7 +53,7 @@ impl SkipReason {
 pub struct Tally {
     /// Sentences encoded.
     pub sentences: u64,
-    /// Tokens of the encoded sentences, special tokens included.
+    /// Tokens of the encoded sentences, special tokens included; in windows, which have them instead, tokens of text.
     pub tokens: u64,
     /// Tokens of text of the encoded sentences.
     pub text_tokens: u64,
@@ -74,6 +75,9 @@ pub struct Tally {
     /// was opened, for the run itself may write some.
     #[serde(default)]
     pub passed_over: u64,
+    /// The windows that the sentences were read in; nothing where each was read by itself.
+    #[serde(default)]
+    pub windows: WindowTally,
     /// The same by file of the corpus.
     pub files: Vec<FileTally>,
 }
@@ -107,7 +111,18 @@ impl Tally {
         self.untagged += other.untagged;
         self.passed_over = self.passed_over.min(other.passed_over);
         Merge::merge(&mut self.skipped, &other.skipped);
+        self.windows.merge(&other.windows);
         self.files.merge(&other.files);
+    }
+
+    /// The windows that the sentences were read in, if they were.
+    pub fn in_windows(&self) -> Option<WindowTally> {
+        Some(self.windows).filter(|windows| windows.windows > 0)
+    }
+
+    /// Tokens of what went through the model, and of the longest sequence of it, special tokens included.
+    pub fn read(&self) -> (u64, u64) {
+        self.in_windows().map_or((self.tokens, self.longest), |windows| (windows.tokens, windows.longest))
     }
 
     fn file(&mut self, number: usize) -> &mut FileTally {
@@ -117,16 +132,17 @@ impl Tally {
         &mut self.files[number]
     }
 
-    /// Counts a sequence that was made of a sentence of this file; `unknown` is the token for what the vocabulary lacks.
-    pub(super) fn count(&mut self, file: usize, sequence: &Sequence, unknown: Option<u32>) {
-        let (tokens, words) = (sequence.ids.len() as u64, sequence.words.len() as u64);
+    /// Counts a sequence that was made of a sentence of this file, with its special tokens if `special`; `unknown` is the token
+    /// for what the vocabulary lacks.
+    pub(super) fn count(&mut self, file: usize, sequence: &Sequence, (special, unknown): (bool, Option<u32>)) {
+        let words = sequence.words.len() as u64;
         self.sentences += 1;
-        self.tokens += tokens;
-        let text = sequence.ids.iter().zip(&sequence.kinds).filter(|(_, kind)| !kind.is_special());
-        for (&id, _) in text {
+        for token in sequence.text() {
             self.text_tokens += 1;
-            self.unknown += u64::from(Some(id) == unknown);
+            self.unknown += u64::from(Some(token.id) == unknown);
         }
+        let tokens = if special { sequence.ids.len() } else { sequence.text().count() } as u64;
+        self.tokens += tokens;
         self.words += words;
         self.longest = self.longest.max(tokens);
         let without = |arc: &GoldArc| arc.head == TreeHead::Unknown;

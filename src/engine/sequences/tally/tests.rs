@@ -20,12 +20,12 @@ fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
 
 fn tally() -> Tally {
     let mut tally = Tally::default();
-    tally.count(0, &sequence(5, &[(true, true); 3]), None);
-    tally.count(2, &sequence(7, &[(true, false), (false, true)]), Some(1));
+    tally.count(0, &sequence(5, &[(true, true); 3]), (true, None));
+    tally.count(2, &sequence(7, &[(true, false), (false, true)]), (true, Some(1)));
     // Two tokens of text, the second of them unknown; the special token is no text, whatever its id.
     let kinds = vec![TokenKind::FirstSpecial, TokenKind::Text, TokenKind::Punctuation, TokenKind::Separator];
     let text = Sequence { ids: vec![1, 0, 1, 1], kinds, words: vec![1..2, 2..3], ..Sequence::default() };
-    tally.count(2, &text, Some(1));
+    tally.count(2, &text, (true, Some(1)));
     tally.skip(2, SkipReason::NoTokens);
     tally.skip(0, SkipReason::TooManyTokens);
     tally.skip(0, SkipReason::TooManyTokens);
@@ -53,6 +53,7 @@ fn sentences_are_counted_by_file_and_reason() {
         unannotated: 1,
         untagged: 1,
         passed_over: 3,
+        windows: WindowTally::default(),
         files: vec![file(1, 5, 3, 2), file(0, 0, 0, 0), file(2, 11, 4, 1)],
     };
     assert_eq!(tally(), expected);
@@ -61,8 +62,8 @@ fn sentences_are_counted_by_file_and_reason() {
 #[test]
 fn merging_loses_no_count() {
     let mut other = Tally::default();
-    other.count(3, &sequence(9, &[(false, false)]), Some(0));
-    other.count(0, &sequence(2, &[(true, true)]), None);
+    other.count(3, &sequence(9, &[(false, false)]), (true, Some(0)));
+    other.count(0, &sequence(2, &[(true, true)]), (true, None));
     other.skip(1, SkipReason::WordWithoutTokens);
     other.skip(1, SkipReason::NoTokens);
     other.truncated = 4;
@@ -79,6 +80,7 @@ fn merging_loses_no_count() {
         unannotated: 2,
         untagged: 2,
         passed_over: 2,
+        windows: WindowTally::default(),
         files: vec![file(2, 7, 4, 2), file(0, 0, 0, 2), file(2, 11, 4, 1), file(1, 9, 1, 0)],
     };
     let mut merged = tally();

@@ -6,6 +6,7 @@ use std::ops::Range;
 use anyhow::{Context, Result, anyhow, ensure};
 use tokenizers::Encoding;
 
+use super::reading::Context as Reads;
 use super::sequence::{GoldArc, Sequence, TokenKind};
 use super::tally::{SkipReason, Tally};
 use crate::corpus::{Content, MAX_SENTENCE_BYTES, SEGMENT_SENTENCES, Sentence, Word};
@@ -40,18 +41,28 @@ pub struct SentenceTokenizer<'a> {
     max_tokens: usize,
     truncate: bool,
     strict: bool,
+    context: Reads,
     tally: Tally,
 }
 
 impl<'a> SentenceTokenizer<'a> {
     /// A tokenizer that leaves out sentences of more than `max_tokens` tokens, or cuts plain text to them.
     pub fn new(tokenizer: &'a ModelTokenizer, max_tokens: usize, truncate: bool) -> Self {
-        Self { tokenizer, max_tokens, truncate, strict: false, tally: Tally::default() }
+        Self { tokenizer, max_tokens, truncate, strict: false, context: Reads::default(), tally: Tally::default() }
     }
 
     /// Makes it an error, if `strict`, that a sentence must be left out.
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
+    }
+
+    /// Makes tokens of sentences as they stand in the text of their document, where they are read in it.
+    ///
+    /// Sentences of running text are joined by a space, which some tokenizers make a part of the token after it; so the
+    /// tokens of a document do not depend on where its windows begin. Special tokens are then those of windows, and are not
+    /// counted with sentences.
+    pub fn within(self, context: Reads) -> Self {
+        Self { context, ..self }
     }
 
     /// Makes a sequence of a sentence, and counts it or the reason why there is none.
@@ -63,6 +74,7 @@ impl<'a> SentenceTokenizer<'a> {
     fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
         let Sentence { index, origin, document, document_number, family, entity_fields, content, .. } = sentence;
         let tokenized = match content {
+            Content::Text(text) if self.follows_a_space(index, document) => self.text(&format!(" {text}")),
             Content::Text(text) => self.text(&text),
             Content::Words(words) => self.words(words),
         };
@@ -73,7 +85,8 @@ impl<'a> SentenceTokenizer<'a> {
                 let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
                 let document = document.max(segment);
                 let sequence = Sequence { index, document, document_number, family, entity_fields, ..*sequence };
-                self.tally.count(origin.file, &sequence, self.tokenizer.unknown());
+                let special = self.context == Reads::Sentence;
+                self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown()));
                 Ok(Tokenized::Sequence(Box::new(sequence)))
             }
             Tokenized::Skipped(reason) if self.strict => {
@@ -86,6 +99,11 @@ impl<'a> SentenceTokenizer<'a> {
                 Ok(tokenized)
             }
         }
+    }
+
+    /// Whether a sentence follows another of its document after a space that is a part of its first token.
+    fn follows_a_space(&self, index: u64, document: u64) -> bool {
+        self.context == Reads::Document && index != document && self.tokenizer.joins_by_a_space()
     }
 
     /// The tally of the sentences so far.

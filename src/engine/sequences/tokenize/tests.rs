@@ -53,6 +53,45 @@ fn a_text_that_fits_is_left_whole_and_a_longer_one_left_out() {
     assert_eq!(tokenizer.into_tally().files[0].skipped, 4);
 }
 
+/// The decoder in the box, whose byte-level BPE makes the space before a word a part of its token.
+#[test]
+fn a_sentence_goes_on_in_its_document_after_a_space() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/models/causal");
+    let model = Model::load(ModelRef::Folder(folder).resolve(&()).unwrap()).unwrap();
+    let ids = |context| -> Vec<Vec<u32>> {
+        let corpus = Corpus::from_bytes("test", b"The cat sat.\nThe dog sat.\n\nThe cat.\n".to_vec(), Format::Text);
+        let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).within(context);
+        let ids = |sentence| tokenizer.encode(sentence).unwrap().sequence().unwrap().ids[1..].to_vec();
+        let found = corpus.map(Result::unwrap).map(ids).collect();
+        let Tally { sentences, tokens, text_tokens, .. } = *tokenizer.tally();
+        // The token for the beginning of text is of a sentence by itself, or of its window.
+        assert_eq!((sentences, tokens - text_tokens), (3, if context == Reads::Sentence { 3 } else { 0 }));
+        found
+    };
+    let alone = |text: &str| model.tokenizer.encode_text(text, false).unwrap().get_ids().to_vec();
+    assert_eq!(ids(Reads::Sentence), ["The cat sat.", "The dog sat.", "The cat."].map(alone));
+    assert_eq!(ids(Reads::Document), ["The cat sat.", " The dog sat.", "The cat."].map(alone));
+    assert_eq!(ids(Reads::Document)[..2].concat(), alone("The cat sat. The dog sat."));
+}
+
+#[test]
+fn the_token_for_the_beginning_of_text_is_put_there_or_taken_away() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/models/causal");
+    let model = Model::load(ModelRef::Folder(folder).resolve(&()).unwrap()).unwrap();
+    let first = |tokenizer: &ModelTokenizer| {
+        let words = tokenizer.encode_words(&["a", "b"]).unwrap();
+        let text = tokenizer.encode_text("a b", true).unwrap();
+        assert_eq!(words.get_special_tokens_mask()[0], text.get_special_tokens_mask()[0]);
+        (tokenizer.begins_with().unwrap(), words.get_word_ids().to_vec(), text.get_offsets().to_vec())
+    };
+    let named = Some("<|endoftext|>".to_owned());
+    let own = first(&model.tokenizer);
+    assert_eq!(own, (named, vec![None, Some(0), Some(1)], vec![(0, 0), (0, 1), (1, 3)]));
+    assert_eq!(first(&model.tokenizer.clone().always_beginning().unwrap()), own);
+    let never = model.tokenizer.clone().never_beginning();
+    assert_eq!(first(&never), (None, vec![Some(0), Some(1)], vec![(0, 1), (1, 3)]));
+}
+
 #[test]
 fn what_would_be_tokenised_whole_is_bounded() {
     let model = model();

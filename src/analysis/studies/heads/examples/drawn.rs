@@ -40,17 +40,16 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// A sentence with the attention of a head between its tokens and between its words; `special` are the texts of the first
-    /// special token and of separators.
+    /// A sentence, the units of a sequence, with the attention of a head between its tokens and between its words; `special` are the
+    /// texts of the first special token and of separators.
     pub fn new(
-        sequence: &Sequence,
+        (sequence, units): (&Sequence, &Units),
         goals: &Goals,
         view: AttentionView<'_>,
         words: &WordAttention,
         from: FromToken,
         special: &[String; 2],
     ) -> Self {
-        let units = Units::new(sequence);
         let mut between = WordAttention::default();
         between.fold(view, &units.spans, from);
         let count = units.spans.len();
@@ -69,14 +68,16 @@ impl Drawn {
         };
         let (to, weights): (Vec<usize>, Vec<f64>) =
             (0..count).map(|unit| goes(unit).map_or((unit, 0.0), |(to, weight)| (to, thousandths(weight)))).unzip();
-        let wanted = goals.of_units(&units);
+        let wanted = goals.of_units(units);
         let asked = (0..count).filter(|&unit| units.words[unit].is_some() && wanted[unit].is_some());
         let (right, wrong) =
             asked.partition(|&unit| wanted[unit].as_ref().is_some_and(|goals| goals.contains(&to[unit])));
         let texts = units.texts(sequence, |token| match sequence.kinds[token] {
             TokenKind::FirstSpecial | TokenKind::First => special[0].clone(),
             TokenKind::Separator => special[1].clone(),
-            TokenKind::OtherSpecial | TokenKind::Text | TokenKind::Punctuation => "[special]".to_owned(),
+            TokenKind::OtherSpecial => "[special]".to_owned(),
+            // What stands before a sentence in its window.
+            TokenKind::Text | TokenKind::Punctuation => "…".to_owned(),
         });
         let heads = units.heads(sequence).into_iter().enumerate().map(|(unit, head)| head.unwrap_or(unit)).collect();
         Self { units: texts.iter().map(|text| clipped(text)).collect(), to, weights, right, wrong, heads }

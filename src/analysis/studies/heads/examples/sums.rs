@@ -1,6 +1,7 @@
 //! The sentences that show best, most typically and worst what each label says, found while the corpus runs.
 
 use std::cmp::{Ordering, Reverse};
+use std::ops::Range;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use super::drawn::{Drawn, MOST_WORDS};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
+use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
@@ -175,10 +177,23 @@ impl ExampleSums {
     }
 }
 
-/// A sentence that is short enough, and what each aim is in it, `[aims]`.
+/// A sequence with the sentences of it that are short enough.
 pub struct ExampleState {
     sequence: Sequence,
+    sentences: Vec<ExampleSentence>,
+}
+
+/// A sentence that is short enough, and what each aim is in it, `[aims]`.
+struct ExampleSentence {
+    /// Its place in the sequence.
+    place: usize,
     goals: Vec<Option<Goals>>,
+}
+
+impl ExampleSentence {
+    fn units(&self, sequence: &Sequence) -> Units {
+        if sequence.sentences() > 1 { Units::of_sentence(sequence, self.place) } else { Units::new(sequence) }
+    }
 }
 
 impl Merge for ExampleSums {
@@ -195,16 +210,28 @@ impl Sums for ExampleSums {
     type SequenceState = Option<ExampleState>;
 
     fn begin(&mut self, sequence: &Sequence) -> Option<ExampleState> {
-        if !sequence.family.is_first || !(LEAST_WORDS..=MOST_WORDS).contains(&sequence.words.len()) {
+        let is_short = |words: &Range<usize>| (LEAST_WORDS..=MOST_WORDS).contains(&words.len());
+        let words = sequence.words_of_sentences();
+        if !sequence.family.is_first || !words.iter().any(is_short) {
             return None;
         }
-        self.sentences += 1;
         let of = |aimed: &HeadAim| {
             let layer = self.grid.at(aimed.place).0;
             aimed.aim.in_sentence(sequence, self.classes.of_layer(layer), self.from)
         };
         let goals: Vec<Option<Goals>> = self.aims.iter().map(of).collect();
-        goals.iter().any(Option::is_some).then(|| ExampleState { sequence: sequence.clone(), goals })
+        let mut sentences = Vec::new();
+        for (place, words) in words.into_iter().enumerate().filter(|(_, words)| is_short(words)) {
+            self.sentences += 1;
+            let tokens = sequence.texts.get(place).filter(|_| sequence.sentences() > 1);
+            let tokens = tokens.cloned().unwrap_or(0..sequence.ids.len());
+            let in_part = |goals: &Option<Goals>| goals.as_ref()?.in_part(&tokens, &words);
+            let goals: Vec<Option<Goals>> = goals.iter().map(in_part).collect();
+            if goals.iter().any(Option::is_some) {
+                sentences.push(ExampleSentence { place, goals });
+            }
+        }
+        (!sentences.is_empty()).then(|| ExampleState { sequence: sequence.clone(), sentences })
     }
 
     fn is_relevant(state: &Option<ExampleState>) -> bool {
@@ -213,15 +240,21 @@ impl Sums for ExampleSums {
 
     fn observe(&mut self, state: &mut Option<ExampleState>, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
-        let Some(ExampleState { sequence, goals }) = state else { return };
+        let Some(ExampleState { sequence, sentences }) = state else { return };
         let (place, view) = (self.grid.index(input.view.layer, input.view.head), input.attention());
-        let of_head = self.aims.iter().zip(&mut self.kept).zip(goals).filter(|((aimed, _), _)| aimed.place == place);
-        for ((aimed, kept), goals) in of_head {
-            let Some(goals) = goals else { continue };
-            let words = input.words(self.from);
-            let score = goals.score(view, words);
-            let draw = || Drawn::new(sequence, goals, view, words, self.from, &self.special);
-            kept.offer(aimed.mean, sequence.index, score, draw);
+        for sentence in sentences {
+            let aims = self.aims.iter().zip(&mut self.kept).zip(&sentence.goals);
+            for ((aimed, kept), goals) in aims.filter(|((aimed, _), _)| aimed.place == place) {
+                let Some(goals) = goals else { continue };
+                let words = input.words(self.from);
+                let score = goals.score(view, words);
+                let draw = || {
+                    let units = sentence.units(sequence);
+                    Drawn::new((sequence, &units), goals, view, words, self.from, &self.special)
+                };
+                // The sentences of a window follow each other.
+                kept.offer(aimed.mean, sequence.index + sentence.place as u64, score, draw);
+            }
         }
     }
 

@@ -88,9 +88,9 @@ impl LikenessSums {
 pub struct LikenessState {
     block: usize,
     roots: Roots,
-    /// Its number among those whose outputs are compared: the first of each family, for a sentence that is there again is no
-    /// other one.
-    number: Option<usize>,
+    /// The numbers of its sentences among those whose outputs are compared, each with its tokens of text; none of a sequence that
+    /// is not the first of its family, for a sentence that is there again is no other one.
+    compared: Vec<(usize, Vec<usize>)>,
     layer: LayerSums,
 }
 
@@ -132,11 +132,12 @@ impl Sums for LikenessSums {
             self.blocks[block].sentences += u64::from(sequence.family.is_first);
             self.add_distances(block, rows.len(), &[]);
         }
-        let is_compared = sequence.family.is_first && !rows.is_empty();
+        let sentences = sequence.text_places_of_sentences().into_iter().filter(|places| !places.is_empty());
+        let sentences = sentences.filter(|_| sequence.family.is_first);
         // Batches span documents, so their blocks are those of the sentences that they begin with.
         let sentence = sequence.document_number.map_or(block, |_| block_of(sequence.index));
-        let number = is_compared.then(|| self.outputs.begin(sentence, rows.len()));
-        LikenessState { block, roots: Roots::of(rows), number, layer: LayerSums::default() }
+        let compared = sentences.map(|places| (self.outputs.begin(sentence, places.len()), places)).collect();
+        LikenessState { block, roots: Roots::of(rows), compared, layer: LayerSums::default() }
     }
 
     fn is_relevant(state: &LikenessState) -> bool {
@@ -145,16 +146,16 @@ impl Sums for LikenessSums {
 
     fn observe(&mut self, state: &mut LikenessState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
-        let LikenessState { block, roots, number, layer } = state;
+        let LikenessState { block, roots, compared, layer } = state;
         if roots.rows.is_empty() {
             return;
         }
         let (view, HeadGrid { heads, .. }) = (input.view, self.grid);
         roots.push(view.attention, self.grid.count());
         let (Some(output), Some(values)) = (view.output, view.values) else { return };
-        if let Some(number) = *number {
-            let written = roots.rows.iter().map(|&row| [output.contexts.row(row), output.products.row(row)]);
-            self.outputs.add(number, (view.head, heads), written);
+        for (number, places) in compared {
+            let written = places.iter().map(|&row| [output.contexts.row(row), output.products.row(row)]);
+            self.outputs.add(*number, (view.head, heads), written);
         }
         layer.add(&roots.rows, view.attention, values, output.contexts);
         if view.head + 1 == heads {

@@ -230,11 +230,13 @@ impl Sums for DependencySums {
         let is_first = sequence.family.is_first;
         let block = block_of(sequence.family.number);
         let mut met = BTreeSet::new();
+        let sentences = sequence.candidates();
         for arc in &arcs {
+            let sentence = sentences.partition_point(|words| words.end <= arc.dependent);
             for &relation in &arc.relations {
                 let sums = at(&mut self.blocks[block], relation);
                 sums.count(arc, heads);
-                sums.sentences += u64::from(met.insert(relation) && is_first);
+                sums.sentences += u64::from(met.insert((relation, sentence)) && is_first);
                 if !is_first {
                     self.later[relation].count(arc, heads);
                 }

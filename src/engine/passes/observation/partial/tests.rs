@@ -7,6 +7,7 @@ use crate::passes::observation::identity::{ModelInfo, Protocol, Tool};
 use crate::passes::observer::{Event, Sums, observer_of, restored, sums};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
+use crate::sequences::reading::WindowTally;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tally::{FileTally, SkipReason};
 use crate::stats::blocks::{BLOCKS, Merge};
@@ -73,6 +74,7 @@ fn observation() -> Observation {
         truncate: false,
         limit: None,
         from_token: FromToken::Mean,
+        reading: None,
         blocks: BLOCKS,
         controls: vec![Control { kind: ControlKind::ShuffledWords, seed: 0 }],
         removed: Vec::new(),
@@ -102,6 +104,7 @@ fn observation() -> Observation {
             unannotated: 0,
             untagged: 0,
             passed_over: 0,
+            windows: WindowTally::default(),
             files: vec![FileTally { sentences: 1, tokens: 4, words: 2, skipped: 1 }],
         },
         stage: Stage::Whole,

@@ -1,5 +1,5 @@
 //! Windows of a document: as many whole consecutive sentences as fit, as one sequence of one segment (METHODOLOGY,
-//! "Coreference").
+//! "Coreference" and "Causal attention").
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -33,7 +33,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for Windows<I> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut window = match self.sentences.next()? {
-            Ok(first) => Sequence { family: first.family_of_text(), ..first },
+            Ok(first) => Sequence { family: first.family_of_text(), texts: vec![text(&first)], ..first },
             Err(error) => return Some(Err(error)),
         };
         let mut last = window.index;
@@ -70,6 +70,7 @@ fn append(window: &mut Sequence, sentence: Sequence) {
     let (at, words) = (text(window).end, window.words.len());
     let own = text(&sentence);
     let moved = |token: usize| token - own.start + at;
+    window.texts.push(at..at + own.len());
     window.words.extend(sentence.words.iter().map(|word| moved(word.start)..moved(word.end)));
     window.ids.splice(at..at, sentence.ids[own.clone()].iter().copied());
     window.segments.splice(at..at, sentence.segments[own.clone()].iter().copied());

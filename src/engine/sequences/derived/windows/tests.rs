@@ -37,6 +37,32 @@ fn a_window_is_its_sentences_with_words_arcs_and_annotations() {
     assert_eq!(lemmas, ["4", "4", "5", "6", "6", "6"]);
 }
 
+/// Two documents, of the sentences 0 to 3 and 4 to 5, of 3, 2, 4, 1 and 2, 2 words, read in windows of at most 8 tokens, two of
+/// which are special: 3 + 2 words fit and 4 more do not; 4 + 1 fit; the second document begins a window.
+#[test]
+fn two_documents_by_hand() {
+    let words = [3, 2, 4, 1, 2, 2];
+    let sentences = (0..).zip(words).map(|(index, words)| {
+        let document = if index < 4 { 0 } else { 4 };
+        Sequence { document, ..sentence(index, words) }
+    });
+    let found = windows(sentences, 8);
+    let shape = |window: &Sequence| (window.index, window.ids.len(), window.sentences());
+    assert_eq!(found.iter().map(shape).collect::<Vec<_>>(), [(0, 7, 2), (2, 7, 2), (4, 6, 2)]);
+    assert_eq!(found[1].texts, [1..5, 5..6]);
+    assert_eq!(found[1].words_of_sentences(), [0..4, 4..5]);
+    assert_eq!(found[1].text_places_of_sentences(), [vec![1, 2, 3, 4], vec![5]]);
+    // Each word's head is sought in its own sentence.
+    assert_eq!(found[1].candidates_of_words(), [0..4, 0..4, 0..4, 0..4, 4..5]);
+    // Without a special token in front a decoder begins with a word, which counts nowhere.
+    let mut bare = found[1].clone().begun();
+    (bare.ids, bare.kinds) = (bare.ids.split_off(1), [vec![TokenKind::First], vec![TokenKind::Text; 5]].concat());
+    bare.words = (0..5).map(|word| word..word + 1).collect();
+    bare.texts = vec![0..4, 4..5];
+    assert_eq!(bare.candidates(), [1..4, 4..5]);
+    assert_eq!(bare.text_places_of_sentences(), [vec![1, 2, 3], vec![4]]);
+}
+
 #[test]
 fn a_sentence_that_does_not_fit_begins_the_next_window() {
     let found = windows([sentence(0, 3), sentence(1, 3), sentence(2, 4), sentence(3, 1)], 8);

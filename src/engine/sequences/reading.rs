@@ -1,0 +1,82 @@
+//! How a decoder reads a corpus: how much of the text is one sequence, and what that begins with (METHODOLOGY, "Causal
+//! attention").
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::Merge;
+
+/// How a decoder reads a corpus.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reading {
+    /// The text that is one sequence.
+    pub context: Context,
+    /// Whether a token for the beginning of text was asked for.
+    pub bos: Bos,
+    /// The special token that each sequence begins with; null if that is the first token of its text.
+    pub begins_with: Option<String>,
+}
+
+/// The text that goes through a model as one sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Context {
+    /// Each sentence by itself.
+    #[default]
+    Sentence,
+    /// Windows of consecutive sentences of a document, as [`crate::sequences::derived::windows`] makes them.
+    Document,
+}
+
+/// Whether the token for the beginning of text stands before each sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Bos {
+    /// Where the tokenizer puts it.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The most tokens of a window where nobody says how many: as many as a pack has.
+///
+/// Some studies keep the rows of all heads over a sequence, which grow with its square: 144 heads over 512 tokens are
+/// 151 MB for each thread, and over the 2,048 positions of Pythia 2.4 GB.
+pub const WINDOW_TOKENS: usize = 512;
+
+/// The windows of a corpus in numbers; nothing where each sentence is read by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowTally {
+    /// Windows.
+    pub windows: u64,
+    /// Their sentences.
+    pub sentences: u64,
+    /// Sentences of the window with most.
+    pub most_sentences: u64,
+    /// Their tokens, special tokens included.
+    pub tokens: u64,
+    /// Tokens of the longest.
+    pub longest: u64,
+}
+
+impl WindowTally {
+    /// Counts a window.
+    pub fn count(&mut self, window: &Sequence) {
+        let (sentences, tokens) = (window.sentences() as u64, window.ids.len() as u64);
+        self.merge(&Self { windows: 1, sentences, most_sentences: sentences, tokens, longest: tokens });
+    }
+}
+
+impl Merge for WindowTally {
+    fn merge(&mut self, other: &Self) {
+        self.windows += other.windows;
+        self.sentences += other.sentences;
+        self.most_sentences = self.most_sentences.max(other.most_sentences);
+        self.tokens += other.tokens;
+        self.longest = self.longest.max(other.longest);
+    }
+}
