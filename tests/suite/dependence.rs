@@ -51,6 +51,7 @@ fn check(removal: &str, sample: &str) {
             assert_eq!(name, ends.join(" -> "));
             let of = |key: &str| &pair[key][source][target];
             near(&name, of("shift"), &edge["shift"], 1e-5);
+            near(&name, of("direct"), &edge["direct"], 1e-6);
             near(&name, of("excess"), &edge["excess"], 1e-4);
             match edge.get("q") {
                 Some(q) => near(&name, of("q"), q, 1e-3),
