@@ -114,7 +114,10 @@ fn parts_add_up_to_the_whole_on_any_number_of_threads() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = fixture("corpus/gold.conllu");
     let arguments = |more: &[&str]| {
-        let all = arguments(path(&corpus), &[&["--sample", "16", "--gradient-steps", "3", "--with", "effect"], more].concat());
+        let all = arguments(
+            path(&corpus),
+            &[&["--sample", "16", "--gradient-steps", "3", "--with", "effect"], more].concat(),
+        );
         all.into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     let analyze = |more: &[&str]| run(&arguments(more).iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
@@ -141,8 +144,7 @@ fn parts_add_up_to_the_whole_on_any_number_of_threads() {
 #[test]
 fn a_head_that_is_gone_for_good_has_no_derivative() {
     for removal in ["mean", "zero"] {
-        let found =
-            report(&["--sample", "6", "--gradient-steps", "32", "--remove", "L0H0", "--removal", removal]);
+        let found = report(&["--sample", "6", "--gradient-steps", "32", "--remove", "L0H0", "--removal", removal]);
         let heads = &found["gradient"]["heads"];
         assert_eq!((&heads[0]["importance"], &heads[0]["first_order_effect"]), (&json!(0.0), &json!(0.0)));
         assert_ne!(heads[1]["importance"], 0.0);

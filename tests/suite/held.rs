@@ -21,7 +21,8 @@ fn kept(encoder: &dyn Encoder, batch: &Batch<'_>, layers: usize) -> (Vec<Vec<f32
     let needs = Needs { hidden_states: true, ..Needs::default() };
     let whole = record(encoder, Start::Embeddings, batch, &Gates::default(), needs);
     let of_layer = |layer: usize| {
-        let own = |states: &[f32]| states[layer * states.len() / (layers + 1)..][..states.len() / (layers + 1)].to_vec();
+        let own =
+            |states: &[f32]| states[layer * states.len() / (layers + 1)..][..states.len() / (layers + 1)].to_vec();
         whole.iter().flat_map(|sentence| own(&sentence.hidden_states)).collect()
     };
     let mut writes = Writes::default();

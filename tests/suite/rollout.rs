@@ -41,7 +41,8 @@ fn products(attention: impl Fn(usize, usize, usize) -> f64, layers: usize, n: us
 
 fn check(model: &str, sees: fn(usize, usize) -> bool) {
     let [(shape, attention)] = &tensors(model, &[], &["attentions.0"])[..] else { panic!("one tensor") };
-    let [(of_rollout, rollout), (of_even, even)] = &tensors(model, &["--rollout"], &["rollout.0", "rollout_even.0"])[..]
+    let [(of_rollout, rollout), (of_even, even)] =
+        &tensors(model, &["--rollout"], &["rollout.0", "rollout_even.0"])[..]
     else {
         panic!("two tensors")
     };

@@ -56,8 +56,7 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let sentences = chosen(&options.sentences, &mut encoder)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
     let MapsOptions { heads: choice, rollout: rolls_out, .. } = options;
-    let header =
-        Header { model: &model, info: &info, choice, heads: &heads, rolls_out: *rolls_out, removed: &removed };
+    let header = Header { model: &model, info: &info, choice, heads: &heads, rolls_out: *rolls_out, removed: &removed };
     output.write(&header.bytes(&sentences)?)?;
     let mut scratch = Scratch::default();
     for NamedSentence { sequence, .. } in &sentences {

@@ -230,7 +230,8 @@ fn check_finite(values: &[f32], layer: usize) -> Result<()> {
 }
 
 /// The message where more of held heads is needed than there is.
-const HELD_SHOWS_ATTENTION: &str = "a run in which everything is held but the residual stream shows attention and nothing else";
+const HELD_SHOWS_ATTENTION: &str =
+    "a run in which everything is held but the residual stream shows attention and nothing else";
 
 /// The message where logits are needed and the prediction head was not loaded.
 const NO_PREDICTION: &str = "logits are needed, but the head that predicts was not loaded with the encoder";

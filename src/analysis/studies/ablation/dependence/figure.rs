@@ -30,7 +30,11 @@ pub(super) fn figures(dependence: &Dependence) -> Vec<Figure> {
     let kind = |line, name, meaning| EdgeKind { line, name, meaning };
     let kinds = [
         kind(EdgeLine::Solid, "direct", format!("the residual stream alone shifts at least {MOSTLY_DIRECT} as much")),
-        kind(EdgeLine::Dashed, "mediated", "less than that: heads and feed-forward blocks between matter more".to_owned()),
+        kind(
+            EdgeLine::Dashed,
+            "mediated",
+            "less than that: heads and feed-forward blocks between matter more".to_owned(),
+        ),
     ];
     vec![Figure {
         name: "dependence",

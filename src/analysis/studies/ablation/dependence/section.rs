@@ -240,7 +240,11 @@ impl LayerPair {
             source,
             target,
             shift: rows(found, heads, |measured| measured.shift),
-            direct: rows(found, heads, |measured| measured.direct.unwrap_or(0.0)),
+            direct: if found.iter().all(|measured| measured.direct.is_some()) {
+                rows(found, heads, |measured| measured.direct.unwrap_or_default())
+            } else {
+                Vec::new()
+            },
             excess: rows(found, heads, |measured| measured.excess),
             q: rows(found, heads, |measured| measured.q),
         }
@@ -252,7 +256,8 @@ impl LayerPair {
         }
         (self.direct.is_empty() || is_square(&self.direct, heads))
             && is_square(&self.shift, heads)
-            && is_square(&self.excess, heads) && is_square(&self.q, heads)
+            && is_square(&self.excess, heads)
+            && is_square(&self.q, heads)
     }
 }
 
@@ -322,7 +327,10 @@ impl Section for DependenceSection {
                 (None, Some(percentile)) => format!(" (chance: {percentile:+.2})"),
                 (None, None) => String::new(),
             };
-            format!("{ends} {other} ({}): shift {shift:.5}{direct}, excess {excess:+.2}{spread}, {sure}{by}", label(other))
+            format!(
+                "{ends} {other} ({}): shift {shift:.5}{direct}, excess {excess:+.2}{spread}, {sure}{by}",
+                label(other)
+            )
         };
         let up = upstream.as_ref().map(|edge| line("what shifts it most beyond expectation is", &edge.source, edge));
         let down =

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::sums::Derivatives;
 use crate::model::grid::HeadPlace;
-use crate::stats::interval::Interval;
 use crate::stats::block_test::Scale;
+use crate::stats::interval::Interval;
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::show::summary::Summary;

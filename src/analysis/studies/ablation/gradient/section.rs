@@ -117,7 +117,8 @@ impl Gradients {
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, objective, sentences, masked_tokens, loss, heads, rank_correlations, integrated, .. } = self;
+        let Self { removal, objective, sentences, masked_tokens, loss, heads, rank_correlations, integrated, .. } =
+            self;
         let (Some(removal), Some(loss)) = (removal, loss) else {
             return writeln!(out, "No token could be scored, so there is no gradient.");
         };
@@ -161,10 +162,7 @@ impl Gradients {
     }
 }
 
-fn table<'a>(
-    heads: impl Iterator<Item = &'a HeadGradient>,
-    integrated: Option<&Integrated>,
-) -> comfy_table::Table {
+fn table<'a>(heads: impl Iterator<Item = &'a HeadGradient>, integrated: Option<&Integrated>) -> comfy_table::Table {
     let signed = |value: Option<f64>, ci95: Option<Interval>| {
         let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
         value.map_or_else(|| "-".to_owned(), |value| format!("{value:+.4}{spread}"))
