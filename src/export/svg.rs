@@ -107,13 +107,10 @@ impl Svg {
         self.add(format_args!("<polygon points=\"{points}\" fill=\"{fill}\"{opacity}/>"));
     }
 
-    /// A curve from one point to another, bent towards `bend`.
-    pub fn curve(&mut self, from: [f64; 2], bend: [f64; 2], to: [f64; 2], stroke: Ink, width: f64) {
-        let (stroke, width) = (self.colour(stroke), number(width));
+    /// A curve from one point to another, bent towards `bend`, dashed or not.
+    pub fn curve(&mut self, [from, bend, to]: [[f64; 2]; 3], stroke: Ink, width: f64, dashes: &str) {
         let ([x1, y1], [xb, yb], [x2, y2]) = (from.map(number), bend.map(number), to.map(number));
-        self.add(format_args!(
-            "<path d=\"M{x1} {y1}Q{xb} {yb} {x2} {y2}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"/>"
-        ));
+        self.path(&format!("M{x1} {y1}Q{xb} {yb} {x2} {y2}"), stroke, width, dashes);
     }
 
     /// A line along a path that SVG has a language for, dashed or not; nothing of an empty one.

@@ -51,6 +51,7 @@ fn check(removal: &str, sample: &str) {
             assert_eq!(name, ends.join(" -> "));
             let of = |key: &str| &pair[key][source][target];
             near(&name, of("shift"), &edge["shift"], 1e-5);
+            near(&name, of("direct"), &edge["direct"], 1e-6);
             near(&name, of("excess"), &edge["excess"], 1e-4);
             match edge.get("q") {
                 Some(q) => near(&name, of("q"), q, 1e-3),
@@ -59,6 +60,15 @@ fn check(removal: &str, sample: &str) {
         }
     }
     assert!(edges.next().is_none());
+    for edge in found["dependence"]["strongest"].as_array().unwrap() {
+        let mut known = expected["edges"].as_array().unwrap().iter();
+        let known = known.find(|known| ["source", "target"].iter().all(|&end| known[end] == edge[end])).unwrap();
+        match known.get("ratio") {
+            Some(ratio) => near("ratio", &edge["ratio"], ratio, 1e-3),
+            None => assert_eq!(edge["ratio"], Value::Null),
+        }
+        assert_eq!(edge["ratio_ci95"].is_array(), known.get("ratio_error").is_some(), "{edge}");
+    }
     for metric in ["output_drift", "pooled_drift"] {
         let (bare, heads) = expected[metric].as_array().unwrap().split_last().unwrap();
         near("all heads", &found["drift"]["without_heads"][metric], bare, 1e-5);

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 /// Ours is float32, the reference float64; of the largest derivative.
 const TOLERANCE: f64 = 1e-5;
 
+/// Integrated gradients are means over many points, in nats.
+const OF_MEANS: f64 = 1e-6;
+
 /// The other studies have tests of their own.
 const OTHERS: [&str; 6] = ["attention", "trees", "dependency", "words", "frequency", "explained"];
 
@@ -59,13 +62,37 @@ fn check(removal: &str, more: &[&str]) {
             }
         }
     }
+    let integrated = &gradient["integrated"];
+    assert_eq!(integrated["steps"], expected["steps"]);
+    for key in ["loss_without_heads", "loss_difference", "sum"] {
+        assert!((number(key, &integrated[key]) - number(key, &expected[key])).abs() < 1e-5, "{key}: {integrated}");
+    }
+    for (place, expected) in heads.iter().enumerate() {
+        let (head, found) = (&found["heads"][place], &integrated["heads"][place]);
+        let value = &head["metrics"]["integrated_gradient"];
+        let off = (number("integrated", value) - number("integrated", &expected["integrated"])).abs();
+        assert!(off < OF_MEANS, "integrated_gradient of {} is off by {off}", head["name"]);
+        assert_eq!(found["integrated_gradient"], *value);
+        let error = &head["standard_errors"]["integrated_gradient"];
+        match expected["integrated_error"].as_f64() {
+            Some(known) => {
+                assert!((number("integrated", error) - known).abs() < OF_MEANS, "{error}");
+                // A head with an effect of more than four standard errors is told from none.
+                let t = number("integrated", value).abs() / known;
+                assert!(t < 4.0 || number("p", &found["p"]) < 0.001, "{found}");
+                assert!(number("q", &found["q"]) >= number("p", &found["p"]));
+            }
+            None => assert_eq!((error, &found["p"]), (&Value::Null, &Value::Null)),
+        }
+    }
     if let Some(rho) = expected.get("rho") {
-        let [importance, first] = [&gradient["rank_correlations"][0], &gradient["rank_correlations"][1]];
+        let [importance, first, along] = [0, 1, 2].map(|metric| &gradient["rank_correlations"][metric]);
+        assert_eq!(along["metric"], "integrated_gradient");
         assert_eq!(
             (&importance["metric"], &importance["with"]),
             (&json!("gradient_importance"), &json!("loss_effect"))
         );
-        for (found, key) in [(importance, "importance"), (first, "first_order")] {
+        for (found, key) in [(importance, "importance"), (first, "first_order"), (along, "integrated")] {
             assert!((number(key, &found["rho"]) - number(key, &rho[key])).abs() < 1e-9, "{found}");
             assert!(found["ci95"].is_array(), "{found}");
         }
@@ -74,12 +101,12 @@ fn check(removal: &str, more: &[&str]) {
 
 #[test]
 fn gradients_towards_the_mean_are_those_of_autograd() {
-    check("mean", &["--sample", "64", "--with", "effect"]);
+    check("mean", &["--sample", "64", "--gradient-steps", "16", "--with", "effect"]);
 }
 
 #[test]
 fn gradients_towards_zero_in_all_phases_are_those_of_autograd() {
-    check("zero", &["--phases", "7", "--sample", "8"]);
+    check("zero", &["--phases", "7", "--sample", "8", "--gradient-steps", "5"]);
 }
 
 #[test]
@@ -87,7 +114,10 @@ fn parts_add_up_to_the_whole_on_any_number_of_threads() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = fixture("corpus/gold.conllu");
     let arguments = |more: &[&str]| {
-        let all = arguments(path(&corpus), &[&["--sample", "16", "--with", "effect"], more].concat());
+        let all = arguments(
+            path(&corpus),
+            &[&["--sample", "16", "--gradient-steps", "3", "--with", "effect"], more].concat(),
+        );
         all.into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     let analyze = |more: &[&str]| run(&arguments(more).iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
@@ -114,12 +144,39 @@ fn parts_add_up_to_the_whole_on_any_number_of_threads() {
 #[test]
 fn a_head_that_is_gone_for_good_has_no_derivative() {
     for removal in ["mean", "zero"] {
-        let found = report(&["--sample", "6", "--remove", "L0H0", "--removal", removal]);
+        let found = report(&["--sample", "6", "--gradient-steps", "32", "--remove", "L0H0", "--removal", removal]);
         let heads = &found["gradient"]["heads"];
         assert_eq!((&heads[0]["importance"], &heads[0]["first_order_effect"]), (&json!(0.0), &json!(0.0)));
         assert_ne!(heads[1]["importance"], 0.0);
+        // The others sum up to what all of them are worth, of heads that are there.
+        let integrated = &found["gradient"]["integrated"];
+        assert_eq!(integrated["heads"][0]["integrated_gradient"], 0.0);
+        assert!(number("the error", &integrated["completeness_error"]) < 0.01, "{integrated}");
         assert_eq!(found["gradient"]["rank_correlations"], json!([]));
     }
+}
+
+#[test]
+fn the_sum_over_heads_is_what_all_are_worth_and_too_few_steps_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, file) = (fixture("corpus/gold.conllu"), folder.path().join("report.json"));
+    let found = |steps: &str| {
+        let more = ["--sample", "64", "--gradient-steps", steps, "-o", path(&file)];
+        let arguments: Vec<_> = arguments(path(&corpus), &more).into_iter().filter(|&word| word != "-q").collect();
+        let summary = run(&arguments).unwrap();
+        let report: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        (report["gradient"]["integrated"].clone(), summary)
+    };
+    let (enough, summary) = found("16");
+    assert!(number("the error", &enough["completeness_error"]) < 0.01, "{enough}");
+    assert!(summary.contains("all heads coming in together in 16 steps") && !summary.contains("give more steps"));
+    let (few, summary) = found("1");
+    assert!(number("the error", &few["completeness_error"]) > 0.01, "{few}");
+    assert!(summary.contains("That is more than 1 %: give more steps (--gradient-steps)."), "{summary}");
+    // Without the option nothing is integrated, and the report has no such key.
+    let found = report(&["--sample", "6"]);
+    assert_eq!(found["gradient"].get("integrated"), None);
+    assert_eq!(found["heads"][0]["metrics"]["integrated_gradient"], Value::Null);
 }
 
 #[test]
@@ -133,4 +190,12 @@ fn what_cannot_be_measured_is_refused() {
     let (status, error) = run(&more).unwrap_err();
     assert_eq!(status, 2);
     assert!(error.contains("read again for the study gradient"), "{error}");
+    for (more, expected) in [
+        (&["--gradient-steps", "16"][..], "--gradient-steps is about the study gradient"),
+        (&["--with", "gradient", "--gradient-steps", "0"], "a whole number from 1 to 256 is expected"),
+        (&["--with", "gradient", "--gradient-steps", "1000"], "a whole number from 1 to 256 is expected"),
+    ] {
+        let (status, error) = run(&[&["analyze", "box:small", "-c", path(&corpus)], more].concat()).unwrap_err();
+        assert!(status == 2 && error.contains(expected), "{error}");
+    }
 }

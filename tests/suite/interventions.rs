@@ -26,6 +26,7 @@ const AT_THE_END: Needs = Needs {
     outputs: false,
     hidden_states: true,
     logits: true,
+    writes: false,
 };
 
 /// A model of `fixtures/models` with the head by which it was trained.
@@ -267,7 +268,7 @@ proptest! {
     #[test]
     fn what_is_needed_is_lent_and_nothing_else(random in RandomEncoder::any(), choice in any::<[bool; 7]>()) {
         let [attention, values, value_norms, contexts, outputs, hidden_states, logits] = choice;
-        let needs = Needs { attention, values, value_norms, contexts, outputs, hidden_states, logits };
+        let needs = Needs { attention, values, value_norms, contexts, outputs, hidden_states, logits, writes: false };
         let pack = Pack { sentences: sentences(&[4, 21]) };
         let predicted = predicted(&pack.sentences);
         let (batch, gates) = (pack.batch().with_predicted(&predicted), Gates::default());

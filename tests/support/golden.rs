@@ -118,6 +118,7 @@ pub const EVERYTHING: Needs = Needs {
     outputs: true,
     hidden_states: true,
     logits: true,
+    writes: false,
 };
 
 /// Attention and hidden states of sentences that run in one pack.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde_json::json;
 
+use super::rollout::{even_rollout, rollout};
 use super::{HeadChoice, NamedSentence, SentenceChoice, attention, chosen, heads, load};
 use crate::model::Model;
 use crate::model::forward::Scratch;
@@ -29,6 +30,8 @@ pub struct MapsOptions {
     pub sentences: SentenceChoice,
     /// The heads.
     pub heads: HeadChoice,
+    /// Whether the rollout of all heads is written in place of their attention.
+    pub rollout: bool,
     /// The safetensors file.
     pub output: PathBuf,
     /// Longer sentences are skipped, or are an error if they were requested by number.
@@ -40,8 +43,9 @@ pub struct MapsOptions {
 }
 
 /// Writes the attention of each chosen sentence as `attentions.<index>` f32: `[layers, heads, tokens, tokens]` of all heads or
-/// of whole layers, `[heads, tokens, tokens]` of heads that were named; attention goes from the token of the row to that of the
-/// column.
+/// of whole layers, `[heads, tokens, tokens]` of heads that were named; or, with `rollout`, the rollout of the layers and that of even
+/// attention as `rollout.<index>` and `rollout_even.<index>`, `[layers, tokens, tokens]`. Attention goes from the token of the row to
+/// that of the column.
 /// Fails if the model, a sentence or the output cannot be used.
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
@@ -53,12 +57,19 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false).strict(options.strict);
     let sentences = chosen(&options.sentences, &mut encoder)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
-    let header = Header { model: &model, info: &info, choice: &options.heads, heads: &heads, removed: &removed };
+    let MapsOptions { heads: choice, rollout: rolls_out, .. } = options;
+    let header = Header { model: &model, info: &info, choice, heads: &heads, rolls_out: *rolls_out, removed: &removed };
     output.write(&header.bytes(&sentences)?)?;
     let mut scratch = Scratch::default();
     for NamedSentence { sequence, .. } in &sentences {
-        let weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
-        for weights in weights.chunks(sequence.ids.len() * sequence.ids.len()) {
+        let tokens = sequence.ids.len();
+        let mut weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
+        if *rolls_out {
+            let visibility = |layer| model.architecture.config.visibility.of_layer(layer);
+            weights = rollout(&weights, model.grid(), tokens);
+            weights.extend(even_rollout((0..model.grid().layers).map(visibility), tokens));
+        }
+        for weights in weights.chunks(tokens * tokens) {
             output.write(&weights.iter().flat_map(|weight| weight.to_le_bytes()).collect::<Vec<u8>>())?;
         }
     }
@@ -71,6 +82,7 @@ struct Header<'a> {
     info: &'a ModelInfo,
     choice: &'a HeadChoice,
     heads: &'a [HeadPlace],
+    rolls_out: bool,
     removed: &'a [HeadPlace],
 }
 
@@ -80,7 +92,17 @@ fn names(heads: &[HeadPlace]) -> String {
 }
 
 impl Header<'_> {
-    /// The shape of the tensor of a sentence.
+    /// The tensors of a sentence, in order: their names and what they are of.
+    fn tensors(&self, sentence: &Sequence) -> Vec<(String, Vec<usize>)> {
+        let index = sentence.index;
+        if !self.rolls_out {
+            return vec![(format!("attentions.{index}"), self.shape(sentence))];
+        }
+        let shape = vec![self.model.grid().layers, sentence.ids.len(), sentence.ids.len()];
+        ["rollout", "rollout_even"].map(|name| (format!("{name}.{index}"), shape.clone())).into()
+    }
+
+    /// The shape of the attention over a sentence.
     fn shape(&self, sentence: &Sequence) -> Vec<usize> {
         let (heads, tokens) = (self.heads.len(), sentence.ids.len());
         match self.choice {
@@ -95,12 +117,13 @@ impl Header<'_> {
     /// The names of the axes of a tensor.
     fn axes(&self) -> &'static [&'static str] {
         match self.choice {
+            _ if self.rolls_out => &["layer", "from", "to"],
             HeadChoice::Heads(_) => &["head", "from", "to"],
             HeadChoice::All | HeadChoice::Layers(_) => &["layer", "head", "from", "to"],
         }
     }
 
-    /// The beginning of a safetensors file with one tensor per sentence, in order: its length and its JSON
+    /// The beginning of a safetensors file with the tensors of each sentence, in order: its length and its JSON
     /// (<https://huggingface.co/docs/safetensors>, "Format").
     ///
     /// Written here and not by the safetensors crate, which wants all tensors first: so one sentence's attention is in
@@ -122,10 +145,12 @@ impl Header<'_> {
         let mut entries = BTreeMap::new();
         let mut start = 0;
         for NamedSentence { sequence, id } in sentences {
-            let (index, shape) = (sequence.index, self.shape(sequence));
-            let end = start + shape.iter().product::<usize>() * size_of::<f32>();
-            let entry = json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] });
-            entries.insert(format!("attentions.{index}"), entry);
+            let index = sequence.index;
+            for (name, shape) in self.tensors(sequence) {
+                let end = start + shape.iter().product::<usize>() * size_of::<f32>();
+                entries.insert(name, json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] }));
+                start = end;
+            }
             let mut add = |key: &str, text: String| metadata.insert(format!("{key}.{index}"), text);
             add("tokens", json!(tokens(self.model, sequence)).to_string());
             add("word_ids", json!(word_ids(sequence)).to_string());
@@ -141,7 +166,6 @@ impl Header<'_> {
             if let Some(id) = id {
                 add("sentence_id", id.to_string());
             }
-            start = end;
         }
         entries.insert("__metadata__".to_owned(), json!(metadata));
         let mut json = serde_json::to_vec(&entries)?;

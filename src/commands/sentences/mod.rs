@@ -1,6 +1,7 @@
 //! The sentences that `maps` and `view` are of, and the attention of chosen heads over each.
 
 pub mod maps;
+mod rollout;
 pub mod view;
 
 use std::collections::BTreeMap;

@@ -5,12 +5,15 @@ use crate::export::numbers::shown;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::report::Report;
-use crate::study::show::figure::{Edge, Edges, Figure};
+use crate::study::show::figure::{Edge, EdgeKind, EdgeLine, Edges, Figure};
 
 const WIDTH: f64 = 62.0;
 const HEIGHT: f64 = 24.0;
 const LETTERS: usize = 8;
 const TOP: f64 = 24.0;
+/// The height of a line of the legend, and the length of its sample.
+const ROW: f64 = 16.0;
+const SAMPLE: f64 = 26.0;
 
 pub fn draw(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> String {
     let (layers, heads) = (report.model.layers, report.model.heads);
@@ -23,7 +26,7 @@ pub fn draw(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> 
         svg.text([x, 14.0], Anchor::Middle, SMALL, Ink::Muted, &format!("L{layer}"));
     }
     let most = edges.edges.iter().map(|edge| edge.mark.value).fold(0.0, f64::max);
-    for Edge { source, target, mark, strongest } in edges.edges.iter().rev() {
+    for Edge { source, target, mark, strongest, line } in edges.edges.iter().rev() {
         let ([x, y], [to, down]) = (corner(source.layer, source.head), corner(target.layer, target.head));
         let (from, to) = ([x + WIDTH, y + HEIGHT / 2.0], [to, down + HEIGHT / 2.0]);
         let width = 0.6 + 3.0 * (mark.value / most).clamp(0.0, 1.0);
@@ -32,7 +35,7 @@ pub fn draw(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> 
             f64::midpoint(from[1], to[1]) - 6.0 * target.layer.saturating_sub(source.layer) as f64,
         ];
         svg.group(&format!("{source} to {target}: {}", shown(*mark, false)), |svg| {
-            svg.curve(from, bend, to, if *strongest { Ink::Accent } else { Ink::Muted }, width);
+            svg.curve([from, bend, to], if *strongest { Ink::Accent } else { Ink::Muted }, width, dashes(*line));
         });
     }
     for head in &report.heads {
@@ -45,6 +48,22 @@ pub fn draw(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> 
     }
     let bottom = TOP + heads as f64 * (HEIGHT + 6.0) + 18.0;
     svg.text([0.0, bottom], Anchor::Start, SMALL, Ink::Muted, &edges.width);
-    let width = ((layers as f64 - 1.0) * between + WIDTH).max(width_of(&edges.width, SMALL));
-    svg.finish([width + 4.0, bottom + 10.0], &figure.title, &figure.reading)
+    let mut width = ((layers as f64 - 1.0) * between + WIDTH).max(width_of(&edges.width, SMALL));
+    let mut below = bottom;
+    for EdgeKind { line, name, meaning } in &edges.kinds {
+        below += ROW;
+        let meaning = format!("{name}: {meaning}");
+        svg.polyline(&[[0.0, below - 4.0], [SAMPLE, below - 4.0]], Ink::Muted, 2.0, dashes(*line));
+        svg.text([SAMPLE + 6.0, below], Anchor::Start, SMALL, Ink::Muted, &meaning);
+        width = width.max(SAMPLE + 6.0 + width_of(&meaning, SMALL));
+    }
+    svg.finish([width + 4.0, below + 10.0], &figure.title, &figure.reading)
+}
+
+/// The dashes of a kind of line.
+fn dashes(line: EdgeLine) -> &'static str {
+    match line {
+        EdgeLine::Solid => "",
+        EdgeLine::Dashed => "5 3",
+    }
 }

@@ -27,12 +27,15 @@ pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>
             (columns, (0..most).map(row).collect())
         }
         Chart::Edges(edges) => {
-            let columns = ["edge", "excess", "among the strongest"].map(str::to_owned).to_vec();
+            let kinds = (!edges.kinds.is_empty()).then_some("kind");
+            let columns = ["edge", "excess", "among the strongest"].into_iter().chain(kinds).map(str::to_owned);
             let rows = edges.edges.iter().map(|edge| {
                 let name = format!("{} → {}", edge.source, edge.target);
-                vec![name, cell(Some(edge.mark), false), if edge.strongest { "yes" } else { "no" }.to_owned()]
+                let kind = edges.kinds.iter().find(|kind| kind.line == edge.line).map(|kind| kind.name.to_owned());
+                let strongest = if edge.strongest { "yes" } else { "no" }.to_owned();
+                [name, cell(Some(edge.mark), false), strongest].into_iter().chain(kind).collect()
             });
-            (columns, rows.collect())
+            (columns.collect(), rows.collect())
         }
         Chart::Arcs(arcs) => of_sentences(arcs),
         Chart::Points(points) => {

@@ -102,8 +102,30 @@ pub struct Curve {
 pub struct Edges {
     /// The quantity of an edge's width.
     pub width: String,
+    /// The kinds that edges have, where that is known.
+    pub kinds: Vec<EdgeKind>,
     /// The edges.
     pub edges: Vec<Edge>,
+}
+
+/// A kind of edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EdgeKind {
+    /// The line that it is drawn with.
+    pub line: EdgeLine,
+    /// One word for it.
+    pub name: &'static str,
+    /// What the word means.
+    pub meaning: String,
+}
+
+/// A kind of line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeLine {
+    /// Without gaps.
+    Solid,
+    /// With gaps.
+    Dashed,
 }
 
 /// An edge from one head to a later one.
@@ -117,6 +139,8 @@ pub struct Edge {
     pub mark: Mark,
     /// Whether it is among the strongest of all.
     pub strongest: bool,
+    /// The kind of its line.
+    pub line: EdgeLine,
 }
 
 /// Heads as points of the plane: as far apart as they are different, as far as that goes.

@@ -1,6 +1,7 @@
 //! The choices of a run from its arguments: studies, controls, ablation, and the columns to probe for.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU16;
 
 use anyhow::{Error, anyhow};
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -92,14 +93,18 @@ pub(super) fn ablation(
     phases: Option<u8>,
     sample: Option<u64>,
     effect_of: Option<Choice>,
+    gradient_steps: Option<u16>,
 ) -> Result<Option<Ablation>, Usage> {
+    for (option, given) in [("effect-of", effect_of.is_some()), ("gradient-steps", gradient_steps.is_some())] {
+        let study = registry::with_option(option);
+        if given && !studies.iter().any(|running| running.card().name == study) {
+            return Err(anyhow!("--{option} is about the study {study}")
+                .of_option(option)
+                .hint(format!("give --with {study} as well")));
+        }
+    }
     if effect_of.is_some() {
         let effect = registry::with_option("effect-of");
-        if !studies.iter().any(|study| study.card().name == effect) {
-            return Err(anyhow!("--effect-of is about the study {effect}")
-                .of_option("effect-of")
-                .hint(format!("give --with {effect} as well")));
-        }
         if let Some(study) = studies.iter().find(|study| study.card().builds_on.contains(&effect)) {
             let asks = study.card().name;
             return Err(
@@ -125,6 +130,7 @@ pub(super) fn ablation(
         phases: phases.unwrap_or(default.phases),
         sample: sample.unwrap_or(default.sample),
         effect_of,
+        gradient_steps: gradient_steps.and_then(NonZeroU16::new),
     }))
 }
 

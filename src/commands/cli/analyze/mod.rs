@@ -117,6 +117,12 @@ pub struct AnalyzeArguments {
         registry::with_option("effect-of")
     ))]
     effect_of: Option<Choice>,
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=256), help = format!(
+        "Of the study `{}`: integrate derivatives over N equal steps of the path on which all heads come in together, from 1 to 256, at N \
+         times its cost; 16 are mostly enough",
+        registry::with_option("gradient-steps")
+    ))]
+    gradient_steps: Option<u16>,
     #[arg(long = "probe", value_name = "COLUMN", help = format!(
         "Of the study `{}`: probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss; of \
          JSON lines any key with an entry for each word. May be repeated",
@@ -209,7 +215,7 @@ impl AnalyzeArguments {
         let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
         let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
-        let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of)?;
+        let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
         let probes = probes(&studies, self.probes)?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);

@@ -20,6 +20,7 @@ Examples:
   headscope maps --text \"The cat sat on the mat.\" -o maps.safetensors
   headscope maps ./my-model --text \"The cat sat on the mat.\" -o maps.safetensors
   headscope maps --head L2H8 --text \"The cat sat.\" --text \"It slept.\" -o maps.safetensors
+  headscope maps --rollout --text \"The cat sat on the mat.\" -o rollout.safetensors
   headscope maps google-bert/bert-base-uncased --corpus treebank.conllu --sentence 0 --sentence 7 -o maps.safetensors
 
 In Python:
@@ -35,7 +36,8 @@ In Python:
 /// For each sentence a float32 tensor `attentions.<index>` of shape [layers, heads, tokens, tokens], attention from the token of
 /// the row to that of the column, in a safetensors file whose metadata holds the names of the axes, the tokens, the words, the word of each token, the gold tree and the name of the sentence where the
 /// corpus has them, and the model's identity. With --head the shape is [heads, tokens, tokens], in the order in which they are
-/// named.
+/// named. With --rollout there are `rollout.<index>` and `rollout_even.<index>` instead, [layers, tokens, tokens]: how much of each
+/// token there is in each after each layer, if attention were all that moves anything, and the same of even attention.
 #[derive(Args)]
 #[command(after_help = help(EXAMPLES, RUNNING))]
 pub struct MapsArguments {
@@ -51,6 +53,10 @@ pub struct MapsArguments {
     /// Map only this head: the tensors are then [heads, tokens, tokens]. May be repeated
     #[arg(long = "head", value_name = "L2H8", value_delimiter = ',')]
     heads: Vec<HeadPlace>,
+    /// Write the rollout of all heads in place of their attention: attention of the layers multiplied up, the mean of each layer's
+    /// heads mixed half with the identity (Abnar & Zuidema 2020), and the same of even attention
+    #[arg(long, conflicts_with_all = ["layers", "heads", "removed"])]
+    rollout: bool,
     /// Map no more than so many sentences
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
     limit: Option<u64>,
@@ -87,7 +93,8 @@ impl MapsArguments {
             HeadChoice::Layers(BTreeSet::from_iter(self.layers).into_iter().collect())
         };
         let (output, strict) = (self.output, self.strict);
-        let options = MapsOptions { model, sentences, heads, output, max_tokens, strict, removed };
+        let rollout = self.rollout;
+        let options = MapsOptions { model, sentences, heads, rollout, output, max_tokens, strict, removed };
         Ok(Command::new(move || maps(&options)))
     }
 }

@@ -93,6 +93,13 @@ impl Gates {
         self.gates.get(&(layer, head))
     }
 
+    /// The same interventions with every gate that is fully open opened to the share `keep` alone.
+    pub fn opened_to(&self, keep: f32) -> Self {
+        let mut opened = self.clone();
+        opened.gates.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
+        opened
+    }
+
     /// The gates of a layer, by head.
     pub(super) fn of_layer(&self, layer: usize) -> impl Iterator<Item = (usize, &Gate)> {
         self.gates.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))

@@ -1,4 +1,6 @@
-//! Derivatives of a loss with respect to every gate.
+//! Derivatives of a loss with respect to every gate, where heads are whole and on the way from none of them to all.
+
+use std::num::NonZeroU16;
 
 use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Tensor, Var};
@@ -18,7 +20,43 @@ pub struct GateGradient {
     pub gates: Vec<f64>,
 }
 
+/// The derivatives of a loss along the straight path on which all gates open together: integrated gradients (Sundararajan et
+/// al. 2017, arXiv:1703.01365, section 3) over gates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathGradient {
+    /// The points of the path at which derivatives were taken.
+    pub steps: NonZeroU16,
+    /// The loss at its beginning, where every gate is closed.
+    pub closed_loss: f64,
+    /// `[layers * heads]`: the mean of `d loss / d keep` over the points, layer by layer.
+    pub gates: Vec<f64>,
+}
+
 impl TensorEncoder {
+    /// The gradient of the loss of a batch by the prediction head along the path on which the gates that are fully open in `whole`
+    /// open together: at the middles of `steps` equal steps from 0 to 1. Other gates stay as they are.
+    /// Fails as [`TensorEncoder::prediction_gradient`].
+    pub fn path_gradient(
+        &self,
+        batch: &Batch<'_>,
+        whole: &Gates,
+        targets: &[u32],
+        steps: NonZeroU16,
+    ) -> Result<PathGradient> {
+        let mut gates = vec![0.0; self.order.len() * self.config.num_attention_heads];
+        for step in 0..steps.get() {
+            let keep = (f32::from(step) + 0.5) / f32::from(steps.get());
+            let point = self.prediction_gradient(batch, &whole.opened_to(keep), targets)?;
+            gates.iter_mut().zip(&point.gates).for_each(|(sum, derivative)| *sum += derivative);
+        }
+        gates.iter_mut().for_each(|sum| *sum /= f64::from(steps.get()));
+        let closed = whole.opened_to(0.0);
+        let mut pass = Pass { batch, gates: &closed, needs: Needs::default(), visitor: &mut NoVisitor };
+        let states = self.run(Start::Embeddings, &mut pass, None)?;
+        let closed_loss = self.surprise(&states, batch, targets)?.to_dtype(DType::F64)?.to_scalar()?;
+        Ok(PathGradient { steps, closed_loss, gates })
+    }
+
     /// The loss of a batch by the prediction head and its gradient, at the shares and towards the replacements of `gates`.
     ///
     /// `targets` are the true classes at the batch's predicted positions, in their order. The loss is the sum over them
@@ -30,11 +68,14 @@ impl TensorEncoder {
         if let Some(id) = targets.iter().find(|&&id| id as usize >= classes) {
             anyhow::bail!("class {id} cannot be predicted: the model has {classes}");
         }
-        self.gate_gradient(batch, gates, |states| {
-            let targets = Tensor::from_slice(targets, (targets.len(), 1), &self.device)?;
-            let likelihood = log_softmax(&self.logits(states, batch)?)?.gather(&targets, 1)?;
-            Ok(likelihood.sum_all()?.neg()?)
-        })
+        self.gate_gradient(batch, gates, |states| self.surprise(states, batch, targets))
+    }
+
+    /// The sum over the batch's predicted positions of `-ln p` of their targets, by the last hidden states, `[tokens, hidden]`.
+    fn surprise(&self, states: &Tensor, batch: &Batch<'_>, targets: &[u32]) -> Result<Tensor> {
+        let targets = Tensor::from_slice(targets, (targets.len(), 1), &self.device)?;
+        let likelihood = log_softmax(&self.logits(states, batch)?)?.gather(&targets, 1)?;
+        Ok(likelihood.sum_all()?.neg()?)
     }
 
     /// Any loss of the last hidden states, `[tokens, hidden]`, and its gradient, at the shares and towards the

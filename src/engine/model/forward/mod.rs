@@ -8,6 +8,7 @@ pub mod attention;
 pub mod batch;
 pub mod gates;
 pub mod gradient;
+pub mod held;
 pub mod kernels;
 pub mod packed;
 mod relative;
@@ -25,6 +26,7 @@ use crate::model::config::Config;
 use crate::system::errors::{Class, Facts};
 use batch::{Batch, Input};
 use gates::Gates;
+use held::{Writes, Written};
 use rows::Rows;
 pub use scratch::Scratch;
 use visitor::{Needs, Visitor};
@@ -42,6 +44,17 @@ pub enum Start<'a> {
         /// `[tokens, hidden]`: the hidden states of that number, one sequence after the other.
         states: &'a [f32],
     },
+    /// The same, with everything that layers wrote in that pass held, but for the heads of this layer that have a gate: they are
+    /// gone from what its attention wrote, and only the residual stream carries that on. The heads of later layers are shown, and
+    /// nothing of them but their attention.
+    Held {
+        /// The layer of the heads with gates.
+        layer: usize,
+        /// `[tokens, hidden]`: the hidden states that entered it.
+        states: &'a [f32],
+        /// What all layers wrote.
+        writes: &'a Writes,
+    },
 }
 
 impl Start<'_> {
@@ -49,7 +62,7 @@ impl Start<'_> {
     pub(super) fn layer(&self) -> usize {
         match self {
             Self::Embeddings => 0,
-            Self::Layer { layer, .. } => *layer,
+            Self::Layer { layer, .. } | Self::Held { layer, .. } => *layer,
         }
     }
 }
@@ -160,6 +173,13 @@ impl Pass<'_> {
         }
     }
 
+    /// Lends a part of what a layer writes, if that is needed.
+    fn show_written(&mut self, layer: usize, part: Written, values: &[f32]) {
+        if self.needs.writes {
+            self.visitor.written(layer, part, values);
+        }
+    }
+
     /// Ends every sequence.
     fn end(&mut self) {
         (0..self.batch.inputs.len()).for_each(|sequence| self.visitor.end(sequence));
@@ -185,7 +205,7 @@ fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gat
             anyhow::bail!("logits are wanted at position {position} of sentence {number}, which has {n} tokens");
         }
     }
-    if let Start::Layer { layer, states } = start {
+    if let Start::Layer { layer, states } | Start::Held { layer, states, .. } = start {
         let (layers, expected) = (config.num_hidden_layers, batch.tokens() * config.hidden_size);
         ensure!(layer <= layers, "a pass cannot start from layer {layer}: the model has {layers} layers");
         ensure!(
@@ -193,6 +213,9 @@ fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gat
             "a pass from layer {layer} starts with {} values, not one hidden state for each token, {expected} values",
             states.len()
         );
+    }
+    if let Start::Held { layer, writes, .. } = start {
+        writes.check(config, layer, batch.tokens())?;
     }
     gates.check(config, batch)
 }
@@ -205,6 +228,10 @@ fn check_finite(values: &[f32], layer: usize) -> Result<()> {
     Err(anyhow!("layer {layer} computes values that are not finite: the weights are damaged or overflow in float32"))
         .class(Class::Model)
 }
+
+/// The message where more of held heads is needed than there is.
+const HELD_SHOWS_ATTENTION: &str =
+    "a run in which everything is held but the residual stream shows attention and nothing else";
 
 /// The message where logits are needed and the prediction head was not loaded.
 const NO_PREDICTION: &str = "logits are needed, but the head that predicts was not loaded with the encoder";

@@ -3,6 +3,7 @@
 use std::ops::{BitOr, BitOrAssign};
 
 use super::attention::AttentionView;
+use super::held::Written;
 use super::rows::Rows;
 
 /// The activations that a visitor needs; those that no visitor needs are not computed.
@@ -24,6 +25,8 @@ pub struct Needs {
     pub hidden_states: bool,
     /// The prediction head's logits at the predicted positions.
     pub logits: bool,
+    /// What the blocks of each layer write, to be held in later runs.
+    pub writes: bool,
 }
 
 impl Needs {
@@ -36,6 +39,7 @@ impl Needs {
         outputs: false,
         hidden_states: false,
         logits: false,
+        writes: false,
     };
 
     /// Whether [`Visitor::head`] is called.
@@ -66,6 +70,7 @@ impl BitOr for Needs {
             outputs: self.outputs | other.outputs,
             hidden_states: self.hidden_states | other.hidden_states,
             logits: self.logits | other.logits,
+            writes: self.writes | other.writes,
         }
     }
 }
@@ -165,6 +170,10 @@ pub trait Visitor {
 
     /// The logits at one of the sequence's predicted positions, `[classes]`; called if they are needed.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
+
+    /// A part of what a layer writes over the whole batch, `[tokens, width]`; called if it is needed, and not of the last layer if
+    /// nothing else is needed from its end.
+    fn written(&mut self, _layer: usize, _part: Written, _values: &[f32]) {}
 
     /// The end of a sequence: everything that was needed of it has been shown.
     fn end(&mut self, _sequence: usize) {}

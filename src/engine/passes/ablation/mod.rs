@@ -3,6 +3,7 @@
 pub mod choice;
 pub mod means;
 
+use std::num::NonZeroU16;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -25,6 +26,9 @@ pub struct Ablation {
     /// The heads whose effect is measured, where it is not that of all; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect_of: Option<Choice>,
+    /// The steps of the path from no head to all of them along which derivatives were integrated; absent if they were not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_steps: Option<NonZeroU16>,
 }
 
 /// Some of the heads: those with the largest sensitivity of the loss to first order, those with the smallest, and some of
@@ -69,7 +73,7 @@ pub const DEFAULT_SAMPLE: u64 = 500;
 
 impl Default for Ablation {
     fn default() -> Self {
-        Self { removal: Replacement::Mean, phases: 1, sample: DEFAULT_SAMPLE, effect_of: None }
+        Self { removal: Replacement::Mean, phases: 1, sample: DEFAULT_SAMPLE, effect_of: None, gradient_steps: None }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Events: the activations of a sequence, as a pass shows them one by one.
 
 use super::input::HeadInput;
-use crate::model::forward::gradient::GateGradient;
+use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::passes::run::patches::PatchedRun;
@@ -38,8 +38,13 @@ pub enum Event<'a> {
     },
     /// The beginning of an ablation variant, by its place in [`FurtherRuns::Without`](super::FurtherRuns::Without).
     Variant(usize),
+    /// The beginning of the run of the same variant in which everything is held but the residual stream
+    /// ([`FurtherRuns::WithoutAndDirectly`](super::FurtherRuns::WithoutAndDirectly)).
+    Direct(usize),
     /// The derivatives of the sequence's loss, summed over its predicted positions, by the gates of all heads.
     Gradient(&'a GateGradient),
+    /// The derivatives of the same loss along the path on which all heads come in together.
+    PathGradient(&'a PathGradient),
 }
 
 impl Event<'_> {
@@ -49,7 +54,12 @@ impl Event<'_> {
             Self::Head(_) => needs.heads(),
             Self::HiddenStates { .. } => needs.hidden_states,
             Self::Logits { .. } => needs.logits,
-            Self::BaselineOver(_) | Self::PatchedLogits { .. } | Self::Variant(_) | Self::Gradient(_) => true,
+            Self::BaselineOver(_)
+            | Self::PatchedLogits { .. }
+            | Self::Variant(_)
+            | Self::Direct(_)
+            | Self::Gradient(_)
+            | Self::PathGradient(_) => true,
         }
     }
 }

@@ -86,16 +86,27 @@ pub enum FurtherRuns {
     None,
     /// One ablation variant without each of these sets of heads.
     Without(Vec<HeadSet>),
+    /// The same, each followed by a run in which everything between is held but the residual stream, so that the heads are missing
+    /// in the inputs of later layers and nowhere else.
+    WithoutAndDirectly(Vec<HeadSet>),
     /// The patched runs that the sums request at [`Event::BaselineOver`].
     Patched,
+    /// In a pass with derivatives: those along the path on which all heads come in together, if the
+    /// [`Ablation`](super::ablation::Ablation) has steps.
+    AlongPath,
 }
 
 impl FurtherRuns {
+    /// Whether each variant is also run with everything held but the residual stream.
+    pub fn are_direct(&self) -> bool {
+        matches!(self, Self::WithoutAndDirectly(_))
+    }
+
     /// The sets of heads that the ablation variants remove.
     pub fn variants(self) -> Vec<HeadSet> {
         match self {
-            Self::Without(sets) => sets,
-            Self::None | Self::Patched => Vec::new(),
+            Self::Without(sets) | Self::WithoutAndDirectly(sets) => sets,
+            Self::None | Self::Patched | Self::AlongPath => Vec::new(),
         }
     }
 }
@@ -119,6 +130,9 @@ pub trait Observer: Send + Sync {
 
     /// Begins a variant; the sums skip one that they did not request.
     fn begin_variant(&mut self, removed: &HeadSet);
+
+    /// Begins the run of a variant in which everything is held but the residual stream; whether the sums requested it.
+    fn begin_direct(&mut self, removed: &HeadSet) -> bool;
 
     /// [`Sums::observe`], for this sequence of the pack, if the sums need the event.
     fn observe(&mut self, sequence: usize, event: &mut Event<'_>);
@@ -153,15 +167,18 @@ struct ObserverAdapter<S: Sums> {
     states: Vec<S::SequenceState>,
     /// The place of each variant in the list of the sums.
     variants: BTreeMap<HeadSet, usize>,
+    /// Whether each of them is also run with everything held but the residual stream.
+    runs_directly: bool,
     /// Whether only other observers requested the variant.
     is_skipped: bool,
 }
 
 /// An observer with these sums.
 pub fn observer_of<S: Sums>(sums: S) -> Box<dyn Observer> {
-    let variants = sums.further_runs().variants();
-    let variants = variants.into_iter().enumerate().map(|(place, removed)| (removed, place)).collect();
-    Box::new(ObserverAdapter { sums, states: Vec::new(), variants, is_skipped: false })
+    let runs = sums.further_runs();
+    let runs_directly = runs.are_direct();
+    let variants = runs.variants().into_iter().enumerate().map(|(place, removed)| (removed, place)).collect();
+    Box::new(ObserverAdapter { sums, states: Vec::new(), variants, runs_directly, is_skipped: false })
 }
 
 /// An observer with the sums that [`Observer::to_bytes`] wrote.
@@ -211,6 +228,15 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
         if let Some(&place) = place {
             self.states.iter_mut().for_each(|state| self.sums.observe(state, &mut Event::Variant(place)));
         }
+    }
+
+    fn begin_direct(&mut self, removed: &HeadSet) -> bool {
+        let place = self.variants.get(removed).filter(|_| self.runs_directly);
+        self.is_skipped = place.is_none();
+        if let Some(&place) = place {
+            self.states.iter_mut().for_each(|state| self.sums.observe(state, &mut Event::Direct(place)));
+        }
+        place.is_some()
     }
 
     fn observe(&mut self, sequence: usize, event: &mut Event<'_>) {

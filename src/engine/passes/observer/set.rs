@@ -44,6 +44,11 @@ impl ObserverSet {
         self.observers.iter().any(|observer| observer.further_runs() == FurtherRuns::Patched)
     }
 
+    /// Whether some observer looks at derivatives along the path on which all heads come in together.
+    pub fn follows_path(&self) -> bool {
+        self.observers.iter().any(|observer| observer.further_runs() == FurtherRuns::AlongPath)
+    }
+
     /// Gives every observer the facts that are known before the pass begins.
     pub fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
@@ -59,6 +64,17 @@ impl ObserverSet {
     /// Begins the variant without these heads.
     pub fn begin_variant(&mut self, removed: &HeadSet) {
         self.observers.iter_mut().for_each(|observer| observer.begin_variant(removed));
+    }
+
+    /// Whether some observer looks at runs in which everything is held but the residual stream.
+    pub fn runs_directly(&self) -> bool {
+        self.observers.iter().any(|observer| observer.further_runs().are_direct())
+    }
+
+    /// Begins the run of a variant in which everything is held but the residual stream; whether some observer requested it.
+    pub fn begin_direct(&mut self, removed: &HeadSet) -> bool {
+        // Every observer is asked: those that did not request it skip it.
+        self.observers.iter_mut().fold(false, |requested, observer| observer.begin_direct(removed) || requested)
     }
 
     /// Shows an event of the `number`-th sequence of the pack to the observers that need it.

@@ -391,7 +391,8 @@ impl Runner<'_> {
             let encoder = self.model.differentiable.as_ref();
             let encoder = encoder.filter(|_| pass.weights == Weights::Trained).context(NO_DERIVATIVES)?;
             let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
-            differentiate(observers, (model, encoder), (&variants.first, &removed), sequences, threads, progress)?
+            let path = (&variants.first, &removed[..], self.ablation().gradient_steps);
+            differentiate(observers, (model, encoder), path, sequences, threads, progress)?
         } else {
             sum_up(observers, (model, encoder), variants, sequences, threads, progress)?
         };

@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::patches::RequestedRun;
 use super::variants::{Variant, Variants};
 use crate::model::forward::batch::Batch;
+use crate::model::forward::held::{Writes, Written};
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start};
@@ -17,6 +18,7 @@ use crate::sequences::pack::{PACK_TOKENS, Pack};
 pub struct WorkerBuffers {
     scratch: Scratch,
     kept: LayerInputs,
+    writes: Writes,
 }
 
 /// The hidden states that enter each layer, `[layers][tokens, hidden]`.
@@ -29,13 +31,15 @@ pub fn show(
     pack: &Pack,
     variants: &Variants,
     encoder: &dyn Encoder,
-    WorkerBuffers { scratch, kept }: &mut WorkerBuffers,
+    WorkerBuffers { scratch, kept, writes }: &mut WorkerBuffers,
 ) -> Result<()> {
     let (classes, predicted) = (pack.classes(), pack.predicted());
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
     kept.iter_mut().for_each(Vec::clear);
     let runs_again = !variants.others.is_empty() || observers.requests_patched_runs();
-    let mut visitor = PackVisitor { observers, pack, kept: runs_again.then_some(&mut *kept) };
+    let holds = !variants.others.is_empty() && observers.runs_directly();
+    let (inputs, written) = (runs_again.then_some(&mut *kept), holds.then_some(&mut *writes));
+    let mut visitor = PackVisitor { observers, pack, inputs, written };
     encoder.forward_from(Start::Embeddings, &batch, &variants.first, scratch, &mut visitor)?;
     let mut requested = observers.patched_runs(pack.sentences.len());
     requested.sort_by_key(|requested| requested.run.place.layer);
@@ -45,7 +49,12 @@ pub fn show(
     for Variant { removed, layer, gates } in &variants.others {
         observers.begin_variant(removed);
         let start = Start::Layer { layer: *layer, states: &kept[*layer] };
-        encoder.forward_from(start, &batch, gates, scratch, &mut PackVisitor { observers, pack, kept: None })?;
+        let mut visitor = PackVisitor { observers, pack, inputs: None, written: None };
+        encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
+        if holds && visitor.observers.begin_direct(removed) {
+            let start = Start::Held { layer: *layer, states: &kept[*layer], writes };
+            encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
+        }
     }
     Ok(())
 }
@@ -92,16 +101,19 @@ fn run_patched(
     encoder.forward_from(start, &copies, &gates, scratch, &mut PatchedVisitor { observers, group })
 }
 
-/// Passes the activations to the observers and keeps the hidden states that enter each layer, if later runs start there.
+/// Passes the activations to the observers, and keeps the hidden states that enter each layer and what is written there, if later
+/// runs need them.
 struct PackVisitor<'a> {
     observers: &'a mut ObserverSet,
     pack: &'a Pack,
-    kept: Option<&'a mut LayerInputs>,
+    inputs: Option<&'a mut LayerInputs>,
+    written: Option<&'a mut Writes>,
 }
 
 impl Visitor for PackVisitor<'_> {
     fn needs(&self) -> Needs {
-        let keeps = Needs { hidden_states: self.kept.is_some(), ..Needs::default() };
+        let (hidden_states, writes) = (self.inputs.is_some(), self.written.is_some());
+        let keeps = Needs { hidden_states, writes, ..Needs::default() };
         self.observers.needs() | keeps
     }
 
@@ -110,7 +122,7 @@ impl Visitor for PackVisitor<'_> {
     }
 
     fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
-        if let Some(kept) = &mut self.kept {
+        if let Some(kept) = &mut self.inputs {
             if kept.len() <= layer {
                 kept.resize_with(layer + 1, Vec::new);
             }
@@ -121,6 +133,12 @@ impl Visitor for PackVisitor<'_> {
 
     fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
         self.observers.observe(sequence, Event::Logits { position, logits });
+    }
+
+    fn written(&mut self, layer: usize, part: Written, values: &[f32]) {
+        if let Some(written) = &mut self.written {
+            written.keep(layer, part, values);
+        }
     }
 }
 

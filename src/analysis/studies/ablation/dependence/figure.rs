@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::section::Dependence;
-use super::strongest::Edge;
-use crate::study::show::figure::{Chart, Edge as Line, Edges, Figure, Mark};
+use super::strongest::{Edge, MOSTLY_DIRECT};
+use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges, Figure, Mark};
 use crate::system::counted::{counted, plural};
 
 pub(super) fn figures(dependence: &Dependence) -> Vec<Figure> {
@@ -24,7 +24,18 @@ pub(super) fn figures(dependence: &Dependence) -> Vec<Figure> {
         target: edge.target,
         mark: Mark { value: edge.excess, ci95: edge.excess_ci95 },
         strongest: is_strongest(&edge),
+        line: if edge.is_direct() == Some(false) { EdgeLine::Dashed } else { EdgeLine::Solid },
     };
+    let is_known = shown.iter().any(|edge| edge.is_direct().is_some());
+    let kind = |line, name, meaning| EdgeKind { line, name, meaning };
+    let kinds = [
+        kind(EdgeLine::Solid, "direct", format!("the residual stream alone shifts at least {MOSTLY_DIRECT} as much")),
+        kind(
+            EdgeLine::Dashed,
+            "mediated",
+            "less than that: heads and feed-forward blocks between matter more".to_owned(),
+        ),
+    ];
     vec![Figure {
         name: "dependence",
         title: "Which later heads look elsewhere without each head".to_owned(),
@@ -41,6 +52,7 @@ pub(super) fn figures(dependence: &Dependence) -> Vec<Figure> {
         ),
         chart: Chart::Edges(Edges {
             width: "width of an edge: its excess, in ln of the shift".to_owned(),
+            kinds: if is_known { kinds.into() } else { Vec::new() },
             edges: shown.into_iter().map(line).collect(),
         }),
     }]

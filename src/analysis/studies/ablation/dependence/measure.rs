@@ -21,6 +21,12 @@ pub struct EdgeEstimate {
     pub shift: f64,
     /// Its 95 % interval.
     pub shift_ci95: Option<Interval>,
+    /// The mean shift with everything between held; `None` where that was not measured.
+    pub direct: Option<f64>,
+    /// That over the shift; `None` where the shift is below [`LEAST_SHIFT`] as well.
+    pub ratio: Option<f64>,
+    /// Its 95 % interval.
+    pub ratio_ci95: Option<Interval>,
     /// The excess beyond source and target; `None` if nothing shifts.
     pub excess: Option<f64>,
     /// Its 95 % interval.
@@ -77,7 +83,15 @@ fn between(sums: &DependenceSums, total: &Shifts, first: usize, margin: Option<f
         let excess_ci95 = tested.as_ref().and_then(Jackknife::interval);
         let p = tested.filter(|_| shifts[place] >= LEAST_SHIFT).and_then(|tested| tested.p_above(margin?));
         let shift_ci95 = Jackknife::new(&shifted, &rows).interval();
-        EdgeEstimate { shift: shifts[place], shift_ci95, excess, excess_ci95, p, q: None }
+        let edge = EdgeEstimate { shift: shifts[place], shift_ci95, excess, excess_ci95, p, ..EdgeEstimate::default() };
+        if !sums.is_direct {
+            return edge;
+        }
+        let direct = Some(total.direct(first + place) / total.rows as f64);
+        let ratio = direct.filter(|_| edge.shift >= LEAST_SHIFT).map(|direct| direct / edge.shift);
+        let directly: PerBlock = std::array::from_fn(|block| sums.blocks[block].direct(first + place));
+        let ratio_ci95 = ratio.and_then(|_| Jackknife::new(&directly, &shifted).interval());
+        EdgeEstimate { direct, ratio, ratio_ci95, ..edge }
     };
     excesses(&shifts, heads).into_iter().enumerate().map(measure).collect()
 }

@@ -30,7 +30,8 @@ impl Study for LaterHeads {
         name: "dependence",
         question: "Which later heads look elsewhere without each head?",
         needs: "any model of several layers and any corpus in files, read four times more: as many passes over a sample of its \
-            sentences as half of the heads, and two (those of `drift`, if that runs, too), and as many of an untrained model",
+            sentences as half of the heads, and two (those of `drift`, if that runs, too), as many of an untrained model, and a twelfth \
+            as many for direct edges",
         verdicts: VERDICTS,
         caveats: CAVEATS,
         terms: TERMS,
@@ -40,12 +41,11 @@ impl Study for LaterHeads {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let of = |weights| {
-            PassSpec::new(Pass { weights, portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
-                DependenceSums::new(subject.grid)
-            })
-        };
-        vec![of(Weights::Trained), of(Weights::Fresh { seed: SEED })]
+        let pass = |weights| Pass { weights, portion: Portion::Sample, ..Pass::PLAIN };
+        vec![
+            PassSpec::new(pass(Weights::Trained), |subject| DependenceSums::new(subject.grid).with_direct()),
+            PassSpec::new(pass(Weights::Fresh { seed: SEED }), |subject| DependenceSums::new(subject.grid)),
+        ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {

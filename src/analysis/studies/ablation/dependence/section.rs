@@ -86,6 +86,11 @@ pub struct LayerPair {
     /// the source and without.
     #[schemars(schema_with = "shares")]
     pub shift: Vec<Vec<f64>>,
+    /// `[sources, targets]`: the same with everything between held, so that the source is missing in the residual stream alone;
+    /// empty where it was not measured.
+    #[schemars(schema_with = "shares")]
+    #[serde(default)]
+    pub direct: Vec<Vec<f64>>,
     /// `[sources, targets]`: `ln shift` less the mean of its row and of its column, plus the mean of all; null where the
     /// shift is 0.
     pub excess: Vec<Vec<Option<f64>>>,
@@ -179,6 +184,13 @@ impl Dependence {
             untrained.meaning()
         )?;
         out.table_without(table(strongest.iter().take(SHOWN), labels), MAY_GO);
+        if strongest.iter().any(|edge| edge.ratio.is_some()) {
+            writeln!(
+                out,
+                "\nDirect is the shift with all other heads and feed-forward blocks held as they were, so that the residual stream alone \
+                 lacks the earlier head, over the shift; above 1, what lies between opposes it."
+            )?;
+        }
         let long: Vec<&Vec<HeadPlace>> = chains.iter().filter(|chain| chain.len() > 2).collect();
         if long.is_empty() {
             return Ok(());
@@ -201,6 +213,8 @@ pub struct EdgeRow {
     source: HeadPlace,
     target: HeadPlace,
     shift: f64,
+    direct: Option<f64>,
+    ratio: Option<f64>,
     excess: Option<f64>,
     q: Option<f64>,
 }
@@ -213,8 +227,10 @@ impl LayerPair {
         rows.flat_map(move |(source, ((shift, excess), q))| {
             let cells = shift.iter().zip(excess).zip(q).enumerate();
             cells.map(move |(target, ((&shift, &excess), &q))| {
+                let direct = self.direct.get(source).map(|row| row[target]);
+                let ratio = direct.filter(|_| shift >= LEAST_SHIFT).map(|direct| direct / shift);
                 let (source, target) = (head(self.source, source), head(self.target, target));
-                EdgeRow { source, target, shift, excess, q }
+                EdgeRow { source, target, shift, direct, ratio, excess, q }
             })
         })
     }
@@ -224,6 +240,11 @@ impl LayerPair {
             source,
             target,
             shift: rows(found, heads, |measured| measured.shift),
+            direct: if found.iter().all(|measured| measured.direct.is_some()) {
+                rows(found, heads, |measured| measured.direct.unwrap_or_default())
+            } else {
+                Vec::new()
+            },
             excess: rows(found, heads, |measured| measured.excess),
             q: rows(found, heads, |measured| measured.q),
         }
@@ -233,7 +254,10 @@ impl LayerPair {
         fn is_square<T>(rows: &[Vec<T>], heads: usize) -> bool {
             rows.len() == heads && rows.iter().all(|row| row.len() == heads)
         }
-        is_square(&self.shift, heads) && is_square(&self.excess, heads) && is_square(&self.q, heads)
+        (self.direct.is_empty() || is_square(&self.direct, heads))
+            && is_square(&self.shift, heads)
+            && is_square(&self.excess, heads)
+            && is_square(&self.q, heads)
     }
 }
 
@@ -247,15 +271,16 @@ const MAY_GO: &[usize] = &[2];
 
 fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace, String>) -> comfy_table::Table {
     let mut table = plain_table();
-    table.set_header(["edge", "labels", "shift", "excess", "q"]);
+    table.set_header(["edge", "labels", "shift", "direct", "excess", "q"]);
     let spread = |ci95: Option<Interval>, digits: usize| {
         ci95.map_or_else(String::new, |ci95| format!(" ±{:.digits$}", ci95.half_width()))
     };
-    for Edge { source, target, shift, shift_ci95, excess, excess_ci95, q, .. } in edges {
+    for Edge { source, target, shift, shift_ci95, ratio, ratio_ci95, excess, excess_ci95, q, .. } in edges {
         table.add_row([
             format!("{source} -> {target}"),
             [source, target].map(|head| labels.get(head).map_or("-", String::as_str)).join(" -> "),
             format!("{shift:.5}{}", spread(*shift_ci95, 5)),
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}{}", spread(*ratio_ci95, 2))),
             format!("{excess:+.2}{}", spread(*excess_ci95, 2)),
             q.map_or_else(|| "-".to_owned(), significance),
         ]);
@@ -292,7 +317,8 @@ impl Section for DependenceSection {
         };
         let label = |head: &HeadPlace| self.labels.get(head).map_or("-", String::as_str);
         let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
-            let Edge { shift, excess, excess_ci95, above, q, .. } = edge;
+            let Edge { shift, ratio, excess, excess_ci95, above, q, .. } = edge;
+            let direct = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of it directly)"));
             let spread = excess_ci95.map_or_else(String::new, |ci95| format!(" ±{:.2}", ci95.half_width()));
             let sure = if *above { "above chance" } else { "not above chance" };
             let by = match (q, self.dependence.untrained.percentile) {
@@ -301,7 +327,10 @@ impl Section for DependenceSection {
                 (None, Some(percentile)) => format!(" (chance: {percentile:+.2})"),
                 (None, None) => String::new(),
             };
-            format!("{ends} {other} ({}): shift {shift:.5}, excess {excess:+.2}{spread}, {sure}{by}", label(other))
+            format!(
+                "{ends} {other} ({}): shift {shift:.5}{direct}, excess {excess:+.2}{spread}, {sure}{by}",
+                label(other)
+            )
         };
         let up = upstream.as_ref().map(|edge| line("what shifts it most beyond expectation is", &edge.source, edge));
         let down =

@@ -9,6 +9,10 @@ use super::measure::EdgeEstimate;
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 
+/// The least ratio of an edge that is drawn as direct. A shift is a squared distance: of two displacements at right angles, one by
+/// the residual stream and one through other blocks, the first is the larger one from a ratio of 1/2 on.
+pub const MOSTLY_DIRECT: f64 = 0.5;
+
 /// An edge: what removing one head does to the attention of a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Edge {
@@ -21,6 +25,17 @@ pub struct Edge {
     pub shift: f64,
     /// Its 95 % interval.
     pub shift_ci95: Option<Interval>,
+    /// The direct shift: with everything between held, so that only the residual stream lacks the source.
+    #[schemars(range(min = 0, max = 1))]
+    #[serde(default)]
+    pub direct: Option<f64>,
+    /// The direct shift over the shift: above 1 where other paths oppose it; null where the shift is below 0.0001.
+    #[schemars(range(min = 0))]
+    #[serde(default)]
+    pub ratio: Option<f64>,
+    /// Its 95 % interval.
+    #[serde(default)]
+    pub ratio_ci95: Option<Interval>,
     /// The excess.
     pub excess: f64,
     /// Its 95 % interval.
@@ -55,10 +70,29 @@ impl Edge {
         self.excess_ci95.map_or(self.excess, Interval::low)
     }
 
+    /// Whether most of its shift is there with everything between held; `None` where the ratio is not known.
+    pub fn is_direct(&self) -> Option<bool> {
+        self.ratio.map(|ratio| ratio >= MOSTLY_DIRECT)
+    }
+
     /// An edge that was measured; `None` where nothing shifts.
     pub fn new([source, target]: [HeadPlace; 2], measured: &EdgeEstimate) -> Option<Self> {
-        let EdgeEstimate { shift, shift_ci95, excess, excess_ci95, p, q } = *measured;
-        Some(Self { source, target, shift, shift_ci95, excess: excess?, excess_ci95, p, q, above: false })
+        let EdgeEstimate { shift, shift_ci95, direct, ratio, ratio_ci95, excess, excess_ci95, p, q } = *measured;
+        let excess = excess?;
+        Some(Self {
+            source,
+            target,
+            shift,
+            shift_ci95,
+            direct,
+            ratio,
+            ratio_ci95,
+            excess,
+            excess_ci95,
+            p,
+            q,
+            above: false,
+        })
     }
 }
 

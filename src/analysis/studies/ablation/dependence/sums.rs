@@ -25,6 +25,8 @@ pub struct Shifts {
     pub sentences: u64,
     /// The shift of each edge, summed over the rows; nothing where there is no row: an empty block is small.
     pub edges: Vec<ExactSum>,
+    /// The direct shift of each edge, likewise; nothing where that is not measured.
+    pub direct: Vec<ExactSum>,
 }
 
 impl Shifts {
@@ -37,15 +39,22 @@ impl Shifts {
     pub fn sum(&self, edge: usize) -> f64 {
         self.edges.get(edge).map_or(0.0, |sum| sum.value())
     }
+
+    /// The sum of the direct shift of each edge.
+    pub fn direct(&self, edge: usize) -> f64 {
+        self.direct.get(edge).map_or(0.0, |sum| sum.value())
+    }
 }
 
-merge_fields!(Shifts { rows, sentences, edges });
+merge_fields!(Shifts { rows, sentences, edges, direct });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DependenceSums {
     /// The heads.
     pub grid: HeadGrid,
+    /// Whether direct shifts are measured as well.
+    pub is_direct: bool,
     /// How heads were removed, once the pass has begun.
     pub conditions: Conditions,
     /// The sums of each block.
@@ -55,7 +64,12 @@ pub struct DependenceSums {
 impl DependenceSums {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
+        Self { grid, is_direct: false, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
+    }
+
+    /// The same with direct shifts beside.
+    pub fn with_direct(self) -> Self {
+        Self { is_direct: true, ..self }
     }
 }
 
@@ -63,10 +77,21 @@ impl DependenceSums {
 #[derive(Debug)]
 pub struct DependenceState {
     block: usize,
-    /// The variant of these sums that runs; `None` in the baseline, with all heads.
-    variant: Option<usize>,
+    /// The run that is shown.
+    run: Run,
     /// The roots of each head after the first layer, in the baseline.
     roots: Roots,
+}
+
+/// A run over a sequence; heads by their places.
+#[derive(Clone, Copy, Debug)]
+enum Run {
+    /// With all heads.
+    Baseline,
+    /// Without a head.
+    Without(usize),
+    /// The same with everything held but the residual stream.
+    Directly(usize),
 }
 
 /// The squared Hellinger distance of a row to what it was, from 0 to 1; `roots` are the square roots of the row as it was.
@@ -91,7 +116,7 @@ pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
     (across(squares.map(f64::from), |a, b| a + b) / 2.0).min(1.0)
 }
 
-merge_fields!(DependenceSums[grid] { conditions, blocks });
+merge_fields!(DependenceSums[grid, is_direct] { conditions, blocks });
 
 impl Sums for DependenceSums {
     type SequenceState = DependenceState;
@@ -110,8 +135,9 @@ impl Sums for DependenceSums {
             sums.rows += rows.len() as u64;
             sums.sentences += u64::from(sequence.family.is_first);
             sums.edges.resize(edges, ExactSum::default());
+            sums.direct.resize(if self.is_direct { edges } else { 0 }, ExactSum::default());
         }
-        DependenceState { block, variant: None, roots: Roots::of(rows) }
+        DependenceState { block, run: Run::Baseline, roots: Roots::of(rows) }
     }
 
     fn is_relevant(state: &DependenceState) -> bool {
@@ -121,12 +147,14 @@ impl Sums for DependenceSums {
     /// Variants without each head, except the heads of the last layer, which no head follows.
     fn further_runs(&self) -> FurtherRuns {
         let HeadGrid { layers, heads } = self.grid;
-        FurtherRuns::Without(each_head(self.grid).take(layers.saturating_sub(1) * heads).collect())
+        let removed = each_head(self.grid).take(layers.saturating_sub(1) * heads).collect();
+        if self.is_direct { FurtherRuns::WithoutAndDirectly(removed) } else { FurtherRuns::Without(removed) }
     }
 
     fn observe(&mut self, state: &mut DependenceState, event: &mut Event<'_>) {
         match event {
-            Event::Variant(variant) => state.variant = Some(*variant),
+            Event::Variant(variant) => state.run = Run::Without(*variant),
+            Event::Direct(variant) => state.run = Run::Directly(*variant),
             Event::Head(input) => self.head(state, input),
             _ => {}
         }
@@ -134,7 +162,10 @@ impl Sums for DependenceSums {
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         let count = Edges(grid).count();
-        let fits = |block: &Shifts| block.edges.len() == if block.rows == 0 { 0 } else { count };
+        let fits = |Shifts { rows, edges, direct, .. }: &Shifts| {
+            let present = if *rows == 0 { 0 } else { count };
+            edges.len() == present && direct.len() == if self.is_direct { present } else { 0 }
+        };
         self.grid == grid && self.blocks.fit(fits)
     }
 }
@@ -146,17 +177,20 @@ impl DependenceSums {
         if target.layer == 0 || state.roots.rows.is_empty() {
             return;
         }
-        match state.variant.map(|source| self.grid.place(source)) {
-            None => state.roots.push(attention, (self.grid.layers - 1) * self.grid.heads),
-            Some(source) if source.layer < target.layer => {
-                let place = self.grid.index(target.layer - 1, target.head);
-                let roots = state.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
-                let rows = state.roots.rows.iter().zip(roots);
-                let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
-                self.blocks[state.block].edges[Edges(self.grid).index(source, target)] += shift;
-            }
-            // The input of its layer is the same for every head of the layer.
-            Some(_) => {}
+        let (Run::Without(source) | Run::Directly(source)) = state.run else {
+            return state.roots.push(attention, (self.grid.layers - 1) * self.grid.heads);
+        };
+        let source = self.grid.place(source);
+        // The input of its layer is the same for every head of the layer.
+        if source.layer >= target.layer {
+            return;
         }
+        let place = self.grid.index(target.layer - 1, target.head);
+        let roots = state.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
+        let rows = state.roots.rows.iter().zip(roots);
+        let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
+        let Shifts { edges, direct, .. } = &mut self.blocks[state.block];
+        let sums = if matches!(state.run, Run::Directly(_)) { direct } else { edges };
+        sums[Edges(self.grid).index(source, target)] += shift;
     }
 }

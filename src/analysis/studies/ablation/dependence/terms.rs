@@ -21,6 +21,14 @@ pub const TERMS: &[Term] = &[
         section: "Dependence between heads",
     },
     Term {
+        name: "ratio",
+        also: &["direct", "mediated", "direct edge"],
+        meaning: "Of an edge: its direct shift over its shift. The direct shift is that of the later head when all other heads and \
+            feed-forward blocks write what they wrote and only the residual stream, normalised anew, lacks the earlier head. It is no share: \
+            above 1, what lies between opposes it. Edges of a ratio below 0.5 are drawn as mediated.",
+        section: "Dependence between heads",
+    },
+    Term {
         name: "chain",
         also: &["chains"],
         meaning: "Heads of which each has its strongest downstream edge to the next, and the next its strongest upstream edge from \

@@ -213,6 +213,57 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
 }
 
 #[test]
+fn direct_shifts_are_apart_from_those_through_others() {
+    let grid = HeadGrid { layers: 3, heads: 1 };
+    let mut sums = state(grid).with_direct();
+    assert!(sums.further_runs().are_direct());
+    // Of the first head the second is shifted directly, the third mostly through others; they oppose what the second does.
+    let shift = |source: usize, target: usize, is_direct: bool| match (source, target) {
+        (0, 1) => 0.02,
+        (0, 2) => [0.04, 0.01][usize::from(is_direct)],
+        _ => [0.02, 0.03][usize::from(is_direct)],
+    };
+    for index in 0..64 {
+        let sentence = sentence(index, 2, "dep");
+        let mut state = sums.begin(&sentence);
+        let show = |sums: &mut DependenceSums, state: &mut _, source: usize, is_direct: bool| {
+            for target in source + 1..3 {
+                let weights = rows(4, shift(source, target, is_direct));
+                let view = AttentionView::new(target, 0, 4, &weights);
+                sums.observe(state, &mut Event::Head(Folder::default().head_input(&sentence, view.into())));
+            }
+        };
+        for target in 0..3 {
+            let weights = rows(4, 0.0);
+            let view = AttentionView::new(target, 0, 4, &weights);
+            sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(&sentence, view.into())));
+        }
+        for source in 0..2 {
+            sums.observe(&mut state, &mut Event::Variant(source));
+            show(&mut sums, &mut state, source, false);
+            sums.observe(&mut state, &mut Event::Direct(source));
+            show(&mut sums, &mut state, source, true);
+        }
+        sums.end_pack(vec![state]);
+    }
+    assert!(sums.fits(grid, FromToken::Mean));
+    let found = measured(sums, grid);
+    let edge = |source: usize, target: usize| {
+        let ends = (place(source, 0), place(target, 0));
+        *found.strongest.iter().find(|edge| (edge.source, edge.target) == ends).unwrap()
+    };
+    for ((source, target), ratio, is_direct) in [((0, 1), 1.0, true), ((0, 2), 0.25, false), ((1, 2), 1.5, true)] {
+        let edge = edge(source, target);
+        assert!((edge.ratio.unwrap() - ratio).abs() < 1e-4, "{edge:?}");
+        assert!((edge.direct.unwrap() - ratio * edge.shift).abs() < 1e-6 && edge.ratio_ci95.is_some());
+        assert_eq!(edge.is_direct(), Some(is_direct));
+    }
+    assert_eq!(found.layers[0].direct[0].len(), 1);
+    let table: Vec<_> = found.layers.iter().flat_map(super::section::LayerPair::edges).collect();
+    assert_eq!(table.len(), 3);
+}
+
+#[test]
 fn edges_of_sources_and_targets_that_multiply_are_hardly_ever_above() {
     let grid = HeadGrid { layers: 2, heads: 16 };
     let (mut sums, mut noise) = (state(grid), noise(11));

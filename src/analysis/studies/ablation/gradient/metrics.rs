@@ -10,7 +10,7 @@ pub fn values(sums: &Derivatives, head: Option<usize>) -> Vec<Fraction> {
 }
 
 /// A metric of the derivatives of a block, or of all blocks, and of the place of a head, `None` for chance.
-type GradientMetric = Metric<fn(&Derivatives, Option<usize>) -> Fraction>;
+pub type GradientMetric = Metric<fn(&Derivatives, Option<usize>) -> Fraction>;
 
 /// All metrics of derivatives, in the order of the report.
 pub const METRICS: &[GradientMetric] = &[
@@ -50,6 +50,26 @@ pub const METRICS: &[GradientMetric] = &[
             // Of 0 there is no negative.
             let fall = head.map_or(0.0, |head| 0.0 - sums.signed[head].value());
             Fraction::new(fall, sums.tokens as f64).over(sums.tokens, sums.sentences)
+        },
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "integrated_gradient",
+            measures: "How much of the loss of masked tokens goes with the head while all heads come in together.",
+            formula: "integrated_gradient = mean over points k of (- sum over sentences s of d (sum of -ln p(t) over the masked tokens t \
+                of s) / d xi_h at xi = (k - 1/2) / K of all heads / masked tokens), k = 1 ... K, in nats; head h writing r + xi_h (z - r)",
+            chance: "0: nothing of the head is read",
+            source: "Sundararajan et al. 2017 (arXiv:1703.01365), section 3, there over pixels and words, here over the heads' gates.",
+            caveats: "Measured with `--gradient-steps K`. Over all heads it sums up to the loss without any head less the loss with all of \
+                them; what the steps miss of that is in the report. It divides what heads do together by one path of many, and is no \
+                effect of removal.",
+        },
+        keys: Keys::Single,
+        value: |sums, head| {
+            let fall = head.map_or(0.0, |head| 0.0 - sums.along_path[head].value());
+            let tokens = sums.tokens_on_path();
+            Fraction::new(fall, tokens as f64).over(tokens, if tokens > 0 { sums.sentences } else { 0 })
         },
         chance: None,
     },

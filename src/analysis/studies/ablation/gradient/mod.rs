@@ -1,6 +1,7 @@
 //! Effect of each head to first order: derivatives of the loss of masked tokens by the heads' gates (METHODOLOGY,
 //! "Gradients").
 
+mod integrated;
 mod metrics;
 mod section;
 mod sums;
@@ -13,7 +14,7 @@ use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, values};
+use metrics::{GradientMetric, METRICS, values};
 use section::{GradientSection, Gradients};
 use sums::GradientSums;
 
@@ -27,7 +28,8 @@ impl Study for Gradient {
         name: "gradient",
         question: "What does the model lose with the first small part of each head?",
         needs: "a model with the head by which it was trained, and any corpus in files, read twice more: a pass forward and one backward over a \
-            sample of its sentences, one at a time, and a second copy of the weights in memory",
+            sample of its sentences, one at a time, and a second copy of the weights in memory; with `--gradient-steps N` N more of both",
+        options: &["gradient-steps"],
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,
         caveats: CAVEATS,
@@ -52,7 +54,8 @@ impl Study for Gradient {
         let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
         let of_chance = |number: Option<usize>| values(blocks.at(number), None);
         let mut estimates = Estimates::new(&columns(self), context, of_head, of_chance);
-        for metric in METRICS {
+        let is_measured = |metric: &&GradientMetric| (metric.value)(blocks.at(None), None).denominator() != 0.0;
+        for metric in METRICS.iter().filter(is_measured) {
             let of = |block: usize, head: Option<usize>| (metric.value)(blocks.at(Some(block)), head);
             let by_block = ByBlock::new(
                 context.grid.count(),

@@ -6,6 +6,7 @@ use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::integrated::Integrated;
 use super::metrics::METRICS;
 use super::sums::GradientSums;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -52,6 +53,9 @@ pub struct Gradients {
     /// How far the order of the heads by each measure is that by the effect of their removal; empty where that was not
     /// measured.
     pub rank_correlations: Vec<Agreement>,
+    /// What heads are worth when all come in together; absent unless that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub integrated: Option<Integrated>,
 }
 
 /// Both measures of one head.
@@ -108,11 +112,13 @@ impl Gradients {
             loss: (total.tokens > 0).then(|| total.loss.value() / total.tokens as f64),
             heads: (0..context.grid.count()).map(head).collect(),
             rank_correlations: Vec::new(),
+            integrated: Integrated::new(&total, estimates, context),
         }
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, objective, sentences, masked_tokens, loss, heads, rank_correlations, .. } = self;
+        let Self { removal, objective, sentences, masked_tokens, loss, heads, rank_correlations, integrated, .. } =
+            self;
         let (Some(removal), Some(loss)) = (removal, loss) else {
             return writeln!(out, "No token could be scored, so there is no gradient.");
         };
@@ -130,7 +136,10 @@ impl Gradients {
         order.sort_by(|a, b| importance(b).total_cmp(&importance(a)));
         let last = order.len().saturating_sub(SHOWN).max(SHOWN);
         let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last).map(|(_, head)| *head);
-        out.table(table(shown));
+        out.table(table(shown, integrated.as_ref()));
+        if let Some(integrated) = integrated {
+            integrated.write_summary(out)?;
+        }
         if !rank_correlations.is_empty() {
             writeln!(
                 out,
@@ -153,14 +162,19 @@ impl Gradients {
     }
 }
 
-fn table<'a>(heads: impl Iterator<Item = &'a HeadGradient>) -> comfy_table::Table {
+fn table<'a>(heads: impl Iterator<Item = &'a HeadGradient>, integrated: Option<&Integrated>) -> comfy_table::Table {
+    let signed = |value: Option<f64>, ci95: Option<Interval>| {
+        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
+        value.map_or_else(|| "-".to_owned(), |value| format!("{value:+.4}{spread}"))
+    };
     let mut table = plain_table();
-    table.set_header(["head", "importance", "first order"]);
+    table.set_header(["head", "importance", "first order"].into_iter().chain(integrated.map(|_| "integrated")));
     for HeadGradient { place, importance, first_order_effect, first_order_ci95 } in heads {
-        let spread = first_order_ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
-        let first = first_order_effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.4}{spread}"));
         let importance = importance.map_or_else(|| "-".to_owned(), |importance| format!("{importance:.4}"));
-        table.add_row([place.to_string(), importance, first]);
+        let along_path = integrated.and_then(|integrated| integrated.heads.iter().find(|head| head.place == *place));
+        let along_path = along_path.map(|head| signed(head.integrated_gradient, head.ci95));
+        let cells = [place.to_string(), importance, signed(*first_order_effect, *first_order_ci95)];
+        table.add_row(cells.into_iter().chain(along_path));
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
@@ -180,8 +194,10 @@ impl Section for GradientSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let whole = grid.is(self.gradient.heads.iter().map(|head| head.place));
-        (!whole).then(|| "`gradient.heads` does not have each head of the model once, layer by layer".to_owned())
+        let Gradients { heads, integrated, .. } = &self.gradient;
+        let is_whole = grid.is(heads.iter().map(|head| head.place))
+            && integrated.as_ref().is_none_or(|found| grid.is(found.heads.iter().map(|head| head.place)));
+        (!is_whole).then(|| "`gradient.heads` does not have each head of the model once, layer by layer".to_owned())
     }
 }
 

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::forward::gradient::GateGradient;
+use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::Conditions;
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Event, FurtherRuns, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -28,15 +28,27 @@ pub struct Derivatives {
     pub sizes: Vec<ExactSum>,
     /// `[heads]`: the derivative of a sequence's summed loss.
     pub signed: Vec<ExactSum>,
+    /// Points of the path on which all heads come in together, of all sequences; 0 where it was not followed.
+    pub points: u64,
+    /// The loss at its beginning, without any head.
+    pub closed_loss: ExactSum,
+    /// `[heads]`: the mean derivative of a sequence's summed loss along it.
+    pub along_path: Vec<ExactSum>,
 }
 
 impl Derivatives {
     fn new(heads: usize) -> Self {
-        Self { sizes: vec![ExactSum::default(); heads], signed: vec![ExactSum::default(); heads], ..Self::default() }
+        let none = || vec![ExactSum::default(); heads];
+        Self { sizes: none(), signed: none(), along_path: none(), ..Self::default() }
+    }
+
+    /// Masked tokens whose loss was followed along the path: all of them, or none.
+    pub fn tokens_on_path(&self) -> u64 {
+        if self.points > 0 { self.tokens } else { 0 }
     }
 }
 
-merge_fields!(Derivatives { tokens, sequences, sentences, loss, sizes, signed });
+merge_fields!(Derivatives { tokens, sequences, sentences, loss, sizes, signed, points, closed_loss, along_path });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +84,10 @@ impl Sums for GradientSums {
         Needs::default()
     }
 
+    fn further_runs(&self) -> FurtherRuns {
+        FurtherRuns::AlongPath
+    }
+
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.conditions = known.conditions;
     }
@@ -92,14 +108,19 @@ impl Sums for GradientSums {
     }
 
     fn observe(&mut self, state: &mut GradientState, event: &mut Event<'_>) {
-        if let Event::Gradient(gradient) = event {
-            self.gradient(state, gradient);
+        match event {
+            Event::Gradient(gradient) => self.gradient(state, gradient),
+            Event::PathGradient(path) => self.along_path(state, path),
+            _ => {}
         }
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
         let heads = grid.count();
-        self.grid == grid && self.blocks.fit(|block| block.sizes.len() == heads && block.signed.len() == heads)
+        let fits = |block: &Derivatives| {
+            [&block.sizes, &block.signed, &block.along_path].into_iter().all(|sums| sums.len() == heads)
+        };
+        self.grid == grid && self.blocks.fit(fits)
     }
 }
 
@@ -111,5 +132,12 @@ impl GradientSums {
             *size += derivative.abs() / state.tokens as f64;
             *signed += *derivative;
         }
+    }
+
+    fn along_path(&mut self, state: &GradientState, path: &PathGradient) {
+        let Derivatives { points, closed_loss, along_path, .. } = &mut self.blocks[state.block];
+        *points += u64::from(path.steps.get());
+        *closed_loss += path.closed_loss;
+        along_path.iter_mut().zip(&path.gates).for_each(|(sum, derivative)| *sum += *derivative);
     }
 }

@@ -1,6 +1,6 @@
 use super::section::Gradients;
 use super::*;
-use crate::model::forward::gradient::GateGradient;
+use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
@@ -81,6 +81,38 @@ fn sizes_are_of_sentences_and_signs_of_tokens() {
     let [sentences, tokens] = ["gradient_importance", "first_order_effect"].map(rests);
     assert_eq!((sentences.count, sentences.sentences, tokens.count, tokens.sentences), (2, 2, 3, 2));
     assert_eq!((estimates.chance.get("first_order_effect", None), tokens.blocks), (Some(&Some(0.0)), 2));
+}
+
+#[test]
+fn along_the_path_heads_have_their_parts_of_the_loss() {
+    let mut sums = GradientSums::new(GRID);
+    sums.begin_pass(&state());
+    let steps = std::num::NonZeroU16::new(4).unwrap();
+    // Three tokens in all: the loss is 6 with all heads and 10.5 without any.
+    for (index, scored, loss, closed_loss, gates) in
+        [(0, 2, 4.0, 7.0, vec![-3.5, 0.5]), (1, 1, 2.0, 3.5, vec![-1.0, -0.5])]
+    {
+        let mut state = sums.begin(&masked(index, scored));
+        sums.observe(&mut state, &mut Event::Gradient(&GateGradient { loss, gates: vec![0.0; 2] }));
+        sums.observe(&mut state, &mut Event::PathGradient(&PathGradient { steps, closed_loss, gates }));
+        sums.end_pack(vec![state]);
+    }
+    let (estimates, section) = measured(sums, GRID);
+    let of = |head: usize| estimates.heads[head].get("integrated_gradient", None).unwrap().unwrap();
+    assert_eq!([of(0), of(1)], [1.5, 0.0]);
+    let integrated = found(&*section).integrated.as_ref().unwrap();
+    assert_eq!((integrated.steps, integrated.loss_without_heads, integrated.loss_difference), (4, 3.5, 1.5));
+    assert_eq!((integrated.sum, integrated.completeness_error), (1.5, Some(0.0)));
+    // Two blocks are too few for a test.
+    assert_eq!((integrated.heads[0].integrated_gradient, integrated.heads[0].p), (Some(1.5), None));
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(
+        summary.contains(
+            "in 4 steps: the loss falls by 1.5000 nats a token, from 3.5000 without any head, and the heads sum up to 1.5000, off by \
+             0.00 %."
+        ),
+        "{summary}"
+    );
 }
 
 #[test]

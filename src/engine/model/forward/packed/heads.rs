@@ -73,7 +73,9 @@ impl PackedEncoder {
         let Scratch { values, bare, products, input_norms, .. } = scratch;
         let tokens = pass.batch.tokens();
         let width = projected.len() / tokens;
-        let writes = needs.contexts || needs.last_states() || number + 1 < self.parameters.order.len();
+        let has_values = width == 3 * heads_width;
+        let is_read = needs.contexts || needs.last_states() || number + 1 < self.parameters.order.len();
+        let writes = has_values && is_read;
         if needs.outputs {
             let norms = sized(input_norms, tokens);
             kernels::dot_rows(states, states, hidden, norms);

@@ -4,6 +4,7 @@
 //! and head at a time, and looked at while it is in cache.
 
 mod heads;
+mod held;
 mod prediction;
 
 use std::sync::{Arc, OnceLock};
@@ -12,6 +13,7 @@ use anyhow::{Result, ensure};
 
 use super::batch::Batch;
 use super::gates::Gates;
+use super::held::Written;
 use super::kernels;
 use super::relative::Relative;
 use super::visitor::Visitor;
@@ -138,19 +140,19 @@ impl PackedEncoder {
 
     /// Computes the hidden states above a layer from the contexts of its heads: `scratch.context` and `scratch.states`
     /// to `scratch.states`.
-    fn feed_forward(&self, layer: &Layer, scratch: &mut Scratch) {
+    fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, context, update, wide, .. } = scratch;
         let hidden = self.parameters.config.hidden_size;
         let tokens = states.len() / hidden;
+        pass.show_written(number, Written::Contexts, context);
         project(context, &layer.attention_output, hidden, update, tokens);
+        pass.show_written(number, Written::Attention, update);
         let plan = self.parameters.config.blocks;
         // Of blocks side by side, the second reads what the first has not been added to.
         if plan == BlockPlan::Parallel {
             self.normalised(states, &layer.output_norm, context);
         }
-        let [of_attention, of_feed_forward] =
-            layer.write_norms.as_ref().map_or([None; 2], |[first, second]| [Some(first), Some(second)]);
-        self.add(update, &layer.attention_output, [of_attention, layer.attention_norm.as_ref()], states);
+        self.add_attention(layer, update, states);
 
         let input = match plan {
             BlockPlan::Post => &*states,
@@ -171,7 +173,20 @@ impl PackedEncoder {
             inner,
             Matrix::new(&layer.output.weight, config.intermediate_size, hidden),
         );
-        self.add(update, &layer.output, [of_feed_forward, Some(&layer.output_norm)], states);
+        pass.show_written(number, Written::FeedForward, update);
+        self.add_feed_forward(layer, update, states);
+    }
+
+    /// Adds what the attention block computed, its bias still missing, to the hidden states.
+    fn add_attention(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
+        let of_update = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
+        self.add(update, &layer.attention_output, [of_update, layer.attention_norm.as_ref()], states);
+    }
+
+    /// The same of the feed-forward block.
+    fn add_feed_forward(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
+        let of_update = layer.write_norms.as_ref().map(|[_, of_feed_forward]| of_feed_forward);
+        self.add(update, &layer.output, [of_update, Some(&layer.output_norm)], states);
     }
 
     /// Adds what a linear layer computed, its bias still missing, to the hidden states: by itself normalised where it is, and
@@ -267,6 +282,10 @@ impl Encoder for PackedEncoder {
         match start {
             Start::Embeddings => self.embed(batch, scratch),
             Start::Layer { states, .. } => sized(&mut scratch.states, states.len()).copy_from_slice(states),
+            Start::Held { layer, states, writes } => {
+                sized(&mut scratch.states, states.len()).copy_from_slice(states);
+                return self.run_held(layer, writes, &mut pass, scratch);
+            }
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
         pass.show_states(start.layer(), &scratch.states, hidden);
@@ -277,7 +296,7 @@ impl Encoder for PackedEncoder {
             self.project_heads(layer, projections, scratch, batch);
             self.attend(number, &mut pass, scratch)?;
             if !last || needs.last_states() {
-                self.feed_forward(layer, scratch);
+                self.feed_forward(number, layer, &mut pass, scratch);
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
                     self.normalise(&mut scratch.states, norm);
                 }

@@ -12,8 +12,9 @@ use candle_core::{D, DType, Device, Module, Tensor};
 
 use super::batch::{Batch, Input};
 use super::gates::Gates;
-use super::visitor::Visitor;
-use super::{Encoder, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels};
+use super::held::Written;
+use super::visitor::{Needs, Visitor};
+use super::{Encoder, HELD_SHOWS_ATTENTION, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels};
 use crate::model::config::{Activation, BlockPlan, Config};
 use crate::model::parameters::{self, Parameters};
 use linear::LinearLayer;
@@ -112,11 +113,19 @@ impl TensorEncoder {
         let hidden = self.config.hidden_size;
         let mut states = match start {
             Start::Embeddings => self.embed(pass.batch)?,
-            Start::Layer { states, .. } => {
+            Start::Layer { states, .. } | Start::Held { states, .. } => {
                 Tensor::from_slice(states, (pass.batch.tokens(), hidden), &self.device)?.to_dtype(self.precision)?
             }
         };
         self.show_states(pass, start.layer(), &states)?;
+        let tokens = pass.batch.tokens();
+        let kept = |values: &[f32]| -> Result<Tensor> {
+            Ok(Tensor::from_slice(values, (tokens, hidden), &self.device)?.to_dtype(self.precision)?)
+        };
+        let held = match start {
+            Start::Held { writes, .. } => Some(writes),
+            Start::Embeddings | Start::Layer { .. } => None,
+        };
         for number in start.layer()..self.order.len() {
             let layer = &self.layers[self.order[number]];
             // Each block's layer normalisation is before it or after its sum with the residual.
@@ -128,19 +137,32 @@ impl TensorEncoder {
             let before = |norm, states: &Tensor| apply(norm, states, pre_norm);
             let after = |norm, states: &Tensor| apply(norm, states, !pre_norm);
             let norms = [layer.attention_norm.as_ref(), Some(&layer.output_norm)];
+            let needs = pass.needs;
+            // The heads that are gone work once more, unseen, for what their layer writes without them.
+            let is_source = held.is_some() && number == start.layer();
+            if is_source {
+                pass.needs = Needs::default();
+            }
             let context = self.attend(number, (&states, &before(norms[0], &states)?), pass, keeps)?;
+            pass.needs = needs;
+            if held.is_some() && number + 1 == self.order.len() {
+                break;
+            }
+            let held = held.map(|writes| writes.of_layer(number));
             let writes = layer.write_norms.as_ref().map_or([None; 2], |[first, second]| [Some(first), Some(second)]);
-            let written = apply(writes[0], &layer.attention_output.forward(&context)?, true)?;
+            let written = match held.filter(|_| !is_source) {
+                Some(held) => kept(&held.attention)?,
+                None => apply(writes[0], &layer.attention_output.forward(&context)?, true)?,
+            };
+            show_written(pass, number, Written::Contexts, &context)?;
+            show_written(pass, number, Written::Attention, &written)?;
             let attended = after(norms[0], &(written + &states)?)?;
             let input = if self.config.blocks == BlockPlan::Parallel { &states } else { &attended };
-            let wide = layer.intermediate.forward(&before(norms[1], input)?)?;
-            let active = if self.config.gated {
-                let half = self.config.intermediate_size;
-                (activate(self.config.hidden_act, &wide.narrow(1, 0, half)?)? * wide.narrow(1, half, half)?)?
-            } else {
-                activate(self.config.hidden_act, &wide)?
+            let written = match held {
+                Some(held) => kept(&held.feed_forward)?,
+                None => apply(writes[1], &self.feed_forward(layer, &before(norms[1], input)?)?, true)?,
             };
-            let written = apply(writes[1], &layer.output.forward(&active)?, true)?;
+            show_written(pass, number, Written::FeedForward, &written)?;
             states = after(norms[1], &(written + &attended)?)?;
             if let Some(norm) = self.final_norm.as_ref().filter(|_| number + 1 == self.order.len()) {
                 states = norm.forward(&states)?;
@@ -149,6 +171,18 @@ impl TensorEncoder {
         }
         check_finite(&flat(&states)?, self.order.len())?;
         Ok(states)
+    }
+
+    /// What the feed-forward block of a layer makes of its input, `[tokens, hidden]` both.
+    fn feed_forward(&self, layer: &Layer, input: &Tensor) -> Result<Tensor> {
+        let wide = layer.intermediate.forward(input)?;
+        let active = if self.config.gated {
+            let half = self.config.intermediate_size;
+            (activate(self.config.hidden_act, &wide.narrow(1, 0, half)?)? * wide.narrow(1, half, half)?)?
+        } else {
+            activate(self.config.hidden_act, &wide)?
+        };
+        Ok(layer.output.forward(&active)?)
     }
 
     fn show_states(&self, pass: &mut Pass<'_>, layer: usize, states: &Tensor) -> Result<()> {
@@ -198,6 +232,9 @@ impl Encoder for TensorEncoder {
         if batch.inputs.is_empty() {
             return Ok(());
         }
+        if matches!(start, Start::Held { .. }) {
+            ensure!(needs == Needs::ATTENTION, HELD_SHOWS_ATTENTION);
+        }
         let mut pass = Pass { batch, gates, needs, visitor };
         let states = self.run(start, &mut pass, None)?;
         if needs.logits && batch.predicted().next().is_some() {
@@ -210,6 +247,13 @@ impl Encoder for TensorEncoder {
         pass.end();
         Ok(())
     }
+}
+
+fn show_written(pass: &mut Pass<'_>, layer: usize, part: Written, values: &Tensor) -> Result<()> {
+    if pass.needs.writes {
+        pass.show_written(layer, part, &flat(values)?);
+    }
+    Ok(())
 }
 
 fn activate(activation: Activation, states: &Tensor) -> candle_core::Result<Tensor> {

@@ -1,0 +1,84 @@
+//! What the blocks of every layer wrote in a run, for later runs in which it is held as it was.
+//!
+//! Of a head that is removed only what goes by the residual stream then reaches later layers: the sums and their
+//! normalisations are worked out anew, and everything between is what it was.
+
+use anyhow::{Result, ensure};
+
+use super::visitor::{Needs, Visitor};
+use crate::model::config::Config;
+
+/// A part of a layer that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The contexts of all heads, after their gates.
+    Contexts,
+    /// What the attention block computes for the residual stream.
+    Attention,
+    /// The same of the feed-forward block.
+    FeedForward,
+}
+
+/// What one layer wrote over a batch.
+///
+/// What the blocks write is as the encoder computes it before its sum with the residual stream; only the encoder that showed it
+/// takes it back.
+#[derive(Clone, Debug, Default)]
+pub struct LayerWrites {
+    /// `[tokens, heads * head_dim]`
+    pub contexts: Vec<f32>,
+    /// `[tokens, hidden]`
+    pub attention: Vec<f32>,
+    /// `[tokens, hidden]`; empty of the last layer if the run ended before it.
+    pub feed_forward: Vec<f32>,
+}
+
+/// What all layers wrote over a batch, `[layers]`.
+#[derive(Clone, Debug, Default)]
+pub struct Writes(Vec<LayerWrites>);
+
+impl Writes {
+    /// Keeps a part of a layer in place of what was kept of it, as [`Visitor::written`] shows it.
+    pub fn keep(&mut self, layer: usize, part: Written, values: &[f32]) {
+        if self.0.len() <= layer {
+            self.0.resize_with(layer + 1, LayerWrites::default);
+        }
+        let LayerWrites { contexts, attention, feed_forward } = &mut self.0[layer];
+        let kept = match part {
+            Written::Contexts => contexts,
+            Written::Attention => attention,
+            Written::FeedForward => feed_forward,
+        };
+        kept.clear();
+        kept.extend_from_slice(values);
+    }
+
+    /// What a layer wrote.
+    /// Panics if nothing was kept of it.
+    pub fn of_layer(&self, layer: usize) -> &LayerWrites {
+        &self.0[layer]
+    }
+
+    /// Fails unless they hold all that the layers from `first` to the last but one wrote over `tokens` tokens.
+    pub(super) fn check(&self, config: &Config, first: usize, tokens: usize) -> Result<()> {
+        let (heads, hidden) = (tokens * config.heads_width(), tokens * config.hidden_size);
+        for layer in first..config.num_hidden_layers.saturating_sub(1) {
+            let is_whole = self.0.get(layer).is_some_and(|LayerWrites { contexts, attention, feed_forward }| {
+                [contexts.len(), attention.len(), feed_forward.len()] == [heads, hidden, hidden]
+            });
+            ensure!(is_whole, "layer {layer} cannot be held: what it wrote over these {tokens} tokens was not kept");
+        }
+        Ok(())
+    }
+}
+
+/// A visitor that keeps everything that is written.
+impl Visitor for Writes {
+    fn needs(&self) -> Needs {
+        Needs { writes: true, ..Needs::default() }
+    }
+
+    fn written(&mut self, layer: usize, part: Written, values: &[f32]) {
+        self.keep(layer, part, values);
+    }
+}
