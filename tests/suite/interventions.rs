@@ -25,6 +25,7 @@ const AT_THE_END: Needs = Needs {
     contexts: false,
     outputs: false,
     hidden_states: true,
+    attention_inputs: true,
     logits: true,
 };
 

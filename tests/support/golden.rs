@@ -117,6 +117,7 @@ pub const EVERYTHING: Needs = Needs {
     contexts: true,
     outputs: true,
     hidden_states: true,
+    attention_inputs: true,
     logits: true,
 };
 

@@ -145,6 +145,11 @@ pub struct HeadReport {
     /// All labels: firm before borderline ones, and among these by falling margin.
     #[schemars(schema_with = "schema::labels")]
     pub labels: Vec<Label>,
+    /// How the head chooses to what it attends: by special tokens, position, token, both, or context. Null where it has no such label,
+    /// or the study `choice` did not run; it counts among no other labels.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::chooses")]
+    pub chooses: Option<Label>,
     /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
     #[schemars(schema_with = "schema::nearest")]
     pub nearest: Vec<Near>,
@@ -203,7 +208,9 @@ impl Report {
         let verdicts = findings.tested(findings.verdicts(policy), grid);
         let caveats = caveats::of_run(&model, &corpus, &verdicts, findings.caveats(&verdicts, policy));
         let studies = findings.studies();
-        let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).map(|label| label.label.as_str());
+        let choices = findings.choices(policy);
+        let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).chain(choices.iter().flatten());
+        let labels = labels.map(|label| label.label.as_str());
         let label_counts = registry::count(&studies, labels);
         let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
         let Results { estimates, mut sections } = findings;
@@ -217,7 +224,7 @@ impl Report {
         let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
         let measured =
             heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance.into_iter().zip(own_denominators));
-        let head = |(place, ((((metrics, ci95), standard_errors), (chance, denominators)), verdict))| {
+        let head = |(place, ((((metrics, ci95), standard_errors), (chance, denominators)), (verdict, chooses)))| {
             let (place, Verdict { primary, labels, nearest }) = (grid.place(place), verdict);
             let key_value_group = shared.map(|heads| place.head / heads);
             HeadReport {
@@ -225,6 +232,7 @@ impl Report {
                 key_value_group,
                 primary,
                 labels,
+                chooses,
                 nearest,
                 metrics,
                 ci95,
@@ -244,7 +252,7 @@ impl Report {
             denominators,
             label_counts,
             controls,
-            heads: measured.zip(verdicts).enumerate().map(head).collect(),
+            heads: measured.zip(verdicts.into_iter().zip(choices)).enumerate().map(head).collect(),
             sections: Sections(sections),
             caveats,
             run,

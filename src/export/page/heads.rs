@@ -45,6 +45,7 @@ pub struct Card {
     primary: String,
     labels: Vec<LabelRow>,
     nearest: Vec<String>,
+    chooses: Option<String>,
     lines: Vec<String>,
     studies: Vec<StudyLine>,
     figures: Vec<CardFigure>,
@@ -127,6 +128,7 @@ pub fn cards(report: &Report) -> Vec<Card> {
             primary: head.primary.clone(),
             labels: head.labels.iter().map(row).collect(),
             nearest: head.nearest.iter().map(near).collect(),
+            chooses: head.chooses.as_ref().map(chooses),
             lines: if head.labels.is_empty() { lacking.clone() } else { kept.collect() },
             studies: studies(report, head),
             figures: figures(report, head),
@@ -181,6 +183,12 @@ fn row(label: &Label) -> LabelRow {
         threshold: format!("{:.3}", label.threshold),
         sure: sure.join(", "),
     }
+}
+
+/// How a head chooses.
+fn chooses(label: &Label) -> String {
+    let LabelRow { label, score, sure, .. } = row(label);
+    format!("{label} {score}, {sure}")
 }
 
 fn near(near: &Near) -> String {

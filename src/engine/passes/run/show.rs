@@ -35,7 +35,7 @@ pub fn show(
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
     kept.iter_mut().for_each(Vec::clear);
     let runs_again = !variants.others.is_empty() || observers.requests_patched_runs();
-    let mut visitor = PackVisitor { observers, pack, kept: runs_again.then_some(&mut *kept) };
+    let mut visitor = PackVisitor { observers, pack, encoder, kept: runs_again.then_some(&mut *kept) };
     encoder.forward_from(Start::Embeddings, &batch, &variants.first, scratch, &mut visitor)?;
     let mut requested = observers.patched_runs(pack.sentences.len());
     requested.sort_by_key(|requested| requested.run.place.layer);
@@ -45,7 +45,7 @@ pub fn show(
     for Variant { removed, layer, gates } in &variants.others {
         observers.begin_variant(removed);
         let start = Start::Layer { layer: *layer, states: &kept[*layer] };
-        encoder.forward_from(start, &batch, gates, scratch, &mut PackVisitor { observers, pack, kept: None })?;
+        encoder.forward_from(start, &batch, gates, scratch, &mut PackVisitor { observers, pack, encoder, kept: None })?;
     }
     Ok(())
 }
@@ -96,6 +96,7 @@ fn run_patched(
 struct PackVisitor<'a> {
     observers: &'a mut ObserverSet,
     pack: &'a Pack,
+    encoder: &'a dyn Encoder,
     kept: Option<&'a mut LayerInputs>,
 }
 
@@ -117,6 +118,10 @@ impl Visitor for PackVisitor<'_> {
             states.iter().for_each(|row| kept[layer].extend_from_slice(row));
         }
         self.observers.observe(sequence, Event::HiddenStates { layer, states });
+    }
+
+    fn attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
+        self.observers.observe(sequence, Event::AttentionInputs { layer, inputs, encoder: self.encoder });
     }
 
     fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {

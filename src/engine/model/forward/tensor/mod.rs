@@ -128,7 +128,11 @@ impl TensorEncoder {
             let before = |norm, states: &Tensor| apply(norm, states, pre_norm);
             let after = |norm, states: &Tensor| apply(norm, states, !pre_norm);
             let norms = [layer.attention_norm.as_ref(), Some(&layer.output_norm)];
-            let context = self.attend(number, (&states, &before(norms[0], &states)?), pass, keeps)?;
+            let input = before(norms[0], &states)?;
+            if pass.needs.attention_inputs {
+                pass.show_attention_inputs(number, &flat(&input)?, hidden);
+            }
+            let context = self.attend(number, (&states, &input), pass, keeps)?;
             let writes = layer.write_norms.as_ref().map_or([None; 2], |[first, second]| [Some(first), Some(second)]);
             let written = apply(writes[0], &layer.attention_output.forward(&context)?, true)?;
             let attended = after(norms[0], &(written + &states)?)?;
