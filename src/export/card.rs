@@ -158,7 +158,8 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
 
 /// The literature that the labels come from, and their caveats.
 fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
-    let entries: Vec<_> = head.labels.iter().chain(&head.chooses).filter_map(|label| registry::find(&label.label)).collect();
+    let entries: Vec<_> =
+        head.labels.iter().chain(&head.chooses).filter_map(|label| registry::find(&label.label)).collect();
     for (place, entry) in entries.iter().enumerate() {
         if entries[..place].iter().any(|before| before.name() == entry.name()) {
             continue;

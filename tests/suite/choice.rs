@@ -69,7 +69,11 @@ fn planted_heads_choose_as_they_were_made() {
                 continue;
             }
         };
-        assert_eq!((head["chooses"]["label"].as_str(), &head["chooses"]["borderline"]), (Some(expected), &false.into()), "{name}");
+        assert_eq!(
+            (head["chooses"]["label"].as_str(), &head["chooses"]["borderline"]),
+            (Some(expected), &false.into()),
+            "{name}"
+        );
         assert!(head["chooses"]["score"].as_f64().unwrap() > 0.995, "{name}");
     }
 }
@@ -110,8 +114,7 @@ fn shards_of_both_stages_come_to_one_run() {
 
 #[test]
 fn a_decoder_is_asked_without_its_first_token() {
-    let found: Value =
-        serde_json::from_str(&analyze("box:causal", &["-o", "-"]).unwrap()).unwrap();
+    let found: Value = serde_json::from_str(&analyze("box:causal", &["-o", "-"]).unwrap()).unwrap();
     let layers = found["choice"]["layers"].as_array().unwrap();
     assert!(!layers.is_empty());
     let (rows, sentences) = (&found["denominators"]["context"]["count"], &found["corpus"]["sentences"]);

@@ -86,8 +86,7 @@ pub fn check(packed: &PackedEncoder, readable: &dyn Encoder, config: &Config, se
             if !lengths.iter().all(|&n| config.visibility.of_layer(layer).is_whole(n)) {
                 continue;
             }
-            let unseen =
-                |rows: &[f32]| attention((packed, heads), (layer, Positions::Unseen), [rows; 2], &lengths);
+            let unseen = |rows: &[f32]| attention((packed, heads), (layer, Positions::Unseen), [rows; 2], &lengths);
             let (there, back) = (unseen(inputs), unseen(&reversed(inputs, hidden, &lengths)));
             let mut start = 0;
             for &n in &lengths {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{ablation, heads, patterns, replication};
+use crate::study::AnyStudy;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
 use crate::study::metrics::explanation::Entry;
 use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;
-use crate::study::AnyStudy;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
 pub const STUDIES: &[&dyn AnyStudy] = &[

@@ -69,14 +69,7 @@ fn identity() -> Identity {
 struct Silent;
 
 impl Encoder for Silent {
-    fn forward_from(
-        &self,
-        _: Start<'_>,
-        _: &Batch<'_>,
-        _: &Gates,
-        _: &mut Scratch,
-        _: &mut dyn Visitor,
-    ) -> Result<()> {
+    fn forward_from(&self, _: Start<'_>, _: &Batch<'_>, _: &Gates, _: &mut Scratch, _: &mut dyn Visitor) -> Result<()> {
         Ok(())
     }
 }

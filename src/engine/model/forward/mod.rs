@@ -25,8 +25,8 @@ use crate::model::config::Config;
 use crate::system::errors::{Class, Facts};
 use batch::{Batch, Input};
 use gates::Gates;
-use rows::Rows;
 pub use packed::{LayerAttention, QueriesKeys};
+use rows::Rows;
 pub use scratch::{AttentionScratch, Scratch};
 use visitor::{Needs, Visitor};
 

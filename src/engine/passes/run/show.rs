@@ -45,7 +45,13 @@ pub fn show(
     for Variant { removed, layer, gates } in &variants.others {
         observers.begin_variant(removed);
         let start = Start::Layer { layer: *layer, states: &kept[*layer] };
-        encoder.forward_from(start, &batch, gates, scratch, &mut PackVisitor { observers, pack, encoder, kept: None })?;
+        encoder.forward_from(
+            start,
+            &batch,
+            gates,
+            scratch,
+            &mut PackVisitor { observers, pack, encoder, kept: None },
+        )?;
     }
     Ok(())
 }

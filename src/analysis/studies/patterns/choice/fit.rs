@@ -238,7 +238,8 @@ impl Choosing<'_> {
 /// Products, `[rows, columns]`, less those of pairs of vectors at each position, `[positions, rows]` and `[positions, columns]`.
 fn less_pairs(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f64], &[f64]); 2]) -> Vec<f64> {
     let mut sum = vec![0.0; products.len()];
-    for (a, b) in pairs {
+    // A half without a token has no position.
+    for (a, b) in pairs.into_iter().filter(|(a, _)| !a.is_empty()) {
         let positions = a.len() / rows;
         let (a, b) = (Matrix::new(a, positions, rows), Matrix::new(b, positions, columns));
         multiply_add(MatrixMut::new(&mut sum, rows, columns), a.transposed(), b);
@@ -253,11 +254,7 @@ fn weights(sums: &EmbeddingSums, rows: &RowSums, inverse: &[f64]) -> Vec<f64> {
     let crosses = less_products(rows.crosses.clone(), [(&sums.at, embedding), (&rows.at, hidden)], &sums.tokens);
     let mut weights = vec![0.0; embedding * hidden];
     let crosses = Matrix::new(&crosses, embedding, hidden);
-    multiply(
-        MatrixMut::new(&mut weights, embedding, hidden),
-        Matrix::new(inverse, embedding, embedding),
-        crosses,
-    );
+    multiply(MatrixMut::new(&mut weights, embedding, hidden), Matrix::new(inverse, embedding, embedding), crosses);
     weights
 }
 
@@ -310,7 +307,14 @@ fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
 }
 
 /// Products of vectors less, at each position, those of their sums there by the number of tokens.
-fn less_products(mut products: Vec<f64>, [(a, rows), (b, columns)]: [(&Vec<f64>, usize); 2], tokens: &[f64]) -> Vec<f64> {
+fn less_products(
+    mut products: Vec<f64>,
+    [(a, rows), (b, columns)]: [(&Vec<f64>, usize); 2],
+    tokens: &[f64],
+) -> Vec<f64> {
+    if tokens.is_empty() {
+        return products;
+    }
     let rooted = |sums: &[f64], width: usize| -> Vec<f64> {
         let row = |(sums, &tokens): (&[f64], &f64)| {
             let root = if tokens > 0.0 { tokens.sqrt() } else { 1.0 };

@@ -92,7 +92,8 @@ impl QuarterMoments {
         // Where no token is, sums are empty.
         let is = |sums: &VectorSums, tokens: u64, len: usize| sums.has(if tokens > 0 { len } else { 0 });
         let at_positions = |sums: &[VectorSums], len: usize| {
-            sums.len() == self.tokens.len() && sums.iter().zip(&self.tokens).all(|(sums, &tokens)| is(sums, tokens, len))
+            sums.len() == self.tokens.len()
+                && sums.iter().zip(&self.tokens).all(|(sums, &tokens)| is(sums, tokens, len))
         };
         let of_layer = |layer: &LayerMoments| {
             at_positions(&layer.rows, hidden)

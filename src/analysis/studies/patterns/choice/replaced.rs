@@ -85,8 +85,15 @@ impl TokenParts {
         }
         let (count, width) = (kinds.len(), fit.layers[layer].mean.len());
         let mut rows = vec![0.0; count * width];
-        let weights = Matrix::new(&fit.layers[layer].weights, embeddings.width(), width);
-        multiply(MatrixMut::new(&mut rows, count, width), Matrix::new(&centred, count, embeddings.width()), weights);
+        // A pack may have text of one fold alone.
+        if count > 0 {
+            let weights = Matrix::new(&fit.layers[layer].weights, embeddings.width(), width);
+            multiply(
+                MatrixMut::new(&mut rows, count, width),
+                Matrix::new(&centred, count, embeddings.width()),
+                weights,
+            );
+        }
         Self { kinds, rows, width }
     }
 

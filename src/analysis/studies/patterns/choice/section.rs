@@ -103,7 +103,8 @@ pub struct HeadChoice {
 
 /// A ratio of sums over blocks, with its interval.
 fn ratio(sums: &RebuiltSums, above: impl Fn(&RebuiltBlock) -> f64, below: impl Fn(&RebuiltBlock) -> f64) -> Jackknife {
-    let per_block = |of: &dyn Fn(&RebuiltBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
+    let per_block =
+        |of: &dyn Fn(&RebuiltBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
     Jackknife::new(&per_block(&above), &per_block(&below)).on(Scale::Real)
 }
 
@@ -229,7 +230,8 @@ impl Section for ChoiceSection {
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let Choice { layers, heads, .. } = &self.choice;
-        let is_whole = grid.is(heads.iter().map(|head| head.place)) && layers.iter().map(|one| one.layer).eq(0..grid.layers);
+        let is_whole =
+            grid.is(heads.iter().map(|head| head.place)) && layers.iter().map(|one| one.layer).eq(0..grid.layers);
         let is_empty = layers.is_empty() && heads.is_empty();
         (!is_whole && !is_empty).then(|| "`choice` does not have each layer and each head of the model once".to_owned())
     }
