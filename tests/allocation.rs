@@ -100,6 +100,7 @@ impl Visitor for Greedy {
             contexts: true,
             outputs: true,
             hidden_states: true,
+            attention_inputs: true,
             ..Needs::ATTENTION
         }
     }

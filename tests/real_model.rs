@@ -7,6 +7,8 @@ mod clark;
 mod golden;
 #[path = "support/reference.rs"]
 mod reference;
+#[path = "support/reference_choice.rs"]
+mod reference_choice;
 mod support;
 
 use std::path::PathBuf;
@@ -44,4 +46,12 @@ fn a_full_run_gives_the_numbers_of_the_reference() {
     let head = &report["heads"][2];
     assert_eq!((&head["name"], &head["primary"]), (&"L0H2".into(), &"previous-token".into()));
     assert!(head["metrics"]["offset_mass"]["-1"].as_f64().unwrap() > 0.99);
+}
+
+#[test]
+fn heads_choose_as_in_the_reference() {
+    let (model, corpus) = (model(), fixture("corpus/gold.conllu"));
+    let args = ["analyze", path(&model), "-c", path(&corpus), "--with", "choice", "-o", "-", "--no-run-info"];
+    let report: Value = serde_json::from_str(&run(&args).unwrap()).unwrap();
+    reference_choice::check(&report, "all-minilm-l6-v2");
 }

@@ -51,6 +51,10 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         out.table_without(labels(head.labels.iter().map(|label| (label, None))), &LABELS_MAY_GO);
         head.labels.iter().try_for_each(|label| more(out, label))?;
     }
+    if let Some(chooses) = &head.chooses {
+        out.blank();
+        out.table_without(labels([(chooses, None)].into_iter()), &LABELS_MAY_GO);
+    }
     let kept = report.controls_by_kind();
     for (kind, runs) in &kept {
         let labels: Vec<String> = head.labels_kept(runs).map(printable).collect();
@@ -155,7 +159,8 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
 
 /// The literature that the labels come from, and their caveats.
 fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
-    let entries: Vec<_> = head.labels.iter().filter_map(|label| registry::find(&label.label)).collect();
+    let entries: Vec<_> =
+        head.labels.iter().chain(&head.chooses).filter_map(|label| registry::find(&label.label)).collect();
     for (place, entry) in entries.iter().enumerate() {
         if entries[..place].iter().any(|before| before.name() == entry.name()) {
             continue;

@@ -29,8 +29,7 @@ pub fn lines(report: &Report) -> Vec<String> {
 /// The data that all metrics of a study lack for any of its labels, by the metric that has most.
 fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<EvidenceGap> {
     let policy = &report.settings.policy;
-    let detectors = study.card().labels;
-    if !detectors.iter().any(|detector| detector.is_on(policy)) {
+    if !study.card().all_labels().any(|detector| detector.is_on(policy)) {
         return None;
     }
     let ids: Vec<&str> = columns(study).into_iter().map(|column| column.id).collect();

@@ -76,6 +76,7 @@ proptest! {
                 ("outputs after the Gram matrix", &slow.output_products, &fast.output_products),
                 ("norms of what goes in", &slow.input_norms, &fast.input_norms),
                 ("hidden states", &slow.hidden_states, &fast.hidden_states),
+                ("rows that queries and keys are made of", &slow.attention_inputs, &fast.attention_inputs),
                 ("logits", &slow.logits, &fast.logits),
             ];
             for (part, slow, fast) in others {

@@ -1,6 +1,6 @@
 //! Every family against transformers.
 
-use crate::support;
+use crate::{replaced, support};
 use std::fs;
 use std::path::Path;
 
@@ -31,7 +31,10 @@ fn check(name: &str) {
     println!("{name}");
     let readable = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
     check_forward(&readable, layers, sentences.clone(), &golden.expected);
-    check_forward(&PackedEncoder::new(parameters), layers, sentences, &golden.expected);
+    let packed = PackedEncoder::new(parameters);
+    check_forward(&packed, layers, sentences.clone(), &golden.expected);
+    replaced::check(&packed, &readable, &architecture.config, sentences.clone());
+    replaced::check_sides(&packed, &architecture.config, sentences[0].clone());
 }
 
 #[test]

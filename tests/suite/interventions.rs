@@ -25,6 +25,7 @@ const AT_THE_END: Needs = Needs {
     contexts: false,
     outputs: false,
     hidden_states: true,
+    attention_inputs: true,
     logits: true,
     writes: false,
 };
@@ -266,9 +267,19 @@ proptest! {
 
     /// Nothing is lent that is not asked for, and its absence changes nothing else.
     #[test]
-    fn what_is_needed_is_lent_and_nothing_else(random in RandomEncoder::any(), choice in any::<[bool; 7]>()) {
-        let [attention, values, value_norms, contexts, outputs, hidden_states, logits] = choice;
-        let needs = Needs { attention, values, value_norms, contexts, outputs, hidden_states, logits, writes: false };
+    fn what_is_needed_is_lent_and_nothing_else(random in RandomEncoder::any(), choice in any::<[bool; 8]>()) {
+        let [attention, values, value_norms, contexts, outputs, hidden_states, attention_inputs, logits] = choice;
+        let needs = Needs {
+            attention,
+            values,
+            value_norms,
+            contexts,
+            outputs,
+            hidden_states,
+            attention_inputs,
+            logits,
+            writes: false,
+        };
         let pack = Pack { sentences: sentences(&[4, 21]) };
         let predicted = predicted(&pack.sentences);
         let (batch, gates) = (pack.batch().with_predicted(&predicted), Gates::default());
@@ -292,6 +303,7 @@ proptest! {
                     output_products: of(outputs, all.output_products),
                     input_norms: of(outputs, all.input_norms),
                     hidden_states: of(hidden_states, all.hidden_states),
+                    attention_inputs: of(attention_inputs, all.attention_inputs),
                     logits: of(logits, all.logits),
                     predicted: if logits { all.predicted } else { Vec::new() },
                     calls: (heads, 1),

@@ -10,6 +10,8 @@ mod golden;
 mod random;
 #[path = "../support/reference.rs"]
 mod reference;
+#[path = "../support/reference_choice.rs"]
+mod reference_choice;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -17,6 +19,7 @@ mod arc_use;
 mod bad_input;
 mod batch;
 mod candle;
+mod choice;
 mod clark2019;
 mod content;
 mod context;
@@ -53,6 +56,7 @@ mod probes;
 mod pruning;
 mod removal;
 mod repeats;
+mod replaced;
 mod report;
 mod resume;
 mod rollout;

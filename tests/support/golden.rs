@@ -49,6 +49,8 @@ pub struct Forward {
     pub input_norms: Vec<f32>,
     /// `[layers + 1, n, hidden]`
     pub hidden_states: Vec<f32>,
+    /// `[layers, n, hidden]`
+    pub attention_inputs: Vec<f32>,
     /// `[positions, vocab]`
     pub logits: Vec<f32>,
     /// The positions of the logits.
@@ -117,6 +119,7 @@ pub const EVERYTHING: Needs = Needs {
     contexts: true,
     outputs: true,
     hidden_states: true,
+    attention_inputs: true,
     logits: true,
     writes: false,
 };
@@ -193,6 +196,10 @@ impl Visitor for Recorder {
 
     fn hidden_states(&mut self, sequence: usize, _layer: usize, states: Rows<'_>) {
         self.sequences[sequence].hidden_states.extend(states.iter().flatten());
+    }
+
+    fn attention_inputs(&mut self, sequence: usize, _layer: usize, inputs: Rows<'_>) {
+        self.sequences[sequence].attention_inputs.extend(inputs.iter().flatten());
     }
 
     fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {

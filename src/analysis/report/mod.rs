@@ -149,6 +149,11 @@ pub struct HeadReport {
     /// The head in one sentence, made of its labels and of what the studies that were run found; empty in reports of 0.1.
     #[serde(default)]
     pub description: String,
+    /// How the head chooses to what it attends: by special tokens, position, token, both, or context. Null where it has no such label,
+    /// or the study `choice` did not run; it counts among no other labels.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::chooses")]
+    pub chooses: Option<Label>,
     /// For an unlabelled head the two labels it is nearest to; fewer if fewer rules are on.
     #[schemars(schema_with = "schema::nearest")]
     pub nearest: Vec<Near>,
@@ -208,7 +213,9 @@ impl Report {
         let read = (&corpus, settings.protocol.reading.as_ref());
         let caveats = caveats::of_run(&model, read, &verdicts, findings.caveats(&verdicts, policy));
         let studies = findings.studies();
-        let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).map(|label| label.label.as_str());
+        let choices = findings.choices(policy);
+        let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).chain(choices.iter().flatten());
+        let labels = labels.map(|label| label.label.as_str());
         let label_counts = registry::count(&studies, labels);
         let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
         let Results { estimates, mut sections } = findings;
@@ -222,7 +229,7 @@ impl Report {
         let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
         let measured =
             heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance.into_iter().zip(own_denominators));
-        let head = |(place, ((((metrics, ci95), standard_errors), (chance, denominators)), verdict))| {
+        let head = |(place, ((((metrics, ci95), standard_errors), (chance, denominators)), (verdict, chooses)))| {
             let (place, Verdict { primary, labels, nearest }) = (grid.place(place), verdict);
             let key_value_group = shared.map(|heads| place.head / heads);
             HeadReport {
@@ -231,6 +238,7 @@ impl Report {
                 primary,
                 labels,
                 description: String::new(),
+                chooses,
                 nearest,
                 metrics,
                 ci95,
@@ -250,7 +258,7 @@ impl Report {
             denominators,
             label_counts,
             controls,
-            heads: measured.zip(verdicts).enumerate().map(head).collect(),
+            heads: measured.zip(verdicts.into_iter().zip(choices)).enumerate().map(head).collect(),
             sections: Sections(sections),
             caveats,
             run,

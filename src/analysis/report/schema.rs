@@ -104,6 +104,12 @@ pub(super) fn labels(generator: &mut SchemaGenerator) -> Schema {
     named(&generator.subschema_for::<Label>())
 }
 
+/// The label of how a head chooses, or null.
+pub(super) fn chooses(generator: &mut SchemaGenerator) -> Schema {
+    let item = generator.subschema_for::<Label>();
+    json_schema!({ "anyOf": [{ "allOf": [item, { "properties": { "label": label() } }] }, { "type": "null" }] })
+}
+
 /// Labels that are near.
 pub(super) fn nearest(generator: &mut SchemaGenerator) -> Schema {
     named(&generator.subschema_for::<Near>())

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{ablation, heads, patterns, replication};
+use crate::study::AnyStudy;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
 use crate::study::metrics::explanation::Entry;
 use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;
-use crate::study::{AnyStudy, Card};
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
 pub const STUDIES: &[&dyn AnyStudy] = &[
@@ -24,6 +24,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &ablation::in_context::InContext,
     &patterns::coreference::Antecedents,
     &patterns::segments::Segments,
+    &patterns::choice::HeadChoices,
     &ablation::effect::Effect,
     &ablation::in_context::InContextEffect,
     &ablation::gradient::Gradient,
@@ -63,7 +64,7 @@ pub fn with_option(option: &str) -> &'static str {
 
 /// Every detector, in the order in which ties between labels are broken.
 pub fn detectors() -> impl Iterator<Item = &'static Detector> {
-    STUDIES.iter().flat_map(|study| study.card().labels)
+    STUDIES.iter().flat_map(|study| study.card().all_labels())
 }
 
 /// The detector that gives a label of this name.
@@ -90,7 +91,7 @@ pub fn default_policy() -> Policy {
 /// a family without any has 0.
 /// Panics if a label is of no detector of theirs.
 pub fn count<'a>(studies: &[&'static dyn AnyStudy], labels: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
-    let families = studies.iter().flat_map(|study| study.card().labels);
+    let families = studies.iter().flat_map(|study| study.card().all_labels());
     let mut counts: BTreeMap<String, u64> =
         families.map(|detector| (detector.explanation.name.to_owned(), 0)).collect();
     for label in labels {
@@ -139,9 +140,9 @@ pub fn threshold(name: &str) -> Option<&'static Threshold> {
 pub fn verdicts() -> impl Iterator<Item = VerdictRow> {
     let policy = default_policy();
     STUDIES.iter().flat_map(move |study| {
-        let Card { labels, verdicts, .. } = study.card();
-        let labels = labels.iter().map(|detector| VerdictRow::of_label(detector, &policy));
-        let others = verdicts.iter().map(|rule| VerdictRow::of(rule, &policy));
+        let card = study.card();
+        let labels = card.all_labels().map(|detector| VerdictRow::of_label(detector, &policy));
+        let others = card.verdicts.iter().map(|rule| VerdictRow::of(rule, &policy));
         labels.chain(others).collect::<Vec<_>>()
     })
 }

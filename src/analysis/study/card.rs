@@ -55,6 +55,9 @@ pub struct Card {
     pub made_of: fn(&str) -> Option<&str>,
     /// Its labels, in the order in which ties between them are broken.
     pub labels: &'static [Detector],
+    /// Its labels of how a head chooses, which stand in a column of their own: they are no roles and never the first label, and a
+    /// head has one at most.
+    pub choices: &'static [Detector],
     /// The rules of its verdicts beside its labels.
     pub verdicts: &'static [VerdictRule],
     /// The aim of one of its labels, if it is visible in a sentence.
@@ -93,6 +96,7 @@ impl Card {
         unit: |_| Unit::Shares,
         made_of: |_| None,
         labels: &[],
+        choices: &[],
         verdicts: &[],
         aim: |_| None,
         terms: &[],
@@ -105,6 +109,11 @@ impl Card {
     /// The caveats that apply to a run.
     pub fn caveats_of(&self, labelling: &Labelling<'_>) -> Vec<&'static Caveat> {
         self.caveats.iter().filter(|caveat| (caveat.applies)(labelling)).collect()
+    }
+
+    /// All its labels: those of where a head attends, then those of how it chooses.
+    pub fn all_labels(&self) -> impl Iterator<Item = &'static Detector> + use<> {
+        self.labels.iter().chain(self.choices)
     }
 
     /// Whether the study runs on the corpus in the box, where no corpus is named, unless it is switched off.

@@ -9,6 +9,7 @@ mod heatmap;
 mod layers;
 mod points;
 mod scale;
+mod stacks;
 mod table;
 mod tree;
 
@@ -90,5 +91,6 @@ pub fn draw(report: &Report, figure: &Figure, medium: Medium) -> String {
         Chart::Points(points) => points::draw(report, figure, points, medium),
         Chart::Arcs(arcs) => arcs::draw([&figure.title, &figure.reading], arcs, medium),
         Chart::Tree(tree) => tree::draw(report, figure, tree, medium),
+        Chart::Stacks(stacks) => stacks::draw(figure, stacks, medium),
     }
 }

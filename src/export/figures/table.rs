@@ -2,7 +2,7 @@
 
 use crate::export::numbers::shown;
 use crate::report::Report;
-use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Curve, Figure, Mark, TreeJoin};
+use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Curve, Figure, Mark, Stack, TreeJoin};
 
 /// The names of the columns, and the rows; the first cell of a row says what it is about.
 pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>) {
@@ -38,6 +38,14 @@ pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>
             (columns.collect(), rows.collect())
         }
         Chart::Arcs(arcs) => of_sentences(arcs),
+        Chart::Stacks(stacks) => {
+            let columns = std::iter::once("head".to_owned()).chain(stacks.parts.iter().cloned()).collect();
+            let row = |stack: &Stack| {
+                let parts = stack.parts.iter().map(|part| format!("{:.0} %", 100.0 * part));
+                std::iter::once(stack.place.to_string()).chain(parts).collect()
+            };
+            (columns, stacks.stacks.iter().map(row).collect())
+        }
         Chart::Points(points) => {
             let columns = ["head", "label", "group", "across", "upward"].map(str::to_owned).to_vec();
             let group = |place: usize| points.groups.iter().position(|group| group.contains(&place));

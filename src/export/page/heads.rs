@@ -47,6 +47,7 @@ pub struct Card {
     description: String,
     labels: Vec<LabelRow>,
     nearest: Vec<String>,
+    chooses: Option<String>,
     lines: Vec<String>,
     studies: Vec<StudyLine>,
     figures: Vec<CardFigure>,
@@ -130,6 +131,7 @@ pub fn cards(report: &Report) -> Vec<Card> {
             description: head.description.clone(),
             labels: head.labels.iter().map(row).collect(),
             nearest: head.nearest.iter().map(near).collect(),
+            chooses: head.chooses.as_ref().map(chooses),
             lines: if head.labels.is_empty() { lacking.clone() } else { kept.collect() },
             studies: studies(report, head),
             figures: figures(report, head),
@@ -184,6 +186,12 @@ fn row(label: &Label) -> LabelRow {
         threshold: format!("{:.3}", label.threshold),
         sure: sure.join(", "),
     }
+}
+
+/// How a head chooses.
+fn chooses(label: &Label) -> String {
+    let LabelRow { label, score, sure, .. } = row(label);
+    format!("{label} {score}, {sure}")
 }
 
 fn near(near: &Near) -> String {

@@ -87,9 +87,10 @@ fn write_summary(
     remarks(out, &generators(corpus))?;
     remarks(out, &of_corpus)?;
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
-    grids(out, report, width);
-    legend(out, &report.heads)?;
+    grids(out, report, width, label_cell);
+    legend(out, &report.heads, |head| &head.primary)?;
     roles(out, &report.heads)?;
+    choices(out, report, width)?;
     tied(out, &report.heads)?;
     blocks(out, lacking::lines(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
     controls::write(out, report)?;
@@ -186,10 +187,10 @@ fn code(label: &str) -> Code {
 }
 
 /// The grid, in parts with as many heads as fit.
-fn grids(out: &mut Summary, report: &Report, width: Option<usize>) {
+fn grids(out: &mut Summary, report: &Report, width: Option<usize>, cell: impl Fn(&HeadReport) -> String) {
     let heads = report.model.heads;
     let fits = |shown: &usize| {
-        let parts = (0..heads).step_by(*shown).map(|first| grid(report, first..heads.min(first + shown)));
+        let parts = (0..heads).step_by(*shown).map(|first| grid(report, first..heads.min(first + shown), &cell));
         width.is_none_or(|width| parts.map(|part| width_of(&part)).max().is_none_or(|widest| widest <= width))
     };
     let shown = (1..=heads).rev().find(fits).unwrap_or(1);
@@ -197,38 +198,57 @@ fn grids(out: &mut Summary, report: &Report, width: Option<usize>) {
         if first > 0 {
             out.blank();
         }
-        out.table(grid(report, first..heads.min(first + shown)));
+        out.table(grid(report, first..heads.min(first + shown), &cell));
     }
 }
 
 /// These heads of every layer.
-fn grid(report: &Report, shown: Range<usize>) -> Table {
+fn grid(report: &Report, shown: Range<usize>, cell: impl Fn(&HeadReport) -> String) -> Table {
     let mut table = plain_table();
     let names = shown.clone().map(|head| format!("H{head}"));
     table.set_header(iter::once(String::new()).chain(names));
     for layer in report.heads.chunks(report.model.heads) {
         let mut row = vec![format!("L{}", layer[0].place.layer)];
-        row.extend(layer[shown.clone()].iter().map(|head| {
-            let Code { text, style, .. } = code(&head.primary);
-            let borderline = head.labels.first().is_some_and(|primary| primary.borderline);
-            let tied = head.labels.iter().any(|label| label.tied);
-            let mark = [(borderline, BORDERLINE), (tied, TIED)].map(|(is, mark)| if is { mark } else { "" }).concat();
-            let more = match head.labels.len() {
-                0 | 1 => String::new(),
-                labels => format!("+{}", labels - 1),
-            };
-            format!("{style}{text}{mark}{more}{style:#}")
-        }));
+        row.extend(layer[shown.clone()].iter().map(&cell));
         table.add_row(row);
     }
     table
 }
 
+/// The first label of a head.
+fn label_cell(head: &HeadReport) -> String {
+    let Code { text, style, .. } = code(&head.primary);
+    let borderline = head.labels.first().is_some_and(|primary| primary.borderline);
+    let tied = head.labels.iter().any(|label| label.tied);
+    let mark = [(borderline, BORDERLINE), (tied, TIED)].map(|(is, mark)| if is { mark } else { "" }).concat();
+    let more = match head.labels.len() {
+        0 | 1 => String::new(),
+        labels => format!("+{}", labels - 1),
+    };
+    format!("{style}{text}{mark}{more}{style:#}")
+}
+
+/// How each head chooses, in a grid of its own; nothing where no study asked.
+fn choices(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
+    let choices = report.sections.0.iter().flat_map(|(study, _)| study.card().choices);
+    if !choices.into_iter().any(|detector| detector.is_on(&report.settings.policy)) {
+        return Ok(());
+    }
+    writeln!(out, "\nHow each head chooses, with the share of its attention that follows from that, in per cent:\n")?;
+    grids(out, report, width, |head| {
+        let Some(chooses) = &head.chooses else { return UNLABELLED_SHOWN[0].to_owned() };
+        let Code { text, style, .. } = code(&chooses.label);
+        let mark = if chooses.borderline { BORDERLINE } else { "" };
+        format!("{style}{text} {:.0}{mark}{style:#}", 100.0 * chooses.score)
+    });
+    legend(out, &report.heads, |head| head.chooses.as_ref().map_or(UNLABELLED, |chooses| &chooses.label))
+}
+
 /// The labels that the grid shows, with the number of heads.
-fn legend(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
+fn legend(out: &mut Summary, heads: &[HeadReport], label: impl Fn(&HeadReport) -> &str) -> fmt::Result {
     let mut counts: BTreeMap<String, (usize, BTreeSet<String>, Style)> = BTreeMap::new();
     for head in heads {
-        let Code { text, style, meaning } = code(&head.primary);
+        let Code { text, style, meaning } = code(label(head));
         // The code of a family with a word in its name is that word.
         let shown = Some(text).filter(|text| !meaning.contains('<') && *text != meaning);
         let (count, codes, _) = counts.entry(meaning).or_insert((0, BTreeSet::new(), style));

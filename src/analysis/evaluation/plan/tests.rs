@@ -1,10 +1,12 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::model::forward::WordEmbeddings;
 use crate::model::forward::attention::AttentionView;
+use crate::model::forward::batch::Batch;
+use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
+use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values, Visitor};
+use crate::model::forward::{Encoder, Scratch, Start, WordEmbeddings};
 use crate::model::grid::HeadGrid;
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
@@ -64,6 +66,15 @@ fn identity() -> Identity {
     serde_json::from_value(identity).unwrap()
 }
 
+/// An encoder that is asked for nothing.
+struct Silent;
+
+impl Encoder for Silent {
+    fn forward_from(&self, _: Start<'_>, _: &Batch<'_>, _: &Gates, _: &mut Scratch, _: &mut dyn Visitor) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// The sums of all observers of a pass over these sentences.
 fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[f32]) -> ObserverSet {
     let mut panel = ObserverSet::new(observers);
@@ -73,7 +84,9 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
         let tokens = sentence.ids.len();
         panel.begin([sentence].into_iter());
         let states: Vec<f32> = weights[..2 * tokens].iter().map(|weight| weight - 0.5).collect();
-        panel.observe(0, Event::HiddenStates { layer: 0, states: Rows::new(&states, 2) });
+        let states = Rows::new(&states, 2);
+        panel.observe(0, Event::HiddenStates { layer: 0, states });
+        panel.observe(0, Event::AttentionInputs { layer: 0, inputs: states, encoder: &Silent });
         // Head 1 sees the transpose: another matrix of the same size.
         let transposed: Vec<f32> = (0..tokens * tokens).map(|i| weights[i % tokens * tokens + i / tokens]).collect();
         for (head, weights) in [&weights[..tokens * tokens], &transposed].into_iter().enumerate() {

@@ -8,7 +8,7 @@ use crate::stats::blocks::BLOCKS;
 use crate::study::labels;
 use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{Assessment, Evidence, Label, Measured, Verdict};
+use crate::study::labels::{Assessment, Detector, Evidence, Label, Measured, Verdict};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Column, Denominator, Metrics};
 use crate::study::metrics::number::{Number, Part};
@@ -117,6 +117,21 @@ impl Results {
 
     /// The assessments of every head for every label, in the order of the tables; `[layers * heads]`.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
+        self.assessed(policy, |card| card.labels)
+    }
+
+    /// How each head chooses, by the label of that which it has; `[layers * heads]`.
+    pub fn choices(&self, policy: &Policy) -> Vec<Option<Label>> {
+        let chosen = |assessed: Vec<Assessment>| assessed.into_iter().find(|one| one.fires).map(|one| one.label);
+        self.assessed(policy, |card| card.choices).into_iter().map(chosen).collect()
+    }
+
+    /// The assessments of every head by some detectors of each study.
+    fn assessed(
+        &self,
+        policy: &Policy,
+        detectors: impl Fn(&'static Card) -> &'static [Detector],
+    ) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, .. } = &self.estimates;
         let columns: Vec<Column> = self.studies().into_iter().flat_map(columns).collect();
         let scales = columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale));
@@ -145,7 +160,7 @@ impl Results {
         let measured: Vec<Metrics<Measured>> = (0..heads.len()).map(measured).collect();
         let mut assessed: Vec<Vec<Assessment>> = heads.iter().map(|_| Vec::new()).collect();
         for (study, section) in &self.sections {
-            for detector in study.card().labels {
+            for detector in detectors(study.card()) {
                 let of_head = |(place, metrics)| {
                     let given = &assessed[place];
                     (detector.assess)(&Evidence { place, metrics, section: &**section, given }, policy)

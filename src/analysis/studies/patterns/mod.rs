@@ -1,6 +1,7 @@
 //! Studies of attention patterns: to which tokens, words and relations a head attends.
 
 pub mod attention;
+pub mod choice;
 pub mod coreference;
 pub mod dependency;
 pub mod explained;

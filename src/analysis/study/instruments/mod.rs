@@ -5,3 +5,4 @@ pub mod head_sums;
 pub mod partners;
 pub mod position;
 pub mod roots;
+pub mod vector_sums;

@@ -31,6 +31,28 @@ pub enum Chart {
     Tree(Tree),
     /// Sentences with arcs between their words.
     Arcs(Arcs),
+    /// Bars of heads, each of parts.
+    Stacks(Stacks),
+}
+
+/// A bar for each head, stacked of parts, layer by layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stacks {
+    /// The quantity of a bar's height, a share.
+    pub scale: String,
+    /// The meanings of the parts, from the bottom.
+    pub parts: Vec<String>,
+    /// The bars, layer by layer.
+    pub stacks: Vec<Stack>,
+}
+
+/// A bar: shares that add up to 1, or nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stack {
+    /// The head.
+    pub place: HeadPlace,
+    /// The shares, from the bottom.
+    pub parts: Vec<f64>,
 }
 
 /// Rows of numbers with their intervals.

@@ -27,8 +27,9 @@ use crate::system::errors::{Class, Facts};
 use batch::{Batch, Input};
 use gates::Gates;
 use held::{Writes, Written};
+pub use packed::{LayerAttention, QueriesKeys};
 use rows::Rows;
-pub use scratch::Scratch;
+pub use scratch::{AttentionScratch, Scratch};
 use visitor::{Needs, Visitor};
 
 /// The place where a forward pass starts.
@@ -99,10 +100,25 @@ pub trait Encoder: Send + Sync {
         None
     }
 
+    /// The heads of a layer, which attend from rows in place of its input, if the encoder has them for that.
+    fn layer_attention(&self, _layer: usize, _positions: Positions) -> Option<LayerAttention<'_>> {
+        None
+    }
+
     /// The weights of the heads of a layer, if the encoder gives access to them.
     fn head_weights(&self, _layer: usize) -> Option<HeadWeights<'_>> {
         None
     }
+}
+
+/// Whether scores see the positions of query and key, beyond what inputs tell of them: by rotation, or by a term of their
+/// distance. Masks stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// As in the model.
+    Seen,
+    /// Every pair of tokens stands at the same place.
+    Unseen,
 }
 
 /// The weights of all heads of a layer, without their biases, as rows of hidden states are multiplied by them.
@@ -177,6 +193,18 @@ impl Pass<'_> {
     fn show_written(&mut self, layer: usize, part: Written, values: &[f32]) {
         if self.needs.writes {
             self.visitor.written(layer, part, values);
+        }
+    }
+
+    /// Lends the rows of which queries and keys of a layer are made, `[tokens, hidden]`, sequence by sequence, if they are
+    /// needed.
+    fn show_attention_inputs(&mut self, layer: usize, inputs: &[f32], hidden: usize) {
+        if !self.needs.attention_inputs {
+            return;
+        }
+        for (sequence, span) in self.batch.spans().enumerate() {
+            let own = &inputs[span.start * hidden..span.end * hidden];
+            self.visitor.attention_inputs(sequence, layer, Rows::new(own, hidden));
         }
     }
 

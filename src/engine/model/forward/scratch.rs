@@ -17,12 +17,8 @@ pub struct Scratch {
     pub(super) wide: Vec<f32>,
     /// `[positions, classes]`: logits of some of the predicted positions.
     pub(super) logits: Vec<f32>,
-    /// `[n, head_dim]`: one head's queries over one sentence, scaled.
-    pub(super) query: Vec<f32>,
-    /// `[n, head_dim]`: its keys, in models whose keys meet distances.
-    pub(super) key: Vec<f32>,
-    /// `[n, 2n - 1]`: products with the embeddings of distances, in models that have them.
-    pub(super) distances: Vec<f32>,
+    /// Buffers for one head's attention over one sentence.
+    pub(super) weights: AttentionScratch,
     /// A buffer for the norms of its values.
     pub(super) values: ValueScratch,
     /// `[n, head_dim]`: its contexts without the value bias.
@@ -31,7 +27,18 @@ pub struct Scratch {
     pub(super) products: Vec<f32>,
     /// `[tokens]`: the norms of the residual stream below the layer.
     pub(super) input_norms: Vec<f32>,
-    /// `[n, stride]`: one head's attention over one sentence; `stride` is `n` rounded up to whole vectors.
+}
+
+/// Buffers for one head's attention over one sentence.
+#[derive(Clone, Debug, Default)]
+pub struct AttentionScratch {
+    /// `[n, head_dim]`: its queries, scaled.
+    pub(super) query: Vec<f32>,
+    /// `[n, head_dim]`: its keys, in models whose keys meet distances.
+    pub(super) key: Vec<f32>,
+    /// `[n, 2n - 1]`: products with the embeddings of distances, in models that have them.
+    pub(super) distances: Vec<f32>,
+    /// `[n, stride]`: its attention; `stride` is `n` rounded up to whole vectors.
     pub(super) attention: Vec<f32>,
     /// `[n]`: the entropy of each row of it.
     pub(super) entropies: Vec<f32>,

@@ -23,6 +23,8 @@ pub struct Needs {
     pub outputs: bool,
     /// The hidden states below and above each layer.
     pub hidden_states: bool,
+    /// The rows of which queries and keys of each layer are made.
+    pub attention_inputs: bool,
     /// The prediction head's logits at the predicted positions.
     pub logits: bool,
     /// What the blocks of each layer write, to be held in later runs.
@@ -38,6 +40,7 @@ impl Needs {
         contexts: false,
         outputs: false,
         hidden_states: false,
+        attention_inputs: false,
         logits: false,
         writes: false,
     };
@@ -69,6 +72,7 @@ impl BitOr for Needs {
             contexts: self.contexts | other.contexts,
             outputs: self.outputs | other.outputs,
             hidden_states: self.hidden_states | other.hidden_states,
+            attention_inputs: self.attention_inputs | other.attention_inputs,
             logits: self.logits | other.logits,
             writes: self.writes | other.writes,
         }
@@ -167,6 +171,10 @@ pub trait Visitor {
     /// after it, if there is one, as its `last_hidden_state`. A pass that starts from a layer begins with the states it
     /// was given.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
+
+    /// The rows of one sequence, `[n, hidden]`, of which queries and keys of a layer are made: its input, normalised where the
+    /// layer does that first. Called before the layer's heads if they are needed.
+    fn attention_inputs(&mut self, _sequence: usize, _layer: usize, _inputs: Rows<'_>) {}
 
     /// The logits at one of the sequence's predicted positions, `[classes]`; called if they are needed.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}

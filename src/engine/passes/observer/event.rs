@@ -1,6 +1,7 @@
 //! Events: the activations of a sequence, as a pass shows them one by one.
 
 use super::input::HeadInput;
+use crate::model::forward::Encoder;
 use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
@@ -17,6 +18,15 @@ pub enum Event<'a> {
         layer: usize,
         /// The hidden states.
         states: Rows<'a>,
+    },
+    /// The rows, `[n, hidden]`, of which queries and keys of a layer are made, before its heads.
+    AttentionInputs {
+        /// The layer.
+        layer: usize,
+        /// The rows.
+        inputs: Rows<'a>,
+        /// The encoder, whose heads attend from other rows, too.
+        encoder: &'a dyn Encoder,
     },
     /// The logits, `[classes]`, at a predicted position.
     Logits {
@@ -53,6 +63,7 @@ impl Event<'_> {
         match self {
             Self::Head(_) => needs.heads(),
             Self::HiddenStates { .. } => needs.hidden_states,
+            Self::AttentionInputs { .. } => needs.attention_inputs,
             Self::Logits { .. } => needs.logits,
             Self::BaselineOver(_)
             | Self::PatchedLogits { .. }

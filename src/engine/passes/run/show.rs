@@ -39,7 +39,7 @@ pub fn show(
     let runs_again = !variants.others.is_empty() || observers.requests_patched_runs();
     let holds = !variants.others.is_empty() && observers.runs_directly();
     let (inputs, written) = (runs_again.then_some(&mut *kept), holds.then_some(&mut *writes));
-    let mut visitor = PackVisitor { observers, pack, inputs, written };
+    let mut visitor = PackVisitor { observers, pack, encoder, inputs, written };
     encoder.forward_from(Start::Embeddings, &batch, &variants.first, scratch, &mut visitor)?;
     let mut requested = observers.patched_runs(pack.sentences.len());
     requested.sort_by_key(|requested| requested.run.place.layer);
@@ -49,7 +49,7 @@ pub fn show(
     for Variant { removed, layer, gates } in &variants.others {
         observers.begin_variant(removed);
         let start = Start::Layer { layer: *layer, states: &kept[*layer] };
-        let mut visitor = PackVisitor { observers, pack, inputs: None, written: None };
+        let mut visitor = PackVisitor { observers, pack, encoder, inputs: None, written: None };
         encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
         if holds && visitor.observers.begin_direct(removed) {
             let start = Start::Held { layer: *layer, states: &kept[*layer], writes };
@@ -106,6 +106,7 @@ fn run_patched(
 struct PackVisitor<'a> {
     observers: &'a mut ObserverSet,
     pack: &'a Pack,
+    encoder: &'a dyn Encoder,
     inputs: Option<&'a mut LayerInputs>,
     written: Option<&'a mut Writes>,
 }
@@ -129,6 +130,10 @@ impl Visitor for PackVisitor<'_> {
             states.iter().for_each(|row| kept[layer].extend_from_slice(row));
         }
         self.observers.observe(sequence, Event::HiddenStates { layer, states });
+    }
+
+    fn attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
+        self.observers.observe(sequence, Event::AttentionInputs { layer, inputs, encoder: self.encoder });
     }
 
     fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {

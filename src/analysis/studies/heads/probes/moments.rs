@@ -6,11 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::task::{BUCKETS, Form};
 use crate::stats::blocks::merge_fields;
-use crate::stats::exact::Component;
-
-/// Products are summed in 256ths: so the sums reach up to 5.5e11 in steps of 6e-8, where vectors with components of 50 have
-/// sums of squares of 2500 a word, which 10^8 words fill.
-const UNIT: f64 = 256.0;
+use crate::study::instruments::vector_sums::{VectorSums, half};
 
 /// The widths of the vectors of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,67 +19,6 @@ pub struct Widths {
     pub head: usize,
 }
 
-/// Sums of vectors or of products, empty until something is added.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exact(Vec<Component>);
-
-merge_fields!(Exact { 0 });
-
-impl Exact {
-    /// Adds vectors at a place, in sums of `len` values.
-    pub fn add(&mut self, len: usize, at: usize, values: &[f64]) {
-        self.0.resize(len, Component::default());
-        self.0[at..].iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
-    }
-
-    /// Adds products, `[rows, columns]`.
-    pub fn add_products(&mut self, products: &[f64]) {
-        self.0.resize(products.len(), Component::default());
-        self.0.iter_mut().zip(products).for_each(|(sum, &value)| *sum += value / UNIT);
-    }
-
-    /// Adds products of vectors with themselves, `[size, size]`: the upper half of them is kept.
-    pub fn add_squares(&mut self, products: &[f64], size: usize) {
-        self.0.resize(half(size), Component::default());
-        let rows = products.chunks_exact(size).enumerate();
-        let upper = rows.flat_map(|(row, values)| &values[row..]);
-        self.0.iter_mut().zip(upper).for_each(|(sum, &value)| *sum += value / UNIT);
-    }
-
-    /// Sums of vectors from a place on.
-    pub fn values(&self, at: usize, len: usize) -> impl Iterator<Item = f64> {
-        self.0[at..at + len].iter().map(|sum| sum.value())
-    }
-
-    /// Adds products to `into`.
-    pub fn add_products_to(&self, into: &mut [f64]) {
-        into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value() * UNIT);
-    }
-
-    /// Adds products of vectors with themselves to `into`, `[size, size]`, both halves.
-    pub fn add_squares_to(&self, into: &mut [f64], size: usize) {
-        let mut values = self.0.iter();
-        for row in 0..size {
-            for column in row..size {
-                let Some(value) = values.next() else { return };
-                into[row * size + column] += value.value() * UNIT;
-                if row != column {
-                    into[column * size + row] += value.value() * UNIT;
-                }
-            }
-        }
-    }
-
-    fn has(&self, len: usize) -> bool {
-        self.0.len() == len
-    }
-}
-
-/// The cells of the upper half of a square matrix.
-fn half(size: usize) -> usize {
-    size * (size + 1) / 2
-}
-
 /// The words of a class in one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassSums {
@@ -92,11 +27,11 @@ pub struct ClassSums {
     /// How many of each form.
     pub forms: BTreeMap<Form, u64>,
     /// The sum of their embeddings.
-    pub embeddings: Exact,
+    pub embeddings: VectorSums,
     /// The sum of what goes into the layers, `[layers, hidden]`.
-    pub inputs: Exact,
+    pub inputs: VectorSums,
     /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
-    pub contexts: Exact,
+    pub contexts: VectorSums,
 }
 
 merge_fields!(ClassSums { words, forms, embeddings, inputs, contexts });
@@ -116,7 +51,7 @@ pub struct BucketSums {
     /// How many there are.
     pub words: u64,
     /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
-    pub contexts: Exact,
+    pub contexts: VectorSums,
 }
 
 merge_fields!(BucketSums { words, contexts });
@@ -125,13 +60,13 @@ merge_fields!(BucketSums { words, contexts });
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
     /// Products of embeddings with themselves: the same for all heads.
-    pub embeddings: Exact,
+    pub embeddings: VectorSums,
     /// The products of each layer's input with itself.
-    pub inputs: Vec<Exact>,
+    pub inputs: Vec<VectorSums>,
     /// The products of embeddings with the contexts of all heads, for each layer, `[embedding, heads * head_dim]`.
-    pub crosses: Vec<Exact>,
+    pub crosses: Vec<VectorSums>,
     /// The products of each head's contexts with themselves.
-    pub contexts: Vec<Exact>,
+    pub contexts: Vec<VectorSums>,
     /// The words of each bucket of forms.
     pub buckets: BTreeMap<u8, BucketSums>,
 }
@@ -141,7 +76,7 @@ merge_fields!(Moments { embeddings, inputs, crosses, contexts, buckets });
 impl Moments {
     /// Empty sums for this many layers and heads.
     pub fn new(layers: usize, heads: usize) -> Self {
-        let none = |count| vec![Exact::default(); count];
+        let none = |count| vec![VectorSums::default(); count];
         Self { inputs: none(layers), crosses: none(layers), contexts: none(layers * heads), ..Self::default() }
     }
 

@@ -16,6 +16,7 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
+use crate::study::instruments::vector_sums::upper_products;
 
 /// The most classes of a task: with more, as lemmas have, a linear discriminant has too few words of each, and its
 /// means would fill memory.
@@ -213,21 +214,6 @@ fn by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> {
         sums[kind * width..][..width].iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
     }
     sums
-}
-
-/// Rows that are multiplied at a time: a third of the 384 of a small encoder.
-const BAND: usize = 128;
-
-/// The upper half of `a^T b`, `[size, size]`, of vectors `[rows, size]` whose product is symmetric; below it, in bands, is
-/// what is left of before.
-fn upper_products(a: Matrix<'_, f64>, b: Matrix<'_, f64>, products: &mut Vec<f64>) {
-    let size = a.columns();
-    products.resize(size * size, 0.0);
-    for first in (0..size).step_by(BAND) {
-        let (rows, columns) = (BAND.min(size - first), size - first);
-        let band = MatrixMut::strided(&mut products[first * size + first..], rows, columns, size);
-        multiply(band, a.columns_from(first, rows).transposed(), b.columns_from(first, columns));
-    }
 }
 
 /// The sum of the rows of some words; `rows` says in which vectors a word's is, and which of them it is.

@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result};
 
-use super::{OutputGrams, PackedEncoder, Pass, Scratch, sized};
+use super::{OutputGrams, PackedEncoder, Pass, Positions, Scratch, sized};
 use crate::linalg::lanes::LANES;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::relative::Scores;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::scratch::ValueScratch;
+use crate::model::forward::scratch::{AttentionScratch, ValueScratch};
 use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::forward::{check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
@@ -20,14 +20,14 @@ const VALUE: usize = 2;
 
 /// The queries, keys and, if they are needed, values of one sequence in all heads, as projected, without biases.
 #[derive(Clone, Copy)]
-struct Projected<'a> {
+pub(super) struct Projected<'a> {
     /// `[n, width]`: the parts one after the other, in each of them the heads.
-    rows: &'a [f32],
-    n: usize,
-    width: usize,
+    pub rows: &'a [f32],
+    pub n: usize,
+    pub width: usize,
     /// `[3 * heads * head_dim]`
-    bias: &'a [f32],
-    head_dim: usize,
+    pub bias: &'a [f32],
+    pub head_dim: usize,
 }
 
 impl<'a> Projected<'a> {
@@ -69,8 +69,7 @@ impl PackedEncoder {
         let layer = &self.parameters.layers[place];
         let visibility = config.visibility.of_layer(number);
         let bias = layer.query_key_value.bias.as_slice();
-        let Scratch { states, projected, context, query, key, distances, attention, entropies, .. } = scratch;
-        let Scratch { values, bare, products, input_norms, .. } = scratch;
+        let Scratch { states, projected, context, weights, values, bare, products, input_norms, .. } = scratch;
         let tokens = pass.batch.tokens();
         let width = projected.len() / tokens;
         let has_values = width == 3 * heads_width;
@@ -86,34 +85,15 @@ impl PackedEncoder {
             let context = sized(context, tokens * heads_width);
             context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(&bias[2 * heads_width..]));
         }
-        #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
-        let scale = config.score_scale() as f32;
         for (sequence, span) in pass.batch.spans().enumerate() {
             let input = pass.batch.inputs[sequence];
             let in_sentence = || format!("sentence {}", input.number);
             let n = span.len();
             let parts = Projected { rows: &projected[span.start * width..span.end * width], n, width, bias, head_dim };
-            // Whole vectors: the softmax has no remainder to see to.
-            let stride = n.next_multiple_of(LANES);
-            let attention = sized(attention, n * stride);
-            let entropies = sized(entropies, n);
+            let stride = stride_of(n);
             for head in 0..config.num_attention_heads {
-                // Queries scaled beforehand. Where keys are not turned or normalised, their bias would add the same to all
-                // scores of a query, which the softmax takes away again.
-                let bias_of = |part| if layer.prepares_keys() { &self.no_bias[..] } else { parts.bias(part, head) };
-                let query = parts.biased(QUERY, head, bias_of(QUERY), scale, query);
-                score(attention, stride, query, parts.matrix(KEY, head), visibility);
-                if let Some(relative) = &self.relative[place] {
-                    let scores = Scores { values: attention, n, stride, scale };
-                    relative.add(head, scores, query, parts.biased(KEY, head, bias_of(KEY), 1.0, key), distances);
-                }
-                if let Some(cap) = config.score_cap {
-                    kernels::cap(attention, cap);
-                }
-                if !visibility.is_whole(n) {
-                    kernels::hide(attention, n, stride, |query| visibility.keys(query, n));
-                }
-                kernels::softmax(attention, n, stride, entropies);
+                self.attend_between((number, head), [&parts; 2], Positions::Seen, weights);
+                let (attention, entropies) = (&mut weights.attention[..], &mut weights.entropies[..]);
                 let is_patched = pass.gates.patch_weights((number, head, sequence), attention, stride, entropies);
                 check_finite(entropies, number).with_context(in_sentence)?;
 
@@ -172,6 +152,40 @@ impl PackedEncoder {
         Ok(())
     }
 
+    /// The attention of one head, by its number in a layer of this number, from queries to keys over one sequence: `[n,
+    /// stride]` in `into.attention`, and the entropies of its rows.
+    pub(super) fn attend_between(
+        &self,
+        (number, head): (usize, usize),
+        [queries, keys]: [&Projected<'_>; 2],
+        positions: Positions,
+        into: &mut AttentionScratch,
+    ) {
+        let (config, place, n) = (&self.parameters.config, self.parameters.order[number], queries.n);
+        let (layer, visibility) = (&self.parameters.layers[place], config.visibility.of_layer(number));
+        let AttentionScratch { query, key, distances, attention, entropies } = into;
+        let stride = stride_of(n);
+        let (attention, entropies) = (sized(attention, n * stride), sized(entropies, n));
+        #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
+        let scale = config.score_scale() as f32;
+        // Queries scaled beforehand. Where keys are not turned or normalised, their bias would add the same to all scores of a
+        // query, which the softmax takes away again.
+        let bias_of = |part| if layer.prepares_keys() { &self.no_bias[..] } else { keys.bias(part, head) };
+        let query = queries.biased(QUERY, head, bias_of(QUERY), scale, query);
+        score(attention, stride, query, keys.matrix(KEY, head), visibility);
+        if let Some(relative) = self.relative[place].as_ref().filter(|_| positions == Positions::Seen) {
+            let scores = Scores { values: attention, n, stride, scale };
+            relative.add(head, scores, query, keys.biased(KEY, head, bias_of(KEY), 1.0, key), distances);
+        }
+        if let Some(cap) = config.score_cap {
+            kernels::cap(attention, cap);
+        }
+        if !visibility.is_whole(n) {
+            kernels::hide(attention, n, stride, |query| visibility.keys(query, n));
+        }
+        kernels::softmax(attention, n, stride, entropies);
+    }
+
     /// The norms `sqrt(v G vᵀ)` of one head's values, with `G` the Gram matrix of its part of the output projection:
     /// vectors as wide as the hidden states are never made.
     fn value_norms<'a>(
@@ -211,6 +225,11 @@ impl PackedEncoder {
         });
         (&grams[head * square..][..square], &bias_products[head * head_dim..][..head_dim])
     }
+}
+
+/// The distance between rows of attention: whole vectors, so that the softmax has no remainder to see to.
+pub(super) fn stride_of(n: usize) -> usize {
+    n.next_multiple_of(LANES)
 }
 
 /// The products of queries with the keys that they see, into rows that begin `stride` values apart; what others there are

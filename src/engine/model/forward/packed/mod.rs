@@ -6,6 +6,7 @@
 mod heads;
 mod held;
 mod prediction;
+mod replaced;
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,11 +18,13 @@ use super::held::Written;
 use super::kernels;
 use super::relative::Relative;
 use super::visitor::Visitor;
-use super::{Encoder, HeadWeights, NO_PREDICTION, Pass, Scratch, Start, WordEmbeddings, check_finite, check_input};
+use super::{Encoder, HeadWeights, NO_PREDICTION, Pass, Positions, Scratch, Start, WordEmbeddings};
+use super::{check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::{Activation, BlockPlan, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
+pub use replaced::{LayerAttention, QueriesKeys};
 
 /// The fast encoder.
 pub struct PackedEncoder {
@@ -90,33 +93,39 @@ impl PackedEncoder {
 
     /// Queries, keys and, if there are three `projections`, values of all heads of a layer, `scratch.states` to
     /// `scratch.projected`: without their biases, but for queries and keys that are normalised or turned.
-    fn project_heads(&self, layer: &Layer, projections: usize, scratch: &mut Scratch, batch: &Batch<'_>) {
+    fn project_heads(&self, number: usize, projections: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, update, projected, angles, .. } = scratch;
-        let norm = layer.attention_norm.as_ref().filter(|_| self.parameters.config.blocks.normalises_first());
+        let (config, layer) = (&self.parameters.config, &self.parameters.layers[self.parameters.order[number]]);
+        let norm = layer.attention_norm.as_ref().filter(|_| config.blocks.normalises_first());
         let input = norm.map_or(&states[..], |norm| self.normalised(states, norm, update));
-        let outputs = projections * self.parameters.config.heads_width();
-        project(input, &layer.query_key_value, outputs, projected, batch.tokens());
+        pass.show_attention_inputs(number, input, config.hidden_size);
+        let outputs = projections * config.heads_width();
+        project(input, &layer.query_key_value, outputs, projected, pass.batch.tokens());
         if layer.prepares_keys() {
-            self.prepare_keys(layer, (projected, outputs), batch, angles);
+            let lengths = pass.batch.inputs.iter().map(|input| input.ids.len());
+            self.prepare_keys(layer, (projected, outputs), lengths, Positions::Seen, angles);
         }
     }
 
-    /// Adds their biases to queries and keys, rows of `width` values, normalises them and turns them by their positions.
+    /// Adds their biases to queries and keys, rows of `width` values of sequences of these lengths, normalises them and turns
+    /// them by their positions.
     fn prepare_keys(
         &self,
         layer: &Layer,
         (rows, width): (&mut [f32], usize),
-        batch: &Batch<'_>,
+        lengths: impl Iterator<Item = usize> + Clone,
+        seen: Positions,
         angles: &mut Vec<f32>,
     ) {
         let config = &self.parameters.config;
         let (heads, head_dim) = (config.heads_width(), config.head_dim());
-        let positions = batch.inputs.iter().flat_map(|input| 0..input.ids.len());
-        let longest = batch.inputs.iter().map(|input| input.ids.len()).max().unwrap_or(0);
-        let pairs = layer.rotary.as_ref().map_or(0, |rotary| rotary.frequencies.len());
+        let longest = lengths.clone().max().unwrap_or(0);
+        let positions = lengths.flat_map(|length| 0..length);
+        let rotary = layer.rotary.as_ref().filter(|_| seen == Positions::Seen);
+        let pairs = rotary.map_or(0, |rotary| rotary.frequencies.len());
         // [longest, 2, pairs]
         let angles = sized(angles, longest * 2 * pairs);
-        if let Some(rotary) = &layer.rotary {
+        if let Some(rotary) = rotary {
             for (position, angles) in angles.chunks_exact_mut(2 * pairs).enumerate() {
                 let (cosines, sines) = angles.split_at_mut(pairs);
                 for ((cosine, sine), angle) in cosines.iter_mut().zip(sines).zip(rotary.at(position)) {
@@ -263,6 +272,10 @@ impl Encoder for PackedEncoder {
         })
     }
 
+    fn layer_attention(&self, layer: usize, positions: Positions) -> Option<LayerAttention<'_>> {
+        (layer < self.parameters.order.len()).then(|| LayerAttention::new(self, layer, positions))
+    }
+
     fn forward_from(
         &self,
         start: Start<'_>,
@@ -293,7 +306,7 @@ impl Encoder for PackedEncoder {
             // No attention depends on what the last layer writes.
             let last = number + 1 == layers;
             let projections = if last && !needs.beyond_attention() { 2 } else { 3 };
-            self.project_heads(layer, projections, scratch, batch);
+            self.project_heads(number, projections, &mut pass, scratch);
             self.attend(number, &mut pass, scratch)?;
             if !last || needs.last_states() {
                 self.feed_forward(number, layer, &mut pass, scratch);

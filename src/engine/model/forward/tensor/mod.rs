@@ -143,7 +143,11 @@ impl TensorEncoder {
             if is_source {
                 pass.needs = Needs::default();
             }
-            let context = self.attend(number, (&states, &before(norms[0], &states)?), pass, keeps)?;
+            let input = before(norms[0], &states)?;
+            if pass.needs.attention_inputs {
+                pass.show_attention_inputs(number, &flat(&input)?, hidden);
+            }
+            let context = self.attend(number, (&states, &input), pass, keeps)?;
             pass.needs = needs;
             if held.is_some() && number + 1 == self.order.len() {
                 break;

@@ -1,0 +1,346 @@
+//! The parts of a layer's input that follow from a token's position and from its embedding, fitted on each fold.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
+use super::moments::{InputMoments, LayerMoments, QuarterMoments, SpecialSums, Widths};
+use crate::linalg::cholesky::Cholesky;
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
+use crate::system::parallel::in_parallel;
+
+/// The fewest tokens of text for each dimension of embeddings in a fold: with fewer a regression fits its tokens.
+pub const TOKENS_A_DIMENSION: u64 = 10;
+
+/// The ridges that are tried, as shares of the mean square of an embedding's dimension.
+pub const RIDGES: [f64; 4] = [0.001, 0.01, 0.1, 1.0];
+
+/// The parts of a layer's input: `x ≈ mean + positions[position] + (E - its mean) weights` of tokens of text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerFit {
+    /// `[hidden]`
+    pub mean: Vec<f32>,
+    /// `[positions, hidden]`; later positions have the last one's.
+    pub positions: Vec<f32>,
+    /// `[embedding, hidden]`
+    pub weights: Vec<f32>,
+    /// The mean of first tokens that are special, `[hidden]`; that of text where there are none.
+    pub first: Vec<f32>,
+    /// The means of other special tokens, by their ids.
+    pub specials: BTreeMap<u32, Vec<f32>>,
+    /// The ridge that was chosen, by its place in [`RIDGES`].
+    pub ridge: u8,
+}
+
+/// The parts of all layers' inputs, fitted on one fold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoldFit {
+    /// The mean of the embeddings of text, `[embedding]`.
+    pub embedding: Vec<f32>,
+    /// The layers.
+    pub layers: Vec<LayerFit>,
+}
+
+impl FoldFit {
+    /// Fits each fold; `None` where a fold has too few tokens.
+    pub fn both(moments: &InputMoments, threads: NonZeroUsize) -> Option<[Self; 2]> {
+        let widths = moments.widths?;
+        if text_tokens(moments).into_iter().any(|tokens| tokens < tokens_needed(widths)) {
+            return None;
+        }
+        let quarters = moments.quarters.each_ref().map(|quarter| EmbeddingSums::of(&[quarter], widths.embedding));
+        let halves = in_parallel(threads, &quarters, |quarter| quarter.inverses(&RIDGES));
+        let layers = moments.quarters[0].layers.len();
+        Some([0, 1].map(|fold| {
+            let pair = [fold, fold + 2];
+            let own = pair.map(|quarter| &moments.quarters[quarter]);
+            let choosing = Choosing {
+                own,
+                sums: pair.map(|quarter| &quarters[quarter]),
+                inverses: pair.map(|quarter| &halves[quarter][..]),
+                widths,
+            };
+            let all = EmbeddingSums::of(&own, widths.embedding);
+            let ridges = in_parallel(threads, 0..layers, |layer| choosing.ridge(layer));
+            let inverses = in_parallel(threads, RIDGES, |ridge| all.inverses(&[ridge]).pop().flatten());
+            let fit = |layer: usize| {
+                let place = ridges[layer];
+                let rows = RowSums::of(&own.map(|quarter| &quarter.layers[layer]), widths);
+                layer_fit(&all, &rows, inverses[place].as_deref(), place)
+            };
+            let layers = in_parallel(threads, 0..layers, fit);
+            Self { embedding: single(&all.mean()), layers }
+        }))
+    }
+}
+
+/// The tokens of text in each fold.
+pub fn text_tokens(moments: &InputMoments) -> [u64; 2] {
+    [0, 1].map(|fold| moments.quarters[fold].count() + moments.quarters[fold + 2].count())
+}
+
+/// The fewest tokens of text in a fold.
+pub fn tokens_needed(widths: Widths) -> u64 {
+    TOKENS_A_DIMENSION * widths.embedding as u64
+}
+
+/// The embeddings of tokens of text, summed.
+struct EmbeddingSums {
+    width: usize,
+    /// Tokens at each position.
+    tokens: Vec<f64>,
+    /// `[positions, embedding]`
+    at: Vec<f64>,
+    /// The products with themselves, `[embedding, embedding]`.
+    squares: Vec<f64>,
+}
+
+impl EmbeddingSums {
+    fn of(quarters: &[&QuarterMoments], width: usize) -> Self {
+        let positions = quarters.iter().map(|quarter| quarter.tokens.len()).max().unwrap_or(0);
+        let (mut tokens, mut at) = (vec![0.0; positions], vec![0.0; positions * width]);
+        let mut squares = vec![0.0; width * width];
+        for quarter in quarters {
+            tokens.iter_mut().zip(&quarter.tokens).for_each(|(sum, &more)| *sum += more as f64);
+            let cells = at.chunks_exact_mut(width).zip(&quarter.embeddings);
+            cells.for_each(|(sum, more)| more.add_to(sum));
+            quarter.squares.add_squares_to(&mut squares, width);
+        }
+        Self { width, tokens, at, squares }
+    }
+
+    fn total(&self) -> f64 {
+        self.tokens.iter().sum()
+    }
+
+    fn mean(&self) -> Vec<f64> {
+        mean_of(&self.at, self.width, self.total())
+    }
+
+    /// The products of embeddings less their means at the same position.
+    fn centred(&self) -> Vec<f64> {
+        less_products(self.squares.clone(), [(&self.at, self.width); 2], &self.tokens)
+    }
+
+    /// The inverse of those products with each of the ridges on the diagonal; `None` where nothing varies.
+    fn inverses(&self, ridges: &[f64]) -> Vec<Option<Vec<f64>>> {
+        let (centred, width) = (self.centred(), self.width);
+        let trace = centred.iter().step_by(width + 1).sum::<f64>();
+        let inverse = |ridge: &f64| {
+            let mut matrix = centred.clone();
+            matrix.iter_mut().step_by(width + 1).for_each(|value| *value += ridge * trace / width as f64);
+            let factor = Cholesky::new(matrix, width)?;
+            let mut inverse = vec![0.0; width * width];
+            inverse.iter_mut().step_by(width + 1).for_each(|value| *value = 1.0);
+            factor.solve_lower(&mut inverse, width);
+            factor.solve_upper(&mut inverse, width);
+            Some(inverse)
+        };
+        ridges.iter().map(inverse).collect()
+    }
+}
+
+/// The rows of a layer, summed.
+struct RowSums {
+    width: usize,
+    /// `[positions, hidden]`
+    at: Vec<f64>,
+    /// The products of embeddings with rows, `[embedding, hidden]`.
+    crosses: Vec<f64>,
+    /// Squared norms.
+    squares: f64,
+    first: (f64, Vec<f64>),
+    specials: BTreeMap<u32, (f64, Vec<f64>)>,
+}
+
+impl RowSums {
+    fn of(layers: &[&LayerMoments], Widths { embedding, hidden }: Widths) -> Self {
+        let positions = layers.iter().map(|layer| layer.rows.len()).max().unwrap_or(0);
+        let none = || (0.0, vec![0.0; hidden]);
+        let mut sums = Self {
+            width: hidden,
+            at: vec![0.0; positions * hidden],
+            crosses: vec![0.0; embedding * hidden],
+            squares: 0.0,
+            first: none(),
+            specials: BTreeMap::new(),
+        };
+        let add = |(tokens, rows): &mut (f64, Vec<f64>), more: &SpecialSums| {
+            *tokens += more.tokens as f64;
+            more.rows.add_to(rows);
+        };
+        for layer in layers {
+            sums.at.chunks_exact_mut(hidden).zip(&layer.rows).for_each(|(sum, more)| more.add_to(sum));
+            layer.crosses.add_products_to(&mut sums.crosses);
+            sums.squares += layer.squares.value();
+            add(&mut sums.first, &layer.first);
+            layer.specials.iter().for_each(|(id, more)| add(sums.specials.entry(*id).or_insert_with(none), more));
+        }
+        sums
+    }
+}
+
+/// The choice of a ridge within a fold: fitted on one half, held against the other, both ways.
+struct Choosing<'a> {
+    own: [&'a QuarterMoments; 2],
+    sums: [&'a EmbeddingSums; 2],
+    inverses: [&'a [Option<Vec<f64>>]; 2],
+    widths: Widths,
+}
+
+impl Choosing<'_> {
+    /// The place of the ridge that leaves least of a layer's rows; of equals the smaller.
+    fn ridge(&self, layer: usize) -> usize {
+        let rows = self.own.map(|quarter| RowSums::of(&[&quarter.layers[layer]], self.widths));
+        let mut left = [0.0; RIDGES.len()];
+        for (fitted, held) in [(0, 1), (1, 0)] {
+            let more = self.left([fitted, held], &rows);
+            left.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+        (1..RIDGES.len()).fold(0, |best, place| if left[place] < left[best] { place } else { best })
+    }
+
+    /// The sum over the tokens of one half of `|x - fitted|²` by what the other half fits, for each ridge.
+    ///
+    /// With `c` and `d` the means of rows and embeddings at the token's position in the fitted half, and `B` its weights, that is
+    /// the sum of `|(x - c) - (E - d) B|²`, which follows from the sums of the half that is held against it.
+    fn left(&self, [fitted, held]: [usize; 2], rows: &[RowSums; 2]) -> [f64; RIDGES.len()] {
+        let (fit, here) = (self.sums[fitted], self.sums[held]);
+        let (own, theirs) = (&rows[held], &rows[fitted]);
+        let Widths { embedding, hidden } = self.widths;
+        let positions = here.tokens.len();
+        let Some(nearest) = nearest(&fit.tokens, positions) else { return [0.0; RIDGES.len()] };
+        let centres = |at: &[f64], width: usize| -> Vec<f64> {
+            let row = |&place: &usize| at[place * width..][..width].iter().map(move |sum| sum / fit.tokens[place]);
+            nearest.iter().flat_map(row).collect()
+        };
+        let (c, d) = (centres(&theirs.at, hidden), centres(&fit.at, embedding));
+        // What the sums at each position are less as many centres.
+        let less = |sums: &[f64], centres: &[f64], width: usize| -> Vec<f64> {
+            let pairs = sums.chunks_exact(width).zip(centres.chunks_exact(width)).zip(&here.tokens);
+            pairs.flat_map(|((sums, c), n)| sums.iter().zip(c).map(move |(sum, c)| sum - n * c)).collect()
+        };
+        let (x, e) = (less(&own.at, &c, hidden), less(&here.at, &d, embedding));
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let all = own.squares - dot(&c, &x) - dot(&c, &own.at);
+        let crosses = less_pairs(own.crosses.clone(), [embedding, hidden], [(&d, &x), (&here.at, &c)]);
+        let squares = less_pairs(here.squares.clone(), [embedding; 2], [(&d, &e), (&here.at, &d)]);
+        std::array::from_fn(|place| {
+            let Some(inverse) = &self.inverses[fitted][place] else { return all };
+            let weights = weights(fit, theirs, inverse);
+            let mut product = vec![0.0; embedding * hidden];
+            let (squares, b) = (Matrix::new(&squares, embedding, embedding), Matrix::new(&weights, embedding, hidden));
+            multiply(MatrixMut::new(&mut product, embedding, hidden), squares, b);
+            all - 2.0 * dot(&weights, &crosses) + dot(&weights, &product)
+        })
+    }
+}
+
+/// Products, `[rows, columns]`, less those of pairs of vectors at each position, `[positions, rows]` and `[positions, columns]`.
+fn less_pairs(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f64], &[f64]); 2]) -> Vec<f64> {
+    let mut sum = vec![0.0; products.len()];
+    // A half without a token has no position.
+    for (a, b) in pairs.into_iter().filter(|(a, _)| !a.is_empty()) {
+        let positions = a.len() / rows;
+        let (a, b) = (Matrix::new(a, positions, rows), Matrix::new(b, positions, columns));
+        multiply_add(MatrixMut::new(&mut sum, rows, columns), a.transposed(), b);
+    }
+    products.iter_mut().zip(&sum).for_each(|(product, sum)| *product -= sum);
+    products
+}
+
+/// The weights of embeddings, `[embedding, hidden]`: both sides less their means at the same position.
+fn weights(sums: &EmbeddingSums, rows: &RowSums, inverse: &[f64]) -> Vec<f64> {
+    let (embedding, hidden) = (sums.width, rows.width);
+    let crosses = less_products(rows.crosses.clone(), [(&sums.at, embedding), (&rows.at, hidden)], &sums.tokens);
+    let mut weights = vec![0.0; embedding * hidden];
+    let crosses = Matrix::new(&crosses, embedding, hidden);
+    multiply(MatrixMut::new(&mut weights, embedding, hidden), Matrix::new(inverse, embedding, embedding), crosses);
+    weights
+}
+
+fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridge: usize) -> LayerFit {
+    let (embedding, hidden) = (sums.width, rows.width);
+    let weights = inverse.map_or_else(|| vec![0.0; embedding * hidden], |inverse| weights(sums, rows, inverse));
+    let (mean, centre) = (mean_of(&rows.at, hidden, sums.total()), sums.mean());
+    let nearest = nearest(&sums.tokens, sums.tokens.len()).unwrap_or_default();
+    let at = |sums: &[f64], width: usize, centre: &[f64], of: &[f64]| -> Vec<f64> {
+        let row = |&place: &usize| {
+            let own = sums[place * width..][..width].iter().zip(centre);
+            own.map(|(sum, centre)| sum / of[place] - centre).collect::<Vec<_>>()
+        };
+        nearest.iter().flat_map(row).collect()
+    };
+    let positions = at(&rows.at, hidden, &mean, &sums.tokens);
+    let embeddings = at(&sums.at, embedding, &centre, &sums.tokens);
+    let mut linear = vec![0.0; positions.len()];
+    let of_embeddings = Matrix::new(&embeddings, nearest.len(), embedding);
+    multiply(
+        MatrixMut::new(&mut linear, nearest.len(), hidden),
+        of_embeddings,
+        Matrix::new(&weights, embedding, hidden),
+    );
+    let positions: Vec<f64> = positions.iter().zip(&linear).map(|(row, linear)| row - linear).collect();
+    let of_special = |(tokens, sums): &(f64, Vec<f64>)| {
+        single(&if *tokens > 0.0 { mean_of(sums, hidden, *tokens) } else { mean.clone() })
+    };
+    LayerFit {
+        positions: single(&positions),
+        weights: single(&weights),
+        first: of_special(&rows.first),
+        specials: rows.specials.iter().map(|(id, sums)| (*id, of_special(sums))).collect(),
+        mean: single(&mean),
+        ridge: u8::try_from(ridge).expect("a place in RIDGES"),
+    }
+}
+
+/// For each position the one whose mean it has: itself, or the nearest lower one with a token, else the nearest higher one.
+/// `None` where there is no token.
+fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
+    let mut place = tokens.iter().position(|&tokens| tokens > 0.0)?;
+    let of = |position: usize| {
+        if tokens.get(position).is_some_and(|&tokens| tokens > 0.0) {
+            place = position;
+        }
+        place
+    };
+    Some((0..positions).map(of).collect())
+}
+
+/// Products of vectors less, at each position, those of their sums there by the number of tokens.
+fn less_products(
+    mut products: Vec<f64>,
+    [(a, rows), (b, columns)]: [(&Vec<f64>, usize); 2],
+    tokens: &[f64],
+) -> Vec<f64> {
+    if tokens.is_empty() {
+        return products;
+    }
+    let rooted = |sums: &[f64], width: usize| -> Vec<f64> {
+        let row = |(sums, &tokens): (&[f64], &f64)| {
+            let root = if tokens > 0.0 { tokens.sqrt() } else { 1.0 };
+            sums.iter().map(|sum| sum / root).collect::<Vec<_>>()
+        };
+        sums.chunks_exact(width).zip(tokens).flat_map(row).collect()
+    };
+    let (a, b) = (rooted(a, rows), rooted(b, columns));
+    let mut between = vec![0.0; products.len()];
+    let (a, b) = (Matrix::new(&a, tokens.len(), rows), Matrix::new(&b, tokens.len(), columns));
+    multiply(MatrixMut::new(&mut between, rows, columns), a.transposed(), b);
+    products.iter_mut().zip(&between).for_each(|(product, between)| *product -= between);
+    products
+}
+
+/// The sum of rows by a number.
+fn mean_of(rows: &[f64], width: usize, tokens: f64) -> Vec<f64> {
+    let mut sum = vec![0.0; width];
+    for row in rows.chunks_exact(width) {
+        sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+    }
+    sum.iter_mut().for_each(|sum| *sum /= tokens);
+    sum
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "inputs of layers are float32")]
+fn single(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|&value| value as f32).collect()
+}

@@ -1,0 +1,112 @@
+//! The metrics of how heads choose: one table.
+
+use super::rebuilt::{POSITION_TOKEN, RebuiltBlock, VARIANTS};
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
+
+/// The least mean squared Hellinger distance from even attention of a head of which there is something to rebuild: untrained
+/// heads have .0002 to .002, trained ones at least .05 (docs/METHODOLOGY.md, "How a head chooses").
+pub const LEAST_DISTANCE: f64 = 0.01;
+
+/// One head in a block, or in all of them.
+pub struct ChoiceInputs<'a> {
+    /// The sums of the block.
+    pub block: &'a RebuiltBlock,
+    /// The place of the head.
+    pub head: usize,
+    /// Whether its attention is even, so that nothing is to be rebuilt.
+    pub is_even: bool,
+}
+
+/// Whether the attention of a head is even, from the sums of all blocks.
+pub fn is_even(total: &RebuiltBlock, head: usize) -> bool {
+    total.heads[head].even.value() < LEAST_DISTANCE * total.rows as f64
+}
+
+impl ChoiceInputs<'_> {
+    /// Every cell of the table.
+    pub fn values(&self) -> Vec<Fraction> {
+        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
+    }
+
+    fn over(&self, fraction: Fraction) -> Fraction {
+        fraction.over(self.block.rows, self.block.sentences)
+    }
+
+    /// A sum of distances by those from even attention.
+    fn by_even(&self, of: impl Fn(f64, &[f64; VARIANTS.len()]) -> f64) -> Fraction {
+        if self.is_even {
+            return Fraction::NONE;
+        }
+        let sums = &self.block.heads[self.head];
+        let even = sums.even.value();
+        self.over(Fraction::new(of(even, &sums.variants.map(|sum| sum.value())), even))
+    }
+}
+
+/// The cells of a head whose attention from replaced inputs is even, and so the denominators of all heads.
+pub fn of_chance(block: &RebuiltBlock) -> Vec<Fraction> {
+    let rows = block.rows as f64;
+    let cell = |chance: f64| Fraction::new(chance * rows, rows).over(block.rows, block.sentences);
+    let chances = VARIANTS.map(|_| 0.0).into_iter().chain([1.0, 0.0]);
+    chances.map(cell).collect()
+}
+
+const BY_VARIANT: Keys = Keys::Each(VARIANTS.len(), |variant| VARIANTS[variant].to_owned());
+
+/// A metric, cell by cell.
+type ChoiceMetric = Metric<for<'a> fn(&ChoiceInputs<'a>, usize) -> Fraction>;
+
+/// All metrics, in the order of the report.
+pub const METRICS: &[ChoiceMetric] = &[
+    Metric {
+        explanation: Explanation {
+            name: "rebuilt",
+            measures: "How much of a head's attention comes back when its queries and keys are made of inputs without context: of \
+                nothing but special tokens, of the position, of the token, of both, or of both in keys or in queries alone.",
+            formula: "1 - sum d²(A_i, Ã_i) / sum d²(A_i, U_i) over rows of text, d² = ½ sum_j (√a_j - √b_j)², U even over the keys that \
+                the query sees, Ã the head's attention from inputs m (special), m + P (position), m + E B (token), m + P + E B \
+                (position_token), the last in keys or in queries alone (keys, queries); fitted on one half of the blocks, used on \
+                the other",
+            chance: "0: even attention. Below 0 where it is worse than that",
+            source: "Defined here. Replacing inputs by what is without context: after Voita et al. 2019 (position) and the \
+                contextual and token parts of Ethayarajh 2019; d is the distance of Hellinger 1909.",
+            caveats: "Null where the mean d²(A, U) is below .01, as in untrained heads, and where a half has fewer than 10 tokens of \
+                text for each dimension of embeddings. What is not linear in the embedding, or belongs to a token at a place, \
+                counts as context.",
+        },
+        keys: BY_VARIANT,
+        value: |seen, variant| seen.by_even(|even, variants| even - variants[variant]),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "context",
+            measures: "How much of a head's attention follows neither from which token stands where, nor from the two together: what \
+                the layers below have made of the tokens.",
+            formula: "1 - rebuilt.position_token",
+            chance: "1: even attention",
+            source: "Defined here.",
+            caveats: "It falls with the size of the corpus that the parts are fitted on, which the section `choice` says.",
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.by_even(|_, variants| variants[POSITION_TOKEN]),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "distance_from_even",
+            measures: "How far a head's attention is from even attention over the keys that the query sees.",
+            formula: "mean over rows of text of d²(A_i, U_i), the squared Hellinger distance",
+            chance: "0",
+            source: "Defined here: what `rebuilt` is a share of.",
+            caveats: "",
+        },
+        keys: Keys::Single,
+        value: |seen, _| {
+            let (even, rows) = (seen.block.heads[seen.head].even.value(), seen.block.rows as f64);
+            seen.over(Fraction::new(even, rows))
+        },
+        chance: None,
+    },
+];

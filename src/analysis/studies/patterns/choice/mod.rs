@@ -1,0 +1,98 @@
+//! How a head chooses: how much of its attention comes back when the input of its layer is replaced by what it would be without
+//! context (METHODOLOGY, "How a head chooses").
+
+mod figure;
+mod fit;
+mod labels;
+mod metrics;
+mod moments;
+mod pack;
+mod rebuilt;
+mod replaced;
+mod section;
+#[cfg(test)]
+mod tests;
+
+use crate::passes::control::ControlKind;
+use crate::passes::pass::Pass;
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::metrics::metric;
+use crate::study::section::section;
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject, columns};
+use fit::FoldFit;
+use metrics::{ChoiceInputs, METRICS, is_even};
+use moments::InputMoments;
+use rebuilt::RebuiltSums;
+use section::{Choice, ChoiceSection};
+
+/// By what the queries and keys of each head meet: position, the token, both, or context.
+pub struct HeadChoices;
+
+impl Study for HeadChoices {
+    type Section = ChoiceSection;
+
+    const CARD: Card = Card {
+        name: "choice",
+        question: "Does each head attend where it does because of where tokens stand, of which tokens they are, or of what the layers \
+            below have made of them?",
+        needs: "any corpus in files, read twice: one pass for the sums, and one in which every head attends seven times. The sums of each \
+            worker take 32 bytes for each dimension of the embedding by each of the layer's input, in every layer (226 MB for a model of \
+            BERT-base's size, and 0.3 MB for each position of the longest sentence), and what is fitted of them a quarter of that",
+        in_first_run: true,
+        controls: &[ControlKind::RandomInit],
+        metrics: || metric::listed(METRICS),
+        range: |metric| match metric {
+            "rebuilt" => f64::NEG_INFINITY..=1.0,
+            "context" => 0.0..=f64::INFINITY,
+            _ => 0.0..=1.0,
+        },
+        is_share: |metric| metric == "distance_from_even",
+        choices: labels::LABELS,
+        caveats: CAVEATS,
+        figures: &["choice"],
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        let rebuilt = |subject: &Subject<'_>| {
+            let moments = subject.own.each::<InputMoments>().next();
+            let folds = moments.and_then(|moments| FoldFit::both(moments, subject.threads));
+            RebuiltSums::new(subject.grid, subject.classes, folds)
+        };
+        vec![
+            PassSpec::new(Pass::PLAIN, |subject| InputMoments::new(subject.grid)),
+            PassSpec::new(Pass::PLAIN, rebuilt).following(),
+        ]
+    }
+
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let (moments, sums): (&InputMoments, &RebuiltSums) = (observed.sums(), observed.sums());
+        let blocks = sums.blocks.with_total();
+        let of_head = |number: Option<usize>, head: usize| {
+            let is_even = is_even(blocks.total(), head);
+            ChoiceInputs { block: blocks.at(number), head, is_even }.values()
+        };
+        let of_chance = |number: Option<usize>| metrics::of_chance(blocks.at(number));
+        let section = ChoiceSection { choice: Choice::new(moments, sums, context.grid) };
+        (Estimates::new(&columns(self), context, of_head, of_chance), section)
+    }
+}
+
+/// The limits of what the study shows.
+const CAVEATS: &[Caveat] = &[
+    Caveat {
+        id: "context-is-what-is-left",
+        text: "What is called context in how a head chooses is what is left: a part that is not linear in the embedding, or belongs to \
+            a token at a place, counts as context, and it falls with the size of the corpus. That the model's output depends on how a \
+            head chooses is not shown.",
+        about: CaveatSubject::Meaning,
+        applies: |labelling| !section::<ChoiceSection>(labelling.section).choice.layers.is_empty(),
+    },
+    Caveat {
+        id: "too-few-tokens-to-choose",
+        text: "A half of the corpus has fewer than 10 tokens of text for each dimension of the embeddings: how heads choose was not \
+            measured.",
+        about: CaveatSubject::Certainty,
+        applies: |labelling| section::<ChoiceSection>(labelling.section).choice.layers.is_empty(),
+    },
+];

@@ -1,0 +1,268 @@
+//! The sums over the inputs of layers from which parts of position and embedding are fitted.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::pack::{PackedToken, Part, TokenPack};
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+use crate::model::forward::WordEmbeddings;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::merge_fields;
+use crate::stats::exact::ExactSum;
+use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
+
+/// The parts of the corpus whose sums are apart: each fold has two of them, for the ridge is chosen within folds.
+pub const QUARTERS: usize = 4;
+
+/// The widths of the vectors of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Widths {
+    /// The width of word embeddings.
+    pub embedding: usize,
+    /// The width of the rows that queries and keys are made of.
+    pub hidden: usize,
+}
+
+/// The special tokens that share a mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpecialSums {
+    /// How many there are.
+    pub tokens: u64,
+    /// The sum of their rows, `[hidden]`.
+    pub rows: VectorSums,
+}
+
+merge_fields!(SpecialSums { tokens, rows });
+
+impl SpecialSums {
+    fn add(&mut self, row: &[f64]) {
+        self.tokens += 1;
+        self.rows.add(row.len(), 0, row);
+    }
+}
+
+/// The rows of one layer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerMoments {
+    /// The sum at each position, `[positions][hidden]`.
+    pub rows: Vec<VectorSums>,
+    /// The products of embeddings with rows, `[embedding, hidden]`.
+    pub crosses: VectorSums,
+    /// The sum of squared norms.
+    pub squares: ExactSum,
+    /// First tokens that are special.
+    pub first: SpecialSums,
+    /// Other special tokens, by their ids.
+    pub specials: BTreeMap<u32, SpecialSums>,
+}
+
+merge_fields!(LayerMoments { rows, crosses, squares, first, specials });
+
+/// The tokens of the blocks of one quarter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuarterMoments {
+    /// Tokens of text at each position.
+    pub tokens: Vec<u64>,
+    /// The sums of their embeddings, `[positions][embedding]`.
+    pub embeddings: Vec<VectorSums>,
+    /// The products of their embeddings with themselves.
+    pub squares: VectorSums,
+    /// The layers.
+    pub layers: Vec<LayerMoments>,
+}
+
+merge_fields!(QuarterMoments { tokens, embeddings, squares, layers });
+
+impl QuarterMoments {
+    /// The tokens of text.
+    pub fn count(&self) -> u64 {
+        self.tokens.iter().sum()
+    }
+
+    fn fits(&self, layers: usize, widths: Option<Widths>) -> bool {
+        let Some(Widths { embedding, hidden }) = widths else {
+            return *self == Self { layers: vec![LayerMoments::default(); layers], ..Self::default() };
+        };
+        // Where no token is, sums are empty.
+        let is = |sums: &VectorSums, tokens: u64, len: usize| sums.has(if tokens > 0 { len } else { 0 });
+        let at_positions = |sums: &[VectorSums], len: usize| {
+            sums.len() == self.tokens.len()
+                && sums.iter().zip(&self.tokens).all(|(sums, &tokens)| is(sums, tokens, len))
+        };
+        let of_layer = |layer: &LayerMoments| {
+            at_positions(&layer.rows, hidden)
+                && is(&layer.crosses, self.count(), embedding * hidden)
+                && layer.specials.values().chain([&layer.first]).all(|sums| is(&sums.rows, sums.tokens, hidden))
+        };
+        at_positions(&self.embeddings, embedding)
+            && is(&self.squares, self.count(), half(embedding))
+            && self.layers.len() == layers
+            && self.layers.iter().all(of_layer)
+    }
+}
+
+/// The sums of all quarters.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InputMoments {
+    grid: HeadGrid,
+    /// The widths of the vectors, once a token was seen.
+    pub widths: Option<Widths>,
+    /// Quarter `q` has the blocks `b` with `b mod 4 = q`, so fold `f` the quarters `f` and `f + 2`.
+    pub quarters: [QuarterMoments; QUARTERS],
+    #[serde(skip)]
+    at_work: PackBuffers,
+}
+
+/// Buffers for the pack that is added to the sums.
+#[derive(Clone, Debug, Default)]
+struct PackBuffers {
+    embeddings: Option<WordEmbeddings>,
+    pack: TokenPack,
+    products: Vec<f64>,
+}
+
+impl InputMoments {
+    /// Empty sums.
+    pub fn new(grid: HeadGrid) -> Self {
+        let quarter = || QuarterMoments { layers: vec![LayerMoments::default(); grid.layers], ..Default::default() };
+        let quarters = std::array::from_fn(|_| quarter());
+        Self { grid, widths: None, quarters, at_work: PackBuffers::default() }
+    }
+
+    /// Adds the tokens of the pack as they go into a layer.
+    fn add_layer(&mut self, layer: usize) {
+        let Self { widths, quarters, at_work: PackBuffers { embeddings, pack, products }, .. } = self;
+        let Some(embeddings) = embeddings else { return };
+        let known = *widths.insert(Widths { embedding: embeddings.width(), hidden: pack.width() });
+        for (number, quarter) in quarters.iter_mut().enumerate() {
+            let own = pack.tokens.iter().filter(|token| token.block % QUARTERS == number);
+            let (text, special): (Vec<&PackedToken>, Vec<_>) = own.partition(|token| token.part == Part::Text);
+            let row = |token: &PackedToken| pack.input(token).iter().copied().map(f64::from).collect::<Vec<_>>();
+            for token in special {
+                let moments = &mut quarter.layers[layer];
+                let sums = match token.part {
+                    Part::First => &mut moments.first,
+                    _ => moments.specials.entry(token.id).or_default(),
+                };
+                sums.add(&row(token));
+            }
+            if !text.is_empty() {
+                let kinds = Kinds::of(&text, embeddings);
+                if layer == 0 {
+                    add_embeddings(quarter, &text, &kinds, products);
+                }
+                add_rows(&mut quarter.layers[layer], &text, row, (&kinds, known), products);
+            }
+        }
+    }
+}
+
+/// The different tokens among some: a product with their embeddings is taken once for each.
+struct Kinds {
+    /// The kind of each token.
+    of: Vec<usize>,
+    /// `[kinds, embedding]`
+    embeddings: Vec<f64>,
+    width: usize,
+}
+
+impl Kinds {
+    fn of(text: &[&PackedToken], embeddings: &WordEmbeddings) -> Self {
+        let mut known: BTreeMap<u32, usize> = BTreeMap::new();
+        let (mut of, mut rows) = (Vec::with_capacity(text.len()), Vec::new());
+        for token in text {
+            let next = known.len();
+            of.push(*known.entry(token.id).or_insert_with(|| {
+                rows.extend(embeddings.of(token.id).iter().copied().map(f64::from));
+                next
+            }));
+        }
+        Self { of, embeddings: rows, width: embeddings.width() }
+    }
+
+    fn matrix(&self) -> Matrix<'_, f64> {
+        Matrix::new(&self.embeddings, self.embeddings.len() / self.width, self.width)
+    }
+}
+
+/// Adds embeddings, which are the same in all layers.
+fn add_embeddings(quarter: &mut QuarterMoments, text: &[&PackedToken], kinds: &Kinds, products: &mut Vec<f64>) {
+    let mut times = vec![0.0; kinds.matrix().rows()];
+    for (token, &kind) in text.iter().zip(&kinds.of) {
+        let positions = quarter.tokens.len().max(token.position + 1);
+        quarter.tokens.resize(positions, 0);
+        quarter.embeddings.resize_with(positions, VectorSums::default);
+        quarter.tokens[token.position] += 1;
+        let row = &kinds.embeddings[kind * kinds.width..][..kinds.width];
+        quarter.embeddings[token.position].add(kinds.width, 0, row);
+        times[kind] += 1.0;
+    }
+    let rows = kinds.embeddings.chunks_exact(kinds.width).zip(&times);
+    let counted: Vec<f64> = rows.flat_map(|(row, times)| row.iter().map(move |value| value * times)).collect();
+    upper_products(kinds.matrix(), Matrix::new(&counted, times.len(), kinds.width), products);
+    quarter.squares.add_squares(products, kinds.width);
+}
+
+/// Adds the rows of tokens as they go into a layer.
+fn add_rows(
+    layer: &mut LayerMoments,
+    text: &[&PackedToken],
+    row: impl Fn(&PackedToken) -> Vec<f64>,
+    (kinds, Widths { embedding, hidden }): (&Kinds, Widths),
+    products: &mut Vec<f64>,
+) {
+    let count = kinds.matrix().rows();
+    // The sum over tokens of a product with their embedding: over kinds, of a product with what their tokens sum up to.
+    let mut by_kind = vec![0.0; count * hidden];
+    for (token, &kind) in text.iter().zip(&kinds.of) {
+        let row = row(token);
+        layer.rows.resize_with(layer.rows.len().max(token.position + 1), VectorSums::default);
+        layer.rows[token.position].add(hidden, 0, &row);
+        layer.squares += row.iter().map(|value| value * value).sum::<f64>();
+        by_kind[kind * hidden..][..hidden].iter_mut().zip(&row).for_each(|(sum, value)| *sum += value);
+    }
+    products.resize(embedding * hidden, 0.0);
+    let into = MatrixMut::new(products, embedding, hidden);
+    multiply(into, kinds.matrix().transposed(), Matrix::new(&by_kind, count, hidden));
+    layer.crosses.add_products(products);
+}
+
+merge_fields!(InputMoments[grid] { widths, quarters });
+
+impl Sums for InputMoments {
+    type SequenceState = usize;
+
+    fn needs(&self) -> Needs {
+        Needs { attention_inputs: true, ..Needs::default() }
+    }
+
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.at_work.embeddings.clone_from(&known.embeddings);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> usize {
+        self.at_work.pack.begin(sequence)
+    }
+
+    fn observe(&mut self, number: &mut usize, event: &mut Event<'_>) {
+        if let Event::AttentionInputs { layer, inputs, .. } = event
+            && self.at_work.pack.observe(*number, *inputs)
+        {
+            self.add_layer(*layer);
+        }
+    }
+
+    fn end_pack(&mut self, _: Vec<usize>) {
+        self.at_work.pack = TokenPack::default();
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.quarters.iter().all(|quarter| quarter.fits(grid.layers, self.widths))
+    }
+}

@@ -1,0 +1,253 @@
+//! How far the attention from replaced inputs is from each head's own.
+
+use std::sync::Arc;
+
+use multiversion::multiversion;
+use serde::{Deserialize, Serialize};
+
+use super::fit::FoldFit;
+use super::pack::{Part, TokenPack};
+use super::replaced::ReplacedInputs;
+use crate::linalg::lanes::{LANES, across};
+use crate::model::forward::attention::AttentionView;
+use crate::model::forward::visitor::Needs;
+use crate::model::forward::{AttentionScratch, Encoder, Positions, QueriesKeys, WordEmbeddings};
+use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
+use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, merge_fields};
+use crate::stats::exact::{ExactSum, add_each};
+use crate::study::instruments::roots::Roots;
+
+/// What queries and keys are made of, by name, in the order of all lists: nothing but special tokens, position, token, both; both in
+/// keys alone, and in queries alone.
+pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
+
+/// The place of nothing but special tokens.
+pub const SPECIAL: usize = 0;
+/// The place of position alone.
+pub const POSITION: usize = 1;
+/// The place of the token alone.
+pub const TOKEN: usize = 2;
+/// The place of position and token.
+pub const POSITION_TOKEN: usize = 3;
+
+/// Squared Hellinger distances of one head over rows of text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadDistances {
+    /// Its attention from even attention over the keys that the query sees.
+    pub even: ExactSum,
+    /// Its attention from that of each of [`VARIANTS`].
+    pub variants: [ExactSum; VARIANTS.len()],
+}
+
+merge_fields!(HeadDistances { even, variants });
+
+/// The rows of a layer over tokens of text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputShare {
+    /// The sum of `|x - m|²`.
+    pub all: ExactSum,
+    /// The sum of `|x - m - P - E B|²`.
+    pub left: ExactSum,
+}
+
+merge_fields!(InputShare { all, left });
+
+/// A block of sentences.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RebuiltBlock {
+    /// Rows of text.
+    pub rows: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// `[layers]`
+    pub layers: Vec<InputShare>,
+    /// `[layers * heads]`
+    pub heads: Vec<HeadDistances>,
+}
+
+merge_fields!(RebuiltBlock { rows, sentences, layers, heads });
+
+/// The sums of all blocks.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct RebuiltSums {
+    grid: HeadGrid,
+    classes: LayerClasses,
+    /// The ridge of each layer and fold, by its place in [`RIDGES`](super::fit::RIDGES); none where nothing was fitted.
+    pub ridges: Vec<[u8; 2]>,
+    /// The blocks.
+    pub blocks: Blocks<RebuiltBlock>,
+    #[serde(skip)]
+    at_work: PackBuffers,
+}
+
+/// The parts that were fitted, and buffers for the pack under way.
+#[derive(Clone, Default)]
+struct PackBuffers {
+    folds: Arc<Option<[FoldFit; 2]>>,
+    embeddings: Option<WordEmbeddings>,
+    pack: TokenPack,
+    replaced: ReplacedInputs,
+    between: Between,
+}
+
+/// Queries and keys of a layer, from its own inputs and from each of those that replace them.
+#[derive(Clone, Default)]
+struct Between {
+    whole: QueriesKeys,
+    special: QueriesKeys,
+    position: QueriesKeys,
+    token: QueriesKeys,
+    position_token: QueriesKeys,
+    scratch: AttentionScratch,
+}
+
+impl RebuiltSums {
+    /// No rows yet, of layers whose queries see the keys of these classes; `folds` are the parts that each fold fits.
+    pub fn new(grid: HeadGrid, classes: &LayerClasses, folds: Option<[FoldFit; 2]>) -> Self {
+        let empty = RebuiltBlock {
+            layers: vec![InputShare::default(); grid.layers],
+            heads: vec![HeadDistances::default(); grid.count()],
+            ..RebuiltBlock::default()
+        };
+        let of_layer = |layer: usize| folds.as_ref().map(|folds| folds.each_ref().map(|fold| fold.layers[layer].ridge));
+        let ridges = (0..grid.layers).filter_map(of_layer).collect();
+        let at_work = PackBuffers { folds: Arc::new(folds), ..PackBuffers::default() };
+        Self { grid, classes: classes.clone(), ridges, blocks: Blocks::new(empty), at_work }
+    }
+
+    /// Adds the pack as it goes into a layer.
+    fn add_layer(&mut self, layer: usize, encoder: &dyn Encoder) {
+        let Self { grid, classes, blocks, at_work, .. } = self;
+        let PackBuffers { folds, embeddings, pack, replaced, between } = at_work;
+        let (Some(folds), Some(embeddings)) = (&**folds, embeddings) else { return };
+        let layers = [Positions::Seen, Positions::Unseen].map(|seen| encoder.layer_attention(layer, seen));
+        let [Some(seen), Some(unseen)] = layers else { return };
+        replaced.fill(layer, pack, folds, embeddings);
+        let lengths: Vec<usize> = pack.sequences.iter().map(|sequence| sequence.tokens).collect();
+        let Between { whole, special, position, token, position_token, scratch } = between;
+        seen.project(&pack.inputs, &lengths, whole);
+        seen.project(&replaced.position, &lengths, position);
+        seen.project(&replaced.position_token, &lengths, position_token);
+        unseen.project(&replaced.special, &lengths, special);
+        unseen.project(&replaced.token, &lengths, token);
+        let variants = [
+            (unseen, [&*special; 2]),
+            (seen, [&*position; 2]),
+            (unseen, [&*token; 2]),
+            (seen, [&*position_token; 2]),
+            (seen, [&*whole, &*position_token]),
+            (seen, [&*position_token, &*whole]),
+        ];
+        let width = pack.width();
+        for sequence in &pack.sequences {
+            let span = sequence.start..sequence.start + sequence.tokens;
+            let tokens = &pack.tokens[span.clone()];
+            let rows: Vec<usize> = (0..tokens.len()).filter(|&at| tokens[at].part == Part::Text).collect();
+            let block = &mut blocks[sequence.block];
+            if layer == 0 && !rows.is_empty() {
+                block.rows += rows.len() as u64;
+                block.sentences += u64::from(sequence.is_first);
+            }
+            let of = |rows: &[f32], at: usize| -> Vec<f32> { rows[(span.start + at) * width..][..width].to_vec() };
+            let apart = |other: &[f32]| -> f64 {
+                let row = |&at: &usize| squared_distance(&of(&pack.inputs, at), &of(other, at));
+                rows.iter().map(row).sum()
+            };
+            block.layers[layer].all += apart(&replaced.special);
+            block.layers[layer].left += apart(&replaced.position_token);
+            let visibility = classes.of_layer(layer);
+            for head in 0..grid.heads {
+                let mut roots = Roots::of(rows.clone());
+                roots.push(seen.between(head, &span, [&*whole; 2], scratch), 1);
+                let roots = roots.of_head(0, span.len());
+                let from = |view: AttentionView<'_>| -> f64 {
+                    let own = roots.chunks_exact(span.len()).zip(&rows);
+                    own.map(|(own, &row)| from_weights(own, view.row(row))).sum()
+                };
+                let distances = variants.map(|(layer, sides)| from(layer.between(head, &span, sides, scratch)));
+                let sums = &mut block.heads[grid.index(layer, head)];
+                sums.even += from_even(roots, &rows, (visibility, span.len()));
+                add_each(&mut sums.variants, &distances);
+            }
+        }
+    }
+}
+
+/// The squared Hellinger distance `½ sum (√a - √b)²` of weights, of which `roots` has the roots, from others.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+fn from_weights(roots: &[f32], weights: &[f32]) -> f64 {
+    let mut partial = [0.0_f32; LANES];
+    let (own, own_rest) = roots.as_chunks::<LANES>();
+    let (others, others_rest) = weights.as_chunks::<LANES>();
+    for (own, others) in own.iter().zip(others) {
+        for lane in 0..LANES {
+            let difference = own[lane] - others[lane].sqrt();
+            partial[lane] += difference * difference;
+        }
+    }
+    for ((partial, own), other) in partial.iter_mut().zip(own_rest).zip(others_rest) {
+        let difference = own - other.sqrt();
+        *partial += difference * difference;
+    }
+    across(partial.map(f64::from), |a, b| a + b) / 2.0
+}
+
+/// The squared Hellinger distances of rows, of which `roots` has the roots, from even attention over the keys that they see.
+fn from_even(roots: &[f32], rows: &[usize], (visibility, tokens): (Visibility, usize)) -> f64 {
+    let row = |(roots, &query): (&[f32], &usize)| {
+        let keys = visibility.keys(query, tokens);
+        let even = (keys.len() as f64).sqrt().recip();
+        roots[keys].iter().map(|&root| (f64::from(root) - even).powi(2)).sum::<f64>() / 2.0
+    };
+    roots.chunks_exact(tokens).zip(rows).map(row).sum()
+}
+
+fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum()
+}
+
+merge_fields!(RebuiltSums[grid, classes, ridges] { blocks });
+
+impl Sums for RebuiltSums {
+    type SequenceState = usize;
+
+    fn needs(&self) -> Needs {
+        Needs { attention_inputs: self.at_work.folds.is_some(), ..Needs::default() }
+    }
+
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.at_work.embeddings.clone_from(&known.embeddings);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> usize {
+        self.at_work.pack.begin(sequence)
+    }
+
+    fn observe(&mut self, number: &mut usize, event: &mut Event<'_>) {
+        if let Event::AttentionInputs { layer, inputs, encoder } = event
+            && self.at_work.pack.observe(*number, *inputs)
+        {
+            self.add_layer(*layer, *encoder);
+        }
+    }
+
+    fn end_pack(&mut self, _: Vec<usize>) {
+        self.at_work.pack = TokenPack::default();
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let of_block = |block: &RebuiltBlock| (block.layers.len(), block.heads.len()) == (grid.layers, grid.count());
+        let ridges = self.ridges.is_empty() || self.ridges.len() == grid.layers;
+        let known = |ridge: &u8| usize::from(*ridge) < super::fit::RIDGES.len();
+        self.grid == grid && ridges && self.ridges.iter().flatten().all(known) && self.blocks.fit(of_block)
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        self.classes == *classes
+    }
+}

@@ -1,0 +1,238 @@
+//! The section `choice` of the report: how much of the inputs of layers, and of attention, is without context, layer by layer.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::figure::figures;
+use super::fit::{RIDGES, text_tokens, tokens_needed};
+use super::metrics::is_even;
+use super::moments::InputMoments;
+use super::rebuilt::{POSITION_TOKEN, RebuiltBlock, RebuiltSums, VARIANTS};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::blocks::PerBlock;
+use crate::stats::interval::Interval;
+use crate::study::labels::policy::Policy;
+use crate::study::section::{HeadCard, Section, stored};
+use crate::study::show::figure::Figure;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::{plain_table, plus_minus};
+use crate::system::counted::counted;
+
+#[derive(Deserialize)]
+pub struct ChoiceSection {
+    pub choice: Choice,
+}
+
+/// How much of the inputs of layers, and of the attention of heads, follows without context.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Choice {
+    /// The tokens of text that the parts were fitted on, in each half of the blocks.
+    pub fitted_on: [u64; 2],
+    /// The fewest tokens of text in a half: 10 for each dimension of the embeddings.
+    pub needed: u64,
+    /// The layers; empty where a half has too few tokens.
+    pub layers: Vec<LayerChoice>,
+    /// The heads, layer by layer.
+    pub heads: Vec<HeadChoice>,
+}
+
+/// A layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerChoice {
+    /// The layer, counted from 0.
+    pub layer: usize,
+    /// `sum |x - m - P - E B|² / sum |x - m|²` over tokens of text, out of the half that it was fitted on: the share of the
+    /// layer's input that follows neither from position nor linearly from the embedding. Above 1 where the parts fit worse than
+    /// the mean.
+    pub own_share: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The ridge that each half chose, as a share of the mean square of an embedding's dimension.
+    pub ridge: [f64; 2],
+    /// The mean of `rebuilt` over the heads of the layer that have one.
+    pub rebuilt: Rebuilt,
+    /// The heads of the layer whose attention is not even.
+    pub heads: usize,
+}
+
+/// How much of the attention comes back from inputs without context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rebuilt {
+    /// Of nothing but special tokens.
+    pub special: Option<f64>,
+    /// Of the position.
+    pub position: Option<f64>,
+    /// Of the token.
+    pub token: Option<f64>,
+    /// Of both.
+    pub position_token: Option<f64>,
+    /// Of both in keys alone.
+    pub keys: Option<f64>,
+    /// Of both in queries alone.
+    pub queries: Option<f64>,
+}
+
+impl Rebuilt {
+    fn of(values: [Option<f64>; VARIANTS.len()]) -> Self {
+        let [special, position, token, position_token, keys, queries] = values;
+        Self { special, position, token, position_token, keys, queries }
+    }
+
+    fn values(&self) -> [Option<f64>; VARIANTS.len()] {
+        [self.special, self.position, self.token, self.position_token, self.keys, self.queries]
+    }
+}
+
+/// A head.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadChoice {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The metric `rebuilt`; null where attention is even.
+    pub rebuilt: Rebuilt,
+    /// The 95 % interval of that of position and token together.
+    pub ci95: Option<Interval>,
+    /// Whether its attention is even: nothing is to be rebuilt.
+    pub is_even: bool,
+}
+
+/// A ratio of sums over blocks, with its interval.
+fn ratio(sums: &RebuiltSums, above: impl Fn(&RebuiltBlock) -> f64, below: impl Fn(&RebuiltBlock) -> f64) -> Jackknife {
+    let per_block =
+        |of: &dyn Fn(&RebuiltBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
+    Jackknife::new(&per_block(&above), &per_block(&below)).on(Scale::Real)
+}
+
+impl Choice {
+    /// From the sums of both stages.
+    pub fn new(moments: &InputMoments, sums: &RebuiltSums, grid: HeadGrid) -> Self {
+        let (fitted_on, needed) = (text_tokens(moments), moments.widths.map_or(0, tokens_needed));
+        let total = sums.blocks.total();
+        if total.rows == 0 || sums.ridges.is_empty() {
+            return Self { fitted_on, needed, layers: Vec::new(), heads: Vec::new() };
+        }
+        let head = |place: usize| {
+            let own = &total.heads[place];
+            let is_even = is_even(&total, place);
+            let share = |variant: usize| (!is_even).then(|| 1.0 - own.variants[variant].value() / own.even.value());
+            let both = ratio(
+                sums,
+                |block| block.heads[place].even.value() - block.heads[place].variants[POSITION_TOKEN].value(),
+                |block| block.heads[place].even.value(),
+            );
+            HeadChoice {
+                place: grid.place(place),
+                rebuilt: Rebuilt::of(std::array::from_fn(share)),
+                ci95: if is_even { None } else { both.interval() },
+                is_even,
+            }
+        };
+        let heads: Vec<HeadChoice> = (0..grid.count()).map(head).collect();
+        let layer = |(layer, ridge): (usize, &[u8; 2])| {
+            let own: Vec<&HeadChoice> =
+                heads[layer * grid.heads..][..grid.heads].iter().filter(|head| !head.is_even).collect();
+            let mean = |variant: usize| {
+                let values: Vec<f64> = own.iter().filter_map(|head| head.rebuilt.values()[variant]).collect();
+                (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+            };
+            let varies = total.layers[layer].all.value() > 0.0;
+            let share = ratio(sums, |block| block.layers[layer].left.value(), |block| block.layers[layer].all.value());
+            LayerChoice {
+                layer,
+                own_share: varies.then(|| share.all()),
+                ci95: if varies { share.interval() } else { None },
+                ridge: ridge.map(|place| RIDGES[usize::from(place)]),
+                rebuilt: Rebuilt::of(std::array::from_fn(mean)),
+                heads: own.len(),
+            }
+        };
+        let layers = sums.ridges.iter().enumerate().map(layer).collect();
+        Self { fitted_on, needed, layers, heads }
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let [least, most] = [self.fitted_on.iter().min(), self.fitted_on.iter().max()].map(|of| *of.expect("two"));
+        if self.layers.is_empty() {
+            return writeln!(
+                out,
+                "How heads choose: the halves of the corpus have {least} and {most} tokens of text, fewer than the {} that it takes.",
+                self.needed
+            );
+        }
+        writeln!(
+            out,
+            "How heads choose: the share of a head's attention that comes back from inputs without context, mean of each layer's \
+             heads, in per cent (0: even attention). Position and token were fitted on halves of {least} and {most} tokens, and \
+             used on the other half; more text would find less context.\n",
+        )?;
+        out.table(table(&self.layers));
+        let even = self.heads.iter().filter(|head| head.is_even).count();
+        if even > 0 {
+            writeln!(
+                out,
+                "\n{} of {}: attention is even, so that there is nothing to rebuild.",
+                even,
+                counted(self.heads.len(), "head")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn shown(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}", 100.0 * share))
+}
+
+fn table(layers: &[LayerChoice]) -> comfy_table::Table {
+    let mut table = plain_table();
+    let header = ["", "special", "position", "token", "both", "both in keys", "both in queries", "input's own share"];
+    table.set_header(header);
+    for LayerChoice { layer, own_share, ci95, rebuilt, .. } in layers {
+        let cells = rebuilt.values().map(shown);
+        let own = shown(*own_share) + &plus_minus(*ci95);
+        table.add_row([format!("L{layer}")].into_iter().chain(cells).chain([own]));
+    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+stored!(ChoiceSection { choice: Choice });
+
+impl Section for ChoiceSection {
+    fn summary(&self, _: &Policy) -> Summary {
+        let mut summary = Summary::default();
+        self.choice.write_summary(&mut summary).expect("writing to a string does not fail");
+        summary
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        figures(&self.choice)
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+        let Some(head) = self.choice.heads.iter().find(|head| head.place == place) else { return HeadCard::default() };
+        if head.is_even {
+            return ["its attention is even: there is nothing to rebuild".to_owned()].into_iter().collect();
+        }
+        let [special, position, token, both, keys, queries] = head.rebuilt.values().map(shown);
+        let ci95 = plus_minus(head.ci95);
+        let line = format!(
+            "of its attention {both}{ci95} % comes back from position and token; {special} % from special tokens alone, {position} % \
+             from position, {token} % from the token; {keys} % with context in queries alone, {queries} % with it in keys alone"
+        );
+        [line].into_iter().collect()
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let Choice { layers, heads, .. } = &self.choice;
+        let is_whole =
+            grid.is(heads.iter().map(|head| head.place)) && layers.iter().map(|one| one.layer).eq(0..grid.layers);
+        let is_empty = layers.is_empty() && heads.is_empty();
+        (!is_whole && !is_empty).then(|| "`choice` does not have each layer and each head of the model once".to_owned())
+    }
+}

@@ -1,0 +1,124 @@
+//! The study `choice`, held against `fixtures/reference_choice.py`, and as a user runs it.
+
+use std::fs;
+
+use crate::support::{fixture, path, run};
+use serde_json::Value;
+
+/// The other studies have tests of their own.
+const OTHERS: &str = "attention,trees,dependency,words,frequency,explained,coreference";
+
+fn analyze(model: &str, more: &[&str]) -> anyhow::Result<String> {
+    let corpus = fixture("corpus/gold.conllu");
+    let common = ["analyze", model, "-c", path(&corpus), "--with", "choice", "--without", OTHERS, "--no-run-info"];
+    run(&[&common[..], more].concat()).map_err(|(_, error)| anyhow::anyhow!(error))
+}
+
+#[test]
+fn choices_are_those_of_the_reference() {
+    let found: Value = serde_json::from_str(&analyze("box:small", &["-o", "-"]).unwrap()).unwrap();
+    crate::reference_choice::check(&found, "small");
+    // Labels are in a column of their own.
+    for head in found["heads"].as_array().unwrap() {
+        assert_eq!((&head["primary"], &head["labels"]), (&"unlabelled".into(), &Value::Array(Vec::new())));
+        let label = head["chooses"]["label"].as_str();
+        assert!(label.is_none_or(|label| label.starts_with("chooses:")), "{label:?}");
+    }
+    let labelled = found["heads"].as_array().unwrap().iter().filter(|head| !head["chooses"].is_null()).count() as u64;
+    let counts = found["label_counts"].as_object().unwrap();
+    assert_eq!(counts.values().map(|count| count.as_u64().unwrap()).sum::<u64>(), labelled);
+    assert!(labelled > 8);
+}
+
+#[test]
+fn a_user_sees_how_heads_choose() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let summary = analyze("box:small", &["-o", path(&file)]).unwrap();
+    assert!(summary.contains("\nHow each head chooses, with the share of its attention"), "{summary}");
+    assert!(summary.contains("chooses:position-token (both)"), "{summary}");
+    assert!(summary.contains("0 of 16 heads (0 %) have a firm role."), "{summary}");
+    assert!(summary.contains("\nHow heads choose: the share of a head's attention that comes back"), "{summary}");
+    let card = run(&["show", path(&file), "L0H1"]).unwrap();
+    assert!(card.contains("chooses:position-token") && card.contains("choice: of its attention "), "{card}");
+    let figure = folder.path().join("choice.svg");
+    run(&["export", path(&file), "--figure", "choice", "-o", path(&figure)]).unwrap();
+    assert!(fs::read_to_string(figure).unwrap().contains("L0H0: special tokens "));
+    // Under another policy, without the model.
+    let (policy, again) = (folder.path().join("policy.toml"), folder.path().join("again.json"));
+    fs::write(&policy, "chooses_rebuilt = 1.0\n").unwrap();
+    run(&["relabel", path(&file), "--policy", path(&policy), "-o", path(&again)]).unwrap();
+    let again: Value = serde_json::from_str(&fs::read_to_string(again).unwrap()).unwrap();
+    let chosen = again["heads"].as_array().unwrap().iter().filter(|head| !head["chooses"].is_null());
+    assert!(chosen.clone().all(|head| head["chooses"]["label"] == "chooses:context"));
+}
+
+/// The heads of `fixtures/models/make_planted.py` go by positions, by kinds of tokens, or by nothing.
+#[test]
+fn planted_heads_choose_as_they_were_made() {
+    let found: Value = serde_json::from_str(&analyze("box:planted", &["-o", "-"]).unwrap()).unwrap();
+    let position = ["L0H0", "L0H1", "L0H2", "L0H3", "L2H0", "L2H1", "L2H2"];
+    for head in found["heads"].as_array().unwrap() {
+        let name = head["name"].as_str().unwrap();
+        let expected = match name {
+            _ if position.contains(&name) => "chooses:position",
+            "L1H0" | "L1H1" | "L2H3" => "chooses:special",
+            "L1H2" => "chooses:token",
+            _ => {
+                assert!(head["chooses"].is_null() && head["metrics"]["context"].is_null(), "{name}");
+                continue;
+            }
+        };
+        assert_eq!(
+            (head["chooses"]["label"].as_str(), &head["chooses"]["borderline"]),
+            (Some(expected), &false.into()),
+            "{name}"
+        );
+        assert!(head["chooses"]["score"].as_f64().unwrap() > 0.995, "{name}");
+    }
+}
+
+#[test]
+fn a_small_corpus_is_named_as_too_small() {
+    let summary = analyze("box:small", &["--limit", "40"]).unwrap();
+    assert!(summary.contains("fewer than the 1280 that it takes"), "{summary}");
+}
+
+#[test]
+fn shards_of_both_stages_come_to_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let run_to = |output: &str, more: &[&str]| {
+        analyze("box:small", &[&["-o", output, "-q"], more].concat()).unwrap();
+        fs::read(output).unwrap()
+    };
+    let merge = |parts: &[String], output: &str| {
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        run(&[&["merge", "--no-run-info", "-q", "-o", output], &parts[..]].concat()).unwrap();
+        fs::read(output).unwrap()
+    };
+    let whole = run_to(&file("whole.json"), &["--threads", "2"]);
+    let shards = ["1/3", "2/3", "3/3"];
+    let of_stage = |stage: &str, more: &[&str]| {
+        shards.map(|shard| {
+            let part = file(&format!("{stage}-{}.headscope", &shard[..1]));
+            run_to(&part, &[&["--shard", shard], more].concat());
+            part
+        })
+    };
+    let first = file("first.headscope");
+    merge(&of_stage("first", &[]), &first);
+    let after = of_stage("after", &["--after", &first]);
+    assert!(merge(&[&[first][..], &after].concat(), &file("report.json")) == whole);
+}
+
+#[test]
+fn a_decoder_is_asked_without_its_first_token() {
+    let found: Value = serde_json::from_str(&analyze("box:causal", &["-o", "-"]).unwrap()).unwrap();
+    let layers = found["choice"]["layers"].as_array().unwrap();
+    assert!(!layers.is_empty());
+    let (rows, sentences) = (&found["denominators"]["context"]["count"], &found["corpus"]["sentences"]);
+    // The first token of each sentence is left out.
+    let tokens = found["corpus"]["tokens"].as_u64().unwrap();
+    assert_eq!(rows.as_u64().unwrap(), tokens - sentences.as_u64().unwrap());
+}
