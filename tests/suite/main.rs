@@ -45,6 +45,7 @@ mod metrics;
 mod norms;
 mod outputs;
 mod page;
+mod parser;
 mod policy;
 mod probes;
 mod pruning;

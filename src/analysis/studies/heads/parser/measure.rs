@@ -35,7 +35,11 @@ struct Parsed {
 fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>> {
     let HeadGrid { layers, heads } = trained.grid;
     let all = || (0..layers * heads).collect::<Vec<_>>();
-    let plan = |name: &str, sums, heads, distances| Plan { name: name.to_owned(), sums, evidence: Evidence { heads, distances } };
+    let plan = |name: &str, sums, heads, distances| Plan {
+        name: name.to_owned(),
+        sums,
+        evidence: Evidence { heads, distances },
+    };
     let [attention, distances, both, fresh, ..] = PARSERS;
     let without = |layer: usize| {
         let others = all().into_iter().filter(|head| head / heads != layer).collect();
@@ -105,7 +109,11 @@ impl ParserReport {
         let has_arc = |sentence: &&KeptSentence| sentence.is_first && sentence.words.iter().any(|word| word.scored);
         let report = Self {
             sentences: sentences.clone().filter(has_arc).count() as u64,
-            kept_bytes: [trained, untrained].iter().flat_map(|sums| sums.sentences.values()).map(KeptSentence::bytes).sum(),
+            kept_bytes: [trained, untrained]
+                .iter()
+                .flat_map(|sums| sums.sentences.values())
+                .map(KeptSentence::bytes)
+                .sum(),
             none: hindrance(trained),
             ..Self::default()
         };

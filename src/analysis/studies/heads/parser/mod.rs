@@ -56,7 +56,9 @@ impl Study for AttentionParser {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let [trained, untrained] = observed.each().collect::<Vec<_>>()[..] else { unreachable!("a pass of either model") };
+        let [trained, untrained] = observed.each().collect::<Vec<_>>()[..] else {
+            unreachable!("a pass of either model")
+        };
         let parser = ParserReport::new(trained, untrained, observed.sums(), context);
         (Estimates::none(context.grid.count()), ParserSection { parser })
     }

@@ -246,9 +246,8 @@ impl ParserReport {
             out.table(relations_table(&strongest));
             out.blank();
         }
-        let part = |part: &LayerPart| {
-            Some(format!("L{} {}", part.layer, signed(part.lost.difference?, part.lost.ci95)))
-        };
+        let part =
+            |part: &LayerPart| Some(format!("L{} {}", part.layer, signed(part.lost.difference?, part.lost.ci95)));
         let parts: Vec<String> = self.layers.iter().filter_map(part).collect();
         if !parts.is_empty() {
             writeln!(out, "Lost without a layer, fitted again, in points: {}.", parts.join(", "))?;
@@ -314,9 +313,8 @@ impl Section for ParserSection {
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
         let of = |head: &HeadWeights| {
-            let both = Direction::BOTH.map(|direction| {
-                format!("{} {}", decimal(*head.weight.get(direction), 2), direction.name())
-            });
+            let both = Direction::BOTH
+                .map(|direction| format!("{} {}", decimal(*head.weight.get(direction), 2), direction.name()));
             format!("weights in the parser of all heads, for a standard deviation of attention: {}", both.join(", "))
         };
         self.parser.heads.iter().filter(|head| head.place == place).map(of).collect()

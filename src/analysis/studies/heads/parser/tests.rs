@@ -64,7 +64,10 @@ fn parser(weights: Vec<[f64; 2]>, root: f64) -> Parser {
 fn three_words_by_hand() {
     let sentence = three_words();
     assert_eq!((sentence.nodes(), sentence.bytes()), (4, 2 * 16));
-    assert_eq!(sentence.words.iter().map(|word| word.gold).collect::<Vec<_>>(), [Gold::Word(1), Gold::Root, Gold::Word(1)]);
+    assert_eq!(
+        sentence.words.iter().map(|word| word.gold).collect::<Vec<_>>(),
+        [Gold::Word(1), Gold::Root, Gold::Word(1)]
+    );
     // By twice the attention of the dependent: a 0 .5 .5 1, b 0 0 0 2, c .5 1.5 0 0.
     let mut scores = Scores::default();
     let by_own = parser(vec![[2.0, 0.0]], 0.0);
@@ -119,9 +122,8 @@ fn planted() -> Vec<KeptSentence> {
 #[test]
 fn two_planted_heads_make_the_tree_together() {
     let sentences = planted();
-    let [even, odd] = [0, 1].map(|fold| {
-        sentences.iter().filter(|sentence| sentence.block % 2 == fold).collect::<Vec<_>>()
-    });
+    let [even, odd] =
+        [0, 1].map(|fold| sentences.iter().filter(|sentence| sentence.block % 2 == fold).collect::<Vec<_>>());
     let right = |heads: Vec<usize>| {
         let fitted = Fitted::new(&even, &Evidence { heads, distances: false });
         assert!(fitted.gradient <= TOLERANCE, "{fitted:?}");
@@ -243,8 +245,10 @@ fn every_parser_is_scored_on_the_same_words() {
     assert_eq!(accuracy("attention of an untrained model"), (attention, Some(0.0)));
     let words: usize = (0..24).map(|index| 2 + index % 4).sum();
     assert_eq!((report.words, report.roots, report.sentences), (words as u64, 24, 24));
-    assert_eq!(report.relations.iter().map(|one| (one.relation.as_str(), one.words)).collect::<Vec<_>>(),
-        [("all", words as u64), ("obj", words as u64)]);
+    assert_eq!(
+        report.relations.iter().map(|one| (one.relation.as_str(), one.words)).collect::<Vec<_>>(),
+        [("all", words as u64), ("obj", words as u64)]
+    );
     // Without its only layer nothing is left but the root: every word is as likely.
     assert_eq!(report.layers.len(), 1);
     assert_eq!(report.fits.len(), 2 * (4 + 1));
@@ -257,7 +261,9 @@ fn every_parser_is_scored_on_the_same_words() {
     assert!(summary.contains("right-branching") && summary.contains("Lost without a layer"), "{summary}");
     assert_eq!(section.tables().iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [8, 2, 1]);
     let weight = *section.parser.heads[1].weight.get(Direction::DependentToHead);
-    assert!(section.of_head(section.parser.heads[1].place, &default_policy()).lines[0].contains(&format!("{weight:.2}")));
+    assert!(
+        section.of_head(section.parser.heads[1].place, &default_policy()).lines[0].contains(&format!("{weight:.2}"))
+    );
 }
 
 proptest! {

@@ -178,12 +178,7 @@ pub enum Sight {
 
 impl Sight {
     /// Of an arc from a dependent to its head, where queries see these keys in every layer.
-    pub fn of(
-        sequence: &Sequence,
-        visibility: Visibility,
-        from: FromToken,
-        (dependent, head): (usize, usize),
-    ) -> Self {
+    pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken, (dependent, head): (usize, usize)) -> Self {
         if sequence.begins_with(dependent) || sequence.begins_with(head) {
             return Self::WithFirst;
         }
