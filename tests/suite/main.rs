@@ -50,6 +50,7 @@ mod metrics;
 mod norms;
 mod outputs;
 mod page;
+mod parser;
 mod planted_causal;
 mod policy;
 mod probes;

@@ -237,8 +237,8 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (sampled.clone(), 1),
         copies,
         (Pass { derivatives: true, ..sampled.clone() }, 1),
-        (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 2),
-        (Pass { sequences: Sequences::Sentences, weights: Weights::Fresh { seed: 0 }, ..sampled }, 1),
+        (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 4),
+        (Pass { sequences: Sequences::Sentences, weights: Weights::Fresh { seed: 0 }, ..sampled }, 2),
         (pairs.clone(), 2),
     ];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], &last].concat());
@@ -266,7 +266,7 @@ fn studies_of_a_report_are_those_that_it_lists() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            in-context, coreference, segments, effect, in-context-effect, gradient, use, pruning, drift, dependence, likeness, \
-            cluster-effect, cluster-drift, probes, examples, clark2019"
+            choice, in-context, coreference, segments, effect, in-context-effect, gradient, use, pruning, drift, dependence, \
+            likeness, cluster-effect, cluster-drift, probes, parser, examples, clark2019"
     );
 }

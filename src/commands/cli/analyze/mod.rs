@@ -108,7 +108,7 @@ pub struct AnalyzeArguments {
     /// [default: 1]
     #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7))]
     phases: Option<u8>,
-    /// Of studies that remove each head in turn: take at most N sentences, drawn from the corpus [default: 500]
+    /// Of studies that remove each head in turn, and of `parser`: take at most N sentences, drawn from the corpus [default: 500]
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
     sample: Option<u64>,
     #[arg(long, value_name = "HEADS", help = format!(

@@ -19,6 +19,11 @@ impl Even {
         Self { visibility, tokens }
     }
 
+    /// Whether queries see no key after them.
+    pub fn is_causal(self) -> bool {
+        self.visibility.is_causal()
+    }
+
     /// The weight that a query gives each key that it sees.
     #[inline]
     pub fn share(self, query: usize) -> f64 {

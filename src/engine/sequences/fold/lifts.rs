@@ -1,5 +1,7 @@
 //! Attention between words over that of the even head, which makes the weights of causal attention comparable.
 
+use std::ops::Range;
+
 use super::even::Even;
 use super::words::FromToken;
 use crate::model::grid::visibility::Visibility;
@@ -20,14 +22,18 @@ pub struct Lifts {
 impl Lifts {
     /// The factors of a sequence, of whose keys queries see these.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
-        let (even, words) = (Even::new(visibility, sequence.ids.len()), &sequence.words);
+        Self::between(&sequence.words, Even::new(visibility, sequence.ids.len()), from)
+    }
+
+    /// The factors between any spans of tokens.
+    pub fn between(spans: &[Range<usize>], even: Even, from: FromToken) -> Self {
         let factor = |query, key| match even.between_words(query, key, from) {
             weight if weight > 0.0 => 1.0 / weight,
             _ => 0.0,
         };
-        let rows = words.iter().filter(|_| visibility.is_causal());
-        let factors = rows.flat_map(|query| words.iter().map(move |key| factor(query, key))).collect();
-        Self { words: words.len(), factors }
+        let rows = spans.iter().filter(|_| even.is_causal());
+        let factors = rows.flat_map(|query| spans.iter().map(move |key| factor(query, key))).collect();
+        Self { words: spans.len(), factors }
     }
 
     /// The factor of the attention from a word to another.

@@ -28,11 +28,14 @@ pub fn baseline_offsets() -> impl Iterator<Item = i32> {
 /// The places of a head: at each of the baseline's offsets, farther to the left, farther to the right.
 pub const PLACES: usize = BASELINE_OFFSETS + 2;
 
-/// The place of a head: of its offset in [`baseline_offsets`], or one of the two that follow.
-fn place_of(dependent: usize, head: usize) -> usize {
-    let at = |offset: i32| dependent.checked_add_signed(offset as isize) == Some(head);
-    let farther = BASELINE_OFFSETS + usize::from(head > dependent);
-    baseline_offsets().position(at).unwrap_or(farther)
+/// The place of a head, another word: of its offset in [`baseline_offsets`], or one of the two that follow.
+pub fn place_of(dependent: usize, head: usize) -> usize {
+    let (farthest, is_after) = (BASELINE_OFFSETS / 2, head > dependent);
+    match head.abs_diff(dependent) {
+        distance if distance > farthest => BASELINE_OFFSETS + usize::from(is_after),
+        distance if is_after => farthest + distance - 1,
+        distance => farthest - distance,
+    }
 }
 
 /// An arc that is scored: a word with a gold head in a sentence of at least two words.

@@ -34,6 +34,7 @@ use sums::{DependencySums, RelationKey};
 
 use relation::{directions, set_shares};
 
+pub use measure::SimpleParsers;
 pub use relation::{
     AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
     TagBaseline,

@@ -8,7 +8,7 @@ use super::arcs::{Agreement, DuplicateArcs, Predictions, RelationSums, ScoredArc
 use super::relation::directions;
 use super::tags::{CUES, Side};
 use crate::model::grid::HeadGrid;
-use crate::model::grid::visibility::LayerClasses;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
@@ -165,6 +165,34 @@ fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
     &mut block[place]
 }
 
+/// Whether an arc can be scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// It is scored.
+    Scored,
+    /// One of its words has the first token of what a decoder reads.
+    WithFirst,
+    /// Its words do not see each other, or in a decoder the later does not see the earlier.
+    OutOfSight,
+}
+
+impl Sight {
+    /// Of an arc from a dependent to its head, where queries see these keys in every layer.
+    pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken, (dependent, head): (usize, usize)) -> Self {
+        if sequence.begins_with(dependent) || sequence.begins_with(head) {
+            return Self::WithFirst;
+        }
+        let even = Even::new(visibility, sequence.ids.len());
+        let (earlier, later) = (&sequence.words[dependent.min(head)], &sequence.words[dependent.max(head)]);
+        let is_seen = if visibility.is_causal() {
+            even.between_words(later, earlier, from) > 0.0
+        } else {
+            even.are_in_sight(earlier, later, from)
+        };
+        if is_seen { Self::Scored } else { Self::OutOfSight }
+    }
+}
+
 /// The block and the scored arcs of a sequence.
 #[derive(Debug)]
 pub struct DependencyState {
@@ -202,9 +230,8 @@ impl Sums for DependencySums {
     type SequenceState = DependencyState;
 
     fn begin(&mut self, sequence: &Sequence) -> DependencyState {
-        let (heads, words, from, visibility) =
-            (self.grid.count(), &sequence.words, self.from, self.classes.in_all_layers());
-        let (is_causal, even) = (visibility.is_causal(), Even::new(visibility, sequence.ids.len()));
+        let (heads, from, visibility) = (self.grid.count(), self.from, self.classes.in_all_layers());
+        let is_causal = visibility.is_causal();
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let relations = &mut self.relations;
         let index = |name: &str, side: Side| {
@@ -212,16 +239,10 @@ impl Sums for DependencySums {
         };
         let (with_first, out_of_sight) = (&mut self.with_first, &mut self.out_of_sight);
         let takes = |dependent: usize, head: usize| {
-            let has_first = sequence.begins_with(dependent) || sequence.begins_with(head);
-            let (earlier, later) = (&words[dependent.min(head)], &words[dependent.max(head)]);
-            let is_seen = if is_causal {
-                even.between_words(later, earlier, from) > 0.0
-            } else {
-                even.are_in_sight(earlier, later, from)
-            };
-            *with_first += u64::from(has_first);
-            *out_of_sight += u64::from(!has_first && !is_seen);
-            !has_first && is_seen
+            let sight = Sight::of(sequence, visibility, from, (dependent, head));
+            *with_first += u64::from(sight == Sight::WithFirst);
+            *out_of_sight += u64::from(sight == Sight::OutOfSight);
+            sight == Sight::Scored
         };
         let arcs = scored_arcs(tree, &sequence.annotations, takes, index);
         self.resize();

@@ -7,7 +7,7 @@ use super::relation::{
     AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
     TagBaseline, directions,
 };
-use super::sums::RelationKey;
+use super::sums::{DependencySums, RelationKey};
 use super::tags::{Rules, Side, single};
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{Merge, PerBlock};
@@ -117,6 +117,50 @@ impl RelationMetrics {
     }
 }
 
+/// The right predictions of the simplest parsers on the words of a relation, by block: what each of them goes by is chosen on
+/// one fold and scored on the other.
+pub struct SimpleParsers {
+    /// The words.
+    pub words: PerBlock,
+    /// The best head in the better direction; `None`, as of the others, where a fold has no such word.
+    pub head: Option<PerBlock>,
+    /// The best offset.
+    pub offset: Option<PerBlock>,
+    /// The nearest words of word classes; `None` where no such word has one.
+    pub tags: Option<PerBlock>,
+    /// The next word.
+    pub next: PerBlock,
+}
+
+impl SimpleParsers {
+    /// Of the words with this relation, by a name under which arcs are scored, in sums of a model with so many heads. In a
+    /// decoder one head in one direction is right on one side alone.
+    pub fn new(sums: &DependencySums, relation: &str, heads: usize) -> Self {
+        let keys = || sums.relations.iter().filter(|(key, _)| key.name == relation);
+        let of_block = |block: &Vec<RelationSums>| {
+            let mut both: Option<RelationSums> = None;
+            for sums in keys().filter_map(|(_, &place)| block.get(place)) {
+                both.get_or_insert_default().merge(sums);
+            }
+            both
+        };
+        let blocks: Vec<Option<RelationSums>> = sums.blocks.iter().map(of_block).collect();
+        let blocks: Vec<Option<&RelationSums>> = blocks.iter().map(Option::as_ref).collect();
+        let scored = ArcScores::new(&blocks, heads);
+        let by_block = |hits: Option<Hits>| hits.map(|hits| hits.by_block);
+        let tags = || scored.held_out_hits(|sums| Rules::best(&sums.cues), |sums, rules| rules.hits(&sums.cues));
+        let head = |sums: &RelationSums| best_head(sums, None);
+        let next = baseline_offsets().position(|offset| offset == 1).expect("an offset of the baseline");
+        Self {
+            words: scored.words,
+            head: by_block(scored.held_out_hits(head, |sums, &best| sums.hits_of(best))),
+            offset: by_block(scored.held_out_hits(best_offset, |sums, &offset| sums.places[offset])),
+            tags: (scored.total.tagged > 0).then(tags).and_then(by_block),
+            next: per_block(&blocks, |_, sums| sums.places[next]),
+        }
+    }
+}
+
 /// One head in one direction beside the baselines.
 struct BaselineComparison {
     accuracy: f64,
@@ -179,14 +223,24 @@ impl<'a> ArcScores<'a> {
         choose: impl Fn(&RelationSums) -> C,
         right: impl Fn(&RelationSums, &C) -> u64,
     ) -> (Option<f64>, Option<Interval>) {
+        let Some(hits) = self.held_out_hits(choose, right) else { return (None, None) };
+        (Some(self.share(hits.right)), self.interval(&hits))
+    }
+
+    /// The right predictions of what is chosen on one fold and scored on the other, both ways; `None` where one of them has
+    /// no such word.
+    fn held_out_hits<C>(
+        &self,
+        choose: impl Fn(&RelationSums) -> C,
+        right: impl Fn(&RelationSums, &C) -> u64,
+    ) -> Option<Hits> {
         if self.folds.iter().any(|fold| fold.count == 0) {
-            return (None, None);
+            return None;
         }
         let [even, odd] = &self.folds;
         let elsewhere = [choose(odd), choose(even)];
         let by_block = per_block(self.blocks, |block, sums| right(sums, &elsewhere[block % 2]));
-        let value = self.share(right(even, &elsewhere[0]) + right(odd, &elsewhere[1]));
-        (Some(value), self.interval_of(&by_block))
+        Some(Hits { right: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
     }
 
     /// The difference of two accuracies, its interval and its standard error.

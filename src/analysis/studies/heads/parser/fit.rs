@@ -1,0 +1,110 @@
+//! The parser that is likeliest on some sentences (METHODOLOGY, "A tree from all heads").
+
+use super::graph::{Parser, Scores};
+use super::minimise::minimise;
+use super::sentence::{Gold, KeptSentence};
+use crate::studies::patterns::dependency::arcs::PLACES;
+
+/// The penalty on the square of every parameter.
+pub const PENALTY: f64 = 1e-4;
+
+/// The length of the gradient at which a fit ends.
+pub const TOLERANCE: f64 = 1e-6;
+
+/// The evidence that a parser goes by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Heads, ascending, by their places among all heads.
+    pub heads: Vec<usize>,
+    /// Whether it knows how far words are apart.
+    pub distances: bool,
+}
+
+/// A parser, and how its fit went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// The parser.
+    pub parser: Parser,
+    /// The weights of its heads on attention divided by its standard deviation, `[heads]`; 0 where it does not vary.
+    pub standardised: Vec<[f64; 2]>,
+    /// The words with a head that it was fitted to.
+    pub words: u64,
+    /// The mean of `-ln p` of their heads, without the penalty.
+    pub loss: f64,
+    /// Steps of L-BFGS.
+    pub steps: u64,
+    /// The length of the gradient at the end.
+    pub gradient: f64,
+}
+
+impl Fitted {
+    /// Fits a parser to all words with a head.
+    pub fn new(sentences: &[&KeptSentence], evidence: &Evidence) -> Self {
+        let Evidence { heads, distances } = evidence;
+        let scales = scales(sentences, heads);
+        let words: u64 = sentences.iter().map(|sentence| dependents(sentence).count() as u64).sum();
+        let parser_at = |at: &[f64]| {
+            let (weights, others) = at.split_at(2 * heads.len());
+            let weights = weights.as_chunks::<2>().0.iter().zip(&scales);
+            Parser {
+                heads: heads.clone(),
+                weights: weights.map(|(own, scale)| [own[0] * scale[0], own[1] * scale[1]]).collect(),
+                root: others[0],
+                distances: others[1..].to_vec(),
+            }
+        };
+        let size = 2 * heads.len() + 1 + if *distances { PLACES } else { 0 };
+        let mut scores = Scores::default();
+        let mut loss_at = |at: &[f64], gradient: &mut [f64]| {
+            gradient.fill(0.0);
+            let parser = parser_at(at);
+            let loss: f64 = sentences.iter().map(|sentence| parser.loss(sentence, &mut scores, gradient)).sum();
+            for (slope, scale) in gradient.iter_mut().zip(scales.as_flattened()) {
+                *slope *= scale;
+            }
+            for (slope, at) in gradient.iter_mut().zip(at) {
+                *slope = *slope / words as f64 + 2.0 * PENALTY * at;
+            }
+            loss / words as f64 + PENALTY * at.iter().map(|at| at * at).sum::<f64>()
+        };
+        let found = minimise(size, TOLERANCE, &mut loss_at);
+        Self {
+            parser: parser_at(&found.at),
+            standardised: found.at.as_chunks::<2>().0[..heads.len()].to_vec(),
+            words,
+            loss: found.value - PENALTY * found.at.iter().map(|at| at * at).sum::<f64>(),
+            steps: found.steps,
+            gradient: found.gradient,
+        }
+    }
+}
+
+/// The words of a sentence that have a head, by their places.
+fn dependents(sentence: &KeptSentence) -> impl Iterator<Item = usize> {
+    let words = sentence.words.iter().enumerate();
+    words.filter(|(_, word)| word.gold != Gold::Unknown).map(|(place, _)| place)
+}
+
+/// By what the attention of each head, from a word and to it, is multiplied to have a standard deviation of 1 among the heads
+/// that a word could have, `[heads]`; 0 where it does not vary: then it says nothing.
+fn scales(sentences: &[&KeptSentence], heads: &[usize]) -> Vec<[f64; 2]> {
+    let candidates: usize = sentences.iter().map(|sentence| dependents(sentence).count() * sentence.words.len()).sum();
+    let mut weights = Vec::new();
+    let of_head = |&head: &usize| {
+        let mut squares = [0.0; 2];
+        for sentence in sentences {
+            let nodes = sentence.nodes();
+            sentence.attention(head, &mut weights);
+            for word in dependents(sentence) {
+                for (sum, places) in squares.iter_mut().zip([(word * nodes, 1), (word, nodes)]) {
+                    let others = (0..nodes).filter(|&other| other != word);
+                    let own = others.map(|other| f64::from(weights[places.0 + other * places.1]));
+                    let (count, total) = ((nodes - 1) as f64, own.clone().sum::<f64>());
+                    *sum += own.map(|weight| (weight - total / count).powi(2)).sum::<f64>();
+                }
+            }
+        }
+        squares.map(|sum| if sum > 0.0 { (candidates as f64 / sum).sqrt() } else { 0.0 })
+    };
+    heads.iter().map(of_head).collect()
+}

@@ -1,0 +1,157 @@
+//! A parser: weights of heads, from which every word has a score for each word that could be its head, and for the root.
+
+use std::iter::zip;
+
+use multiversion::multiversion;
+
+use super::sentence::{Gold, KeptSentence};
+use crate::linalg::lanes::{LANES, across};
+use crate::studies::patterns::dependency::arcs::place_of;
+
+/// A graph-based parser without anything but attention, or distances, or both: the score of a word's head is linear in the
+/// attention between the two words, in both directions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parser {
+    /// The heads that it reads, ascending, by their places among all heads.
+    pub heads: Vec<usize>,
+    /// The weight of the attention of each of them, from the dependent and to it, `[heads]`.
+    pub weights: Vec<[f64; 2]>,
+    /// The score of the root beside its attention.
+    pub root: f64,
+    /// The score of each distance, by [`place_of`], `[PLACES]`; empty if it knows none.
+    pub distances: Vec<f64>,
+}
+
+/// Room for the scores of a sentence, reused from sentence to sentence.
+#[derive(Debug, Default)]
+pub struct Scores {
+    /// The attention of one head.
+    weights: Vec<f32>,
+    /// `[nodes, nodes]`: what each row's node has with each column's, by its own attention.
+    out: Vec<f64>,
+    /// `[nodes, nodes]`: what each column's node has with each row's, by the attention of the row's node.
+    back: Vec<f64>,
+}
+
+impl Parser {
+    /// Scores the nodes of a sentence as heads of each of its words.
+    pub fn score<'a>(&self, sentence: &KeptSentence, scores: &'a mut Scores) -> &'a [f64] {
+        let (nodes, root) = (sentence.nodes(), sentence.words.len());
+        let Scores { weights, out, back } = scores;
+        for sums in [&mut *out, &mut *back] {
+            sums.clear();
+            sums.resize(nodes * nodes, 0.0);
+        }
+        for (&head, &both) in zip(&self.heads, &self.weights) {
+            sentence.attention(head, weights);
+            add_both(weights, both, out, back);
+        }
+        for dependent in 0..root {
+            for head in 0..nodes {
+                let prior = match (head == root, self.distances.is_empty() || head == dependent) {
+                    (true, _) => self.root,
+                    (false, true) => 0.0,
+                    (false, false) => self.distances[place_of(dependent, head)],
+                };
+                out[dependent * nodes + head] += back[head * nodes + dependent] + prior;
+            }
+        }
+        out
+    }
+
+    /// The mean of `-ln p` of the gold heads, `p` the share of `exp` of their score among the other words and the root, as a sum
+    /// over the words with a head; what its derivatives by the weights, the root and the distances are is added to `slopes`, in
+    /// this order.
+    pub fn loss(&self, sentence: &KeptSentence, scores: &mut Scores, slopes: &mut [f64]) -> f64 {
+        let (nodes, root) = (sentence.nodes(), sentence.words.len());
+        self.score(sentence, scores);
+        let Scores { weights, out, back } = scores;
+        back.fill(0.0);
+        let (by_head, others) = slopes.split_at_mut(2 * self.heads.len());
+        let mut loss = 0.0;
+        for (dependent, word) in sentence.words.iter().enumerate() {
+            let row = &mut out[dependent * nodes..][..nodes];
+            let Some(gold) = word.gold.node(root) else {
+                row.fill(0.0);
+                continue;
+            };
+            row[dependent] = f64::NEG_INFINITY;
+            let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let gold_score = row[gold] - most;
+            row.iter_mut().for_each(|score| *score = (*score - most).exp());
+            let total: f64 = row.iter().sum();
+            loss += total.ln() - gold_score;
+            // What the probability is above what it should be: the derivative by the score.
+            for (head, share) in row.iter_mut().enumerate() {
+                *share = *share / total - f64::from(u8::from(head == gold));
+                back[head * nodes + dependent] = *share;
+                if head == root {
+                    others[0] += *share;
+                } else if !self.distances.is_empty() && head != dependent {
+                    others[1 + place_of(dependent, head)] += *share;
+                }
+            }
+        }
+        out[root * nodes..].fill(0.0);
+        for (slopes, &head) in by_head.as_chunks_mut::<2>().0.iter_mut().zip(&self.heads) {
+            sentence.attention(head, weights);
+            let both = dot_both(weights, out, back);
+            slopes[0] += both[0];
+            slopes[1] += both[1];
+        }
+        loss
+    }
+
+    /// The word that each word most likely depends on, `[words]`, the first of equal ones; `None` of a word without others. And
+    /// whether the root is likelier than any of them.
+    pub fn heads_of(&self, sentence: &KeptSentence, scores: &mut Scores) -> Vec<(Option<usize>, bool)> {
+        let (nodes, root) = (sentence.nodes(), sentence.words.len());
+        let rows = self.score(sentence, scores).chunks_exact(nodes).take(root);
+        let likeliest = |(dependent, row): (usize, &[f64])| {
+            let others = (0..root).filter(|&head| head != dependent);
+            let head = others.reduce(|best, head| if row[head] > row[best] { head } else { best });
+            (head, head.is_none_or(|head| row[root] > row[head]))
+        };
+        rows.enumerate().map(likeliest).collect()
+    }
+}
+
+impl Gold {
+    /// The node that is the head, the root being the last; `None` where it is unknown.
+    pub fn node(self, root: usize) -> Option<usize> {
+        match self {
+            Self::Root => Some(root),
+            Self::Word(head) => Some(head),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// Adds multiples of attention to two sums.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn add_both(weights: &[f32], [out_weight, back_weight]: [f64; 2], out: &mut [f64], back: &mut [f64]) {
+    for ((&weight, out), back) in weights.iter().zip(out).zip(back) {
+        *out += out_weight * f64::from(weight);
+        *back += back_weight * f64::from(weight);
+    }
+}
+
+/// The products of attention with two others.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn dot_both(weights: &[f32], out: &[f64], back: &[f64]) -> [f64; 2] {
+    let mut sums = [[0.0; LANES]; 2];
+    let (weights, weights_left) = weights.as_chunks::<LANES>();
+    let ((out, out_left), (back, back_left)) = (out.as_chunks::<LANES>(), back.as_chunks::<LANES>());
+    for ((weights, out), back) in weights.iter().zip(out).zip(back) {
+        for lane in 0..LANES {
+            let weight = f64::from(weights[lane]);
+            sums[0][lane] += weight * out[lane];
+            sums[1][lane] += weight * back[lane];
+        }
+    }
+    for (lane, &weight) in weights_left.iter().enumerate() {
+        sums[0][lane] += f64::from(weight) * out_left[lane];
+        sums[1][lane] += f64::from(weight) * back_left[lane];
+    }
+    sums.map(|sums| across(sums, |a, b| a + b))
+}

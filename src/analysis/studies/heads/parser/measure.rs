@@ -1,0 +1,233 @@
+//! Parsers fitted on each fold and scored on the other, beside simpler ones.
+
+use super::fit::{Evidence, Fitted};
+use super::section::{
+    FitReport, HeadWeights, LayerPart, PARSERS, ParserAccuracy, ParserReport, RelationAccuracy, Share, SimpleAccuracies,
+};
+use super::sentence::{Gold, KeptSentence};
+use super::sums::ParserSums;
+use super::tally::{Hits, Tally};
+use crate::corpus::relation::ALL;
+use crate::model::grid::HeadGrid;
+use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::blocks::PerBlock;
+use crate::studies::patterns::dependency::SimpleParsers;
+use crate::studies::patterns::dependency::sums::DependencySums;
+use crate::study::labels::evidence::ByDirection;
+use crate::study::metrics::estimates::EstimationContext;
+use crate::system::parallel::in_parallel;
+
+/// A parser of the report, and the sums that it is fitted on.
+struct Plan<'a> {
+    name: String,
+    sums: &'a ParserSums,
+    evidence: Evidence,
+}
+
+/// A parser that was fitted on each fold, and what it gets right in the other.
+struct Parsed {
+    /// By the fold that it was fitted on.
+    fits: [Fitted; 2],
+    tally: Tally,
+}
+
+/// The parsers of the report, and after them one without each layer.
+fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>> {
+    let HeadGrid { layers, heads } = trained.grid;
+    let all = || (0..layers * heads).collect::<Vec<_>>();
+    let plan = |name: &str, sums, heads, distances| Plan {
+        name: name.to_owned(),
+        sums,
+        evidence: Evidence { heads, distances },
+    };
+    let [attention, distances, both, fresh, ..] = PARSERS;
+    let without = |layer: usize| {
+        let others = all().into_iter().filter(|head| head / heads != layer).collect();
+        plan(&format!("without L{layer}"), trained, others, false)
+    };
+    let whole = [
+        plan(attention, trained, all(), false),
+        plan(distances, trained, Vec::new(), true),
+        plan(both, trained, all(), true),
+        plan(fresh, untrained, all(), false),
+    ];
+    whole.into_iter().chain((0..layers).map(without)).collect()
+}
+
+/// Fits every parser on each fold and scores it on the other.
+fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
+    let work: Vec<(&Plan<'_>, usize)> = plans.iter().flat_map(|plan| [(plan, 0), (plan, 1)]).collect();
+    let halves = in_parallel(context.threads, work, |(plan, fold)| {
+        let fitted = Fitted::new(&in_fold(plan.sums, fold), &plan.evidence);
+        let tally = Tally::new(&fitted.parser, &in_fold(plan.sums, 1 - fold));
+        (fitted, tally)
+    });
+    let mut halves = halves.into_iter();
+    let both = |_: &Plan<'_>| {
+        let [(even, on_odd), (odd, on_even)] = std::array::from_fn(|_| halves.next().expect("a half for each fold"));
+        Parsed { fits: [even, odd], tally: on_odd.and(&on_even) }
+    };
+    plans.iter().map(both).collect()
+}
+
+/// The sentences in blocks of even number, or in those of odd number.
+fn in_fold(sums: &ParserSums, fold: usize) -> Vec<&KeptSentence> {
+    sums.sentences.values().filter(|sentence| sentence.block % 2 == fold).collect()
+}
+
+/// Why no parser can be fitted and scored, if none can.
+fn hindrance(sums: &ParserSums) -> Option<String> {
+    if sums.sentences.is_empty() {
+        return Some("no sentence of the sample has a dependency tree".to_owned());
+    }
+    let arcs = |sentence: &KeptSentence| sentence.words.iter().filter(|word| word.scored).count();
+    let of_fold = |fold| in_fold(sums, fold).into_iter().map(arcs).sum::<usize>();
+    match [of_fold(0), of_fold(1)] {
+        [0, 0] => Some("no word of the sample has another word for its head".to_owned()),
+        [0, _] => Some(one_fold("even")),
+        [_, 0] => Some(one_fold("odd")),
+        _ => None,
+    }
+}
+
+fn one_fold(parity: &str) -> String {
+    format!(
+        "no word in blocks of {parity} number has another word for its head, so there is nothing to fit on or to score on: the \
+         sample is too small, or all of it is in few documents"
+    )
+}
+
+impl ParserReport {
+    /// Of the sums of the model, of those of an untrained one, and of what single heads find in the same sentences.
+    pub fn new(
+        trained: &ParserSums,
+        untrained: &ParserSums,
+        arcs: &DependencySums,
+        context: &EstimationContext,
+    ) -> Self {
+        let sentences = trained.sentences.values();
+        let has_arc = |sentence: &&KeptSentence| sentence.is_first && sentence.words.iter().any(|word| word.scored);
+        let report = Self {
+            sentences: sentences.clone().filter(has_arc).count() as u64,
+            kept_bytes: [trained, untrained]
+                .iter()
+                .flat_map(|sums| sums.sentences.values())
+                .map(KeptSentence::bytes)
+                .sum(),
+            none: hindrance(trained),
+            ..Self::default()
+        };
+        if report.none.is_some() {
+            return report;
+        }
+        let plans = plans(trained, untrained);
+        let parsed = parsed(&plans, context);
+        let simple = |relation: &str| SimpleParsers::new(arcs, relation, context.grid.count());
+        let attention = &parsed[0];
+        let is_root = |sentence: &KeptSentence| sentence.words.iter().filter(|word| word.gold == Gold::Root).count();
+        Self {
+            words: total(&attention.tally.relations, ALL),
+            roots: sentences.filter(|sentence| sentence.words.len() > 1).map(is_root).sum::<usize>() as u64,
+            root_accuracy: share(&attention.tally.roots.right, &attention.tally.roots.words),
+            accuracies: accuracies(&parsed[..4], &simple(ALL)),
+            relations: relations(&attention.tally, simple),
+            layers: layers(attention, &parsed[4..]),
+            heads: weights(attention, context.grid),
+            fits: plans.iter().zip(&parsed).flat_map(|(plan, parsed)| fits(&plan.name, parsed)).collect(),
+            ..report
+        }
+    }
+}
+
+fn total(relations: &std::collections::BTreeMap<String, Hits>, name: &str) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of words")]
+    relations.get(name).map_or(0, |hits| hits.words.iter().sum::<f64>() as u64)
+}
+
+fn share(right: &PerBlock, words: &PerBlock) -> Share {
+    if words.iter().all(|&words| words == 0.0) {
+        return Share::default();
+    }
+    let share = Jackknife::new(right, words).on(Scale::Share);
+    Share { accuracy: Some(share.all()), ci95: share.interval() }
+}
+
+/// How much more of the same words one gets right than another.
+fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Share {
+    let difference: PerBlock = std::array::from_fn(|block| more[block] - less[block]);
+    let difference = Jackknife::new(&difference, words);
+    Share { accuracy: Some(difference.all()), ci95: difference.interval() }
+}
+
+/// The words of a relation; of `all` where there is none but punctuation, no word.
+fn hits_of(tally: &Tally, relation: &str) -> Hits {
+    tally.relations.get(relation).cloned().unwrap_or_default()
+}
+
+fn accuracies(parsed: &[Parsed], simple: &SimpleParsers) -> Vec<ParserAccuracy> {
+    let attention = hits_of(&parsed[0].tally, ALL);
+    let fitted = parsed.iter().map(|parsed| Some(hits_of(&parsed.tally, ALL).right));
+    let rules = [simple.head, simple.offset, Some(simple.next), simple.tags];
+    let of = |(name, right): (&str, Option<PerBlock>)| {
+        let known = right.filter(|_| attention.words.iter().any(|&words| words > 0.0));
+        let ahead = known.filter(|_| name != PARSERS[0]);
+        ParserAccuracy {
+            parser: name.to_owned(),
+            share: known.map(|right| share(&right, &attention.words)).unwrap_or_default(),
+            ahead: ahead.map(|right| difference(&attention.right, &right, &attention.words)).unwrap_or_default().into(),
+        }
+    };
+    PARSERS.into_iter().zip(fitted.chain(rules)).map(of).collect()
+}
+
+fn relations(tally: &Tally, simple: impl Fn(&str) -> SimpleParsers) -> Vec<RelationAccuracy> {
+    let of = |(name, hits): (&String, &Hits)| {
+        let simple = simple(name);
+        let of_rule = |right: Option<PerBlock>| right.and_then(|right| share(&right, &hits.words).accuracy);
+        RelationAccuracy {
+            relation: name.clone(),
+            words: total(&tally.relations, name),
+            share: share(&hits.right, &hits.words),
+            beside: SimpleAccuracies {
+                best_head: of_rule(simple.head),
+                offset: of_rule(simple.offset),
+                tags: of_rule(simple.tags),
+            },
+        }
+    };
+    let mut relations: Vec<RelationAccuracy> = tally.relations.iter().map(of).collect();
+    relations.sort_by(|a, b| b.words.cmp(&a.words).then_with(|| a.relation.cmp(&b.relation)));
+    relations
+}
+
+fn layers(attention: &Parsed, without: &[Parsed]) -> Vec<LayerPart> {
+    let whole = hits_of(&attention.tally, ALL);
+    let of = |(layer, parsed): (usize, &Parsed)| {
+        let right = hits_of(&parsed.tally, ALL).right;
+        LayerPart {
+            layer,
+            without: share(&right, &whole.words).accuracy,
+            lost: difference(&whole.right, &right, &whole.words).into(),
+        }
+    };
+    let some = whole.words.iter().any(|&words| words > 0.0);
+    without.iter().enumerate().filter(|_| some).map(of).collect()
+}
+
+/// The mean weights of each head over the two folds.
+fn weights(attention: &Parsed, grid: HeadGrid) -> Vec<HeadWeights> {
+    let [even, odd] = &attention.fits;
+    let both = even.standardised.iter().zip(&odd.standardised);
+    let of = |(place, (even, odd)): (usize, (&[f64; 2], &[f64; 2]))| HeadWeights {
+        place: grid.place(place),
+        weight: ByDirection::new(|direction| f64::midpoint(even[direction], odd[direction])),
+    };
+    both.enumerate().map(of).collect()
+}
+
+fn fits(name: &str, parsed: &Parsed) -> [FitReport; 2] {
+    [0, 1].map(|fold| {
+        let Fitted { words, loss, steps, gradient, .. } = parsed.fits[fold];
+        FitReport { parser: name.to_owned(), fold: ["even", "odd"][fold].to_owned(), words, loss, steps, gradient }
+    })
+}

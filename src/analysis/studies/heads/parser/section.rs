@@ -1,0 +1,338 @@
+//! The section `parser` of the report: how much of the tree all heads together hold, beside simpler parsers.
+
+use std::fmt::Write;
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::figure::figures;
+use super::fit::{PENALTY, TOLERANCE};
+use crate::corpus::relation::{ALL, PUNCT};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::stats::interval::Interval;
+use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
+use crate::study::labels::policy::Policy;
+use crate::study::section::{HeadCard, Section, stored};
+use crate::study::show::figure::Figure;
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::{decimal, percent, plain_table, plus_minus};
+use crate::system::counted::counted;
+
+/// The names of the parsers in their order: four that are fitted, and four that are not.
+pub const PARSERS: [&str; 8] = [
+    "attention",
+    "distances",
+    "attention and distances",
+    "attention of an untrained model",
+    "best head",
+    "best offset",
+    "right-branching",
+    "tags",
+];
+
+/// Relations that the summary shows.
+const SHOWN: usize = 6;
+
+#[derive(Deserialize)]
+pub struct ParserSection {
+    pub parser: ParserReport,
+}
+
+/// How much of the gold tree can be read out of the attention of all heads together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ParserReport {
+    /// Sentences with a scored word, the first of each family alone.
+    pub sentences: u64,
+    /// Scored words: those with another word for their head, without punctuation.
+    pub words: u64,
+    /// Roots of sentences of several words.
+    pub roots: u64,
+    /// Why there is no parser; null where there is one.
+    pub none: Option<String>,
+    /// What the attention between the words of the sample took in memory, of the model and of the untrained one, in bytes.
+    pub kept_bytes: u64,
+    /// The penalty on the square of every parameter.
+    pub penalty: f64,
+    /// The length of the gradient at which a fit ends.
+    pub tolerance: f64,
+    /// The parsers, fitted on one half of the blocks and scored on the other, both ways.
+    pub accuracies: Vec<ParserAccuracy>,
+    /// Roots for which the root is likelier than any word, by attention alone.
+    pub root_accuracy: Share,
+    /// By relation, the most frequent first.
+    pub relations: Vec<RelationAccuracy>,
+    /// What each layer carries.
+    pub layers: Vec<LayerPart>,
+    /// The weights of each head, layer by layer.
+    pub heads: Vec<HeadWeights>,
+    /// How the fits went.
+    pub fits: Vec<FitReport>,
+}
+
+impl Default for ParserReport {
+    fn default() -> Self {
+        Self {
+            sentences: 0,
+            words: 0,
+            roots: 0,
+            none: None,
+            kept_bytes: 0,
+            penalty: PENALTY,
+            tolerance: TOLERANCE,
+            accuracies: Vec::new(),
+            root_accuracy: Share::default(),
+            relations: Vec::new(),
+            layers: Vec::new(),
+            heads: Vec::new(),
+            fits: Vec::new(),
+        }
+    }
+}
+
+/// A share of words that are right; null where there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Share {
+    /// The share.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+}
+
+/// A difference of two accuracies on the same words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Difference {
+    /// The difference.
+    #[schemars(range(min = -1, max = 1))]
+    pub difference: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+}
+
+impl From<Share> for Difference {
+    fn from(Share { accuracy: difference, ci95 }: Share) -> Self {
+        Self { difference, ci95 }
+    }
+}
+
+/// A parser.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ParserAccuracy {
+    /// Its name.
+    pub parser: String,
+    /// The share of words for which it finds the gold head.
+    #[serde(flatten)]
+    pub share: Share,
+    /// The accuracy of attention less that; null of attention itself.
+    pub ahead: Difference,
+}
+
+/// The words of a relation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RelationAccuracy {
+    /// The relation.
+    pub relation: String,
+    /// Its scored words.
+    pub words: u64,
+    /// The accuracy of attention.
+    #[serde(flatten)]
+    pub share: Share,
+    /// The accuracy of what is chosen for this very relation.
+    pub beside: SimpleAccuracies,
+}
+
+/// The accuracies of a head, an offset and rules on word classes that are chosen for a relation on one half of the blocks, on
+/// the other half.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SimpleAccuracies {
+    /// The best head in the better direction; null where a half has no such word.
+    #[schemars(range(min = 0, max = 1))]
+    pub best_head: Option<f64>,
+    /// The best offset.
+    #[schemars(range(min = 0, max = 1))]
+    pub offset: Option<f64>,
+    /// The nearest words of word classes; null where no such word has one.
+    #[schemars(range(min = 0, max = 1))]
+    pub tags: Option<f64>,
+}
+
+/// What a layer carries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerPart {
+    /// The layer, counted from 0.
+    pub layer: usize,
+    /// The accuracy of the attention of all other layers, fitted again.
+    #[schemars(range(min = 0, max = 1))]
+    pub without: Option<f64>,
+    /// The accuracy of all layers less that.
+    pub lost: Difference,
+}
+
+/// The weights of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadWeights {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// What one standard deviation of its attention adds to the log-odds of a word being the head, the mean of both fits: of the
+    /// attention from the dependent, and of that to it.
+    pub weight: ByDirection<f64>,
+}
+
+/// How a fit went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FitReport {
+    /// The parser: one of `accuracies`, or `without` a layer.
+    pub parser: String,
+    /// Whether it was fitted on the blocks of `even` or of `odd` number.
+    pub fold: String,
+    /// The words that it was fitted to: all with a head, roots and punctuation included.
+    pub words: u64,
+    /// The mean of `-ln p` of their heads, in nats.
+    pub loss: f64,
+    /// Steps of L-BFGS.
+    pub steps: u64,
+    /// The length of the gradient at the end.
+    pub gradient: f64,
+}
+
+impl ParserReport {
+    /// The fits that ended before the gradient was short enough.
+    fn unfinished(&self) -> usize {
+        self.fits.iter().filter(|fit| fit.gradient > self.tolerance).count()
+    }
+
+    fn table(&self) -> comfy_table::Table {
+        let mut table = plain_table();
+        table.set_header(["parser", "right in per cent", "attention is ahead by"]);
+        for ParserAccuracy { parser, share, ahead } in &self.accuracies {
+            let ahead = ahead.difference.map_or_else(String::new, |points| signed(points, ahead.ci95));
+            table.add_row([parser, &format!("{}{}", percent(share.accuracy), plus_minus(share.ci95)), &ahead]);
+        }
+        aligned(table)
+    }
+
+    /// The relations that attention finds best, among those with so many words.
+    fn strongest(&self, least: u64) -> Vec<&RelationAccuracy> {
+        let is_one = |one: &&RelationAccuracy| {
+            let is_base = !one.relation.contains(':') && ![ALL, PUNCT].contains(&one.relation.as_str());
+            is_base && one.words >= least
+        };
+        let mut strongest: Vec<&RelationAccuracy> = self.relations.iter().filter(is_one).collect();
+        strongest.sort_by(|a, b| b.share.accuracy.partial_cmp(&a.share.accuracy).expect("shares are numbers"));
+        strongest.truncate(SHOWN);
+        strongest
+    }
+
+    fn write_summary(&self, out: &mut Summary, policy: &Policy) -> std::fmt::Result {
+        let (words, sentences) = (counted(self.words, "word"), counted(self.sentences, "sentence"));
+        writeln!(
+            out,
+            "A tree from all heads: which word is the head of each word, by a linear reading of the attention between the two in \
+             all heads, fitted on one half of {sentences} and scored on the other ({words}):\n"
+        )?;
+        out.table(self.table());
+        let roots = (percent(self.root_accuracy.accuracy), plus_minus(self.root_accuracy.ci95));
+        out.blank();
+        writeln!(out, "Roots found by attention: {}{} per cent of {}.", roots.0, roots.1, self.roots)?;
+        let strongest = self.strongest(policy.count(&MIN_QUERIES));
+        if !strongest.is_empty() {
+            writeln!(
+                out,
+                "Relations that attention finds best, beside the head, the offset and the word classes that are best for each:\n"
+            )?;
+            out.table(relations_table(&strongest));
+            out.blank();
+        }
+        let part =
+            |part: &LayerPart| Some(format!("L{} {}", part.layer, signed(part.lost.difference?, part.lost.ci95)));
+        let parts: Vec<String> = self.layers.iter().filter_map(part).collect();
+        if !parts.is_empty() {
+            writeln!(out, "Lost without a layer, fitted again, in points: {}.", parts.join(", "))?;
+        }
+        match self.unfinished() {
+            0 => Ok(()),
+            count => writeln!(
+                out,
+                "{count} of {} did not come to a gradient of {:e}: see parser.fits.",
+                counted(self.fits.len(), "fit"),
+                self.tolerance
+            ),
+        }
+    }
+}
+
+fn signed(points: f64, ci95: Option<Interval>) -> String {
+    let points = decimal(100.0 * points, 1);
+    format!("{}{points}{}", if points.starts_with('-') { "" } else { "+" }, plus_minus(ci95))
+}
+
+fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["relation", "words", "attention", "best head", "offset", "tags"]);
+    for RelationAccuracy { relation, words, share, beside } in relations {
+        let SimpleAccuracies { best_head, offset, tags } = beside;
+        let right = format!("{}{}", percent(share.accuracy), plus_minus(share.ci95));
+        table.add_row([relation, &words.to_string(), &right, &percent(*best_head), &percent(*offset), &percent(*tags)]);
+    }
+    aligned(table)
+}
+
+/// The table with numbers to the right.
+fn aligned(mut table: comfy_table::Table) -> comfy_table::Table {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+stored!(ParserSection { parser: ParserReport });
+
+impl Section for ParserSection {
+    fn summary(&self, policy: &Policy) -> Summary {
+        match &self.parser.none {
+            Some(why) => format!("A tree from all heads: there is none, for {why}.\n").into(),
+            None => Summary::written(|out| self.parser.write_summary(out, policy)),
+        }
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        figures(&self.parser)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let ParserReport { accuracies, relations, layers, .. } = &self.parser;
+        vec![
+            Table::of("parsers", accuracies),
+            Table::of("parser_relations", relations),
+            Table::of("parser_layers", layers),
+        ]
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+        let of = |head: &HeadWeights| {
+            let both = Direction::BOTH
+                .map(|direction| format!("{} {}", decimal(*head.weight.get(direction), 2), direction.name()));
+            format!("weights in the parser of all heads, for a standard deviation of attention: {}", both.join(", "))
+        };
+        self.parser.heads.iter().filter(|head| head.place == place).map(of).collect()
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let ParserReport { none, heads, layers, accuracies, .. } = &self.parser;
+        if none.is_some() {
+            return None;
+        }
+        if !grid.is(heads.iter().map(|head| head.place)) {
+            return Some("`parser` does not have each head of the model once".to_owned());
+        }
+        let has_layers = layers.is_empty() || layers.iter().map(|part| part.layer).eq(0..grid.layers);
+        if !has_layers {
+            return Some("`parser` does not have each layer of the model once".to_owned());
+        }
+        let named = accuracies.iter().map(|one| one.parser.as_str()).eq(PARSERS);
+        (!named).then(|| "`parser` does not have each parser once".to_owned())
+    }
+}

@@ -1,0 +1,78 @@
+//! The sentences of the sample, kept until the parser is fitted.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::sentence::{KeptSentence, SeenSentence};
+use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
+use crate::passes::observer::{Event, Sums};
+use crate::sequences::fold::words::{FromToken, WordAttention};
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::Merge;
+
+/// The sentences with a tree, by their numbers: what the parser learns from is no sum.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ParserSums {
+    /// The heads.
+    pub grid: HeadGrid,
+    classes: LayerClasses,
+    from: FromToken,
+    /// The sentences by their places in the corpus.
+    pub sentences: BTreeMap<u64, KeptSentence>,
+    #[serde(skip)]
+    folded: WordAttention,
+}
+
+impl ParserSums {
+    /// Nothing yet, of a model with `grid` heads whose queries see these keys, words folded by `from`.
+    pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
+        Self { grid, classes, from, sentences: BTreeMap::new(), folded: WordAttention::default() }
+    }
+}
+
+impl Merge for ParserSums {
+    fn merge(&mut self, other: &Self) {
+        let same = (self.grid, &self.classes, self.from) == (other.grid, &other.classes, other.from);
+        assert!(same, "sums of one analysis");
+        for (&index, sentence) in &other.sentences {
+            self.sentences.entry(index).or_insert_with(|| sentence.clone());
+        }
+    }
+}
+
+/// The number of a sentence with a tree, and what was seen of it; `None` of one without.
+pub type ParserState = Option<(u64, SeenSentence)>;
+
+impl Sums for ParserSums {
+    type SequenceState = ParserState;
+
+    fn begin(&mut self, sequence: &Sequence) -> ParserState {
+        let seen = SeenSentence::new(sequence, &self.classes, self.from, self.grid.count())?;
+        Some((sequence.index, seen))
+    }
+
+    fn is_relevant(state: &ParserState) -> bool {
+        state.is_some()
+    }
+
+    fn observe(&mut self, state: &mut ParserState, event: &mut Event<'_>) {
+        let (Event::Head(input), Some((_, seen))) = (event, state) else { return };
+        let view = input.attention();
+        let place = (self.grid.index(view.layer, view.head), self.classes.of(view.layer));
+        seen.keep(place, view, self.from, &mut self.folded);
+    }
+
+    fn end_pack(&mut self, states: Vec<ParserState>) {
+        self.sentences.extend(states.into_iter().flatten().map(|(index, seen)| (index, seen.kept)));
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        *classes == self.classes
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        (self.grid, self.from) == (grid, from) && self.sentences.values().all(|sentence| sentence.fits(grid.count()))
+    }
+}
