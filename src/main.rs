@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use headscope::commands::cli;
 use headscope::system::errors::Class;
 use headscope::system::interrupt::clean_up_when_interrupted;
+use headscope::system::time_limit;
 
 /// The allocator of a static program: musl's own is slow where many small things are allocated on several threads.
 #[cfg(target_env = "musl")]
@@ -13,6 +14,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let command = cli::parse();
+    time_limit::report_by(|error| {
+        cli::error_format().say(error);
+        Class::of(error).status()
+    });
     let outcome = clean_up_when_interrupted().and_then(|()| (command.run)());
     let status = outcome.unwrap_or_else(|error| {
         cli::error_format().say(&error);

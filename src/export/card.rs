@@ -19,7 +19,7 @@ use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, percent, plain_table, plus_minus, significance};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
-use crate::system::printable::printable;
+use crate::system::printable::one_line;
 
 /// The card of a head: its labels with their evidence, what each study says of it, its metrics, and the literature on
 /// its labels.
@@ -30,7 +30,7 @@ pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
 }
 
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
-    let (model, corpus) = (printable(&report.model.id), printable(&report.corpus.name));
+    let (model, corpus) = (one_line(&report.model.id), one_line(&report.corpus.name));
     writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
     writeln!(out, "{}\n", printable(&head.description))?;
     if let Some(group) = head.key_value_group {
@@ -44,7 +44,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         writeln!(out, "No label.{}", if head.nearest.is_empty() { "" } else { " The nearest:" })?;
         for near in &head.nearest {
             let score = number(near.score, near.ci95);
-            writeln!(out, "  {}: {score}, where {} is asked for", printable(&near.label), near.rule)?;
+            writeln!(out, "  {}: {score}, where {} is asked for", one_line(&near.label), near.rule)?;
         }
         lacking::lines(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     } else {
@@ -57,14 +57,14 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     }
     let kept = report.controls_by_kind();
     for (kind, runs) in &kept {
-        let labels: Vec<String> = head.labels_kept(runs).map(printable).collect();
+        let labels: Vec<String> = head.labels_kept(runs).map(one_line).collect();
         let labels = if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
         writeln!(out, "Kept in the control {kind}, with every seed: {labels}.")?;
     }
     let place = head.place;
     for (study, section) in &report.sections.0 {
         for line in section.of_head(place, &report.settings.policy).lines {
-            writeln!(out, "\n{}: {}", study.card().name, printable(&line))?;
+            writeln!(out, "\n{}: {}", study.card().name, one_line(&line))?;
         }
     }
     writeln!(
@@ -90,7 +90,7 @@ fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<HeadPlace>)>) -> T
             (true, true) => "borderline, tied",
         };
         let row = [
-            printable(&label.label),
+            one_line(&label.label),
             label.direction.map_or("", Direction::name).to_owned(),
             number(label.score, label.ci95),
             label.baseline.map_or_else(|| "-".to_owned(), |beside| decimal(beside, 3)),
@@ -111,9 +111,9 @@ fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<HeadPlace>)>) -> T
 
 /// The facts on a label beyond its row.
 fn more(out: &mut Summary, label: &Label) -> fmt::Result {
-    let name = printable(&label.label);
+    let name = one_line(&label.label);
     if let Some(rests_on) = &label.rests_on {
-        writeln!(out, "{name} says more of {}.", printable(rests_on))?;
+        writeln!(out, "{name} says more of {}.", one_line(rests_on))?;
     }
     if let Some(tags) = &label.versus_tags {
         let reach = if label.beyond == Some(Reach::Tags) { "reaches" } else { "does not reach" };
@@ -219,7 +219,7 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     writeln!(
         out,
         "{}, {}{part}, in % of them, ± half of the 95 % interval; the best offset ({offset:+}) has {offset_accuracy}{tags}:\n",
-        printable(relation),
+        one_line(relation),
         counted(*words, "word")
     )
     .expect("writing to a string does not fail");

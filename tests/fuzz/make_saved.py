@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the first inputs of corpus/{report,partial,corpus-index}/: what headscope writes of model/ over two sentences, and of indexed/.
+"""Makes the first inputs of corpus/{report,crafted-report,partial,corpus-index,ledger}/: what headscope writes of model/ over two sentences, and of indexed/.
 
 Run it with zstandard installed: tests/fuzz/make_saved.py HEADSCOPE. Needed again when the format of partials or of indexes changes, or the version.
 """
@@ -33,6 +33,8 @@ OPTIONS = dict(
     control=without("words", "frequency", "explained", "attention", "dependency") + ["--control", "shuffled-words"],
     frequency=without("words", "explained", "attention", "trees", "dependency"),
 )
+# Of reports that are drawn: each a study with figures.
+DRAWN = ["likeness", "examples", "dependence", "probes"]
 
 
 def run(*arguments: object) -> None:
@@ -66,6 +68,23 @@ with tempfile.TemporaryDirectory() as scratch:
         save("partial", name, unpacked(partial.read_bytes()))
     save("report", "bad-no-heads", json.dumps(whole | dict(heads=[]), separators=(",", ":")).encode())
     save("partial", "bad-cut", partial.read_bytes()[:-1])
+    for study in DRAWN:
+        others = without("words", "frequency", "explained", "attention", "dependency", "trees")
+        run("analyze", HERE / "model", "-c", corpus, "--no-run-info", "--quiet", *others, "--with", study, "-o", report)
+        whole = json.loads(report.read_text())
+        save("crafted-report", study, json.dumps(whole, separators=(",", ":")).encode())
+    # A table of one run, that of the ledger.
+    table, folder = Path(scratch) / "runs.toml", Path(scratch) / "reports"
+    table.write_text(
+        f'[models]\na = {{ model = "{HERE / "model"}" }}\n'
+        f'[corpora]\nc = {{ corpus = "{corpus}", without = ["words", "frequency", "explained"] }}\n'
+    )
+    run("batch", table, "-o", folder, "--quiet")
+    known = (folder / "batch.json").read_text()
+    save("ledger", "one", known.encode())
+    save("ledger", "bad-cut", known.encode()[:-10])
+    many = known.replace('"layers": 1,', '"layers": 4294967296,').replace('"heads": 1,', '"heads": 4294967296,')
+    save("ledger", "bad-heads", many.encode())
     index = Path(scratch) / "corpus.index"
     run("index", *sorted((HERE / "indexed").iterdir()), "-o", index)
     whole = index.read_bytes()

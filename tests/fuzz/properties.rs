@@ -41,6 +41,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("policy", policy),
     ("terminal", terminal),
     ("report", saved::report),
+    ("crafted-report", saved::crafted),
+    ("ledger", saved::ledger),
     ("partial", saved::partial),
     ("corpus-index", saved::corpus_index),
 ];

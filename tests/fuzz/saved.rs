@@ -6,17 +6,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
+use headscope::commands::batch::{BatchOptions, batch};
 use headscope::commands::merge::{MergeOptions, Merged, merge};
 use headscope::commands::reporting::policy::PolicyOptions;
 use headscope::commands::reporting::write_report::ReportOptions;
 use headscope::commands::saved::diff::{DiffOptions, diff};
 use headscope::corpus::{Content, Corpus, Index, Input, SEGMENT_SENTENCES};
 use headscope::export::summary::Detail;
-use headscope::export::{Target, Writer, json, summary};
+use headscope::export::svg::Medium;
+use headscope::export::{TableWriter, Target, Writer, card, figures, json, summary};
 use headscope::passes::observation::partial;
 use headscope::report::Report;
 use headscope::studies::registry::default_policy;
 use headscope::study::metrics::unit::PerUnit;
+use headscope::system::errors::ErrorFormat;
+use headscope::system::printable::is_unprintable;
 use sha2::{Digest, Sha256};
 
 use super::{check_message, with_bench};
@@ -43,6 +47,73 @@ pub fn report(data: &[u8]) -> bool {
     let again = json::parse("fuzz.json", &written).expect("what was written").relabel(default_policy());
     assert_eq!(String::from_utf8(Writer::Json.render(&again).expect("a report")).expect("UTF-8"), written);
     true
+}
+
+/// A report that somebody crafted, and all that is made of it but JSON: nothing that a terminal obeys, no line or tag that is
+/// not the program's, and no number that cannot be drawn.
+pub fn crafted(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return false };
+    let report = match json::parse_to_show("fuzz.json", text) {
+        Ok(report) => report,
+        Err(error) => {
+            check_message(&error);
+            return false;
+        }
+    };
+    let mut printed = vec![summary::render(&report, &[], Detail::Full, Some(80))];
+    printed.extend(report.heads.iter().map(|head| card::of_head(&report, head).to_string()));
+    for (_, section) in &report.sections.0 {
+        let tracked = section.exports().tracked;
+        printed.extend(tracked.iter().map(|tracked| card::of_relation(tracked, 10).to_string()));
+    }
+    let page = String::from_utf8(Writer::Html.render(&report).expect("a page")).expect("UTF-8");
+    let names = [figures::GRID.to_owned(), figures::LAYERS.to_owned()].into_iter();
+    let names = names.chain(figures::of_studies(&report).iter().map(|figure| figure.name.to_owned()));
+    let drawn = names.map(|name| figures::named(&report, &name, Medium::Alone).expect("a figure of the report"));
+    for svg in drawn.chain([page]) {
+        assert!(!["\"NaN", "\"inf", "\"-inf"].iter().any(|strange| svg.contains(strange)), "{svg}");
+        assert_eq!(svg.matches("<script").count(), usize::from(svg.starts_with("<!doctype")), "{svg}");
+        printed.push(svg);
+    }
+    for table in report.sections.0.iter().flat_map(|(_, section)| section.tables()) {
+        TableWriter::Csv.render(&table).expect("a table");
+    }
+    // The colours of the summary are the program's.
+    let obeyed = |c: char| is_unprintable(c) && c != '\n' && c != '\u{1b}';
+    assert!(!printed.iter().any(|text| text.contains(obeyed)));
+    true
+}
+
+/// The ledger of a batch: read or refused by name, and all runs that it knows are shown.
+pub fn ledger(data: &[u8]) -> bool {
+    const TABLE: &str = "[models]\na = { model = \"absent\" }\nb = { model = \"absent\" }\n\
+        [corpora]\nc = { corpus = \"absent.txt\" }\n";
+    with_bench(|place| {
+        let (folder, table) = (place.join("batch"), place.join("runs.toml"));
+        fs::create_dir_all(&folder).expect("a temporary folder");
+        fs::write(&table, TABLE).expect("a temporary file");
+        fs::write(folder.join("batch.json"), data).expect("a temporary file");
+        let ran = batch(&BatchOptions {
+            table: table.clone(),
+            folder: folder.clone(),
+            only: vec!["a.c".to_owned()],
+            keep_going: true,
+            dry_run: false,
+            writers: vec![("json", Writer::Json)],
+            offline: true,
+            quiet: true,
+            errors: ErrorFormat::Text,
+        });
+        let error = ran.expect_err("there is no model").to_string();
+        let known = folder.join("index.html").exists();
+        fs::remove_dir_all(&folder).expect("a temporary folder");
+        fs::remove_file(&table).expect("a temporary file");
+        assert!(
+            if known { error.starts_with("1 of 2 runs failed: a.c") } else { error.contains("batch.json") },
+            "{error}"
+        );
+        known
+    })
 }
 
 /// Every head is there once, in its place, with every metric.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
 
-use crate::support::{headscope, path, tiny_bert};
+use crate::support::{headscope, path, run, tiny_bert};
 use headscope::system::printable::is_unprintable;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -183,4 +183,29 @@ fn a_name_cannot_pass_for_another_message() {
         assert!(shown.contains("forged\\u{200b}\\u{2028}"), "{shown}");
         assert_eq!(shown.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{shown}");
     }
+}
+
+/// A pipe that nobody writes to is waited for by whoever opens it.
+#[test]
+#[cfg(unix)]
+fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+    let context = EstimationContext::new();
+    let (file, index, pipe) = (context.path("a.txt"), context.path("a.index"), context.path("pipe.txt"));
+    fs::write(&file, "the dog\n").unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    run(&["index", "-c", path(&file), "-o", path(&index)]).unwrap();
+    let model = tiny_bert();
+    let analyze =
+        |corpus, index| run(&["analyze", path(&model), "-c", path(corpus), "--index", path(index)]).unwrap_err();
+    let (status, message) = analyze(&file, &pipe);
+    assert!(status == 3 && message.contains("pipe.txt`: it is no file"), "{message}");
+    let (status, message) = analyze(&pipe, &index);
+    assert!(status == 2 && message.contains("pipe.txt` can be read only once"), "{message}");
+    let (status, message) = run(&["index", "-c", path(&pipe), "-o", path(&index)]).unwrap_err();
+    assert!(status == 3 && message.contains("pipe.txt` can be read only once: an index is of files"), "{message}");
+    let folder = context.path("model");
+    fs::create_dir(&folder).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(folder.join("config.json")).status().unwrap().success());
+    let (status, message) = run(&["analyze", path(&folder), "-c", path(&file)]).unwrap_err();
+    assert!(status == 4 && message.contains("config.json"), "{message}");
 }

@@ -27,6 +27,8 @@ mod controls;
 mod coreference;
 mod corpus;
 mod corpus_files;
+mod costly_tokenizers;
+mod crafted_reports;
 mod damaged_weights;
 mod dependence;
 mod diff;

@@ -314,6 +314,10 @@ impl Report {
         report.settings.protocol.studies = plan::names(&studies);
         let sections = studies.into_iter().map(|study| Ok((study, study.read(text)?)));
         report.sections = Sections(sections.collect::<serde_json::Result<_>>()?);
+        // One that is not whole is refused for that; its sections cannot be completed.
+        if report.defect().is_some() {
+            return Ok(report);
+        }
         let first: Vec<String> = report.heads.iter().map(|head| head.primary.clone()).collect();
         report.sections.0.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
         report.describe();

@@ -205,6 +205,12 @@ fn read(path: &Path) -> Result<LedgerRuns> {
         let problem = anyhow!("this is not what `headscope batch` writes ({})", problem_in_line(&error));
         problem.hint(way_out).at(&shown, error.line() as u64)
     })?;
+    let overflows = |entry: &&LedgerEntry| entry.found.layers.checked_mul(entry.found.heads).is_none();
+    if let Some(entry) = file.known.runs.values().find(overflows) {
+        let ReportSummary { layers, heads, .. } = &entry.found;
+        let error = anyhow!("{shown}: a run has {layers} layers of {heads} heads, which no model has");
+        return Err(error.about(shown).hint(way_out));
+    }
     match file.schema_version {
         SCHEMA_VERSION => Ok(file.known),
         other => {

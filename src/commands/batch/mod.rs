@@ -24,7 +24,7 @@ use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
 use crate::system::counted::counted;
 use crate::system::errors::{Class, ErrorFormat, Facts};
-use crate::system::printable::printable;
+use crate::system::printable::one_line;
 use crate::system::progress::Downloads;
 use crate::system::terminal::print;
 use inputs::{Corpora, Inputs};
@@ -231,7 +231,7 @@ impl Batch<'_> {
 
     fn done(&mut self, run: &TableRun, status: Status, says: &str) -> Result<()> {
         self.statuses.insert(run.name.clone(), status);
-        if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, printable(says))) }
+        if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(says))) }
     }
 
     fn fail(&mut self, runs: &[&TableRun], error: Error) {

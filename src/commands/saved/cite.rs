@@ -23,7 +23,7 @@ const CITATION: &str = include_str!("../../../CITATION.cff");
 pub fn cite(report: Option<&Path>) -> Result<()> {
     let Some(path) = report else { return print(CITATION) };
     let name = path.display().to_string();
-    let report = json::parse_as_far_as_it_goes(&name, &json::read_text(path)?)?;
+    let report = json::parse_as_far_as_it_goes(&name, &json::on_one_line(&json::read_text(path)?))?;
     print(&of(&report))
 }
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::commands::reporting::outputs;
-use crate::export::{TableWriter, Target, figures, json, page, svg, tables};
+use crate::commands::reporting::outputs::{self, OpenOutput};
+use crate::export::{TableWriter, Target, Writer, figures, json, page, svg, tables};
 use crate::report::Report;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
@@ -40,7 +40,14 @@ pub fn export(options: &ExportOptions) -> Result<()> {
     match wanted {
         Exported::Report(targets) => {
             let outputs = outputs::open(targets)?;
-            outputs::write(&read(one)?, outputs)
+            let (name, text) = (one.display().to_string(), json::read_text(one)?);
+            let is_page = |output: &OpenOutput| matches!(output, OpenOutput::File(_, Writer::Html));
+            let (pages, data): (Vec<_>, Vec<_>) = outputs.into_iter().partition(is_page);
+            outputs::write(&json::parse(&name, &text)?, data)?;
+            if pages.is_empty() {
+                return Ok(());
+            }
+            outputs::write(&json::parse_to_show(&name, &text)?, pages)
         }
         Exported::SideBySide(paths) => {
             let outputs = open(paths.iter().map(|path| (path, ())))?;
@@ -49,7 +56,7 @@ pub fn export(options: &ExportOptions) -> Result<()> {
         }
         Exported::Figure(name, paths) => {
             let outputs = open(paths.iter().map(|path| (path, ())))?;
-            let figure = figures::named(&read(one)?, name, svg::Medium::Alone).class(Class::Usage)?;
+            let figure = figures::named(&read_to_show(one)?, name, svg::Medium::Alone).class(Class::Usage)?;
             write(outputs, |()| Ok(figure.clone().into_bytes()))
         }
         Exported::Table(name, files) => {
@@ -64,6 +71,11 @@ fn read(path: &Path) -> Result<Report> {
     json::parse(&path.display().to_string(), &json::read_text(path)?)
 }
 
+/// The same where its texts are shown: see [`json::parse_to_show`].
+fn read_to_show(path: &Path) -> Result<Report> {
+    json::parse_to_show(&path.display().to_string(), &json::read_text(path)?)
+}
+
 /// The reports with the names of their files, and with their folders where these are not enough.
 fn named(paths: &[PathBuf]) -> Result<Vec<(String, Report)>> {
     let stem = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -71,7 +83,7 @@ fn named(paths: &[PathBuf]) -> Result<Vec<(String, Report)>> {
         let alone = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
         stem(path).filter(|_| alone).unwrap_or_else(|| path.display().to_string())
     };
-    paths.iter().map(|path| Ok((name(path), read(path)?))).collect()
+    paths.iter().map(|path| Ok((name(path), read_to_show(path)?))).collect()
 }
 
 /// Opens files before any work is done, each with its subject.

@@ -12,7 +12,6 @@ use crate::export::{Target, json, summary};
 use crate::report::{HeadReport, Report};
 use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
-use crate::system::printable::printable;
 use crate::system::terminal::print;
 
 /// A saved report and another policy.
@@ -35,13 +34,16 @@ pub fn relabel(options: &RelabelOptions) -> Result<()> {
     let report = json::parse(&name, &text)?;
     let measured = options.policy.ensure_measured(&report.settings.protocol.studies);
     measured.cannot("label", &name)?;
-    let relabelled = json::parse(&name, &text)?.relabel(policy);
+    let relabelled = report.relabel(policy.clone());
     outputs::write(&relabelled, outputs)?;
     if options.outputs.contains(&Target::Stdout) {
         return Ok(());
     }
+    // The changes are of the same reports as a terminal shows them.
+    let before = json::parse_to_show(&name, &text)?;
+    let relabelled = json::parse_to_show(&name, &text)?.relabel(policy);
     let preset = summary::of_presets(&options.policy.presets, &relabelled.heads);
-    print(&format!("{}{preset}", changes(&report, &relabelled)))
+    print(&format!("{}{preset}", changes(&before, &relabelled)))
 }
 
 /// The thresholds and the labels in which two reports over the same evidence differ.
@@ -71,13 +73,13 @@ fn write_changes(out: &mut String, before: &Report, after: &Report) -> fmt::Resu
 /// How the labels of one head change, if they do.
 fn change(before: &HeadReport, after: &HeadReport) -> Option<String> {
     let labels =
-        |head: &HeadReport| -> BTreeSet<String> { head.labels.iter().map(|label| printable(&label.label)).collect() };
+        |head: &HeadReport| -> BTreeSet<String> { head.labels.iter().map(|label| label.label.clone()).collect() };
     let (old, new) = (labels(before), labels(after));
     let lost = old.difference(&new).map(|label| format!("-{label}"));
     let gained = new.difference(&old).map(|label| format!("+{label}"));
     let labels: Vec<String> = lost.chain(gained).collect();
     let moved = before.primary != after.primary;
-    let primary = moved.then(|| format!("primary {} -> {}", printable(&before.primary), printable(&after.primary)));
+    let primary = moved.then(|| format!("primary {} -> {}", before.primary, after.primary));
     let changes: Vec<String> = primary.into_iter().chain((!labels.is_empty()).then(|| labels.join(" "))).collect();
     (!changes.is_empty()).then(|| format!("  {:7} {}", after.place.to_string(), changes.join("  ")))
 }

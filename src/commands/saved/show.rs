@@ -54,7 +54,8 @@ pub enum ShownPart {
 /// Fails if the report cannot be read, or has no such part.
 pub fn show(options: &ShowOptions) -> Result<()> {
     let name = options.report.display().to_string();
-    let report = json::parse(&name, &json::read_text(&options.report)?)?;
+    let saved = json::read_text(&options.report)?;
+    let report = if options.json { json::parse(&name, &saved)? } else { json::parse_to_show(&name, &saved)? };
     let width = terminal::width();
     let text = match &options.shown {
         ShownPart::Summary(_) if options.json => json::indented(&report)?,

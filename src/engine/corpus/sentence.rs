@@ -96,6 +96,17 @@ pub enum Content {
     Words(Vec<Word>),
 }
 
+impl Content {
+    /// The bytes of its text, or of its words.
+    pub fn bytes(&self) -> u64 {
+        let bytes = match self {
+            Self::Text(text) => text.len(),
+            Self::Words(words) => words.iter().map(|word| word.form.len()).sum(),
+        };
+        bytes as u64
+    }
+}
+
 /// A syntactic word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {

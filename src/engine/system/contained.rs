@@ -31,8 +31,19 @@ pub fn contained<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     let before = CONTAINED.replace(true);
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
     CONTAINED.set(before);
-    outcome.map_err(|panic| anyhow!("the library that reads it gives up: {}", reason(&*panic)))
+    outcome.map_err(|panic| match panic.downcast::<BrokenOff>() {
+        Ok(broken_off) => broken_off.0,
+        Err(panic) => anyhow!("the library that reads it gives up: {}", reason(&*panic)),
+    })
 }
+
+/// Breaks off the work of a library from within a call that it makes, and that cannot fail: [`contained`] returns the error.
+pub fn break_off(error: Error) -> ! {
+    panic::resume_unwind(Box::new(BrokenOff(error)))
+}
+
+/// The error for which work was broken off.
+struct BrokenOff(Error);
 
 /// The text of a panic, on one line.
 fn reason(panic: &(dyn Any + Send)) -> String {
@@ -55,5 +66,11 @@ mod tests {
         assert!(error.starts_with("the library that reads it gives up: a\\u{1b}[31m\\nerror: xxx"), "{error}");
         assert!(error.len() < 250 && error.ends_with("..."), "{error}");
         assert!(!CONTAINED.get());
+    }
+
+    #[test]
+    fn work_is_broken_off_with_an_error() {
+        let error = contained::<()>(|| break_off(anyhow!("too much"))).unwrap_err();
+        assert_eq!(error.to_string(), "too much");
     }
 }

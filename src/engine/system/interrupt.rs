@@ -20,7 +20,8 @@ pub fn clean_up_when_interrupted() -> Result<()> {
     watch().context("cannot watch for Ctrl-C")
 }
 
-fn clean_up(status: i32) -> ! {
+/// Removes temporary files and ends the process.
+pub(super) fn clean_up(status: i32) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
     let temporary = lock();
     for path in temporary.0.iter() {

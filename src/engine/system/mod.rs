@@ -12,3 +12,4 @@ pub mod printable;
 pub mod processor;
 pub mod progress;
 pub mod terminal;
+pub mod time_limit;

@@ -9,7 +9,7 @@ use crate::studies::registry;
 use crate::study::labels::Detector;
 use crate::study::show::summary::Summary;
 use crate::system::counted::counted;
-use crate::system::printable::printable;
+use crate::system::printable::one_line;
 
 /// So many heads are listed with what they keep; the report has all.
 const SHOWN: usize = 12;
@@ -61,7 +61,7 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
     let kept = |head: &HeadReport| {
         let labels = head.labels_kept(runs).filter_map(|label| {
             let detector = registry::detector_of(label)?;
-            detector.shown.in_controls.then(|| printable(&detector.code(label)))
+            detector.shown.in_controls.then(|| one_line(&detector.code(label)))
         });
         let labels: Vec<String> = labels.collect();
         (!labels.is_empty()).then(|| format!("{} {}", head.place, labels.join(", ")))

@@ -24,7 +24,7 @@ use crate::study::metrics::metric::Values;
 use crate::study::show::summary::{Summary, width_of};
 use crate::study::show::wording::plain_table;
 use crate::system::counted::{counted, plural};
-use crate::system::printable::printable;
+use crate::system::printable::one_line;
 
 /// How much a summary says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +50,13 @@ pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     if observation.stage.is_after() {
         return format!(
             "shard {shard} of {}: the second stage is done; its sentences are counted in the first\n",
-            printable(&observation.identity.corpus.name)
+            one_line(&observation.identity.corpus.name)
         );
     }
     let skipped: u64 = tally.skipped.values().sum();
     format!(
         "shard {shard} of {}: {}, {}, {} skipped\n",
-        printable(&observation.identity.corpus.name),
+        one_line(&observation.identity.corpus.name),
         counted(tally.sentences, "sentence"),
         counted(tally.read().0, "token"),
         counted(skipped, "sentence"),
@@ -73,7 +73,7 @@ fn write_summary(
     writeln!(
         out,
         "model   {}: {}, {} x {}",
-        printable(&model.id),
+        one_line(&model.id),
         model.family,
         counted(model.layers, "layer"),
         counted(model.heads, "head")
@@ -81,7 +81,7 @@ fn write_summary(
     let [of_model, of_corpus] = report.remarks();
     remarks(out, &of_model)?;
     let size = sizes(model, corpus.sentences, corpus.words, corpus.tokens);
-    writeln!(out, "corpus  {}: {size}", printable(&corpus.name))?;
+    writeln!(out, "corpus  {}: {size}", one_line(&corpus.name))?;
     writeln!(out, "        intervals and tests are about more {} like these", report.unit())?;
     files(out, report)?;
     remarks(out, &generators(corpus))?;
@@ -126,7 +126,7 @@ fn files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Resul
     }
     for file in corpus.files.iter().take(SHOWN) {
         let CorpusFileInfo { name, format, sentences, words, tokens, skipped, .. } = file;
-        let name = printable(name);
+        let name = one_line(name);
         write!(out, "        {name} ({format}): {}", sizes(model, *sentences, *words, *tokens))?;
         writeln!(out, "{}", if *skipped > 0 { format!(", {skipped} skipped") } else { String::new() })?;
     }
@@ -140,7 +140,7 @@ fn files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Resul
 fn generators(corpus: &CorpusInfo) -> Vec<String> {
     let mut generators: Vec<&str> = corpus.files.iter().filter_map(|file| file.generated.as_deref()).collect();
     generators.dedup();
-    generators.iter().map(|by| format!("it is generated, by {}", printable(by))).collect()
+    generators.iter().map(|by| format!("it is generated, by {}", one_line(by))).collect()
 }
 
 /// Facts to know before the labels.
@@ -180,10 +180,10 @@ struct Code {
 fn code(label: &str) -> Code {
     let Some(detector) = registry::detector_of(label) else {
         let [text, meaning] = if label == UNLABELLED { UNLABELLED_SHOWN } else { [label; 2] };
-        return Code { text: printable(text), style: Style::new(), meaning: meaning.to_owned() };
+        return Code { text: one_line(text), style: Style::new(), meaning: meaning.to_owned() };
     };
     let style = Style::new().fg_color(Some(detector.shown.colour.into()));
-    Code { text: printable(&detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
+    Code { text: one_line(&detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
 }
 
 /// The grid, in parts with as many heads as fit.
@@ -308,7 +308,7 @@ fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {
         writeln!(out, "Sentences with words whose head is not annotated: {}.", report.corpus.unannotated)?;
     }
     for [first, again] in &report.corpus.repeated {
-        let [first, again] = [first, again].map(|name| printable(name));
+        let [first, again] = [first, again].map(|name| one_line(name));
         writeln!(
             out,
             "Files with the same contents, whose sentences count twice in every number: {first} and {again}."

@@ -266,7 +266,7 @@ fn studies_of_a_report_are_those_that_it_lists() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            choice, in-context, coreference, segments, effect, in-context-effect, gradient, use, pruning, drift, dependence, \
+            in-context, coreference, segments, choice, effect, in-context-effect, gradient, use, pruning, drift, dependence, \
             likeness, cluster-effect, cluster-drift, probes, parser, examples, clark2019"
     );
 }

@@ -309,7 +309,7 @@ impl Index {
     }
 
     fn read(path: &Path, shown: String) -> Result<Self> {
-        let mut file = input::open(path)?;
+        let mut file = input::open_regular(path)?;
         let mut beginning = [0; MAGIC.len() + 2];
         ensure!(
             file.read_exact(&mut beginning).is_ok() && beginning.starts_with(MAGIC.as_bytes()),

@@ -1,6 +1,6 @@
 //! A corpus to its index: read once from its beginning to its end, as any run without an index reads it.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 
 use super::{Corpus, FileIdentity};
 use crate::corpus::compression::Compression;
@@ -24,8 +24,16 @@ pub struct IndexCounts {
 /// Writes the index of a corpus, of files that can be read again, by `write`, which is given the parts of it in order.
 /// Fails if the corpus cannot be read, or only once, or `write` fails.
 pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {
+    ensure_files(inputs).class(Class::Input)?;
     let corpus = Corpus::open(inputs)?;
     index(corpus, write).class(Class::Input)
+}
+
+/// Makes sure that all inputs are files, before any is opened: opening a pipe waits for somebody to write to it.
+pub(super) fn ensure_files(inputs: &[Input]) -> Result<()> {
+    let Some(once) = inputs.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
+    let shown = once.path().map_or_else(|| "standard input".into(), |path| path.display().to_string());
+    Err(anyhow!("`{shown}` can be read only once: an index is of files").about(&shown).hint("write it to a file"))
 }
 
 fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {

@@ -131,13 +131,16 @@ impl Corpus {
 
     /// The same as a run reads it: [`within`](Self::within) its limit, [`keeping`](Self::keeping) its columns, and
     /// [`indexed`](Self::indexed).
-    /// Fails as [`Corpus::open`] and [`Corpus::indexed`].
+    /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
     pub fn open_with(
         inputs: &[Input],
         limit: Option<u64>,
         requested: &[String],
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
+        if index.is_some() {
+            indexing::ensure_files(inputs).class(Class::Input)?;
+        }
         Self::open(inputs)?.within(limit).keeping(requested).indexed(index)
     }
 

@@ -40,9 +40,8 @@ impl ModelFile {
     }
 
     fn opened(path: &Path) -> Result<Self> {
-        let file = input::open(path)?;
+        let file = input::open_regular(path)?;
         let opened = file.metadata()?;
-        ensure!(opened.is_file(), "it is no file");
         let content = Content::OnDisk { file: Arc::new(file), opened };
         let file = Self { path: path.to_owned(), content, sha256: Arc::default() };
         let mut beginning = [0; LFS_POINTER.len()];

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::system::printable::printable;
+use crate::system::printable::one_line;
 
 /// How many layers, and heads in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ impl TryFrom<NamedHead> for HeadPlace {
         let place = Self { layer, head };
         (name == place.to_string())
             .then_some(place)
-            .ok_or_else(|| format!("head {head} of layer {layer} is `{place}`, not `{}`", printable(&name)))
+            .ok_or_else(|| format!("head {head} of layer {layer} is `{place}`, not `{}`", one_line(&name)))
     }
 }
 

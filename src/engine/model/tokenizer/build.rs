@@ -16,8 +16,11 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::processors::bert::BertProcessing;
 use tokenizers::processors::roberta::RobertaProcessing;
-use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, PostProcessor, SplitDelimiterBehavior, Tokenizer};
+use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, PostProcessor, SplitDelimiterBehavior};
 
+use super::bounds::{
+    BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer, ensure_bounded, ensure_few, ensure_short_tokens,
+};
 use super::config::{Kind, TokenizerConfig, named};
 use super::each;
 use crate::model::files::ModelFile;
@@ -33,11 +36,12 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
     let path = file.path();
     let at = path.display();
     let bytes = file.text(LONGEST_TOKENIZER)?.into_bytes();
+    ensure_bounded(&bytes).cannot("read tokenizer", &at)?;
     let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| {
         let line = error.downcast_ref::<serde_json::Error>().map_or(0, serde_json::Error::line);
         anyhow!("{error}").in_line(line as u64).cannot("read tokenizer", &at)
     })?;
-    if let ModelWrapper::BPE(bpe) = tokenizer.get_model()
+    if let ModelWrapper::BPE(bpe) = &tokenizer.get_model().model
         && let Some(dropout) = bpe.dropout.filter(|dropout| *dropout > 0.0)
     {
         let error = anyhow!("tokenizer `{at}` has a BPE dropout of {dropout}: its tokens are drawn by lot");
@@ -45,7 +49,8 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
     }
     let kind = settings.kind();
     if kind == Some(Kind::WordPiece)
-        && let Some(NormalizerWrapper::BertNormalizer(normalizer)) = tokenizer.get_normalizer()
+        && let Some(NormalizerWrapper::BertNormalizer(normalizer)) =
+            tokenizer.get_normalizer().map(BoundedNormalizer::whole)
     {
         let mut wanted = bert_normalizer(settings)?;
         wanted.clean_text = normalizer.clean_text;
@@ -55,7 +60,7 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
         && let Some(prefix_space) = settings.switch("add_prefix_space")?
         && let Some(mut pre_tokenizer) = tokenizer.get_pre_tokenizer().cloned()
     {
-        each(&mut pre_tokenizer, &mut |part| {
+        each(&mut pre_tokenizer.0, &mut |part| {
             if let PreTokenizerWrapper::ByteLevel(byte_level) = part {
                 byte_level.add_prefix_space = prefix_space;
             }
@@ -85,6 +90,7 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
     let unusable = |error: tokenizers::Error| anyhow!("{error}").cannot("use vocabulary", path.display());
     let bytes = file.bytes(LONGEST_TOKENIZER)?;
     let vocabulary = WordPiece::read_bytes(&bytes).map_err(unusable)?;
+    ensure_short_tokens(vocabulary.keys()).cannot("use vocabulary", path.display())?;
     let unknown = settings.special("unk_token", "[UNK]");
     ensure!(
         vocabulary.contains_key(&unknown),
@@ -94,9 +100,9 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
             .hint("is it whole?")
     );
     let model = WordPiece::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
-    let mut tokenizer = Tokenizer::new(model);
+    let mut tokenizer = Tokenizer::new(BoundedModel::from(ModelWrapper::from(model)));
     tokenizer.with_normalizer(Some(bert_normalizer(settings)?)).map_err(unusable)?;
-    tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
+    tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(BertPreTokenizer.into())));
     let defaults = if settings.is_mpnet() { &MPNET } else { &BERT };
     add_tokens(&mut tokenizer, settings, defaults, path)?;
     surround(&mut tokenizer, settings, defaults, path)?;
@@ -109,14 +115,16 @@ pub(super) fn residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
     let path = file.path();
     let unusable = |error: tokenizers::Error| anyhow!("{error}").cannot("use vocabulary", path.display());
     let text = file.text(LONGEST_TOKENIZER)?;
-    let vocabulary = (0..).zip(text.lines()).map(|(id, token)| (token.trim().to_owned(), id)).collect();
+    let tokens: Vec<String> = text.lines().map(|token| token.trim().to_owned()).collect();
+    ensure_short_tokens(&tokens).cannot("use vocabulary", path.display())?;
+    let vocabulary = tokens.into_iter().zip(0..).collect();
     let unknown = settings.special("unk_token", ESM.unknown);
     let model = WordLevel::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
-    let mut tokenizer = Tokenizer::new(model);
+    let mut tokenizer = Tokenizer::new(BoundedModel::from(ModelWrapper::from(model)));
     let letter = SplitPattern::Regex(".".to_owned());
     let split = Split::new(letter, SplitDelimiterBehavior::Isolated, false).map_err(unusable)?;
     let parts = [PreTokenizerWrapper::WhitespaceSplit(WhitespaceSplit), PreTokenizerWrapper::Split(split)];
-    tokenizer.with_pre_tokenizer(Some(Sequence::new(parts.into())));
+    tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(Sequence::new(parts.into()).into())));
     add_tokens(&mut tokenizer, settings, &ESM, path)?;
     surround(&mut tokenizer, settings, &ESM, path)?;
     Ok(tokenizer)
@@ -136,12 +144,14 @@ pub(super) fn byte_level_bpe(
     let ids: BTreeMap<String, u32> = serde_json::from_str(&vocabulary.text(LONGEST_TOKENIZER)?)
         .with_context(|| format!("cannot use vocabulary {shown}"))
         .about(path.display())?;
+    ensure_short_tokens(ids.keys()).cannot("use vocabulary", path.display())?;
     let merges = merge_pairs(&merges.text(LONGEST_TOKENIZER)?).cannot("use merges", merges.path().display())?;
     let model =
         BPE::builder().vocab_and_merges(ids.into_iter().collect::<Vocab>(), merges).build().map_err(unusable)?;
-    let mut tokenizer = Tokenizer::new(model);
+    let mut tokenizer = Tokenizer::new(BoundedModel::from(ModelWrapper::from(model)));
     let prefix_space = settings.switch("add_prefix_space")?.unwrap_or(false);
-    tokenizer.with_pre_tokenizer(Some(ByteLevel::default().add_prefix_space(prefix_space)));
+    let byte_level = ByteLevel::default().add_prefix_space(prefix_space);
+    tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(byte_level.into())));
     let defaults = byte_level_defaults(settings);
     add_tokens(&mut tokenizer, settings, defaults, path)?;
     surround(&mut tokenizer, settings, defaults, path)?;
@@ -218,6 +228,7 @@ fn defaults(settings: &TokenizerConfig) -> Option<&'static Defaults> {
 /// Makes the special tokens whole in a text that has them literally, and adds those that the vocabulary lacks.
 fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
     let cannot = |error: tokenizers::Error| anyhow!("{error}").cannot("use vocabulary", path.display());
+    ensure_few(settings.added.values()).cannot("use vocabulary", path.display())?;
     for (&id, token) in &settings.added {
         let content = token.content.clone();
         tokenizer.add_tokens([token.clone()]).map_err(cannot)?;

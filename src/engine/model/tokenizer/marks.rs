@@ -2,9 +2,10 @@
 
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::{Decoder, ModelWrapper, Tokenizer};
+use tokenizers::{Decoder, ModelWrapper};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
+use super::bounds::Tokenizer;
 use super::each;
 
 /// How a vocabulary writes where in a word a token stands.
@@ -20,12 +21,12 @@ enum Marks {
 
 impl Marks {
     fn of(tokenizer: &Tokenizer) -> Self {
-        if let ModelWrapper::WordPiece(model) = tokenizer.get_model() {
+        if let ModelWrapper::WordPiece(model) = &tokenizer.get_model().model {
             return Self::Continuation(model.continuing_subword_prefix.clone());
         }
         let mut marks = Self::None;
         if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
-            each(&mut pre_tokenizer.clone(), &mut |part| match part {
+            each(&mut pre_tokenizer.0.clone(), &mut |part| match part {
                 PreTokenizerWrapper::ByteLevel(_) => marks = Self::ByteLevel,
                 PreTokenizerWrapper::Metaspace(metaspace) => marks = Self::Begin(metaspace.get_replacement()),
                 _ => {}

@@ -7,6 +7,7 @@
 //! `tokenizer_config.json` (`config.rs`) or has the defaults of the class.
 
 mod beginning;
+mod bounds;
 mod build;
 mod config;
 mod marks;
@@ -14,15 +15,17 @@ mod sentencepiece;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, Tokenizer, TruncationDirection};
+use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, TruncationDirection};
 
 use super::files::names::{BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
 use crate::system::contained::contained;
-use crate::system::errors::Facts;
+use crate::system::errors::{Class, Facts};
+use crate::system::time_limit;
 use beginning::Beginning;
+use bounds::Tokenizer;
 use config::{Kind, TokenizerConfig, named};
 
 /// A model's tokenizer, with its own padding and truncation switched off.
@@ -92,7 +95,12 @@ impl ModelTokenizer {
             loaded.encode_text("", true)?;
             Ok(loaded)
         };
-        contained(build).cannot("use tokenizer", path.display())?
+        let place = {
+            let shown = path.display().to_string();
+            move |error: Error| error.cannot("use tokenizer", &shown).class(Class::Model)
+        };
+        let bytes = files.iter().map(|(_, file)| file.size()).sum();
+        time_limit::within(bytes, place, || contained(build)).cannot("use tokenizer", path.display())?
     }
 
     /// Encodes running text, with the special tokens around it if `special`.
@@ -260,7 +268,7 @@ fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option
 
 /// The unknown token: what the model of the vocabulary puts there; a unigram model does not tell it.
 fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
-    let token = match tokenizer.get_model() {
+    let token = match &tokenizer.get_model().model {
         ModelWrapper::WordPiece(model) => Some(model.unk_token.as_str()),
         ModelWrapper::WordLevel(model) => Some(model.unk_token.as_str()),
         ModelWrapper::BPE(model) => model.unk_token.as_deref(),
@@ -277,7 +285,7 @@ fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
 fn for_words(text: &Tokenizer) -> Option<Tokenizer> {
     let mut pre_tokenizer = text.get_pre_tokenizer()?.clone();
     let mut changed = false;
-    each(&mut pre_tokenizer, &mut |part| {
+    each(&mut pre_tokenizer.0, &mut |part| {
         if let PreTokenizerWrapper::ByteLevel(byte_level) = part {
             changed |= !byte_level.add_prefix_space;
             byte_level.add_prefix_space = true;
@@ -294,7 +302,7 @@ fn for_words(text: &Tokenizer) -> Option<Tokenizer> {
 fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
     let mut splits = false;
     if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
-        each(&mut pre_tokenizer.clone(), &mut |part| {
+        each(&mut pre_tokenizer.0.clone(), &mut |part| {
             splits |= match part {
                 PreTokenizerWrapper::BertPreTokenizer(_)
                 | PreTokenizerWrapper::Whitespace(_)

@@ -3,15 +3,16 @@
 
 use std::ops::Range;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Error, Result, anyhow, ensure};
 use tokenizers::Encoding;
 
 use super::reading::Context as Reads;
 use super::sequence::{GoldArc, Sequence, TokenKind};
 use super::tally::{SkipReason, Tally};
-use crate::corpus::{Content, MAX_SENTENCE_BYTES, SEGMENT_SENTENCES, Sentence, Word};
+use crate::corpus::{Content, MAX_SENTENCE_BYTES, Origin, SEGMENT_SENTENCES, Sentence, Word};
 use crate::model::tokenizer::ModelTokenizer;
 use crate::system::errors::{Class, Facts};
+use crate::system::time_limit;
 
 #[cfg(test)]
 mod tests;
@@ -73,13 +74,21 @@ impl<'a> SentenceTokenizer<'a> {
 
     fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
         let Sentence { index, origin, document, document_number, family, entity_fields, content, .. } = sentence;
-        let tokenized = match content {
+        let cannot = move |error: Error, Origin { path, line, .. }: &Origin| {
+            error.context(format!("cannot tokenise sentence {index}")).at(path, *line)
+        };
+        let place = {
+            let origin = origin.clone();
+            move |error: Error| cannot(error, &origin).class(Class::Input)
+        };
+        // Of a longer text only the beginning is tokenised.
+        let bytes = content.bytes().min(MAX_SENTENCE_BYTES as u64);
+        let tokenized = time_limit::within(bytes, place, || match content {
             Content::Text(text) if self.follows_a_space(index, document) => self.text(&format!(" {text}")),
             Content::Text(text) => self.text(&text),
             Content::Words(words) => self.words(words),
-        };
-        let tokenized = tokenized.with_context(|| format!("cannot tokenise sentence {index}"));
-        let tokenized = tokenized.at(&origin.path, origin.line)?;
+        });
+        let tokenized = tokenized.map_err(|error| cannot(error, &origin))?;
         match tokenized {
             Tokenized::Sequence(sequence) => {
                 let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;

@@ -1,6 +1,6 @@
 //! Input files: opened in one place, so that no output can overwrite one, and read up to a bound.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -28,6 +28,15 @@ pub fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     super::claims::read(&file.metadata()?)?;
     Ok(file)
+}
+
+/// Opens a file that can be read at any place, for opening a pipe waits for somebody to write to it.
+/// Fails as [`open`], or if it is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::NotSeekable, "it is no file"));
+    }
+    open(path)
 }
 
 /// Standard input. If it is a file, no output of this process replaces it from now on.
@@ -94,8 +103,6 @@ pub fn too_long(most: u64) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

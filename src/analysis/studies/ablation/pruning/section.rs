@@ -309,13 +309,18 @@ impl Section for PruningSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let broken = |Curve { heads, loss, rise_ci95, .. }: &&Curve| {
+        let broken = |Curve { heads, loss, rise_ci95, can_go, .. }: &&Curve| {
             // The heads go in any order, so they are compared as a set.
             let all = BTreeSet::from_iter(heads).into_iter().copied();
-            !grid.is(all) || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
+            !grid.is(all)
+                || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
+                || can_go.len() > ShareOf::ALL.len() * RISES.len()
         };
         let broken = self.pruning.orders.iter().find(broken)?;
-        Some(format!("the curve by `{}` of `pruning` has not a point for each head", broken.by))
+        Some(format!(
+            "the curve by `{}` of `pruning` has not a point for each head, or more shares than rises",
+            broken.by
+        ))
     }
 
     fn figures(&self, _: &Policy) -> Vec<Figure> {

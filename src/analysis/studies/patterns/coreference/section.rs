@@ -24,7 +24,7 @@ use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{percent, plain_table, plus_minus};
 use crate::system::counted::{counted, plural};
-use crate::system::printable::printable;
+use crate::system::printable::one_line;
 
 /// The section as it stands in a report.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -244,10 +244,10 @@ impl KindMetrics {
 type KindColumn = (&'static str, bool, fn(&KindMetrics) -> String);
 
 const COLUMNS: [KindColumn; 11] = [
-    ("anaphors", true, |kind| printable(&kind.kind)),
+    ("anaphors", true, |kind| one_line(&kind.kind)),
     ("number", false, |kind| kind.count.to_string()),
     ("head", true, |kind| kind.place.to_string()),
-    ("direction", true, |kind| printable(&kind.direction)),
+    ("direction", true, |kind| one_line(&kind.direction)),
     ("accuracy", false, |kind| percent(Some(kind.accuracy)) + &plus_minus(kind.ci95.accuracy)),
     ("held-out", false, |kind| percent(kind.heldout_accuracy) + &plus_minus(kind.ci95.heldout_accuracy)),
     ("nearest", false, |kind| percent(Some(kind.baselines.nearest))),

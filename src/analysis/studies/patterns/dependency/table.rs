@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table};
 use super::relation::RelationMetrics;
 use crate::stats::interval::Interval;
 use crate::study::show::wording::{percent, plain_table, plus_minus, significance};
-use crate::system::printable::printable;
+use crate::system::printable::one_line;
 
 /// A column: its name, whether it holds text, and what it says of a relation.
 type RelationColumn = (&'static str, bool, fn(&RelationMetrics) -> String);
@@ -14,7 +14,7 @@ const TEXT: bool = true;
 const NUMBER: bool = false;
 
 const COLUMNS: [RelationColumn; 11] = [
-    ("relation", TEXT, |relation| printable(&relation.relation)),
+    ("relation", TEXT, |relation| one_line(&relation.relation)),
     ("words", NUMBER, |relation| relation.count.to_string()),
     ("head", TEXT, |relation| relation.place.to_string()),
     ("direction", TEXT, |relation| relation.direction.name().to_owned()),

@@ -11,8 +11,11 @@ use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::{Precompiled, Sequence as Normalizers};
 use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
 use tokenizers::processors::template::TemplateProcessing;
-use tokenizers::{AddedToken, ModelWrapper, Tokenizer};
+use tokenizers::{AddedToken, ModelWrapper};
 
+use super::bounds::{
+    BoundedModel, BoundedPreTokenizer, Tokenizer, ensure_few, ensure_short_replacements, ensure_short_tokens,
+};
 use super::build::ensure_id;
 use super::config::{TokenizerConfig, named};
 use crate::model::files::ModelFile;
@@ -35,11 +38,13 @@ pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Res
     let own_tokens = own_tokens(class, &model, settings)?;
     let replacements = replacements(&model).cannot("use sentencepiece model", &at)?;
     let normalizers = class.normalizers(replacements, settings)?;
-    let mut tokenizer = Tokenizer::new(cut(class, model, settings).cannot("use sentencepiece model", &at)?);
+    let mut tokenizer =
+        Tokenizer::new(BoundedModel::from(cut(class, model, settings).cannot("use sentencepiece model", &at)?));
     if !normalizers.is_empty() {
         tokenizer.with_normalizer(Some(Normalizers::new(normalizers))).map_err(unusable)?;
     }
-    tokenizer.with_pre_tokenizer(Some(PreTokenizers::new(class.pre_tokenizers(settings)?)));
+    let pre_tokenizers = PreTokenizers::new(class.pre_tokenizers(settings)?);
+    tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(pre_tokenizers.into())));
     add_tokens(&mut tokenizer, class, own_tokens, settings, path)?;
     surround(&mut tokenizer, class, settings).cannot("use sentencepiece model", &at)?;
     Ok(tokenizer)
@@ -63,6 +68,8 @@ fn cut(class: Class, model: SentencePiece, settings: &TokenizerConfig) -> Result
         bail!("{class:?} tokenizers cut text by {wanted:?}, and this model is trained for {:?}", model.algorithm);
     }
     let (vocabulary, unknown) = class.vocabulary(model, settings)?;
+    // Special tokens are named by other files.
+    ensure_short_tokens(vocabulary.iter().map(|(token, _)| token))?;
     if class != Class::Llama {
         return Ok(Unigram::from(vocabulary, Some(unknown), false).map_err(|error| anyhow!("{error}"))?.into());
     }
@@ -99,6 +106,7 @@ fn replacements(model: &SentencePiece) -> Result<Option<Precompiled>> {
         map.len(),
         trie.unwrap_or(0)
     );
+    ensure_short_replacements(map)?;
     Precompiled::from(map).map(Some).map_err(|error| anyhow!("{error}"))
 }
 
@@ -148,6 +156,7 @@ fn add_tokens(
     for token in &mut tokens {
         token.special |= roles.contains(&token.content);
     }
+    ensure_few(&tokens).cannot("use vocabulary", path.display())?;
     tokenizer.add_tokens(tokens).map_err(|error| anyhow!("{error}").cannot("use vocabulary", path.display()))?;
     settings.added.iter().try_for_each(|(id, token)| ensure_id(tokenizer, &token.content, *id, path))
 }

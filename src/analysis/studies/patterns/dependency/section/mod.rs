@@ -26,7 +26,7 @@ use crate::study::show::table::Table;
 use crate::study::upstream::ArcClaim;
 use crate::study::{Caveat, CaveatSubject, Labelling};
 use crate::system::counted::{counted, plural};
-use crate::system::printable::printable;
+use crate::system::printable::one_line;
 
 /// All relations of a corpus, by name, and the tests on them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -133,7 +133,7 @@ impl Relations {
             out.table_without(table(&better), MAY_GO);
         }
         if !others.is_empty() {
-            let named: Vec<String> = others.iter().map(|relation| printable(&relation.title())).collect();
+            let named: Vec<String> = others.iter().map(|relation| one_line(&relation.title())).collect();
             writeln!(out, "\nNo head is better than the best fixed offset at {}.", named.join(", "))?;
         }
         let Tests { count, above, significant, out_of_sight, with_first } = self.tests;

@@ -1,5 +1,9 @@
 //! The whole report as JSON, there and back.
 
+mod bounds;
+mod one_line;
+
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -49,6 +53,18 @@ pub fn parse(name: &str, text: &str) -> Result<Report> {
     }
 }
 
+/// The same for a terminal: each text of it is one line, of which a terminal obeys nothing.
+/// Fails as [`parse`].
+pub fn parse_to_show(name: &str, text: &str) -> Result<Report> {
+    parse(name, &on_one_line(text))
+}
+
+/// The text of a report with each text in it on one line, of which a terminal obeys nothing. What is no JSON stays as it is,
+/// to be refused where it is parsed.
+pub fn on_one_line(text: &str) -> Cow<'_, str> {
+    one_line::on_one_line(text).unwrap_or(Cow::Borrowed(text))
+}
+
 fn not_whole(name: &str, defect: &str) -> anyhow::Error {
     anyhow!("{name}: the report is not whole: {defect}").about(name)
 }
@@ -75,6 +91,7 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
                 .hint("take the version of headscope that wrote it, or analyse again")
         );
     }
+    bounds::ensure_bounded(text).map_err(|error| broken(error).hint("was it changed by hand?"))?;
     let report = Report::parse(text).map_err(|error| {
         let other = |problem| format!("{problem}; this version of headscope writes other reports");
         broken(error).reworded(other).hint("analyse again")

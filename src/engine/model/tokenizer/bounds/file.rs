@@ -1,0 +1,186 @@
+//! What `tokenizer.json` says, looked through before the library builds anything of it.
+
+use std::fmt;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use fancy_regex::RegexBuilder;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use tokenizers::AddedToken;
+
+use super::{LONGEST_TOKEN, ensure_few, ensure_short};
+use crate::system::errors::Facts;
+
+/// The most parts of a normaliser, a pre-tokenizer, a post-processor or a decoder: each may hold a regular expression.
+const MOST_PARTS: usize = 64;
+
+/// The longest regular expression, in bytes. Those of published tokenizers have a few hundred.
+const LONGEST_PATTERN: usize = 1 << 13;
+
+/// The largest automaton of a regular expression, in bytes: 1 MiB. A search takes up to its size for each byte of text.
+/// A class of letters of all scripts takes some 30 KB.
+const LARGEST_AUTOMATON: usize = 1 << 20;
+
+/// The most special tokens around a text.
+const MOST_AROUND: usize = 64;
+
+/// The parts of `tokenizer.json` whose sizes cost.
+#[derive(Deserialize)]
+struct TokenizerFile {
+    added_tokens: Option<Vec<AddedToken>>,
+    normalizer: Option<Value>,
+    pre_tokenizer: Option<Value>,
+    post_processor: Option<Value>,
+    decoder: Option<Value>,
+    model: Option<ModelPart>,
+}
+
+#[derive(Deserialize)]
+struct ModelPart {
+    vocab: Option<Longest>,
+    unk_token: Option<String>,
+    continuing_subword_prefix: Option<String>,
+    end_of_word_suffix: Option<String>,
+}
+
+/// The bytes of the longest token of a vocabulary, a map from tokens or a list of them with their scores.
+struct Longest(usize);
+
+impl<'de> Deserialize<'de> for Longest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Tokens;
+        impl<'de> Visitor<'de> for Tokens {
+            type Value = Longest;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a vocabulary")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut tokens: A) -> Result<Longest, A::Error> {
+                let mut longest = 0;
+                while let Some((token, _)) = tokens.next_entry::<String, IgnoredAny>()? {
+                    longest = longest.max(token.len());
+                }
+                Ok(Longest(longest))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut tokens: A) -> Result<Longest, A::Error> {
+                let mut longest = 0;
+                while let Some((token, _)) = tokens.next_element::<(String, IgnoredAny)>()? {
+                    longest = longest.max(token.len());
+                }
+                Ok(Longest(longest))
+            }
+        }
+        deserializer.deserialize_any(Tokens)
+    }
+}
+
+/// Makes sure that nothing in `tokenizer.json` is longer or larger than what its bounds allow.
+/// Fails if something is, or if it is no JSON.
+pub(in crate::model::tokenizer) fn ensure_bounded(json: &[u8]) -> Result<()> {
+    let file: TokenizerFile =
+        serde_json::from_slice(json).map_err(|error| anyhow!("{error}").in_line(error.line() as u64))?;
+    ensure_few(file.added_tokens.iter().flatten())?;
+    if let Some(model) = file.model {
+        ensure_short("a token of its vocabulary", model.vocab.map_or(0, |Longest(bytes)| bytes))?;
+        for (what, text) in [
+            ("unk_token", model.unk_token),
+            ("continuing_subword_prefix", model.continuing_subword_prefix),
+            ("end_of_word_suffix", model.end_of_word_suffix),
+        ] {
+            ensure_short(what, text.map_or(0, |text| text.len()))?;
+        }
+    }
+    let steps = [
+        ("normalizer", file.normalizer),
+        ("pre_tokenizer", file.pre_tokenizer),
+        ("post_processor", file.post_processor),
+        ("decoder", file.decoder),
+    ];
+    for (name, step) in steps {
+        let Some(step) = step else { continue };
+        let mut kinds = Vec::new();
+        ensure_part(&step, &mut kinds)?;
+        ensure!(kinds.len() <= MOST_PARTS, "its {name} has {} parts, at most {MOST_PARTS} are read", kinds.len());
+        // They write a text anew, with up to three times the bytes, and no more than once.
+        let rewritten = |kind: &str| name == "pre_tokenizer" && kinds.iter().filter(|other| *other == kind).count() > 1;
+        if let Some(kind) = ["ByteLevel", "Metaspace"].into_iter().find(|kind| rewritten(kind)) {
+            bail!("its {name} has more than one part of type {kind}");
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that a part of a tokenizer is within its bounds, those within it as well, and collects the types of these.
+fn ensure_part(part: &Value, kinds: &mut Vec<String>) -> Result<()> {
+    let parts = match part {
+        Value::Object(fields) => {
+            if let Some(kind) = fields.get("type").and_then(Value::as_str) {
+                kinds.push(kind.to_owned());
+            }
+            for name in ["content", "prepend"] {
+                ensure_short(name, fields.get(name).and_then(Value::as_str).map_or(0, str::len))?;
+            }
+            if let Some(pattern) = fields.get("pattern") {
+                ensure_pattern(pattern)?;
+            }
+            if let Some(map) = fields.get("precompiled_charsmap").and_then(Value::as_str) {
+                // One that is none is an error of the library.
+                ensure_short_replacements(&BASE64_STANDARD.decode(map).unwrap_or_default())?;
+            }
+            for template in ["single", "pair"].iter().filter_map(|name| fields.get(*name)?.as_array()) {
+                ensure_template(template)?;
+            }
+            if let Some(ids) = fields.get("ids").and_then(Value::as_array) {
+                ensure!(
+                    ids.len() <= MOST_AROUND,
+                    "a special token has {} ids, at most {MOST_AROUND} are read",
+                    ids.len()
+                );
+            }
+            fields.values().collect::<Vec<_>>()
+        }
+        Value::Array(parts) => parts.iter().collect(),
+        _ => return Ok(()),
+    };
+    parts.into_iter().try_for_each(|part| ensure_part(part, kinds))
+}
+
+fn ensure_pattern(pattern: &Value) -> Result<()> {
+    let text = |kind: &str| pattern.get(kind).and_then(Value::as_str);
+    let bytes = text("String").or(text("Regex")).map_or(0, str::len);
+    ensure!(bytes <= LONGEST_PATTERN, "a pattern has {bytes} bytes, at most {LONGEST_PATTERN} are read");
+    let Some(regex) = text("Regex") else { return Ok(()) };
+    RegexBuilder::new(regex).delegate_size_limit(LARGEST_AUTOMATON).build().map(drop).map_err(|error| {
+        anyhow!("the pattern `{regex}` cannot be used, or needs more than {LARGEST_AUTOMATON} bytes: {error}")
+            .of_value(regex)
+    })
+}
+
+/// Makes sure that a template has each text once: with more of them it makes several texts of one.
+fn ensure_template(template: &[Value]) -> Result<()> {
+    ensure!(template.len() <= MOST_AROUND, "a template has {} parts, at most {MOST_AROUND} are read", template.len());
+    for text in ["A", "B"] {
+        let is_text = |part: &&Value| part.pointer("/Sequence/id").and_then(Value::as_str) == Some(text);
+        ensure!(template.iter().filter(is_text).count() <= 1, "a template has the text {text} more than once");
+    }
+    Ok(())
+}
+
+/// Makes sure that what sentencepiece replaces characters by is short. `map` is a `precompiled_charsmap`: the length of a
+/// trie, the trie, and the replacements, each with a zero at its end (sentencepiece, `normalizer.cc`).
+/// Fails if one is longer than the longest token.
+pub(in crate::model::tokenizer) fn ensure_short_replacements(map: &[u8]) -> Result<()> {
+    let trie = map.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+    let texts = map.get(trie.saturating_add(4)..).unwrap_or_default();
+    let longest = texts.split(|byte| *byte == 0).map(<[u8]>::len).max().unwrap_or_default();
+    ensure!(
+        longest <= LONGEST_TOKEN,
+        "a replacement of precompiled_charsmap has {longest} bytes, at most {LONGEST_TOKEN} are read"
+    );
+    Ok(())
+}

@@ -1,0 +1,246 @@
+//! The steps of a tokenizer, each of which looks at what it is given before the library does its work.
+//!
+//! The library passes over an error of a normaliser, so a step [breaks off](break_off) instead.
+
+use std::collections::HashMap;
+use std::iter;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Error, anyhow, ensure};
+use serde::Deserialize;
+use tokenizers::models::TrainerWrapper;
+use tokenizers::{
+    DecoderWrapper, Model, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper, PostProcessorWrapper,
+    PreTokenizedString, PreTokenizer, PreTokenizerWrapper, Token, TokenizerImpl,
+};
+
+use super::LONGEST_TOKEN;
+use crate::system::contained::break_off;
+use crate::system::time_limit;
+
+/// A tokenizer of the library whose steps are bounded.
+pub(in crate::model::tokenizer) type Tokenizer =
+    TokenizerImpl<BoundedModel, BoundedNormalizer, BoundedPreTokenizer, PostProcessorWrapper, DecoderWrapper>;
+
+/// The most bytes that a normaliser may make of a text: four times those of the longest text that is tokenised. The
+/// library takes 17 bytes for each, two or three times over.
+const LONGEST_NORMALIZED: usize = 4 << 20;
+
+/// How many times its own bytes a text may have once it is normalised, and how many more: a ligature of Arabic becomes
+/// eleven times its bytes in Unicode's compatibility forms, more than any other character (Unicode Standard Annex 15).
+const MOST_GROWTH: (usize, usize) = (64, 1 << 10);
+
+/// The longest piece of a text, in bytes, that a part of a normaliser is given without a look at what it makes of it: no
+/// replacement is longer than the longest token.
+const PIECE: usize = LONGEST_NORMALIZED / LONGEST_TOKEN;
+
+/// A normaliser that makes no more of a text than can be tokenised.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "NormalizerWrapper")]
+pub(in crate::model::tokenizer) struct BoundedNormalizer {
+    whole: NormalizerWrapper,
+    /// Its parts, in order, none of which has parts.
+    parts: Vec<NormalizerWrapper>,
+}
+
+impl<T: Into<NormalizerWrapper>> From<T> for BoundedNormalizer {
+    fn from(normalizer: T) -> Self {
+        let mut parts = Vec::new();
+        let whole = normalizer.into();
+        flatten(&whole, &mut parts);
+        Self { whole, parts }
+    }
+}
+
+impl BoundedNormalizer {
+    /// The normaliser that it is.
+    pub fn whole(&self) -> &NormalizerWrapper {
+        &self.whole
+    }
+}
+
+fn flatten(normalizer: &NormalizerWrapper, parts: &mut Vec<NormalizerWrapper>) {
+    match normalizer {
+        NormalizerWrapper::Sequence(sequence) => sequence.as_ref().iter().for_each(|part| flatten(part, parts)),
+        part => parts.push(part.clone()),
+    }
+}
+
+impl Normalizer for BoundedNormalizer {
+    fn normalize(&self, text: &mut NormalizedString) -> tokenizers::Result<()> {
+        let (times, more) = MOST_GROWTH;
+        let bytes = text.len_original();
+        let most = LONGEST_NORMALIZED.min(bytes.saturating_mul(times).saturating_add(more));
+        for part in &self.parts {
+            time_limit::check();
+            let needed = needed(part, text.get());
+            if needed > LONGEST_NORMALIZED {
+                break_off(too_long(bytes, LONGEST_NORMALIZED));
+            }
+            part.normalize(text)?;
+            if text.len() > most {
+                break_off(too_long(bytes, most));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn too_long(bytes: usize, most: usize) -> Error {
+    anyhow!("of {bytes} bytes of text its normaliser makes more than {most}, the most that are tokenised")
+}
+
+/// The bytes that one part of a normaliser may need for a text; 0 if they are few anyhow.
+fn needed(part: &NormalizerWrapper, text: &str) -> usize {
+    match part {
+        // A match may be empty: there is one before each character at most, and one at the end.
+        NormalizerWrapper::Replace(replace) => {
+            let matches = text.chars().count() + 1;
+            text.len().saturating_add(matches.saturating_mul(replace.content.len()))
+        }
+        NormalizerWrapper::Prepend(prepend) => text.len() + prepend.prepend.len(),
+        _ if text.len() <= PIECE => 0,
+        // The others work on few characters at a time, and make of all what they make of its pieces.
+        part => {
+            let of_piece = |piece: &str| {
+                let mut piece = NormalizedString::from(piece);
+                part.normalize(&mut piece).map_or(0, |()| piece.len())
+            };
+            let mut sum = 0;
+            let mut pieces = pieces(text);
+            while let Some(piece) = pieces.next().filter(|_| sum <= LONGEST_NORMALIZED) {
+                sum += of_piece(piece);
+            }
+            sum
+        }
+    }
+}
+
+/// A text in pieces of at most [`PIECE`] bytes.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    iter::from_fn(move || {
+        let end = (0..=PIECE.min(rest.len())).rev().find(|&end| rest.is_char_boundary(end))?;
+        let (piece, others) = rest.split_at(end);
+        rest = others;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// A pre-tokenizer that breaks off between its parts when the time is over.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub(in crate::model::tokenizer) struct BoundedPreTokenizer(pub PreTokenizerWrapper);
+
+impl PreTokenizer for BoundedPreTokenizer {
+    fn pre_tokenize(&self, text: &mut PreTokenizedString) -> tokenizers::Result<()> {
+        fn apply(part: &PreTokenizerWrapper, text: &mut PreTokenizedString) -> tokenizers::Result<()> {
+            time_limit::check();
+            match part {
+                PreTokenizerWrapper::Sequence(parts) => parts.as_ref().iter().try_for_each(|part| apply(part, text)),
+                part => part.pre_tokenize(text),
+            }
+        }
+        apply(&self.0, text)
+    }
+}
+
+/// The most characters of a word that `WordPiece` cuts: it tries every part of a word, of which there are half the
+/// square, and looks for each in the vocabulary. BERT cuts words of up to 100.
+const LONGEST_WORD: usize = 1 << 10;
+
+/// The most bytes that the library compares or copies for a word: 256 MiB. Of the longest text that is tokenised those
+/// are 256 a byte.
+const MOST_WORK: usize = 1 << 28;
+
+/// A model that is given no word on which it takes more than its share.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "ModelWrapper")]
+pub(in crate::model::tokenizer) struct BoundedModel {
+    pub model: ModelWrapper,
+    /// The bytes of the longest token.
+    longest: usize,
+}
+
+impl From<ModelWrapper> for BoundedModel {
+    fn from(model: ModelWrapper) -> Self {
+        let longest = match &model {
+            ModelWrapper::Unigram(model) => model.iter().map(|(token, _)| token.len()).max(),
+            // Its words are short.
+            ModelWrapper::WordPiece(_) => None,
+            model => model.get_vocab().keys().map(String::len).max(),
+        };
+        Self { longest: longest.unwrap_or_default(), model }
+    }
+}
+
+impl BoundedModel {
+    /// Makes sure that a word is cut in time.
+    /// Fails if it may not be.
+    fn ensure_cuts(&self, word: &str) -> anyhow::Result<()> {
+        let (bytes, longest) = (word.len(), self.longest);
+        match &self.model {
+            ModelWrapper::WordPiece(model) => {
+                let (characters, most) = (word.chars().count(), model.max_input_chars_per_word);
+                // Of a word that has more than the model cuts it makes the unknown token.
+                ensure!(
+                    characters <= LONGEST_WORD || characters > most,
+                    "it has a word of {characters} characters, and max_input_chars_per_word is {most}: at most \
+                     {LONGEST_WORD} are cut"
+                );
+            }
+            // From each byte on it copies and looks for every token that the text begins with there.
+            ModelWrapper::Unigram(_) => {
+                let work = bytes.saturating_mul(longest.min(bytes).pow(2) / 2);
+                ensure!(
+                    work <= 8 * MOST_WORK,
+                    "it has a word of {bytes} bytes, and the vocabulary tokens of {longest}: to cut the one into the \
+                     others may take too long"
+                );
+            }
+            // Each token of a word is copied, and may be the longest.
+            ModelWrapper::BPE(_) | ModelWrapper::WordLevel(_) => ensure!(
+                bytes.saturating_mul(longest) <= MOST_WORK,
+                "it has a word of {bytes} bytes, and the vocabulary tokens of {longest}: the one in the others may take \
+                 too much memory"
+            ),
+        }
+        Ok(())
+    }
+}
+
+impl Model for BoundedModel {
+    type Trainer = TrainerWrapper;
+
+    fn tokenize(&self, word: &str) -> tokenizers::Result<Vec<Token>> {
+        time_limit::check();
+        if let Err(error) = self.ensure_cuts(word) {
+            break_off(error);
+        }
+        self.model.tokenize(word)
+    }
+
+    fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.model.token_to_id(token)
+    }
+
+    fn id_to_token(&self, id: u32) -> Option<String> {
+        self.model.id_to_token(id)
+    }
+
+    fn get_vocab(&self) -> HashMap<String, u32> {
+        self.model.get_vocab()
+    }
+
+    fn get_vocab_size(&self) -> usize {
+        self.model.get_vocab_size()
+    }
+
+    fn save(&self, folder: &Path, prefix: Option<&str>) -> tokenizers::Result<Vec<PathBuf>> {
+        self.model.save(folder, prefix)
+    }
+
+    fn get_trainer(&self) -> TrainerWrapper {
+        self.model.get_trainer()
+    }
+}

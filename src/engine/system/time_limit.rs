@@ -1,0 +1,189 @@
+//! Limits of time for libraries that work by foreign files: such work ends with an error, whatever the file says.
+//!
+//! A library that calls back breaks off there ([`check`]). One that does not cannot be interrupted: after a moment of
+//! [`GRACE`] the process ends, without a half-written output, with the error that the work would have had.
+
+use std::cell::OnceCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Error, anyhow};
+
+use super::contained::break_off;
+use super::errors::Class;
+use super::{interrupt, terminal};
+
+/// How often the watch looks. It counts its own looks and not the hours of a clock: while the process is stopped, or the
+/// machine asleep, there are none, and what waits for a processor waits as the watch does.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The time after the limit in which work may still break off by itself.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The time that any work has. Reading a tokenizer or tokenising a sentence takes a thousandth of it.
+const AT_LEAST: Duration = Duration::from_secs(4);
+
+/// The bytes for each of which work has a second more. The slowest tokenizers take a hundredth of that.
+const BYTES_A_SECOND: u64 = 1 << 16;
+
+/// Prints an error and gives the exit status.
+type Report = fn(&Error) -> u8;
+
+static REPORT: OnceLock<Report> = OnceLock::new();
+
+/// How the error is reported where the process has to end; by default as text.
+pub fn report_by(report: Report) {
+    let _ = REPORT.set(report);
+}
+
+/// Work that is under way on a thread.
+struct Work {
+    /// Looks of the watch since it began.
+    looks: u32,
+    limit: Duration,
+    error: Box<dyn Fn() -> Error + Send>,
+}
+
+/// The work of a thread.
+#[derive(Default)]
+struct Slot {
+    work: Mutex<Option<Work>>,
+    /// Whether its time is over.
+    over: AtomicBool,
+}
+
+/// The slots of all threads. The watch begins with the first of them.
+static SLOTS: LazyLock<Mutex<Vec<Arc<Slot>>>> = LazyLock::new(|| {
+    // Without a thread to watch, the library takes as long as it takes.
+    let _ = thread::Builder::new().name("time limit".to_owned()).spawn(watch);
+    Mutex::default()
+});
+
+thread_local! {
+    static SLOT: OnceCell<Arc<Slot>> = const { OnceCell::new() };
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn own_slot() -> Arc<Slot> {
+    SLOT.with(|slot| {
+        Arc::clone(slot.get_or_init(|| {
+            let slot = Arc::<Slot>::default();
+            let mut slots = locked(&SLOTS);
+            // Those of threads that are over are held by nobody else.
+            slots.retain(|slot| Arc::strong_count(slot) > 1);
+            slots.push(Arc::clone(&slot));
+            slot
+        }))
+    })
+}
+
+/// Runs work over `bytes` bytes within its time: four seconds, and one for each 64 KiB. `place` gives an error that says
+/// where; within other work that has a limit already, that one holds.
+/// The work must call [`check`] where it can; where it does not return in time, the process ends.
+pub fn within<T>(bytes: u64, place: impl Fn(Error) -> Error + Send + 'static, work: impl FnOnce() -> T) -> T {
+    let limit = AT_LEAST + Duration::from_secs(bytes / BYTES_A_SECOND);
+    within_limit(limit, place, work)
+}
+
+fn within_limit<T>(limit: Duration, place: impl Fn(Error) -> Error + Send + 'static, work: impl FnOnce() -> T) -> T {
+    /// Ends the watch over the work, also where it panics.
+    struct Watched(Arc<Slot>);
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            *locked(&self.0.work) = None;
+        }
+    }
+    let slot = own_slot();
+    let mut running = locked(&slot.work);
+    if running.is_some() {
+        drop(running);
+        return work();
+    }
+    slot.over.store(false, Ordering::Relaxed);
+    *running = Some(Work { looks: 0, limit, error: Box::new(move || place(over(limit))) });
+    drop(running);
+    let _watched = Watched(slot);
+    work()
+}
+
+fn over(limit: Duration) -> Error {
+    anyhow!("it takes more than {} s", limit.as_secs_f64())
+}
+
+/// Breaks off the work of this thread if its time is over: [`contained`](super::contained::contained) then returns the
+/// error.
+pub fn check() {
+    let slot = own_slot();
+    if slot.over.load(Ordering::Relaxed) {
+        let limit = locked(&slot.work).as_ref().map_or(AT_LEAST, |work| work.limit);
+        break_off(over(limit));
+    }
+}
+
+fn watch() {
+    loop {
+        thread::sleep(TICK);
+        let slots = locked(&SLOTS).clone();
+        for slot in slots {
+            look(&slot);
+        }
+    }
+}
+
+fn look(slot: &Slot) {
+    let mut work = locked(&slot.work);
+    let Some(running) = &mut *work else { return };
+    running.looks += 1;
+    let time = TICK * running.looks;
+    if time >= running.limit {
+        slot.over.store(true, Ordering::Relaxed);
+    }
+    if time >= running.limit + GRACE {
+        end(&(running.error)());
+    }
+}
+
+/// Ends the process with an error.
+fn end(error: &Error) -> ! {
+    let report = REPORT.get().copied().unwrap_or(|error| {
+        terminal::say_error(error);
+        Class::of(error).status()
+    });
+    interrupt::clean_up(i32::from(report(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::contained::contained;
+    use super::super::errors::Facts;
+    use super::*;
+
+    #[test]
+    fn work_that_calls_back_breaks_off() {
+        let place = |error: Error| error.about("a.txt");
+        let endless = || {
+            loop {
+                check();
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let limit = Duration::from_millis(200);
+        let broken = contained(|| within_limit::<()>(limit, place, endless));
+        assert_eq!(broken.unwrap_err().to_string(), "it takes more than 0.2 s");
+        // The next work has its own time.
+        assert_eq!(
+            contained(|| within(0, place, || {
+                check();
+                7
+            }))
+            .unwrap(),
+            7
+        );
+        check();
+    }
+}
