@@ -13,7 +13,7 @@ use crate::system::counted::counted;
 /// the one that it comes nearest to.
 pub(super) fn of_head(head: &HeadReport, sections: &Sections, policy: &Policy) -> String {
     let found = sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, policy).clauses);
-    let found: Vec<String> = found.collect();
+    let found: Vec<String> = head.chooses.iter().map(clause).chain(found).collect();
     let end = if found.is_empty() { ".".to_owned() } else { format!("; it {}.", listed(&found)) };
     format!("{} {}{end}", head.place, looks(head))
 }

@@ -1,7 +1,8 @@
 //! The token for the beginning of text: where its name comes from, and how it is put before a text or taken away.
 
-use tokenizers::{Encoding, Tokenizer, TruncationDirection};
+use tokenizers::{Encoding, TruncationDirection};
 
+use super::bounds::Tokenizer;
 use super::config::{TokenizerConfig, named};
 
 /// What stands before a text.

@@ -6,7 +6,7 @@ use anstyle::AnsiColor;
 use super::rebuilt::{POSITION, POSITION_TOKEN, SPECIAL, TOKEN, VARIANTS};
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Measured, Parameter, assess};
+use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Measured, Parameter, Phrase, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const REBUILT: Threshold = Threshold::rule(
@@ -51,6 +51,12 @@ fn chooses(
     found.into_iter().map(|found| Assessment { fires: found.fires && is_it(&reaches), ..found }).collect()
 }
 
+/// Whether a head has none of the labels by these shares: what it goes by is then said by its numbers alone.
+pub fn is_unlabelled(position_token: f64, policy: &Policy) -> bool {
+    let [rebuilt, context] = [&REBUILT, &CONTEXT].map(|threshold| policy.rule(threshold));
+    rebuilt.is_none_or(|least| position_token < least) && context.is_none_or(|most| 1.0 - position_token <= most)
+}
+
 /// Whether position alone brings back at least as much as the token alone.
 fn position_is_more(evidence: &Evidence<'_>) -> bool {
     rebuilt(evidence, POSITION).score >= rebuilt(evidence, TOKEN).score
@@ -70,6 +76,7 @@ pub const LABELS: &[Detector] = &[
         thresholds: &[&REBUILT, &LABEL_Q],
         is_role: false,
         parameter: Parameter::None,
+        phrase: Phrase::Fixed("goes by which tokens are special"),
         shown: shown("special", AnsiColor::Yellow),
         assess: |evidence, policy| chooses("chooses:special", SPECIAL, (evidence, policy), |_| true),
     },
@@ -85,6 +92,7 @@ pub const LABELS: &[Detector] = &[
         thresholds: &[&REBUILT, &LABEL_Q],
         is_role: false,
         parameter: Parameter::None,
+        phrase: Phrase::Fixed("goes by where tokens stand"),
         shown: shown("position", AnsiColor::Cyan),
         assess: |evidence, policy| {
             let is_more = position_is_more(evidence);
@@ -103,6 +111,7 @@ pub const LABELS: &[Detector] = &[
         thresholds: &[&REBUILT, &LABEL_Q],
         is_role: false,
         parameter: Parameter::None,
+        phrase: Phrase::Fixed("goes by which tokens there are"),
         shown: shown("token", AnsiColor::Magenta),
         assess: |evidence, policy| {
             let is_more = !position_is_more(evidence);
@@ -122,6 +131,7 @@ pub const LABELS: &[Detector] = &[
         thresholds: &[&REBUILT, &LABEL_Q],
         is_role: false,
         parameter: Parameter::None,
+        phrase: Phrase::Fixed("goes by which token stands where"),
         shown: shown("both", AnsiColor::Blue),
         assess: |evidence, policy| {
             let others = [SPECIAL, POSITION, TOKEN];
@@ -142,6 +152,7 @@ pub const LABELS: &[Detector] = &[
         thresholds: &[&CONTEXT, &LABEL_Q],
         is_role: false,
         parameter: Parameter::None,
+        phrase: Phrase::Fixed("goes by what the layers below made of the tokens"),
         shown: shown("context", AnsiColor::Green),
         assess: |evidence, policy| {
             let found = assess(

@@ -214,7 +214,7 @@ impl Section for ChoiceSection {
         figures(&self.choice)
     }
 
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
         let Some(head) = self.choice.heads.iter().find(|head| head.place == place) else { return HeadCard::default() };
         if head.is_even {
             return ["its attention is even: there is nothing to rebuild".to_owned()].into_iter().collect();
@@ -225,7 +225,11 @@ impl Section for ChoiceSection {
             "of its attention {both}{ci95} % comes back from position and token; {special} % from special tokens alone, {position} % \
              from position, {token} % from the token; {keys} % with context in queries alone, {queries} % with it in keys alone"
         );
-        [line].into_iter().collect()
+        let mixed = head.rebuilt.values()[POSITION_TOKEN].filter(|&share| is_unlabelled(share, policy));
+        let clause = mixed.map(|share| {
+            format!("has {} of its attention rebuilt from which token stands where", decimal(share, 2))
+        });
+        HeadCard::from_iter([line]).saying(clause)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

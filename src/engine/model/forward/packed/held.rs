@@ -22,7 +22,7 @@ impl PackedEncoder {
         let (layers, hidden) = (self.parameters.order.len(), self.parameters.config.hidden_size);
         for (number, layer) in self.parameters.layers().enumerate().skip(first) {
             if number > first {
-                self.project_heads(layer, 2, scratch, pass.batch);
+                self.project_heads(number, 2, pass, scratch);
                 self.attend(number, pass, scratch)?;
             }
             if number + 1 == layers {
