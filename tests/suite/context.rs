@@ -121,7 +121,7 @@ fn shards_and_parts_of_windows_add_up() {
     run(&[&common[..], &["--threads", "2", "-o", path(&whole)]].concat()).unwrap();
     let expected = fs::read(&whole).unwrap();
     let again = file("again.json");
-    let mut same = |more: &[&str]| {
+    let same = |more: &[&str]| {
         run(&[&common[..], more, &["-o", path(&again)]].concat()).unwrap();
         assert!(fs::read(&again).unwrap() == expected, "{more:?}");
     };

@@ -104,7 +104,7 @@ impl Sequence {
     /// The words of each sentence, in order.
     pub fn words_of_sentences(&self) -> Vec<Range<usize>> {
         if self.texts.len() < 2 {
-            return vec![0..self.words.len()];
+            return std::iter::once(0..self.words.len()).collect();
         }
         let before = |token: usize| self.words.partition_point(|word| word.start < token);
         self.texts.iter().map(|text| before(text.start)..before(text.end)).collect()

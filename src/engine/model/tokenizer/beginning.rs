@@ -32,7 +32,7 @@ impl Beginning {
             Self::Token(id) if !has_own => {
                 let token = tokenizer.id_to_token(id).unwrap_or_default();
                 let (one, nothing) = (vec![1], Vec::new());
-                let ranges = Default::default();
+                let ranges = std::iter::empty().collect();
                 let first = Encoding::new(
                     vec![id],
                     vec![0],
