@@ -264,7 +264,7 @@ from\\to   1  2  3  4
 ";
         assert_eq!(text, expected);
         let numbers = plain(&grid(&viewed(), true, None));
-        assert!(numbers.contains("2 a          -  .25 >.75    -  -> b 0.75\n"), "{numbers}");
+        assert!(numbers.contains("2 a         -  .25 >.75    -  -> b 0.75\n"), "{numbers}");
     }
 
     #[test]
@@ -272,8 +272,8 @@ from\\to   1  2  3  4
         let seen = (0..4).map(|unit| 0..unit + 1).collect();
         let causal = SentenceAttention { seen, ..viewed() };
         let numbers = plain(&grid(&causal, true, None));
-        assert!(numbers.contains("\n2 a          -  .25 >         -> b"), "{numbers}");
-        assert!(numbers.contains("\n4 [SEP]      -    -    -  1.0  -> [SEP]"), "{numbers}");
+        assert!(numbers.contains("\n2 a         -  .25 >          -> b"), "{numbers}");
+        assert!(numbers.contains("\n4 [SEP]     -    -    -  1.0  -> [SEP]"), "{numbers}");
         let reading = "None goes to the right, for a word sees none after it.";
         assert!(figure(&[causal]).contains(reading) && !figure(&[viewed()]).contains(reading));
     }

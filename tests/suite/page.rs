@@ -250,7 +250,11 @@ fn reports_side_by_side_say_which_heads_keep_their_label() {
     run(&["export", path(&a), path(&decoder), "-o", path(&page)]).unwrap();
     let says = |html: &str| {
         // Heads of the same place are no pair in models of other shapes; `induction` was looked for in the decoder alone.
-        let parts = ["Decoders beside encoders.", "have nothing in common but the place", "induction<td class=n>–<td class=n>3"];
+        let parts = [
+            "Decoders beside encoders.",
+            "have nothing in common but the place",
+            "induction<td class=n>–<td class=n>3",
+        ];
         let found = parts.map(|part| html.contains(part));
         assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
         found[0]

@@ -40,7 +40,7 @@ impl Study for InContext {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass { sequences: PREDICTED, ..Pass::PLAIN }, |_| CopySums::default())]
+        vec![PassSpec::new(Pass { sequences: PREDICTED, ..Pass::PLAIN }, |subject| CopySums::new(subject.grid))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {

@@ -15,19 +15,19 @@ use crate::studies::ablation::removal::{EachHead, Quantity, RemovalSums};
 /// The losses with all heads, of each block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopySums {
+    grid: HeadGrid,
     /// The losses of each block; without variants.
     pub blocks: Blocks<CopyLosses>,
 }
 
-merge_fields!(CopySums { blocks });
-
-impl Default for CopySums {
-    fn default() -> Self {
-        Self { blocks: Blocks::new(CopyLosses::new(0)) }
-    }
-}
+merge_fields!(CopySums[grid] { blocks });
 
 impl CopySums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, blocks: Blocks::new(CopyLosses::new(0)) }
+    }
+
     /// A number of each block.
     pub fn per_block(&self, part: impl Fn(&CopyLosses) -> f64) -> PerBlock {
         std::array::from_fn(|block| part(&self.blocks[block]))
@@ -57,8 +57,8 @@ impl Sums for CopySums {
         }
     }
 
-    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
-        self.blocks.fit(|losses| losses.fits(0))
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.blocks.fit(|losses| losses.fits(0))
     }
 }
 

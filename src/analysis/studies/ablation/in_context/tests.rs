@@ -2,6 +2,7 @@ use super::gain::{Gain, NatsPerToken};
 use super::metrics::effect;
 use super::sums::{CopyLosses, CopySums};
 use crate::corpus::SentenceFamily;
+use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -59,7 +60,7 @@ fn the_gain_is_of_tokens_behind_the_same_token() {
 
 #[test]
 fn the_gain_of_a_model_is_in_nats_a_token() {
-    let mut sums = CopySums::default();
+    let mut sums = CopySums::new(HeadGrid { layers: 1, heads: 1 });
     assert_eq!(Gain::new(&sums).gain, NatsPerToken { mean: None, ci95: None });
     for (family, second) in [(0, 0.5), (1, 1.0)] {
         let sequence = Sequence { family: SentenceFamily::alone(family), ..twice() };
