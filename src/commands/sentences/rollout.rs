@@ -1,6 +1,5 @@
 //! Attention rollout (Abnar & Zuidema 2020, arXiv:2005.00928, section 3): attention of all layers multiplied up.
 
-use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::Visibility;
 
@@ -38,8 +37,11 @@ fn product(layers: impl Iterator<Item = Vec<f32>>, tokens: usize) -> Vec<f32> {
         mixed.iter_mut().for_each(|weight| *weight *= 0.5);
         mixed.iter_mut().step_by(tokens + 1).for_each(|weight| *weight += 0.5);
         let mut product = vec![0.0; tokens * tokens];
-        let (own, below) = (Matrix::new(&mixed, tokens, tokens), Matrix::new(&before, tokens, tokens));
-        multiply(MatrixMut::new(&mut product, tokens, tokens), own, below);
+        for (row, weights) in product.chunks_exact_mut(tokens).zip(mixed.chunks_exact(tokens)) {
+            for (weight, below) in weights.iter().zip(before.chunks_exact(tokens)) {
+                row.iter_mut().zip(below).for_each(|(sum, share)| *sum += weight * share);
+            }
+        }
         products.extend_from_slice(&product);
         before = product;
     }

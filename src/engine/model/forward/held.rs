@@ -5,19 +5,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::visitor::{Needs, Visitor};
+use super::visitor::{Needs, Visitor, Written};
 use crate::model::config::Config;
-
-/// A part of a layer that is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// The contexts of all heads, after their gates.
-    Contexts,
-    /// What the attention block computes for the residual stream.
-    Attention,
-    /// The same of the feed-forward block.
-    FeedForward,
-}
 
 /// What one layer wrote over a batch.
 ///

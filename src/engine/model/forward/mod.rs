@@ -26,11 +26,11 @@ use crate::model::config::Config;
 use crate::system::errors::{Class, Facts};
 use batch::{Batch, Input};
 use gates::Gates;
-use held::{Writes, Written};
+use held::Writes;
 pub use packed::{LayerAttention, QueriesKeys};
 use rows::Rows;
 pub use scratch::{AttentionScratch, Scratch};
-use visitor::{Needs, Visitor};
+use visitor::{Needs, Visitor, Written};
 
 /// The place where a forward pass starts.
 #[derive(Clone, Copy, Debug, Default)]

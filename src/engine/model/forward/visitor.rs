@@ -3,7 +3,6 @@
 use std::ops::{BitOr, BitOrAssign};
 
 use super::attention::AttentionView;
-use super::held::Written;
 use super::rows::Rows;
 
 /// The activations that a visitor needs; those that no visitor needs are not computed.
@@ -153,6 +152,17 @@ pub struct Output<'a> {
     pub gram: &'a [f32],
     /// `[n]`: the norms of the residual stream below the layer, `|x_i|`.
     pub input_norms: &'a [f32],
+}
+
+/// A part of what a layer writes, as it is kept for later runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The contexts of all heads, after their gates.
+    Contexts,
+    /// What the attention block computes for the residual stream.
+    Attention,
+    /// The same of the feed-forward block.
+    FeedForward,
 }
 
 /// Something that looks at a forward pass.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::figure::figures;
+use super::labels::is_unlabelled;
 use super::fit::{RIDGES, text_tokens, tokens_needed};
 use super::metrics::is_even;
 use super::moments::InputMoments;
@@ -19,7 +20,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::section::{HeadCard, Section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{plain_table, plus_minus};
+use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::system::counted::counted;
 
 #[derive(Deserialize)]

@@ -14,10 +14,9 @@ use anyhow::{Result, ensure};
 
 use super::batch::Batch;
 use super::gates::Gates;
-use super::held::Written;
 use super::kernels;
 use super::relative::Relative;
-use super::visitor::Visitor;
+use super::visitor::{Visitor, Written};
 use super::{Encoder, HeadWeights, NO_PREDICTION, Pass, Positions, Scratch, Start, WordEmbeddings};
 use super::{check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};

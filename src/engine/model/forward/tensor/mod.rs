@@ -12,8 +12,7 @@ use candle_core::{D, DType, Device, Module, Tensor};
 
 use super::batch::{Batch, Input};
 use super::gates::Gates;
-use super::held::Written;
-use super::visitor::{Needs, Visitor};
+use super::visitor::{Needs, Visitor, Written};
 use super::{Encoder, HELD_SHOWS_ATTENTION, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels};
 use crate::model::config::{Activation, BlockPlan, Config};
 use crate::model::parameters::{self, Parameters};
