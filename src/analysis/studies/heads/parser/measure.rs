@@ -1,5 +1,7 @@
 //! Parsers fitted on each fold and scored on the other, beside simpler ones.
 
+use std::collections::BTreeMap;
+
 use super::fit::{Evidence, Fitted};
 use super::section::{
     FitReport, HeadWeights, LayerPart, PARSERS, ParserAccuracy, ParserReport, RelationAccuracy, Share, SimpleAccuracies,
@@ -139,7 +141,7 @@ impl ParserReport {
     }
 }
 
-fn total(relations: &std::collections::BTreeMap<String, Hits>, name: &str) -> u64 {
+fn total(relations: &BTreeMap<String, Hits>, name: &str) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of words")]
     relations.get(name).map_or(0, |hits| hits.words.iter().sum::<f64>() as u64)
 }

@@ -60,7 +60,8 @@ pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &m
             (step, halvings) = (step / 2.0, halvings + 1);
         };
         let Some(reached) = reached else { break };
-        (at.copy_from_slice(&next), gradient.copy_from_slice(&next_gradient));
+        at.copy_from_slice(&next);
+        gradient.copy_from_slice(&next_gradient);
         value = reached;
         memory.update_hessian(&gradient, &at);
         steps += 1;
