@@ -68,7 +68,7 @@ pub fn crafted(data: &[u8]) -> bool {
     }
     let page = String::from_utf8(Writer::Html.render(&report).expect("a page")).expect("UTF-8");
     let names = [figures::GRID.to_owned(), figures::LAYERS.to_owned()].into_iter();
-    let names = names.chain(figures::of_studies(&report).iter().map(|figure| figure.name.to_owned()));
+    let names = names.chain(figures::of_studies(&report).into_iter().map(|figure| figure.name.to_owned()));
     let drawn = names.map(|name| figures::named(&report, &name, Medium::Alone).expect("a figure of the report"));
     for svg in drawn.chain([page]) {
         assert!(!["\"NaN", "\"inf", "\"-inf"].iter().any(|strange| svg.contains(strange)), "{svg}");

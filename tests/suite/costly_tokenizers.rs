@@ -71,17 +71,19 @@ fn split(pattern: &str) -> Value {
 #[test]
 fn a_normaliser_that_multiplies_the_text_ends_at_the_sentence() {
     for doublings in [26, 40] {
-        let costly = Costly::normalized(vec![replace("a", "aa"); doublings]);
+        let costly = Costly::normalized(vec![replace("c", "cc"); doublings]);
         assert!(costly.stops_at("the dog\nthe cat\n", 2).contains("of 7 bytes of text its normaliser makes more than"));
         // What it leaves alone is analysed.
         costly.analyze("the dog\n").unwrap();
     }
-    let costly = Costly::normalized(vec![replace("a", &"a".repeat(1000)), replace("a", &"a".repeat(1000))]);
-    assert!(costly.stops_at(&"a".repeat(3000), 1).contains("its normaliser makes more than"));
-    // An empty match is before each letter; a text at its front is not too much.
-    let costly =
-        Costly::normalized(vec![json!({ "type": "Replace", "pattern": { "Regex": "" }, "content": "aaaa" }); 9]);
-    assert!(costly.stops_at("the dog\n", 1).contains("its normaliser makes more than"));
+    let costly = Costly::normalized(vec![replace("c", &"c".repeat(1000)), replace("c", &"c".repeat(1000))]);
+    assert!(costly.stops_at(&"c".repeat(3000), 1).contains("its normaliser makes more than"));
+    // Reading a tokenizer tokenises the letter `a`. An empty match is before each letter.
+    let doubled = Costly::normalized(vec![replace("a", "aa"); 26]);
+    assert!(doubled.is_refused().contains("of 1 bytes of text its normaliser makes more than 1088"));
+    let before_each = json!({ "type": "Replace", "pattern": { "Regex": "" }, "content": "aaaa" });
+    assert!(Costly::normalized(vec![before_each; 9]).is_refused().contains("its normaliser makes more than"));
+    // A text at its front is not too much.
     Costly::normalized(vec![json!({ "type": "Prepend", "prepend": "the " })]).analyze("dog\n").unwrap();
 }
 
@@ -113,8 +115,8 @@ fn text_is_written_anew_once() {
 fn a_search_that_cannot_be_interrupted_ends_the_process() {
     // A search of a word goes through all ways to cut it, as far as the library goes; there are thousands of words.
     let words = json!({ "type": "WhitespaceSplit" });
-    let costly = Costly::split(vec![words, split("(?:a|aa|aaa)*(?=c)b")]);
-    let text = format!("the dog\n{}\n", format!("{} ", "a".repeat(60)).repeat(300));
+    let costly = Costly::split(vec![words, split("(?:ж|жж|жжж)*(?=c)b")]);
+    let text = format!("the dog\n{}\n", format!("{} ", "ж".repeat(60)).repeat(500));
     assert!(costly.stops_at(&text, 2).contains("it takes more than 4 s"));
 }
 

@@ -200,7 +200,7 @@ fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
     let (status, message) = analyze(&file, &pipe);
     assert!(status == 3 && message.contains("pipe.txt`: it is no file"), "{message}");
     let (status, message) = analyze(&pipe, &index);
-    assert!(status == 2 && message.contains("pipe.txt` can be read only once"), "{message}");
+    assert!(status == 3 && message.contains("pipe.txt` can be read only once: an index is of files"), "{message}");
     let (status, message) = run(&["index", "-c", path(&pipe), "-o", path(&index)]).unwrap_err();
     assert!(status == 3 && message.contains("pipe.txt` can be read only once: an index is of files"), "{message}");
     let folder = context.path("model");
