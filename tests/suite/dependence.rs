@@ -62,7 +62,8 @@ fn check(removal: &str, sample: &str) {
     assert!(edges.next().is_none());
     for edge in found["dependence"]["strongest"].as_array().unwrap() {
         let mut known = expected["edges"].as_array().unwrap().iter();
-        let known = known.find(|known| ["source", "target"].iter().all(|&end| known[end] == edge[end])).unwrap();
+        let known =
+            known.find(|known| ["source", "target"].iter().all(|&end| known[end] == edge[end]["name"])).unwrap();
         match known.get("ratio") {
             Some(ratio) => near("ratio", &edge["ratio"], ratio, 1e-3),
             None => assert_eq!(edge["ratio"], Value::Null),

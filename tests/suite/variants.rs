@@ -290,7 +290,8 @@ fn found(
         let encoder = TensorEncoder::new(parameters, &Device::Cpu).unwrap();
         let (variants, threads) = (Variants::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
         let (sequences, progress) = (sequences.iter().cloned().map(Ok), Analysis::new(None, None, Arc::default()));
-        differentiate(observers, ("random", &encoder), (&variants.first, &[]), sequences, threads, &progress).unwrap()
+        differentiate(observers, ("random", &encoder), (&variants.first, &[], None), sequences, threads, &progress)
+            .unwrap()
     } else {
         run(&encoder, &Variants::default().without(each_head_and_all(grid), grid, &gates), observers, sequences)
     };
