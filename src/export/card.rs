@@ -32,7 +32,7 @@ pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     let (model, corpus) = (one_line(&report.model.id), one_line(&report.corpus.name));
     writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
-    writeln!(out, "{}\n", printable(&head.description))?;
+    writeln!(out, "{}\n", head.description)?;
     if let Some(group) = head.key_value_group {
         let shares = |other: &&HeadReport| {
             other.place.layer == head.place.layer && other.key_value_group == Some(group) && other.place != head.place
@@ -192,7 +192,7 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
 
 /// Every head in one sentence.
 pub fn of_heads(report: &Report) -> Summary {
-    let sentences: String = report.heads.iter().map(|head| printable(&head.description) + "\n").collect();
+    let sentences: String = report.heads.iter().map(|head| head.description.clone() + "\n").collect();
     Summary::from(sentences)
 }
 

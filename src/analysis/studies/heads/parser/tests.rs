@@ -306,6 +306,7 @@ proptest! {
         let (mut merged, _) = summed(second, &weights);
         merged.merge(&summed(first, &weights).0);
         prop_assert_eq!(&merged.sentences, &whole.sentences);
-        prop_assert!(whole.fits(GRID, MEAN) && !whole.fits(HeadGrid { layers: 2, heads: 2 }, MEAN));
+        let other = HeadGrid { layers: 2, heads: 2 };
+        prop_assert!(whole.fits(GRID, MEAN) && !whole.fits(other, MEAN));
     }
 }

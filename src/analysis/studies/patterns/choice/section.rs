@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::figure::figures;
-use super::labels::is_unlabelled;
 use super::fit::{RIDGES, text_tokens, tokens_needed};
+use super::labels::is_unlabelled;
 use super::metrics::is_even;
 use super::moments::InputMoments;
 use super::rebuilt::{POSITION_TOKEN, RebuiltBlock, RebuiltSums, VARIANTS};
@@ -227,9 +227,8 @@ impl Section for ChoiceSection {
              from position, {token} % from the token; {keys} % with context in queries alone, {queries} % with it in keys alone"
         );
         let mixed = head.rebuilt.values()[POSITION_TOKEN].filter(|&share| is_unlabelled(share, policy));
-        let clause = mixed.map(|share| {
-            format!("has {} of its attention rebuilt from which token stands where", decimal(share, 2))
-        });
+        let clause = mixed
+            .map(|share| format!("has {} of its attention rebuilt from which token stands where", decimal(share, 2)));
         HeadCard::from_iter([line]).saying(clause)
     }
 
