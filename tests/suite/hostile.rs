@@ -193,7 +193,7 @@ fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
     let (file, index, pipe) = (context.path("a.txt"), context.path("a.index"), context.path("pipe.txt"));
     fs::write(&file, "the dog\n").unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    run(&["index", "-c", path(&file), "-o", path(&index)]).unwrap();
+    run(&["index", path(&file), "-o", path(&index)]).unwrap();
     let model = tiny_bert();
     let analyze =
         |corpus, index| run(&["analyze", path(&model), "-c", path(corpus), "--index", path(index)]).unwrap_err();
@@ -201,7 +201,7 @@ fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
     assert!(status == 3 && message.contains("pipe.txt`: it is no file"), "{message}");
     let (status, message) = analyze(&pipe, &index);
     assert!(status == 3 && message.contains("pipe.txt` can be read only once: an index is of files"), "{message}");
-    let (status, message) = run(&["index", "-c", path(&pipe), "-o", path(&index)]).unwrap_err();
+    let (status, message) = run(&["index", path(&pipe), "-o", path(&index)]).unwrap_err();
     assert!(status == 3 && message.contains("pipe.txt` can be read only once: an index is of files"), "{message}");
     let folder = context.path("model");
     fs::create_dir(&folder).unwrap();

@@ -42,7 +42,7 @@ fn a_page_is_one_file_made_of_a_saved_report_alone() {
     let json = json(&report);
     for head in json["heads"].as_array().unwrap() {
         let name = head["name"].as_str().unwrap();
-        assert!(html.contains(&format!("<article class=card id={name}>")), "{name}");
+        assert!(html.contains(&format!("<article class=card id=\"{name}\">")), "{name}");
         assert!(html.contains(&format!("href=\"#{name}\"")), "{name}");
     }
     for caveat in json["caveats"].as_array().unwrap() {

@@ -11,7 +11,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use tokenizers::AddedToken;
 
-use super::{LONGEST_TOKEN, ensure_few, ensure_short};
+use super::lengths::{LONGEST_TOKEN, ensure_few, ensure_short};
 use crate::system::errors::Facts;
 
 /// The most parts of a normaliser, a pre-tokenizer, a post-processor or a decoder: each may hold a regular expression.

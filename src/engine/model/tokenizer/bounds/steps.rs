@@ -14,7 +14,7 @@ use tokenizers::{
     PreTokenizedString, PreTokenizer, PreTokenizerWrapper, Token, TokenizerImpl,
 };
 
-use super::LONGEST_TOKEN;
+use super::lengths::LONGEST_TOKEN;
 use crate::system::contained::break_off;
 use crate::system::time_limit;
 

@@ -1,6 +1,8 @@
 use tokenizers::normalizers::{Lowercase, NFKD, Replace, Sequence};
 use tokenizers::{NormalizedString, Normalizer};
 
+use anyhow::{Result, anyhow};
+
 use super::*;
 use crate::system::contained::contained;
 
