@@ -162,7 +162,7 @@ fn what_is_asked_for_is_said() {
         (&["--with", "probes", "--probe", "upos"], "that is probed for in any case"),
         (&["--with", "probes", "--probe=a", "--probe=b", "--probe=c", "--probe=d", "--probe=e"], "4 can be probed for"),
         (
-            &["--shard", "1/2", "--after", "x.headscope", "-o", "y.headscope"],
+            &["-c", "box:gold", "--shard", "1/2", "--after", "x.headscope", "-o", "y.headscope"],
             "no study of this run looks at the corpus twice",
         ),
     ];
