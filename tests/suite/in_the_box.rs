@@ -48,7 +48,8 @@ fn every_planted_head_is_found() {
 /// A sentence says where a planted head looks, and no more.
 #[test]
 fn planted_heads_are_described_in_a_sentence() {
-    let report = report(&["box:planted"]);
+    let corpus = fixture("corpus/gold.conllu");
+    let report = report(&["box:planted", "--corpus", path(&corpus)]);
     let sentences: Vec<&str> =
         report["heads"].as_array().unwrap().iter().map(|head| head["description"].as_str().unwrap()).collect();
     assert_eq!(sentences[0], "L0H0 attends to the token before (previous-token 1.00 [1.00, 1.00], chance 0.06).");
@@ -77,7 +78,8 @@ fn a_sentence_has_what_studies_found() {
     let shown = run(&["show", path(&saved), "--heads"]).unwrap();
     let [first, ..] = shown.lines().collect::<Vec<_>>()[..] else { panic!("{shown}") };
     assert!(first.starts_with("L0H0 attends to the token after (next-token 1.00 "), "{first}");
-    assert!(first.contains("; it raises the loss by 0."), "{first}");
+    assert!(first.contains("; it goes by where tokens stand (chooses:position "), "{first}");
+    assert!(first.contains(" and raises the loss by "), "{first}");
     let card = run(&["show", path(&saved), "L0H0"]).unwrap();
     assert!(card.contains("attends to the token after (next-token"), "{card}");
     let data: Value = serde_json::from_str(&run(&["show", path(&saved), "--heads", "--json"]).unwrap()).unwrap();

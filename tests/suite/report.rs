@@ -110,7 +110,8 @@ fn heads_are_written_one_way() {
     let decoder: Value = serde_json::from_str(&DECODER).unwrap();
     let validator = jsonschema::validator_for(&schema()).unwrap();
     for report in [&report, &decoder] {
-        let errors: Vec<String> = validator.iter_errors(report).map(|error| error.to_string()).collect();
+        let errors: Vec<String> =
+            validator.iter_errors(report).map(|error| format!("{}: {error}", error.instance_path())).collect();
         assert!(errors.is_empty(), "{errors:?}");
     }
     assert_eq!(head_written_otherwise("", &decoder), None);

@@ -36,7 +36,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &ablation::clusters::ClusterEffect,
     &ablation::clusters::ClusterDrift,
     &heads::probes::LinearProbes,
-    &heads::parser::AttentionParser,
+    &patterns::dependency::parser::AttentionParser,
     &heads::examples::ExampleSentences,
     &replication::clark2019::Clark2019,
 ];

@@ -28,6 +28,7 @@ const fn paper(key: &'static str, title: &'static str) -> Paper {
 
 /// Every paper.
 pub const PAPERS: &[Paper] = &[
+    paper("Abnar & Zuidema 2020", "Quantifying Attention Flow in Transformers. ACL (arXiv:2005.00928)."),
     paper(
         "Ainslie et al. 2023",
         "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints. EMNLP.",
@@ -89,6 +90,10 @@ pub const PAPERS: &[Paper] = &[
     paper(
         "McNemar 1947",
         "Note on the Sampling Error of the Difference Between Correlated Proportions or Percentages. Psychometrika.",
+    ),
+    paper(
+        "Liu & Nocedal 1989",
+        "On the Limited Memory BFGS Method for Large Scale Optimization. Mathematical Programming.",
     ),
     paper("Michel et al. 2019", "Are Sixteen Heads Really Better than One? NeurIPS, arXiv:1905.10650."),
     paper(

@@ -1,7 +1,5 @@
-//! Studies of heads side by side: which are alike, what can be read out of their outputs and of all of them, examples of what
-//! they do.
+//! Studies of heads side by side: which are alike, what can be read out of their outputs, examples of what they do.
 
 pub mod examples;
 pub mod likeness;
-pub mod parser;
 pub mod probes;

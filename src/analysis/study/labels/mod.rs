@@ -100,8 +100,13 @@ impl Detector {
         }
     }
 
+    /// One of its labels as a part of a sentence on the head.
+    pub fn phrase_of(&self, label: &Label) -> String {
+        self.phrase.of(label.direction).replace("{}", self.parameter_of(&label.label).unwrap_or_default())
+    }
+
     /// The parameter of a label of this family.
-    pub fn parameter_of<'a>(&self, label: &'a str) -> Option<&'a str> {
+    fn parameter_of<'a>(&self, label: &'a str) -> Option<&'a str> {
         let (name, parameter) = label.split_once(':')?;
         let valid = match self.parameter {
             Parameter::None => false,

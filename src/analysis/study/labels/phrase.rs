@@ -1,7 +1,6 @@
 //! Labels as parts of sentences.
 
 use super::evidence::Direction;
-use super::{Detector, Label};
 
 /// A label as a verb phrase whose subject is the head; `{}` is the parameter of a label that has one.
 #[derive(Clone, Copy, Debug)]
@@ -17,14 +16,13 @@ pub enum Phrase {
     },
 }
 
-impl Detector {
-    /// The phrase of one of this detector's labels.
-    pub fn phrase_of(&self, label: &Label) -> String {
-        let phrase = match (self.phrase, label.direction) {
-            (Phrase::Fixed(phrase), _) => phrase,
-            (Phrase::Directed { to_dependent, .. }, Some(Direction::HeadToDependent)) => to_dependent,
-            (Phrase::Directed { to_head, .. }, _) => to_head,
-        };
-        phrase.replace("{}", self.parameter_of(&label.label).unwrap_or_default())
+impl Phrase {
+    /// The phrase for attention in this direction.
+    pub fn of(self, direction: Option<Direction>) -> &'static str {
+        match (self, direction) {
+            (Self::Fixed(phrase), _) => phrase,
+            (Self::Directed { to_dependent, .. }, Some(Direction::HeadToDependent)) => to_dependent,
+            (Self::Directed { to_head, .. }, _) => to_head,
+        }
     }
 }

@@ -10,6 +10,7 @@ pub mod gates;
 pub mod gradient;
 pub mod held;
 pub mod kernels;
+mod layer_attention;
 pub mod packed;
 mod relative;
 pub mod rows;
@@ -27,7 +28,7 @@ use crate::system::errors::{Class, Facts};
 use batch::{Batch, Input};
 use gates::Gates;
 use held::Writes;
-pub use packed::{LayerAttention, QueriesKeys};
+pub use layer_attention::{LayerAttention, Positions, QueriesKeys};
 use rows::Rows;
 pub use scratch::{AttentionScratch, Scratch};
 use visitor::{Needs, Visitor, Written};
@@ -101,7 +102,7 @@ pub trait Encoder: Send + Sync {
     }
 
     /// The heads of a layer, which attend from rows in place of its input, if the encoder has them for that.
-    fn layer_attention(&self, _layer: usize, _positions: Positions) -> Option<LayerAttention<'_>> {
+    fn layer_attention(&self, _layer: usize, _positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
         None
     }
 
@@ -109,16 +110,6 @@ pub trait Encoder: Send + Sync {
     fn head_weights(&self, _layer: usize) -> Option<HeadWeights<'_>> {
         None
     }
-}
-
-/// Whether scores see the positions of query and key, beyond what inputs tell of them: by rotation, or by a term of their
-/// distance. Masks stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Positions {
-    /// As in the model.
-    Seen,
-    /// Every pair of tokens stands at the same place.
-    Unseen,
 }
 
 /// The weights of all heads of a layer, without their biases, as rows of hidden states are multiplied by them.

@@ -69,8 +69,7 @@ pub const METRICS: &[ChoiceMetric] = &[
                 (position_token), the last in keys or in queries alone (keys, queries); fitted on one half of the blocks, used on \
                 the other",
             chance: "0: even attention. Below 0 where it is worse than that",
-            source: "Defined here. Replacing inputs by what is without context: after Voita et al. 2019 (position) and the \
-                contextual and token parts of Ethayarajh 2019; d is the distance of Hellinger 1909.",
+            source: "Defined here; d is the Hellinger distance.",
             caveats: "Null where the mean d²(A, U) is below .01, as in untrained heads, and where a half has fewer than 10 tokens of \
                 text for each dimension of embeddings. What is not linear in the embedding, or belongs to a token at a place, \
                 counts as context.",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::pack::{PackedToken, Part, TokenPack};
+use super::pack::{PackedToken, TokenPack, TokenPart};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::visitor::Needs;
@@ -116,12 +116,12 @@ pub struct InputMoments {
     /// Quarter `q` has the blocks `b` with `b mod 4 = q`, so fold `f` the quarters `f` and `f + 2`.
     pub quarters: [QuarterMoments; QUARTERS],
     #[serde(skip)]
-    at_work: PackBuffers,
+    at_work: MomentBuffers,
 }
 
 /// Buffers for the pack that is added to the sums.
 #[derive(Clone, Debug, Default)]
-struct PackBuffers {
+struct MomentBuffers {
     embeddings: Option<WordEmbeddings>,
     pack: TokenPack,
     products: Vec<f64>,
@@ -132,22 +132,22 @@ impl InputMoments {
     pub fn new(grid: HeadGrid) -> Self {
         let quarter = || QuarterMoments { layers: vec![LayerMoments::default(); grid.layers], ..Default::default() };
         let quarters = std::array::from_fn(|_| quarter());
-        Self { grid, widths: None, quarters, at_work: PackBuffers::default() }
+        Self { grid, widths: None, quarters, at_work: MomentBuffers::default() }
     }
 
     /// Adds the tokens of the pack as they go into a layer.
     fn add_layer(&mut self, layer: usize) {
-        let Self { widths, quarters, at_work: PackBuffers { embeddings, pack, products }, .. } = self;
+        let Self { widths, quarters, at_work: MomentBuffers { embeddings, pack, products }, .. } = self;
         let Some(embeddings) = embeddings else { return };
         let known = *widths.insert(Widths { embedding: embeddings.width(), hidden: pack.width() });
         for (number, quarter) in quarters.iter_mut().enumerate() {
             let own = pack.tokens.iter().filter(|token| token.block % QUARTERS == number);
-            let (text, special): (Vec<&PackedToken>, Vec<_>) = own.partition(|token| token.part == Part::Text);
+            let (text, special): (Vec<&PackedToken>, Vec<_>) = own.partition(|token| token.part == TokenPart::Text);
             let row = |token: &PackedToken| pack.input(token).iter().copied().map(f64::from).collect::<Vec<_>>();
             for token in special {
                 let moments = &mut quarter.layers[layer];
                 let sums = match token.part {
-                    Part::First => &mut moments.first,
+                    TokenPart::First => &mut moments.first,
                     _ => moments.specials.entry(token.id).or_default(),
                 };
                 sums.add(&row(token));

@@ -6,7 +6,7 @@ use crate::stats::blocks::block_of;
 
 /// Whose mean stands for a token without context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TokenPart {
     /// A token of text: its position and its embedding.
     Text,
     /// The first token of the sequence, where it is special or begins a text for a decoder: the mean of all of them.
@@ -25,7 +25,7 @@ pub struct PackedToken {
     /// Its id.
     pub id: u32,
     /// Whose mean stands for it.
-    pub part: Part,
+    pub part: TokenPart,
     /// The block of its sequence.
     pub block: usize,
 }
@@ -60,9 +60,9 @@ impl TokenPack {
         let (start, block) = (self.tokens.len(), block_of(sequence.family.number));
         let token = |(position, (&id, kind)): (usize, (&u32, &TokenKind))| {
             let part = match (kind.is_special(), position) {
-                (false, _) => Part::Text,
-                (true, 0) => Part::First,
-                (true, _) => Part::Special,
+                (false, _) => TokenPart::Text,
+                (true, 0) => TokenPart::First,
+                (true, _) => TokenPart::Special,
             };
             PackedToken { row: start + position, position, id, part, block }
         };

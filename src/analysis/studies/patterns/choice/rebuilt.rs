@@ -6,12 +6,12 @@ use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use super::fit::FoldFit;
-use super::pack::{Part, TokenPack};
+use super::pack::{TokenPack, TokenPart};
 use super::replaced::ReplacedInputs;
 use crate::linalg::lanes::{LANES, across};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::Needs;
-use crate::model::forward::{AttentionScratch, Encoder, Positions, QueriesKeys, WordEmbeddings};
+use crate::model::forward::{AttentionScratch, Encoder, LayerAttention, Positions, QueriesKeys, WordEmbeddings};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
@@ -82,12 +82,12 @@ pub struct RebuiltSums {
     /// The blocks.
     pub blocks: Blocks<RebuiltBlock>,
     #[serde(skip)]
-    at_work: PackBuffers,
+    at_work: RebuildBuffers,
 }
 
 /// The parts that were fitted, and buffers for the pack under way.
 #[derive(Clone, Default)]
-struct PackBuffers {
+struct RebuildBuffers {
     folds: Arc<Option<[FoldFit; 2]>>,
     embeddings: Option<WordEmbeddings>,
     pack: TokenPack,
@@ -116,17 +116,18 @@ impl RebuiltSums {
         };
         let of_layer = |layer: usize| folds.as_ref().map(|folds| folds.each_ref().map(|fold| fold.layers[layer].ridge));
         let ridges = (0..grid.layers).filter_map(of_layer).collect();
-        let at_work = PackBuffers { folds: Arc::new(folds), ..PackBuffers::default() };
+        let at_work = RebuildBuffers { folds: Arc::new(folds), ..RebuildBuffers::default() };
         Self { grid, classes: classes.clone(), ridges, blocks: Blocks::new(empty), at_work }
     }
 
     /// Adds the pack as it goes into a layer.
     fn add_layer(&mut self, layer: usize, encoder: &dyn Encoder) {
         let Self { grid, classes, blocks, at_work, .. } = self;
-        let PackBuffers { folds, embeddings, pack, replaced, between } = at_work;
+        let RebuildBuffers { folds, embeddings, pack, replaced, between } = at_work;
         let (Some(folds), Some(embeddings)) = (&**folds, embeddings) else { return };
         let layers = [Positions::Seen, Positions::Unseen].map(|seen| encoder.layer_attention(layer, seen));
-        let [Some(seen), Some(unseen)] = layers else { return };
+        let [Some(seen), Some(unseen)] = &layers else { return };
+        let (seen, unseen): (&dyn LayerAttention, &dyn LayerAttention) = (&**seen, &**unseen);
         replaced.fill(layer, pack, folds, embeddings);
         let lengths: Vec<usize> = pack.sequences.iter().map(|sequence| sequence.tokens).collect();
         let Between { whole, special, position, token, position_token, scratch } = between;
@@ -147,7 +148,7 @@ impl RebuiltSums {
         for sequence in &pack.sequences {
             let span = sequence.start..sequence.start + sequence.tokens;
             let tokens = &pack.tokens[span.clone()];
-            let rows: Vec<usize> = (0..tokens.len()).filter(|&at| tokens[at].part == Part::Text).collect();
+            let rows: Vec<usize> = (0..tokens.len()).filter(|&at| tokens[at].part == TokenPart::Text).collect();
             let block = &mut blocks[sequence.block];
             if layer == 0 && !rows.is_empty() {
                 block.rows += rows.len() as u64;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::fit::{FoldFit, LayerFit};
-use super::pack::{PackedToken, Part, TokenPack};
+use super::pack::{PackedToken, TokenPack, TokenPart};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
@@ -33,7 +33,8 @@ impl ReplacedInputs {
         for token in &pack.tokens {
             let fit = &folds[1 - token.block % 2].layers[layer];
             special.extend_from_slice(base(fit, token));
-            let at = (token.part == Part::Text).then(|| (at_position(fit, token.position), &parts[token.block % 2]));
+            let at =
+                (token.part == TokenPart::Text).then(|| (at_position(fit, token.position), &parts[token.block % 2]));
             let Some((at, parts)) = at else {
                 let rows = [&mut *position, of_token, position_token];
                 rows.into_iter().for_each(|rows| rows.extend_from_slice(base(fit, token)));
@@ -51,10 +52,10 @@ impl ReplacedInputs {
 /// The row of a token of which nothing is known but whether it is special.
 fn base<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
     match token.part {
-        Part::Text => &fit.mean,
-        Part::First => &fit.first,
+        TokenPart::Text => &fit.mean,
+        TokenPart::First => &fit.first,
         // One that the other fold lacks is as text is.
-        Part::Special => fit.specials.get(&token.id).unwrap_or(&fit.mean),
+        TokenPart::Special => fit.specials.get(&token.id).unwrap_or(&fit.mean),
     }
 }
 
@@ -76,7 +77,7 @@ struct TokenParts {
 impl TokenParts {
     fn new(layer: usize, fold: usize, pack: &TokenPack, fit: &FoldFit, embeddings: &WordEmbeddings) -> Self {
         let (mut kinds, mut centred) = (BTreeMap::new(), Vec::new());
-        for token in pack.tokens.iter().filter(|token| token.part == Part::Text && token.block % 2 == fold) {
+        for token in pack.tokens.iter().filter(|token| token.part == TokenPart::Text && token.block % 2 == fold) {
             let next = kinds.len();
             kinds.entry(token.id).or_insert_with(|| {
                 centred.extend(embeddings.of(token.id).iter().zip(&fit.embedding).map(|(value, mean)| value - mean));

@@ -6,7 +6,6 @@ use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::figure::figures;
 use super::fit::{RIDGES, text_tokens, tokens_needed};
 use super::labels::is_unlabelled;
 use super::metrics::is_even;
@@ -212,7 +211,7 @@ impl Section for ChoiceSection {
     }
 
     fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figures(&self.choice)
+        super::figure::figures(&self.choice)
     }
 
     fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {

@@ -5,6 +5,7 @@ pub mod arcs;
 mod assessment;
 mod figure;
 mod measure;
+pub mod parser;
 mod relation;
 pub mod section;
 pub mod sums;

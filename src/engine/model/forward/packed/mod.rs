@@ -17,13 +17,12 @@ use super::gates::Gates;
 use super::kernels;
 use super::relative::Relative;
 use super::visitor::{Visitor, Written};
-use super::{Encoder, HeadWeights, NO_PREDICTION, Pass, Positions, Scratch, Start, WordEmbeddings};
+use super::{Encoder, HeadWeights, LayerAttention, NO_PREDICTION, Pass, Positions, Scratch, Start, WordEmbeddings};
 use super::{check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::{Activation, BlockPlan, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
-pub use replaced::{LayerAttention, QueriesKeys};
 
 /// The fast encoder.
 pub struct PackedEncoder {
@@ -271,8 +270,9 @@ impl Encoder for PackedEncoder {
         })
     }
 
-    fn layer_attention(&self, layer: usize, positions: Positions) -> Option<LayerAttention<'_>> {
-        (layer < self.parameters.order.len()).then(|| LayerAttention::new(self, layer, positions))
+    fn layer_attention(&self, layer: usize, positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
+        let of_layer = || Box::new(replaced::PackedLayer::new(self, layer, positions)) as Box<dyn LayerAttention + '_>;
+        (layer < self.parameters.order.len()).then(of_layer)
     }
 
     fn forward_from(

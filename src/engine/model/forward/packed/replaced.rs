@@ -1,37 +1,23 @@
-//! The attention of a layer's heads from rows in place of the layer's own input.
+//! The heads of a layer of the packed encoder at work on rows in place of the layer's own input.
 
 use std::ops::Range;
 
 use super::heads::{Projected, stride_of};
-use super::{PackedEncoder, Positions, project};
+use super::{PackedEncoder, project};
 use crate::model::forward::attention::AttentionView;
+use crate::model::forward::layer_attention::{LayerAttention, Positions, QueriesKeys};
 use crate::model::forward::scratch::AttentionScratch;
+use crate::model::parameters::Layer;
 
-/// The heads of a layer, which attend from any rows with their own queries and keys, mask, scale and normalisations.
-#[derive(Clone, Copy)]
-pub struct LayerAttention<'a> {
+/// A layer of the packed encoder.
+pub struct PackedLayer<'a> {
     encoder: &'a PackedEncoder,
     number: usize,
     positions: Positions,
 }
 
-/// The queries and keys of tokens in all heads of a layer.
-#[derive(Clone, Debug, Default)]
-pub struct QueriesKeys {
-    /// `[tokens, 2 * heads * head_dim]`
-    rows: Vec<f32>,
-    angles: Vec<f32>,
-}
-
-impl<'a> LayerAttention<'a> {
-    pub(super) fn new(encoder: &'a PackedEncoder, number: usize, positions: Positions) -> Self {
-        Self { encoder, number, positions }
-    }
-
-    /// Makes queries and keys of `inputs`, `[tokens, hidden]`, in place of what the layer makes them of: sequences of these
-    /// lengths side by side.
-    /// Panics if `inputs` has other rows.
-    pub fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys) {
+impl LayerAttention for PackedLayer<'_> {
+    fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys) {
         let config = &self.encoder.parameters.config;
         let tokens = lengths.iter().sum();
         assert_eq!(inputs.len(), tokens * config.hidden_size, "inputs are [tokens, hidden]");
@@ -44,20 +30,26 @@ impl<'a> LayerAttention<'a> {
         }
     }
 
-    /// The attention of a head over one sequence, whose tokens are `span`, from queries to keys, which may be of other rows.
-    pub fn between<'b>(
+    fn between<'b>(
         &self,
         head: usize,
         span: &Range<usize>,
-        [queries, keys]: [&QueriesKeys; 2],
+        queries_keys: [&QueriesKeys; 2],
         scratch: &'b mut AttentionScratch,
     ) -> AttentionView<'b> {
-        let own = [queries, keys].map(|of| self.projected(of, span));
+        let own = queries_keys.map(|of| self.projected(of, span));
         self.encoder.attend_between((self.number, head), own.each_ref(), self.positions, scratch);
         AttentionView::strided(self.number, head, stride_of(span.len()), &scratch.attention, &scratch.entropies)
     }
+}
 
-    fn layer(&self) -> &'a crate::model::parameters::Layer {
+impl<'a> PackedLayer<'a> {
+    /// The layer of this number.
+    pub fn new(encoder: &'a PackedEncoder, number: usize, positions: Positions) -> Self {
+        Self { encoder, number, positions }
+    }
+
+    fn layer(&self) -> &'a Layer {
         &self.encoder.parameters.layers[self.encoder.parameters.order[self.number]]
     }
 

@@ -8,7 +8,7 @@ use super::section::{
 };
 use super::sentence::{Gold, KeptSentence};
 use super::sums::ParserSums;
-use super::tally::{Hits, Tally};
+use super::tally::{ParserHits, Tally};
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
 use crate::stats::block_test::{Jackknife, Scale};
@@ -141,7 +141,7 @@ impl ParserReport {
     }
 }
 
-fn total(relations: &BTreeMap<String, Hits>, name: &str) -> u64 {
+fn total(relations: &BTreeMap<String, ParserHits>, name: &str) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of words")]
     relations.get(name).map_or(0, |hits| hits.words.iter().sum::<f64>() as u64)
 }
@@ -162,7 +162,7 @@ fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Share {
 }
 
 /// The words of a relation; of `all` where there is none but punctuation, no word.
-fn hits_of(tally: &Tally, relation: &str) -> Hits {
+fn hits_of(tally: &Tally, relation: &str) -> ParserHits {
     tally.relations.get(relation).cloned().unwrap_or_default()
 }
 
@@ -183,7 +183,7 @@ fn accuracies(parsed: &[Parsed], simple: &SimpleParsers) -> Vec<ParserAccuracy> 
 }
 
 fn relations(tally: &Tally, simple: impl Fn(&str) -> SimpleParsers) -> Vec<RelationAccuracy> {
-    let of = |(name, hits): (&String, &Hits)| {
+    let of = |(name, hits): (&String, &ParserHits)| {
         let simple = simple(name);
         let of_rule = |right: Option<PerBlock>| right.and_then(|right| share(&right, &hits.words).accuracy);
         RelationAccuracy {

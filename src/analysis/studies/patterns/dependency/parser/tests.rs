@@ -1,7 +1,7 @@
 use std::num::NonZeroUsize;
 
 use super::fit::{Evidence, Fitted, TOLERANCE};
-use super::graph::{Parser, Scores};
+use super::graph::{NodeScores, Parser};
 use super::section::{PARSERS, ParserReport, ParserSection};
 use super::sentence::{Gold, KeptSentence, SeenSentence};
 use super::sums::ParserSums;
@@ -69,7 +69,7 @@ fn three_words_by_hand() {
         [Gold::Word(1), Gold::Root, Gold::Word(1)]
     );
     // By twice the attention of the dependent: a 0 .5 .5 1, b 0 0 0 2, c .5 1.5 0 0.
-    let mut scores = Scores::default();
+    let mut scores = NodeScores::default();
     let by_own = parser(vec![[2.0, 0.0]], 0.0);
     let expected = [0.0, 0.5, 0.5, 1.0, 0.0, 0.0, 0.0, 2.0, 0.5, 1.5, 0.0, 0.0];
     assert_eq!(by_own.score(&sentence, &mut scores)[..12], expected);
@@ -89,7 +89,7 @@ fn three_words_by_hand() {
 
 #[test]
 fn distances_say_how_far_a_head_is() {
-    let (mut scores, mut distances) = (Scores::default(), vec![0.0; PLACES]);
+    let (mut scores, mut distances) = (NodeScores::default(), vec![0.0; PLACES]);
     // The ten offsets to the left come first, the nearest last; then those to the right.
     (distances[9], distances[10], distances[11]) = (3.0, 1.0, 2.0);
     let parser = Parser { heads: Vec::new(), weights: Vec::new(), root: 5.0, distances };
@@ -160,17 +160,16 @@ fn a_decoder_has_its_first_token_for_the_root() {
         0.25, 0.25, 0.25, 0.25,
     ];
     let sequence = parsed(0, &[None, Some(0)]).begun();
-    let sentence = kept(&sequence, &classes, &[weights.clone()]);
+    let sentence = kept(&sequence, &classes, &[weights]);
     let mut kept_weights = Vec::new();
     sentence.attention(0, &mut kept_weights);
     // Over that of the even head, which gives 1/2 and 1/3: the second word 3/4 of that to the first, and the root 1.5 times it
     // to either. What is not seen is 0.
     let expected = [0.0, 0.0, 1.5, 0.75, 0.0, 1.5, 0.0, 0.0, 0.0];
     assert_eq!(kept_weights, expected);
-    // Where the first token is of a word, that word is no candidate, and what depends on it is unknown.
+    // Where the first token is of a word, that word is no candidate, and what depends on it is unknown: nothing is left here.
     let words = Sequence { words: vec![0..2, 2..3], ..sequence };
-    let sentence = kept(&words, &classes, &[weights]);
-    assert_eq!(sentence.words.iter().map(|word| word.gold).collect::<Vec<_>>(), [Gold::Unknown]);
+    assert!(SeenSentence::new(&words, &classes, MEAN, 1).is_none());
 }
 
 #[test]
@@ -281,7 +280,7 @@ proptest! {
             root: at[4],
             distances: if known == 0 { Vec::new() } else { at[5..].to_vec() },
         };
-        let mut scores = Scores::default();
+        let mut scores = NodeScores::default();
         let mut loss = |at: &[f64], slopes: &mut [f64]| parser_at(at).loss(sentence, &mut scores, slopes);
         let mut slopes = vec![0.0; 5 + PLACES];
         loss(&at, &mut slopes);

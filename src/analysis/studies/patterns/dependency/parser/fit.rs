@@ -1,6 +1,6 @@
 //! The parser that is likeliest on some sentences (METHODOLOGY, "A tree from all heads").
 
-use super::graph::{Parser, Scores};
+use super::graph::{NodeScores, Parser};
 use super::minimise::minimise;
 use super::sentence::{Gold, KeptSentence};
 use crate::studies::patterns::dependency::arcs::PLACES;
@@ -54,7 +54,7 @@ impl Fitted {
             }
         };
         let size = 2 * heads.len() + 1 + if *distances { PLACES } else { 0 };
-        let mut scores = Scores::default();
+        let mut scores = NodeScores::default();
         let mut loss_at = |at: &[f64], gradient: &mut [f64]| {
             gradient.fill(0.0);
             let parser = parser_at(at);

@@ -2,27 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use super::graph::{Parser, Scores};
+use super::graph::{NodeScores, Parser};
 use super::sentence::{Gold, KeptSentence};
 use crate::corpus::relation::scored_as;
 use crate::stats::blocks::{BLOCKS, PerBlock};
 
 /// Words, and those that are right, by block.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hits {
+pub struct ParserHits {
     /// The words.
     pub words: PerBlock,
     /// Those that are right.
     pub right: PerBlock,
 }
 
-impl Default for Hits {
+impl Default for ParserHits {
     fn default() -> Self {
         Self { words: [0.0; BLOCKS], right: [0.0; BLOCKS] }
     }
 }
 
-impl Hits {
+impl ParserHits {
     fn count(&mut self, block: usize, is_right: bool) {
         self.words[block] += 1.0;
         self.right[block] += f64::from(u8::from(is_right));
@@ -39,15 +39,15 @@ impl Hits {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// The words of each relation, by the names under which arcs are scored.
-    pub relations: BTreeMap<String, Hits>,
+    pub relations: BTreeMap<String, ParserHits>,
     /// The roots of sentences: right is that the root is likelier than any word.
-    pub roots: Hits,
+    pub roots: ParserHits,
 }
 
 impl Tally {
     /// Of a parser on some sentences; one-word sentences score nothing.
     pub fn new(parser: &Parser, sentences: &[&KeptSentence]) -> Self {
-        let (mut tally, mut scores) = (Self::default(), Scores::default());
+        let (mut tally, mut scores) = (Self::default(), NodeScores::default());
         for sentence in sentences.iter().filter(|sentence| sentence.words.len() > 1) {
             let found = parser.heads_of(sentence, &mut scores);
             for (word, (head, is_root)) in sentence.words.iter().zip(found) {

@@ -6,7 +6,6 @@ use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::figure::figures;
 use super::fit::{PENALTY, TOLERANCE};
 use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -299,7 +298,7 @@ impl Section for ParserSection {
     }
 
     fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figures(&self.parser)
+        super::figure::figures(&self.parser)
     }
 
     fn tables(&self) -> Vec<Table> {

@@ -24,7 +24,7 @@ pub struct Parser {
 
 /// Room for the scores of a sentence, reused from sentence to sentence.
 #[derive(Debug, Default)]
-pub struct Scores {
+pub struct NodeScores {
     /// The attention of one head.
     weights: Vec<f32>,
     /// `[nodes, nodes]`: what each row's node has with each column's, by its own attention.
@@ -34,10 +34,10 @@ pub struct Scores {
 }
 
 impl Parser {
-    /// Scores the nodes of a sentence as heads of each of its words.
-    pub fn score<'a>(&self, sentence: &KeptSentence, scores: &'a mut Scores) -> &'a [f64] {
+    /// NodeScores the nodes of a sentence as heads of each of its words.
+    pub fn score<'a>(&self, sentence: &KeptSentence, scores: &'a mut NodeScores) -> &'a [f64] {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
-        let Scores { weights, out, back } = scores;
+        let NodeScores { weights, out, back } = scores;
         for sums in [&mut *out, &mut *back] {
             sums.clear();
             sums.resize(nodes * nodes, 0.0);
@@ -62,10 +62,10 @@ impl Parser {
     /// The mean of `-ln p` of the gold heads, `p` the share of `exp` of their score among the other words and the root, as a sum
     /// over the words with a head; what its derivatives by the weights, the root and the distances are is added to `slopes`, in
     /// this order.
-    pub fn loss(&self, sentence: &KeptSentence, scores: &mut Scores, slopes: &mut [f64]) -> f64 {
+    pub fn loss(&self, sentence: &KeptSentence, scores: &mut NodeScores, slopes: &mut [f64]) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         self.score(sentence, scores);
-        let Scores { weights, out, back } = scores;
+        let NodeScores { weights, out, back } = scores;
         back.fill(0.0);
         let (by_head, others) = slopes.split_at_mut(2 * self.heads.len());
         let mut loss = 0.0;
@@ -104,7 +104,7 @@ impl Parser {
 
     /// The word that each word most likely depends on, `[words]`, the first of equal ones; `None` of a word without others. And
     /// whether the root is likelier than any of them.
-    pub fn heads_of(&self, sentence: &KeptSentence, scores: &mut Scores) -> Vec<(Option<usize>, bool)> {
+    pub fn heads_of(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> Vec<(Option<usize>, bool)> {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let rows = self.score(sentence, scores).chunks_exact(nodes).take(root);
         let likeliest = |(dependent, row): (usize, &[f64])| {
