@@ -88,12 +88,12 @@ pub const PAPERS: &[Paper] = &[
     paper("Kovaleva et al. 2019", "Revealing the Dark Secrets of BERT. EMNLP-IJCNLP."),
     paper("Li et al. 2018", "Multi-Head Attention with Disagreement Regularization. EMNLP."),
     paper(
-        "McNemar 1947",
-        "Note on the Sampling Error of the Difference Between Correlated Proportions or Percentages. Psychometrika.",
-    ),
-    paper(
         "Liu & Nocedal 1989",
         "On the Limited Memory BFGS Method for Large Scale Optimization. Mathematical Programming.",
+    ),
+    paper(
+        "McNemar 1947",
+        "Note on the Sampling Error of the Difference Between Correlated Proportions or Percentages. Psychometrika.",
     ),
     paper("Michel et al. 2019", "Are Sixteen Heads Really Better than One? NeurIPS, arXiv:1905.10650."),
     paper(
@@ -127,6 +127,7 @@ pub const PAPERS: &[Paper] = &[
     paper("Searle, Casella & McCulloch 1992", "Variance Components. Wiley."),
     paper("Song et al. 2012", "Feature Selection via Dependence Maximization. Journal of Machine Learning Research."),
     paper("Sun et al. 2024", "Massive Activations in Large Language Models. COLM."),
+    paper("Sundararajan et al. 2017", "Axiomatic Attribution for Deep Networks. ICML, arXiv:1703.01365."),
     paper(
         "Székely & Rizzo 2014",
         "Partial Distance Correlation with Methods for Dissimilarities. The Annals of Statistics.",

@@ -215,17 +215,17 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let [plain, masked] = [Repeats::Plain, Repeats::Masked].map(|made| (repeats(made, &Pass::PLAIN), 1));
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
-    // Nine studies look at the sentences, and the preset's syntax is the tenth.
+    // Ten studies look at the sentences, and the preset's syntax is the eleventh.
     let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
     let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 1);
     let copies = (Pass { portion: Portion::Sample, ..repeats(Repeats::Predicted, &Pass::PLAIN) }, 1);
     // Passes that follow others come last, whichever study they belong to.
     let last = [
+        (Pass::PLAIN, 3),
         (Pass { sequences: Sequences::Corrupted(Phases::All), ..sampled.clone() }, 1),
         (Pass { portion: Portion::OddSample, ..sampled.clone() }, 1),
         (sampled.clone(), 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 1),
-        (Pass::PLAIN, 3),
     ];
     let all = [
         (Pass::PLAIN, 11),
@@ -246,13 +246,13 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
     let controlled = [
-        (fresh.clone(), 6),
+        (fresh.clone(), 7),
         (repeats(Repeats::Plain, &fresh), 1),
         (repeats(Repeats::Masked, &fresh), 1),
         windows(&fresh),
         sentence_pairs(&fresh),
     ];
-    assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled, &last, &[(fresh, 1)]].concat());
+    assert_eq!(passes(&protocol(STUDIES, vec![control])), [&all[..], &controlled, &last, &[(fresh, 2)]].concat());
     assert_eq!(passes(&protocol(&STUDIES[STUDIES.len() - 1..], vec![control])), [(Pass::PLAIN, 1), (pairs, 2)]);
 }
 
