@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(missing(&[named("voita2019").unwrap()], &[]), None);
     }
 
-    const CONFIDENCE: Column = Column { id: "confidence", keys: Keys::Single, scale: Scale::Share };
+    const CONFIDENCE: Column = Column { id: "confidence", keys: Keys::Single, scale: Scale::Share, ends: [0.0, 1.0] };
 
     fn label(label: &str) -> Label {
         Label {

@@ -107,7 +107,8 @@ pub fn columns(study: &dyn AnyStudy) -> Vec<Column> {
     let card = study.card();
     let column = |(explanation, keys): (&'static Explanation, Keys)| {
         let scale = if (card.is_share)(explanation.name) { Scale::Share } else { Scale::Real };
-        Column { id: explanation.name, keys, scale }
+        let range = (card.range)(explanation.name);
+        Column { id: explanation.name, keys, scale, ends: [*range.start(), *range.end()] }
     };
     (card.metrics)().into_iter().map(column).collect()
 }

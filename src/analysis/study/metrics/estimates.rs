@@ -10,6 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::stats::block_test::{Estimate, Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{BLOCKS, PerBlock};
+use crate::stats::interval::Interval;
 use crate::system::parallel::in_parallel;
 
 /// The context for computing ratios.
@@ -177,7 +178,12 @@ impl CellEstimates {
     }
 
     fn intervals(&self, columns: &[Column]) -> Intervals {
-        Metrics::new(columns, self.estimates().map(|estimate| estimate.map(|estimate| estimate.interval())))
+        let ends = columns.iter().flat_map(|column| column.keys.places().map(|_| column.ends));
+        let interval = |(estimate, [least, most]): (Option<Estimate>, [f64; 2])| {
+            let interval = estimate?.interval();
+            Some(Interval(interval.low().max(least), interval.high().min(most)))
+        };
+        Metrics::new(columns, self.estimates().zip(ends).map(interval))
     }
 
     fn errors(&self, columns: &[Column]) -> StandardErrors {

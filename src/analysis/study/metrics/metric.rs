@@ -66,6 +66,8 @@ pub struct Column {
     pub keys: Keys,
     /// The scale of its tests and intervals.
     pub scale: Scale,
+    /// The least and the most that it can be: no interval goes beyond.
+    pub ends: [f64; 2],
 }
 
 /// The names of all cells in order: the id, and the key after a dot where there are several.

@@ -63,7 +63,9 @@ impl HeadWeights {
         };
         let mut output = vec![0.0; HIDDEN * HEAD];
         if let Some(first) = writes {
-            (0..HEAD).for_each(|place| output[(first + place) * HEAD + place] = 1.0);
+            // What was normalised on its way in is written as 1.
+            let one = (2.0 / HIDDEN as f32).sqrt();
+            (0..HEAD).for_each(|place| output[(first + place) * HEAD + place] = one);
         }
         Self { parts: parts.map(matrix), output }
     }
@@ -240,7 +242,7 @@ fn planted_heads_choose_as_they_are_made() {
         .map(|label| label.map(|one| (one.label, one.borderline)))
         .collect();
     let firm = |name: &str| Some((format!("chooses:{name}"), false));
-    assert_eq!(labels[..5], [firm("position"), firm("token"), None, firm("context"), firm("position")]);
+    assert_eq!(labels, [firm("position"), firm("token"), None, firm("context"), firm("position"), firm("token")]);
     let metric = |head: usize, key: &str| found.estimates.heads[head].get("rebuilt", Some(key)).copied().flatten();
     let position = metric(0, "position").unwrap();
     assert!((position - 1.0).abs() < 1e-6, "{position}");

@@ -21,8 +21,12 @@ fn class([column, offset, segment]: [f64; 3]) -> Vec<String> {
 }
 
 fn assessed(measured: &[Measured; 3], policy: &Policy) -> Vec<String> {
-    let columns =
-        ["column_r2", "offset_r2", "segment_r2"].map(|id| Column { id, keys: Keys::Single, scale: Scale::Real });
+    let columns = ["column_r2", "offset_r2", "segment_r2"].map(|id| Column {
+        id,
+        keys: Keys::Single,
+        scale: Scale::Real,
+        ends: [f64::NEG_INFINITY, 1.0],
+    });
     let metrics = Metrics::new(&columns, *measured);
     let mut assessed = classes(&Evidence { place: 0, metrics: &metrics, section: &NoSection, given: &[] }, policy);
     correct(&mut assessed, policy);
