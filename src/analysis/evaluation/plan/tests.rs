@@ -5,7 +5,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values, Visitor};
+use crate::model::forward::visitor::{HeadView, Mixing, Output, ValueNorms, Values, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start, WordEmbeddings};
 use crate::model::grid::HeadGrid;
 use crate::passes::control::ControlKind;
@@ -87,6 +87,10 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
         let states = Rows::new(&states, 2);
         panel.observe(0, Event::HiddenStates { layer: 0, states });
         panel.observe(0, Event::AttentionInputs { layer: 0, inputs: states, encoder: &Silent });
+        panel.observe(
+            0,
+            Event::Mixing { layer: 0, mixing: Mixing { ratios: &weights[..tokens], even: &weights[1..=tokens] } },
+        );
         // Head 1 sees the transpose: another matrix of the same size.
         let transposed: Vec<f32> = (0..tokens * tokens).map(|i| weights[i % tokens * tokens + i / tokens]).collect();
         for (head, weights) in [&weights[..tokens * tokens], &transposed].into_iter().enumerate() {
