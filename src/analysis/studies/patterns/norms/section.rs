@@ -97,3 +97,43 @@ impl Section for NormsSection {
         (!is_whole).then(|| "`mixing` does not have each layer of the model once".to_owned())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::visitor::Mixing;
+    use crate::model::grid::visibility::Visibility;
+    use crate::passes::observer::{Event, Sums};
+    use crate::sequences::sequence::TokenKind::{FirstSpecial, Text};
+    use crate::sequences::test_support::sequence;
+    use crate::studies::registry::default_policy;
+
+    const GRID: HeadGrid = HeadGrid { layers: 2, heads: 1 };
+
+    #[test]
+    fn a_layers_ratio_is_the_mean_over_tokens_of_text() {
+        let mut sums = AllNorms::new(GRID, Visibility::ALL);
+        let mut state = sums.begin(&sequence(&[FirstSpecial, Text, Text]));
+        let mixing = Mixing { ratios: &[0.875, 0.5, 0.25], even: &[0.0, 0.75, 0.5] };
+        sums.observe(&mut state, &mut Event::Mixing { layer: 1, mixing });
+        let of_layer = |layer| LayerMixing::new(&sums, layer);
+        let expected = LayerMixing { layer: 1, mixing_ratio: Some(0.375), ci95: None, even: Some(0.625) };
+        assert_eq!(of_layer(1), expected);
+        let section = NormsSection { mixing: vec![of_layer(0), of_layer(1)] };
+        let summary = section.summary(&default_policy()).to_string();
+        assert!(summary.lines().any(|line| line.split_whitespace().eq(["L1", "37.5", "62.5"])), "{summary}");
+        assert_eq!(section.defect(GRID), None);
+        let short = NormsSection { mixing: vec![of_layer(1)] };
+        assert_eq!(short.defect(GRID).unwrap(), "`mixing` does not have each layer of the model once");
+    }
+
+    #[test]
+    fn without_text_there_is_no_ratio() {
+        let mut sums = AllNorms::new(GRID, Visibility::ALL);
+        let _ = sums.begin(&sequence(&[FirstSpecial]));
+        let layer = LayerMixing::new(&sums, 0);
+        assert_eq!(layer, LayerMixing { layer: 0, mixing_ratio: None, ci95: None, even: None });
+        let section = NormsSection { mixing: vec![layer] };
+        assert!(!section.has_any() && section.summary(&default_policy()).is_empty());
+    }
+}
