@@ -139,7 +139,7 @@ impl PackedEncoder {
                 let mut add = |keys: Range<usize>, sign: f64| {
                     let rows = keys.map(|key| row(&written[2], span.start + key, hidden));
                     rows.for_each(|row| {
-                        seen.iter_mut().zip(row).for_each(|(sum, &value)| *sum += sign * f64::from(value))
+                        seen.iter_mut().zip(row).for_each(|(sum, &value)| *sum += sign * f64::from(value));
                     });
                 };
                 add(summed.end..keys.end, 1.0);

@@ -32,9 +32,8 @@ impl TensorEncoder {
         let taken = parts(attention)?;
         let constant = ((output.forward(&together(context)?)? - &taken[0])? - &taken[1])?;
         let visibility = self.config.visibility.of_layer(number);
-        let weight = |query: usize, key: usize| match visibility.sees(query, key) {
-            true => 1.0 / visibility.count(query, n) as f32,
-            false => 0.0,
+        let weight = |query: usize, key: usize| {
+            if visibility.sees(query, key) { 1.0 / visibility.count(query, n) as f32 } else { 0.0 }
         };
         let even = (0..n).flat_map(|query| (0..n).map(move |key| weight(query, key))).collect();
         let even = Tensor::from_vec(even, (1, n, n), &self.device)?.to_dtype(self.precision)?;
