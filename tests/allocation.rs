@@ -101,6 +101,7 @@ impl Visitor for Greedy {
             outputs: true,
             hidden_states: true,
             attention_inputs: true,
+            mixing: true,
             ..Needs::ATTENTION
         }
     }

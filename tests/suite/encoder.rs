@@ -77,6 +77,7 @@ proptest! {
                 ("norms of what goes in", &slow.input_norms, &fast.input_norms),
                 ("hidden states", &slow.hidden_states, &fast.hidden_states),
                 ("rows that queries and keys are made of", &slow.attention_inputs, &fast.attention_inputs),
+                ("mixing ratios", &slow.mixing, &fast.mixing),
                 ("logits", &slow.logits, &fast.logits),
             ];
             for (part, slow, fast) in others {

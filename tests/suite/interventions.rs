@@ -26,6 +26,7 @@ const AT_THE_END: Needs = Needs {
     outputs: false,
     hidden_states: true,
     attention_inputs: true,
+    mixing: false,
     logits: true,
     writes: false,
 };
@@ -259,6 +260,7 @@ proptest! {
                 prop_assert_eq!(first_of(&whole.contexts, layer, layers), &rest.contexts);
                 prop_assert_eq!(first_of(&whole.outputs, layer, layers), &rest.outputs);
                 prop_assert_eq!(first_of(&whole.input_norms, layer, layers), &rest.input_norms);
+                prop_assert_eq!(first_of(&whole.mixing, layer, layers), &rest.mixing);
                 prop_assert_eq!(first_of(&whole.hidden_states, layer, layers + 1), &rest.hidden_states);
                 prop_assert_eq!(&whole.logits, &rest.logits);
             }
@@ -267,8 +269,8 @@ proptest! {
 
     /// Nothing is lent that is not asked for, and its absence changes nothing else.
     #[test]
-    fn what_is_needed_is_lent_and_nothing_else(random in RandomEncoder::any(), choice in any::<[bool; 8]>()) {
-        let [attention, values, value_norms, contexts, outputs, hidden_states, attention_inputs, logits] = choice;
+    fn what_is_needed_is_lent_and_nothing_else(random in RandomEncoder::any(), choice in any::<[bool; 9]>()) {
+        let [attention, values, value_norms, contexts, outputs, hidden_states, attention_inputs, mixing, logits] = choice;
         let needs = Needs {
             attention,
             values,
@@ -277,6 +279,7 @@ proptest! {
             outputs,
             hidden_states,
             attention_inputs,
+            mixing,
             logits,
             writes: false,
         };
@@ -304,6 +307,7 @@ proptest! {
                     input_norms: of(outputs, all.input_norms),
                     hidden_states: of(hidden_states, all.hidden_states),
                     attention_inputs: of(attention_inputs, all.attention_inputs),
+                    mixing: of(mixing, all.mixing),
                     logits: of(logits, all.logits),
                     predicted: if logits { all.predicted } else { Vec::new() },
                     calls: (heads, 1),

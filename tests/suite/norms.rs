@@ -120,6 +120,22 @@ fn untrained_heads_and_empty_ones_have_no_type() {
     }
 }
 
+/// The mixing ratio of every layer, of a model that normalises the sum with the residual stream and of one that does not.
+#[test]
+fn mixing_ratios_are_those_of_the_reference() {
+    for (model, name) in [("box:small", "small"), ("box:causal", "causal")] {
+        let golden = std::fs::read_to_string(fixture(&format!("goldens/{name}-mixing.json")));
+        let golden: Value =
+            serde_json::from_str(&golden.expect("python fixtures/reference_mixing.py makes it")).unwrap();
+        let report = analyze(model, &["--limit", "100", "--context", "sentence"]);
+        assert_eq!(report["corpus"]["sentences"], golden["sentences"]);
+        assert_eq!(report["denominators"]["norm_window_mass"]["count"], golden["queries"]);
+        assert_eq!(report["mixing"].as_array().unwrap().len(), golden["mixing"].as_array().unwrap().len());
+        let worst = largest_difference(&format!("{name} mixing"), &report["mixing"], &golden["mixing"]);
+        println!("{name}: largest difference {worst:e}");
+    }
+}
+
 /// A removed head is looked at as if it were there: its values and its attention are.
 #[test]
 fn norms_of_a_removed_head_are_those_of_its_values() {
@@ -153,5 +169,6 @@ fn shards_add_up() {
     });
     let merged = run(&["merge", path(&parts[1]), path(&parts[0]), "-o", "-", "--no-run-info"]).unwrap();
     let merged: Value = serde_json::from_str(&merged).unwrap();
-    assert_eq!(merged["heads"], analyze(path(&model), &[])["heads"]);
+    let whole = analyze(path(&model), &[]);
+    assert_eq!((&merged["heads"], &merged["mixing"]), (&whole["heads"], &whole["mixing"]));
 }

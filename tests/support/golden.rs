@@ -10,7 +10,7 @@ use headscope::model::Model;
 use headscope::model::forward::batch::{Batch, Input};
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::rows::Rows;
-use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
+use headscope::model::forward::visitor::{HeadView, Mixing, Needs, Visitor};
 use headscope::model::forward::{Encoder, Scratch, Start};
 use headscope::model::source::ModelRef;
 use headscope::sequences::pack::Pack;
@@ -51,6 +51,8 @@ pub struct Forward {
     pub hidden_states: Vec<f32>,
     /// `[layers, n, hidden]`
     pub attention_inputs: Vec<f32>,
+    /// `[layers]` times the mixing ratios, `[n]`, and those of even attention.
+    pub mixing: Vec<f32>,
     /// `[positions, vocab]`
     pub logits: Vec<f32>,
     /// The positions of the logits.
@@ -120,6 +122,7 @@ pub const EVERYTHING: Needs = Needs {
     outputs: true,
     hidden_states: true,
     attention_inputs: true,
+    mixing: true,
     logits: true,
     writes: false,
 };
@@ -200,6 +203,10 @@ impl Visitor for Recorder {
 
     fn attention_inputs(&mut self, sequence: usize, _layer: usize, inputs: Rows<'_>) {
         self.sequences[sequence].attention_inputs.extend(inputs.iter().flatten());
+    }
+
+    fn mixing(&mut self, sequence: usize, _layer: usize, mixing: Mixing<'_>) {
+        self.sequences[sequence].mixing.extend([mixing.ratios, mixing.even].concat());
     }
 
     fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {

@@ -27,6 +27,30 @@ pub struct Scratch {
     pub(super) products: Vec<f32>,
     /// `[tokens]`: the norms of the residual stream below the layer.
     pub(super) input_norms: Vec<f32>,
+    /// Buffers for how much the heads of a layer mix.
+    pub(super) mixing: MixingScratch,
+}
+
+/// Buffers for how much the heads of a layer mix into each token from others.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MixingScratch {
+    /// `heads * head_dim`
+    pub width: usize,
+    /// `[tokens, heads * head_dim]` each: what heads take of the token itself, what they take of others, and their values;
+    /// with the value bias, after the heads' gates.
+    pub contexts: [Vec<f32>; 3],
+    /// `[tokens, hidden]` each: the same after the output projection.
+    pub written: [Vec<f32>; 3],
+    /// `[tokens, hidden]`: what the heads write as the layer has it, where that is normalised.
+    pub whole: Vec<f32>,
+    /// `[hidden]` each, of one token: what even heads take of it and of others, and what is written of neither.
+    pub rows: [Vec<f32>; 3],
+    /// `[hidden]`: the sum of the values that a token sees.
+    pub seen: Vec<f64>,
+    /// `[tokens]`
+    pub ratios: Vec<f32>,
+    /// `[tokens]`
+    pub even: Vec<f32>,
 }
 
 /// Buffers for one head's attention over one sentence.

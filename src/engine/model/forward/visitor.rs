@@ -24,6 +24,8 @@ pub struct Needs {
     pub hidden_states: bool,
     /// The rows of which queries and keys of each layer are made.
     pub attention_inputs: bool,
+    /// How much of each token's vector each layer's heads mix in from other tokens.
+    pub mixing: bool,
     /// The prediction head's logits at the predicted positions.
     pub logits: bool,
     /// What the blocks of each layer write, to be held in later runs.
@@ -40,6 +42,7 @@ impl Needs {
         outputs: false,
         hidden_states: false,
         attention_inputs: false,
+        mixing: false,
         logits: false,
         writes: false,
     };
@@ -51,7 +54,7 @@ impl Needs {
 
     /// Whether visitors see more of a head than its attention, so that the last layer needs values, too.
     pub(super) fn beyond_attention(self) -> bool {
-        self.values || self.value_norms || self.contexts || self.outputs || self.last_states()
+        self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.last_states()
     }
 
     /// Whether the last layer is computed to its end, beyond its heads.
@@ -72,6 +75,7 @@ impl BitOr for Needs {
             outputs: self.outputs | other.outputs,
             hidden_states: self.hidden_states | other.hidden_states,
             attention_inputs: self.attention_inputs | other.attention_inputs,
+            mixing: self.mixing | other.mixing,
             logits: self.logits | other.logits,
             writes: self.writes | other.writes,
         }
@@ -154,6 +158,20 @@ pub struct Output<'a> {
     pub input_norms: &'a [f32],
 }
 
+/// How much of each token's vector the heads of a layer mix in from other tokens of one sequence: the mixing ratio of
+/// Kobayashi et al. 2021 (section 3), through attention, the residual connection and the normalisation of what is written or
+/// of the sum, where there is one.
+///
+/// It is `|mixed| / (|mixed| + |preserved|)`, and 0 where nothing is mixed in. What is the same whatever is attended to is in
+/// neither part: the bias of the output projection, that of the normalisation, and vectors in place of removed heads.
+#[derive(Clone, Copy, Debug)]
+pub struct Mixing<'a> {
+    /// `[n]`: the ratio of each token.
+    pub ratios: &'a [f32],
+    /// `[n]`: the same if all heads attended evenly to the keys that the token sees.
+    pub even: &'a [f32],
+}
+
 /// A part of what a layer writes, as it is kept for later runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
@@ -186,6 +204,9 @@ pub trait Visitor {
     /// layer does that first. Called before the layer's heads if they are needed.
     fn attention_inputs(&mut self, _sequence: usize, _layer: usize, _inputs: Rows<'_>) {}
 
+    /// How much the heads of a layer mix into the tokens of one sequence; called after them if it is needed.
+    fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
+
     /// The logits at one of the sequence's predicted positions, `[classes]`; called if they are needed.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
@@ -209,6 +230,8 @@ mod tests {
         all |= Needs { logits: true, ..Needs::default() };
         assert!(all.logits && all.attention && all.contexts && !all.values);
         assert!(!Needs::default().heads() && contexts.heads() && !Needs::ATTENTION.beyond_attention());
+        let mixing = Needs { mixing: true, ..Needs::default() };
+        assert!(mixing.beyond_attention() && !mixing.heads() && (all | mixing).mixing);
         assert!(contexts.beyond_attention() && !contexts.last_states() && all.last_states());
     }
 }

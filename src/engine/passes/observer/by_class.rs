@@ -14,7 +14,7 @@ use crate::stats::blocks::Merge;
 /// Something of each class of layers.
 ///
 /// [`Sums`] of each class count every sequence, by the keys that queries of the class see, and are shown the heads of its
-/// layers alone. Events that are of no head go to all of them.
+/// layers alone, and how much these mix. Other events go to all of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ByClass<T> {
     classes: LayerClasses,
@@ -86,8 +86,8 @@ impl<S: Sums> Sums for ByClass<S> {
     }
 
     fn observe(&mut self, states: &mut Self::SequenceState, event: &mut Event<'_>) {
-        if let Event::Head(input) = event {
-            let class = self.classes.of(input.view.layer);
+        if let Some(layer) = event.layer() {
+            let class = self.classes.of(layer);
             self.each[class].observe(&mut states[class], event);
         } else {
             self.each.iter_mut().zip(states).for_each(|(sums, state)| sums.observe(state, event));

@@ -4,7 +4,7 @@ use super::input::HeadInput;
 use crate::model::forward::Encoder;
 use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::Needs;
+use crate::model::forward::visitor::{Mixing, Needs};
 use crate::passes::run::patches::PatchedRun;
 
 /// One observation of a sequence.
@@ -27,6 +27,13 @@ pub enum Event<'a> {
         inputs: Rows<'a>,
         /// The encoder, whose heads attend from other rows, too.
         encoder: &'a dyn Encoder,
+    },
+    /// How much the heads of a layer mix into each token from others, after its heads.
+    Mixing {
+        /// The layer.
+        layer: usize,
+        /// The ratios.
+        mixing: Mixing<'a>,
     },
     /// The logits, `[classes]`, at a predicted position.
     Logits {
@@ -58,12 +65,22 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
+    /// The layer that it is of, for events of which what a query sees is part.
+    pub(super) fn layer(&self) -> Option<usize> {
+        match self {
+            Self::Head(input) => Some(input.view.layer),
+            Self::Mixing { layer, .. } => Some(*layer),
+            _ => None,
+        }
+    }
+
     /// Whether an observer with these needs receives it.
     pub(super) fn is_for(&self, needs: Needs) -> bool {
         match self {
             Self::Head(_) => needs.heads(),
             Self::HiddenStates { .. } => needs.hidden_states,
             Self::AttentionInputs { .. } => needs.attention_inputs,
+            Self::Mixing { .. } => needs.mixing,
             Self::Logits { .. } => needs.logits,
             Self::BaselineOver(_)
             | Self::PatchedLogits { .. }

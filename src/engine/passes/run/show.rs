@@ -7,7 +7,7 @@ use super::variants::{Variant, Variants};
 use crate::model::forward::batch::Batch;
 use crate::model::forward::held::Writes;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadView, Needs, Visitor, Written};
+use crate::model::forward::visitor::{HeadView, Mixing, Needs, Visitor, Written};
 use crate::model::forward::{Encoder, Scratch, Start};
 use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
@@ -134,6 +134,10 @@ impl Visitor for PackVisitor<'_> {
 
     fn attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
         self.observers.observe(sequence, Event::AttentionInputs { layer, inputs, encoder: self.encoder });
+    }
+
+    fn mixing(&mut self, sequence: usize, layer: usize, mixing: Mixing<'_>) {
+        self.observers.observe(sequence, Event::Mixing { layer, mixing });
     }
 
     fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {

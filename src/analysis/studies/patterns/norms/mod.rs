@@ -3,6 +3,7 @@
 mod head_sums;
 mod metrics;
 pub mod observe;
+mod section;
 mod shares;
 mod sinks;
 mod sums;
@@ -12,10 +13,11 @@ use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::NoSection;
+use crate::study::section::section as section_of;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::parallel::in_parallel;
 use metrics::{METRICS, NormInputs};
+use section::{LayerMixing, NormsSection};
 use shares::Shares;
 use sums::AllNorms;
 
@@ -23,7 +25,7 @@ use sums::AllNorms;
 pub struct Norms;
 
 impl Study for Norms {
-    type Section = NoSection;
+    type Section = NormsSection;
 
     const CARD: Card = Card {
         name: "norms",
@@ -36,6 +38,7 @@ impl Study for Norms {
         },
         labels: &[sinks::NO_OP, sinks::PARKED, sinks::OPPOSED, sinks::CONSTANT, sinks::BROADCAST, sinks::USED],
         caveats: CAVEATS,
+        tables: &["mixing"],
         ..Card::NEW
     };
 
@@ -67,15 +70,26 @@ impl Study for Norms {
         };
         let chance = (0..grid.count()).map(|place| seen(None, place).chances());
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
-        (estimates.with_own_chance(&columns(self), chance), NoSection)
+        let mixing = (0..grid.layers).map(|layer| LayerMixing::new(sums.of_layer(layer), layer)).collect();
+        (estimates.with_own_chance(&columns(self), chance), NormsSection { mixing })
     }
 }
 
 /// The limits of what the study shows.
-const CAVEATS: &[Caveat] = &[Caveat {
-    id: "sink-types",
-    text: "The type of a sink says how much of what the head writes comes from there and whether it differs, \
+const CAVEATS: &[Caveat] = &[
+    Caveat {
+        id: "sink-types",
+        text: "The type of a sink says how much of what the head writes comes from there and whether it differs, \
             not whether the model needs it: a constant part may matter, and an output that is small for its layer too.",
-    about: CaveatSubject::Meaning,
-    applies: |labelling| labelling.has_label(|label| label.starts_with(sinks::FAMILY)),
-}];
+        about: CaveatSubject::Meaning,
+        applies: |labelling| labelling.has_label(|label| label.starts_with(sinks::FAMILY)),
+    },
+    Caveat {
+        id: "mixing-norms",
+        text: "Mixing ratios are of the sizes of vectors, not of what they mean, and leave the feed-forward block out. In models \
+            that normalise before their blocks the residual stream grows from layer to layer and is not normalised after the \
+            sum: compare layers of one model, not models of different kinds.",
+        about: CaveatSubject::Meaning,
+        applies: |labelling| section_of::<NormsSection>(labelling.section).has_any(),
+    },
+];

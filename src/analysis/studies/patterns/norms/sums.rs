@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::head_sums::{NormSums, SINK_KINDS, VECTORS};
 use super::observe::{Buffers, HeadData, observe, places, sees_sink};
-use crate::model::forward::visitor::Needs;
+use crate::model::forward::visitor::{Mixing, Needs};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
@@ -71,6 +71,25 @@ impl NormExposure {
     }
 }
 
+/// How much a layer mixes into text queries from other tokens (METHODOLOGY, "Mixing").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MixingSums {
+    /// The mixing ratio, summed over text queries.
+    pub ratio: ExactSum,
+    /// The same of even attention.
+    pub even: ExactSum,
+}
+
+merge_fields!(MixingSums { ratio, even });
+
+impl MixingSums {
+    fn add(&mut self, roles: &TokenRoles, Mixing { ratios, even }: Mixing<'_>) {
+        let sum = |of: &[f32]| roles.queries().map(|query| f64::from(of[query])).sum::<f64>();
+        self.ratio += sum(ratios);
+        self.even += sum(even);
+    }
+}
+
 /// The sums of one block of sentences, or of several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormBlock {
@@ -78,13 +97,16 @@ pub struct NormBlock {
     pub exposure: NormExposure,
     /// The sums of each head; `[layers * heads]`.
     pub heads: Vec<NormSums<ExactSum>>,
+    /// The sums of each layer; `[layers]`.
+    pub layers: Vec<MixingSums>,
     /// `[layers * heads, VECTORS, head_dim]`; empty as long as no head was seen.
     vectors: Vec<Component>,
 }
 
 impl NormBlock {
     fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![NormSums::default(); grid.count()], ..Self::default() }
+        let heads = vec![NormSums::default(); grid.count()];
+        Self { heads, layers: vec![MixingSums::default(); grid.layers], ..Self::default() }
     }
 
     /// The sums of vectors of a head, `[VECTORS * head_dim]`; empty if none was seen.
@@ -101,7 +123,7 @@ impl NormBlock {
     }
 }
 
-merge_fields!(NormBlock { exposure, heads, vectors });
+merge_fields!(NormBlock { exposure, heads, layers, vectors });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -155,7 +177,7 @@ impl Sums for AllNorms {
     type SequenceState = NormState;
 
     fn needs(&self) -> Needs {
-        Needs { values: true, value_norms: true, outputs: true, ..Needs::ATTENTION }
+        Needs { values: true, value_norms: true, outputs: true, mixing: true, ..Needs::ATTENTION }
     }
 
     fn begin(&mut self, sequence: &Sequence) -> NormState {
@@ -165,6 +187,9 @@ impl Sums for AllNorms {
     }
 
     fn observe(&mut self, state: &mut NormState, event: &mut Event<'_>) {
+        if let Event::Mixing { layer, mixing } = event {
+            self.blocks[state.block].layers[*layer].add(&state.roles, *mixing);
+        }
         let Event::Head(input) = event else { return };
         let head = HeadData::new(&input.view);
         let place = self.grid.index(input.view.layer, input.view.head);
@@ -196,7 +221,9 @@ impl Sums for AllNorms {
             && head_dim * head_dim == square
             && self.grams.iter().all(|gram| [0, square].contains(&gram.len()))
             && self.blocks.fit(|block| {
-                block.heads.len() == grid.count() && (block.vectors.is_empty() || block.vectors.len() == vectors)
+                block.heads.len() == grid.count()
+                    && block.layers.len() == grid.layers
+                    && (block.vectors.is_empty() || block.vectors.len() == vectors)
             })
     }
 }

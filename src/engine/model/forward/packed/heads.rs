@@ -69,11 +69,11 @@ impl PackedEncoder {
         let layer = &self.parameters.layers[place];
         let visibility = config.visibility.of_layer(number);
         let bias = layer.query_key_value.bias.as_slice();
-        let Scratch { states, projected, context, weights, values, bare, products, input_norms, .. } = scratch;
+        let Scratch { states, projected, context, weights, values, bare, products, input_norms, mixing, .. } = scratch;
         let tokens = pass.batch.tokens();
         let width = projected.len() / tokens;
         let has_values = width == 3 * heads_width;
-        let is_read = needs.contexts || needs.last_states() || number + 1 < self.parameters.order.len();
+        let is_read = needs.contexts || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
         let writes = has_values && is_read;
         if needs.outputs {
             let norms = sized(input_norms, tokens);
@@ -84,6 +84,9 @@ impl PackedEncoder {
             // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
             let context = sized(context, tokens * heads_width);
             context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(&bias[2 * heads_width..]));
+        }
+        if needs.mixing {
+            mixing.begin(tokens, heads_width);
         }
         for (sequence, span) in pass.batch.spans().enumerate() {
             let input = pass.batch.inputs[sequence];
@@ -110,12 +113,23 @@ impl PackedEncoder {
                 };
                 let gate = pass.gates.of(number, head);
                 let bare = sized(bare, n * head_dim);
-                if needs.outputs || (writes && gate.is_none_or(|gate| !gate.is_closed())) {
+                if needs.outputs || needs.mixing || (writes && gate.is_none_or(|gate| !gate.is_closed())) {
                     // Rows in place of a head's own may have weights on what it does not see.
                     let weighed = if is_patched { Visibility::ALL } else { visibility };
                     weigh(bare, Matrix::strided(attention, n, n, stride), parts.matrix(VALUE, head), weighed);
                 }
                 let bare = &*bare;
+                if needs.mixing {
+                    let weights = Rows::strided(attention, n, n, stride);
+                    let keep = gate.map_or(1.0, |gate| gate.keep);
+                    mixing.keep_head(
+                        head,
+                        &span,
+                        [weights, parts.view(VALUE, head)],
+                        (bare, parts.bias(VALUE, head)),
+                        keep,
+                    );
+                }
                 let output = needs.outputs.then(|| {
                     let (products, gram) = (sized(products, n * head_dim), self.output_gram(place, head).0);
                     kernels::times_square(bare, head_dim, gram, head_dim, products);

@@ -5,6 +5,7 @@
 
 mod heads;
 mod held;
+mod mixing;
 mod prediction;
 mod replaced;
 
@@ -307,6 +308,9 @@ impl Encoder for PackedEncoder {
             let projections = if last && !needs.beyond_attention() { 2 } else { 3 };
             self.project_heads(number, projections, &mut pass, scratch);
             self.attend(number, &mut pass, scratch)?;
+            if needs.mixing {
+                self.show_mixing(number, &mut pass, scratch);
+            }
             if !last || needs.last_states() {
                 self.feed_forward(number, layer, &mut pass, scratch);
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {

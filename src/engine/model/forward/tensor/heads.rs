@@ -51,8 +51,13 @@ impl TensorEncoder {
             check_finite(&weights, number).with_context(in_sentence)?;
             if pass.needs.heads() {
                 let input_norms = &input_norms[span.clone()];
+                let attention = attention.clone();
                 let heads = Heads { weights: &weights, attention, value: &value, context: &context, input_norms };
                 self.show_heads(number, sequence, pass, &heads)?;
+            }
+            if pass.needs.mixing {
+                let residual = states.narrow(0, span.start, span.len())?;
+                self.show_mixing((number, sequence), pass, &residual, [&attention, &value, &context])?;
             }
             contexts.push(context.transpose(0, 1)?.reshape((span.len(), heads * head_dim))?);
         }

@@ -5,6 +5,7 @@
 
 mod heads;
 mod linear;
+mod mixing;
 mod parts;
 
 use anyhow::{Context, Result, ensure};

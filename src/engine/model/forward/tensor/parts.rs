@@ -66,14 +66,24 @@ impl Norm {
     }
 }
 
+impl Norm {
+    /// A summand of `whole` as it is in the normalised sum, which is all of them and the bias.
+    pub fn of_part(&self, part: &Tensor, whole: &Tensor) -> candle_core::Result<Tensor> {
+        let deviation = (self.centred(whole)?.sqr()?.mean_keepdim(D::Minus1)? + self.epsilon)?.sqrt()?;
+        self.centred(part)?.broadcast_div(&deviation)?.broadcast_mul(&self.weight)
+    }
+
+    fn centred(&self, states: &Tensor) -> candle_core::Result<Tensor> {
+        match self.kind {
+            NormKind::Layer => states.broadcast_sub(&states.mean_keepdim(D::Minus1)?),
+            NormKind::RootMeanSquare => Ok(states.clone()),
+        }
+    }
+}
+
 impl Module for Norm {
     fn forward(&self, states: &Tensor) -> candle_core::Result<Tensor> {
-        let centred = match self.kind {
-            NormKind::Layer => states.broadcast_sub(&states.mean_keepdim(D::Minus1)?)?,
-            NormKind::RootMeanSquare => states.clone(),
-        };
-        let deviation = (centred.sqr()?.mean_keepdim(D::Minus1)? + self.epsilon)?.sqrt()?;
-        centred.broadcast_div(&deviation)?.broadcast_mul(&self.weight)?.broadcast_add(&self.bias)
+        self.of_part(states, states)?.broadcast_add(&self.bias)
     }
 }
 

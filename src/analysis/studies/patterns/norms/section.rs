@@ -1,0 +1,139 @@
+//! The section `mixing` of the report: how much of a token's vector each layer mixes in from other tokens.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::sums::{AllNorms, MixingSums, NormBlock};
+use crate::model::grid::HeadGrid;
+use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::blocks::PerBlock;
+use crate::stats::exact::ExactSum;
+use crate::stats::interval::Interval;
+use crate::study::labels::policy::Policy;
+use crate::study::section::{Section, stored};
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::{percent, plain_table, plus_minus};
+
+#[derive(Deserialize)]
+pub struct NormsSection {
+    pub mixing: Vec<LayerMixing>,
+}
+
+/// How much of a token's vector a layer mixes in from other tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerMixing {
+    /// The layer, counted from 0.
+    pub layer: usize,
+    /// The mean over tokens of text of the mixing ratio `|mixed| / (|mixed| + |preserved|)`: through attention, the residual
+    /// connection, and the normalisation of their sum or of what attention writes, where there is one. Null if there is no text.
+    #[schemars(range(min = 0, max = 1))]
+    pub mixing_ratio: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The same if all heads of the layer attended evenly to the keys that a token sees.
+    #[schemars(range(min = 0, max = 1))]
+    pub even: Option<f64>,
+}
+
+impl LayerMixing {
+    /// That of a layer, from the sums of its class of layers.
+    pub fn new(sums: &AllNorms, layer: usize) -> Self {
+        let by_block =
+            |of: &dyn Fn(&NormBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
+        let queries = by_block(&|block| block.exposure.queries as f64);
+        let mean = |part: fn(&MixingSums) -> ExactSum| {
+            let ratios = by_block(&|block| part(&block.layers[layer]).value());
+            let mean = Jackknife::new(&ratios, &queries).on(Scale::Share);
+            (Some(mean.all()).filter(|mean| mean.is_finite()), mean.interval())
+        };
+        let ((mixing_ratio, ci95), (even, _)) = (mean(|sums| sums.ratio), mean(|sums| sums.even));
+        Self { layer, mixing_ratio, ci95, even }
+    }
+}
+
+impl NormsSection {
+    /// Whether any layer has a ratio.
+    pub fn has_any(&self) -> bool {
+        self.mixing.iter().any(|layer| layer.mixing_ratio.is_some())
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        writeln!(
+            out,
+            "Mixing ratio: how much of a token's vector comes from other tokens after attention, residual connection and, where \
+             it follows, normalisation; in per cent, ± half of the 95 % interval, and beside it that of even attention.\n"
+        )?;
+        let mut table = plain_table();
+        table.set_header(["", "mixing ratio", "even attention"]);
+        for LayerMixing { layer, mixing_ratio, ci95, even } in &self.mixing {
+            table.add_row([format!("L{layer}"), percent(*mixing_ratio) + &plus_minus(*ci95), percent(*even)]);
+        }
+        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        out.table(table);
+        Ok(())
+    }
+}
+
+stored!(NormsSection { mixing: Vec<LayerMixing> });
+
+impl Section for NormsSection {
+    fn summary(&self, _: &Policy) -> Summary {
+        if !self.has_any() {
+            return Summary::default();
+        }
+        Summary::written(|out| self.write_summary(out))
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        vec![Table::of("mixing", &self.mixing)]
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let is_whole = self.mixing.iter().map(|one| one.layer).eq(0..grid.layers);
+        (!is_whole).then(|| "`mixing` does not have each layer of the model once".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::visitor::Mixing;
+    use crate::model::grid::visibility::Visibility;
+    use crate::passes::observer::{Event, Sums};
+    use crate::sequences::sequence::TokenKind::{FirstSpecial, Text};
+    use crate::sequences::test_support::sequence;
+    use crate::studies::registry::default_policy;
+
+    const GRID: HeadGrid = HeadGrid { layers: 2, heads: 1 };
+
+    #[test]
+    fn a_layers_ratio_is_the_mean_over_tokens_of_text() {
+        let mut sums = AllNorms::new(GRID, Visibility::ALL);
+        let mut state = sums.begin(&sequence(&[FirstSpecial, Text, Text]));
+        let mixing = Mixing { ratios: &[0.875, 0.5, 0.25], even: &[0.0, 0.75, 0.5] };
+        sums.observe(&mut state, &mut Event::Mixing { layer: 1, mixing });
+        let of_layer = |layer| LayerMixing::new(&sums, layer);
+        let expected = LayerMixing { layer: 1, mixing_ratio: Some(0.375), ci95: None, even: Some(0.625) };
+        assert_eq!(of_layer(1), expected);
+        let section = NormsSection { mixing: vec![of_layer(0), of_layer(1)] };
+        let summary = section.summary(&default_policy()).to_string();
+        assert!(summary.lines().any(|line| line.split_whitespace().eq(["L1", "37.5", "62.5"])), "{summary}");
+        assert_eq!(section.defect(GRID), None);
+        let short = NormsSection { mixing: vec![of_layer(1)] };
+        assert_eq!(short.defect(GRID).unwrap(), "`mixing` does not have each layer of the model once");
+    }
+
+    #[test]
+    fn without_text_there_is_no_ratio() {
+        let mut sums = AllNorms::new(GRID, Visibility::ALL);
+        let _ = sums.begin(&sequence(&[FirstSpecial]));
+        let layer = LayerMixing::new(&sums, 0);
+        assert_eq!(layer, LayerMixing { layer: 0, mixing_ratio: None, ci95: None, even: None });
+        let section = NormsSection { mixing: vec![layer] };
+        assert!(!section.has_any() && section.summary(&default_policy()).is_empty());
+    }
+}

@@ -1,0 +1,214 @@
+//! How much the heads of a layer mix into each token from others (Kobayashi et al. 2021).
+
+use std::ops::Range;
+
+use super::{PackedEncoder, Pass, Scratch, project, row, sized};
+use crate::model::config::NormKind;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::scratch::MixingScratch;
+use crate::model::forward::visitor::Mixing;
+use crate::model::parameters::{Layer, Norm};
+
+impl MixingScratch {
+    /// Makes room for the heads of a layer, `width` values of each token together.
+    pub fn begin(&mut self, tokens: usize, width: usize) {
+        self.width = width;
+        self.contexts.iter_mut().for_each(|contexts| contexts.resize(tokens * width, 0.0));
+    }
+
+    /// Keeps what a head takes over one sequence, whose tokens are `span`: of its attention, `[n, n]`, values without their
+    /// bias, `[n, head_dim]`, the contexts that the two give, and the share that its gate keeps.
+    pub fn keep_head(
+        &mut self,
+        head: usize,
+        span: &Range<usize>,
+        [attention, values]: [Rows<'_>; 2],
+        (contexts, bias): (&[f32], &[f32]),
+        keep: f32,
+    ) {
+        let head_dim = bias.len();
+        let [own, others, all] = &mut self.contexts;
+        for (query, context) in contexts.chunks_exact(head_dim).enumerate() {
+            let (weight, value) = (attention.row(query)[query], values.row(query));
+            let start = (span.start + query) * self.width + head * head_dim;
+            for d in 0..head_dim {
+                own[start + d] = keep * weight * (value[d] + bias[d]);
+                // The weights of the other tokens sum to 1 - weight, and that often they have the bias.
+                others[start + d] = keep * (context[d] - weight * value[d] + (1.0 - weight) * bias[d]);
+                all[start + d] = keep * (value[d] + bias[d]);
+            }
+        }
+    }
+}
+
+/// The normalisations through which what the heads of a layer write goes into the residual stream.
+struct Through<'a> {
+    kind: NormKind,
+    epsilon: f64,
+    /// Of what is written.
+    of_written: Option<&'a Norm>,
+    /// Of its sum with the residual stream.
+    of_sum: Option<&'a Norm>,
+}
+
+impl Through<'_> {
+    /// The mixing ratio of a token, from its row of the residual stream, what is written of itself and of others, and what
+    /// is written of neither; `[hidden]` each.
+    ///
+    /// A normalisation divides both parts of a sum by the same deviation, so only that of what is written, to which the
+    /// residual stream is added afterwards, has to be known.
+    fn ratio(&self, residual: &[f32], [own, others, constant]: [&[f32]; 3]) -> f32 {
+        let width = residual.len();
+        let at = |row: &'_ [f32], d: usize| f64::from(row[d]);
+        let scale = match self.of_written {
+            None => 1.0,
+            Some(_) => 1.0 / self.deviation(width, |d| at(own, d) + at(others, d) + at(constant, d)),
+        };
+        let written = |row| self.linear(self.of_written, width, move |d| scale * at(row, d));
+        let (own, mixed) = (written(own), written(others));
+        let length = |part: &dyn Fn(usize) -> f64| (0..width).map(|d| part(d) * part(d)).sum::<f64>().sqrt();
+        let preserved = length(&self.linear(self.of_sum, width, |d| at(residual, d) + own(d)));
+        let mixed = length(&self.linear(self.of_sum, width, mixed));
+        #[expect(clippy::cast_possible_truncation, reason = "a share of f32 vectors")]
+        if mixed > 0.0 { (mixed / (mixed + preserved)) as f32 } else { 0.0 }
+    }
+
+    /// A summand as a normalisation makes it, but for the deviation of the sum: centred where it centres, and weighted.
+    fn linear<'b>(
+        &self,
+        norm: Option<&'b Norm>,
+        width: usize,
+        part: impl Fn(usize) -> f64 + 'b,
+    ) -> impl Fn(usize) -> f64 + 'b {
+        let mean = norm.map_or(0.0, |_| self.mean(width, &part));
+        move |d| norm.map_or_else(|| part(d), |norm| (part(d) - mean) * f64::from(norm.weight[d]))
+    }
+
+    /// The mean that the normalisation takes off.
+    fn mean(&self, width: usize, part: impl Fn(usize) -> f64) -> f64 {
+        match self.kind {
+            NormKind::Layer => (0..width).map(part).sum::<f64>() / width as f64,
+            NormKind::RootMeanSquare => 0.0,
+        }
+    }
+
+    /// What the normalisation divides a row by.
+    fn deviation(&self, width: usize, row: impl Fn(usize) -> f64) -> f64 {
+        let mean = self.mean(width, &row);
+        let square: f64 = (0..width).map(|d| (row(d) - mean).powi(2)).sum();
+        (square / width as f64 + self.epsilon).sqrt()
+    }
+}
+
+impl PackedEncoder {
+    /// Shows how much the heads of a layer mix into each token, from what [`MixingScratch::keep_head`] kept of each and the
+    /// residual stream below the layer, `scratch.states`.
+    pub(super) fn show_mixing(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
+        let config = &self.parameters.config;
+        let (hidden, visibility) = (config.hidden_size, config.visibility.of_layer(number));
+        let layer = &self.parameters.layers[self.parameters.order[number]];
+        let through = self.through(layer);
+        let Scratch { states, context, mixing, .. } = scratch;
+        let MixingScratch { contexts, written, whole, rows, seen, ratios, even, .. } = mixing;
+        let tokens = pass.batch.tokens();
+        for (contexts, written) in contexts.iter().zip(&mut *written) {
+            project(contexts, &layer.attention_output, hidden, written, tokens);
+        }
+        if through.of_written.is_some() {
+            project(context, &layer.attention_output, hidden, whole, tokens);
+        }
+        let (ratios, even) = (sized(ratios, tokens), sized(even, tokens));
+        let [even_own, even_others, constant] = rows.each_mut().map(|row| sized(row, hidden));
+        seen.resize(hidden, 0.0);
+        for (sequence, span) in pass.batch.spans().enumerate() {
+            seen.fill(0.0);
+            let mut summed = 0..0;
+            for (query, token) in span.clone().enumerate() {
+                let [own, others, value] = written.each_ref().map(|rows| row(rows, token, hidden));
+                let residual = row(states, token, hidden);
+                if through.of_written.is_some() {
+                    let (whole, bias) = (row(whole, token, hidden), &layer.attention_output.bias);
+                    for d in 0..hidden {
+                        constant[d] = whole[d] + bias[d] - own[d] - others[d];
+                    }
+                }
+                ratios[token] = through.ratio(residual, [own, others, constant]);
+
+                // Both ends of what a token sees move on with it.
+                let keys = visibility.keys(query, span.len());
+                let mut add = |keys: Range<usize>, sign: f64| {
+                    let rows = keys.map(|key| row(&written[2], span.start + key, hidden));
+                    rows.for_each(|row| {
+                        seen.iter_mut().zip(row).for_each(|(sum, &value)| *sum += sign * f64::from(value));
+                    });
+                };
+                add(summed.end..keys.end, 1.0);
+                add(summed.start..keys.start, -1.0);
+                let count = keys.len() as f64;
+                summed = keys;
+                #[expect(clippy::cast_possible_truncation, reason = "a mean of f32 values")]
+                for (d, sum) in seen.iter().enumerate() {
+                    let value = f64::from(value[d]);
+                    (even_own[d], even_others[d]) = ((value / count) as f32, ((sum - value) / count) as f32);
+                }
+                even[token] = through.ratio(residual, [even_own, even_others, constant]);
+            }
+            pass.visitor.mixing(sequence, number, Mixing { ratios: &ratios[span.clone()], even: &even[span] });
+        }
+    }
+
+    fn through<'a>(&self, layer: &'a Layer) -> Through<'a> {
+        let config = &self.parameters.config;
+        let of_written = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
+        let is_of_sum = of_written.is_none() && !config.blocks.normalises_first();
+        Through {
+            kind: config.norm,
+            epsilon: config.layer_norm_eps,
+            of_written,
+            of_sum: layer.attention_norm.as_ref().filter(|_| is_of_sum),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_takes_its_own_value_and_those_of_others() {
+        // Two tokens and one head of one number: values 4 and 8, and 1 more by their bias.
+        let (attention, values) = ([0.75, 0.25, 0.5, 0.5], [4.0, 8.0]);
+        let rows = [Rows::new(&attention, 2), Rows::new(&values, 1)];
+        let mut mixing = MixingScratch::default();
+        mixing.begin(2, 1);
+        mixing.keep_head(0, &(0..2), rows, (&[5.0, 6.0], &[1.0]), 1.0);
+        assert_eq!(mixing.contexts, [[0.75 * 5.0, 0.5 * 9.0], [0.25 * 9.0, 0.5 * 5.0], [5.0, 9.0]]);
+        mixing.keep_head(0, &(0..2), rows, (&[5.0, 6.0], &[1.0]), 0.5);
+        assert_eq!(mixing.contexts, [[0.375 * 5.0, 0.25 * 9.0], [0.125 * 9.0, 0.25 * 5.0], [2.5, 4.5]]);
+    }
+
+    #[test]
+    fn ratios_by_hand() {
+        let ratio =
+            |kind, of_written: Option<&Norm>, of_sum: Option<&Norm>, residual: [f32; 2], parts: [[f32; 2]; 3]| {
+                Through { kind, epsilon: 0.0, of_written, of_sum }
+                    .ratio(&residual, parts.each_ref().map(|part| &part[..]))
+            };
+        let norm = |weight: [f32; 2]| Norm { weight: weight.to_vec(), bias: vec![7.0, 7.0] };
+        let (layer, mean_square) = (NormKind::Layer, NormKind::RootMeanSquare);
+        // (3, 0) and (0, 4) are 5 long together, and so is (0, 5), of others; the constant is neither.
+        let parts = [[0.0, 4.0], [0.0, 5.0], [9.0, 9.0]];
+        assert_eq!(ratio(layer, None, None, [3.0, 0.0], parts), 0.5);
+        // Centred (3, 4) is (-.5, .5) and (0, 5) is (-2.5, 2.5), whatever their weights.
+        let near = |a: f32, b: f32| assert!((a - b).abs() < 1e-6, "{a}, not {b}");
+        near(ratio(layer, None, Some(&norm([1.0, 2.0])), [3.0, 0.0], parts), 2.5 / 3.0);
+        // Not centred, and weighted: (3, 0) and (0, 5).
+        near(ratio(mean_square, None, Some(&norm([1.0, 0.0])), [3.0, 0.0], parts), 0.0);
+        near(ratio(mean_square, None, Some(&norm([0.0, 2.0])), [3.0, 0.0], parts), 5.0 / 9.0);
+        // What is written is (4, 4), whose mean square is 16: (.75, 0) of others, (0, .25) + (0, .5) kept.
+        let parts = [[0.0, 1.0], [3.0, 0.0], [1.0, 3.0]];
+        near(ratio(mean_square, Some(&norm([1.0, 1.0])), None, [0.0, 0.5], parts), 0.5);
+        // Nothing is mixed in.
+        assert_eq!(ratio(layer, None, None, [0.0, 0.0], [[0.0; 2]; 3]), 0.0);
+    }
+}
