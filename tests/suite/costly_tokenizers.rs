@@ -24,11 +24,11 @@ impl Costly {
         Self(folder)
     }
 
-    fn normalized(parts: Vec<Value>) -> Self {
+    fn normalized(parts: &[Value]) -> Self {
         Self::new(|tokenizer| tokenizer["normalizer"] = json!({ "type": "Sequence", "normalizers": parts }))
     }
 
-    fn split(parts: Vec<Value>) -> Self {
+    fn split(parts: &[Value]) -> Self {
         Self::new(|tokenizer| tokenizer["pre_tokenizer"] = json!({ "type": "Sequence", "pretokenizers": parts }))
     }
 
@@ -71,38 +71,38 @@ fn split(pattern: &str) -> Value {
 #[test]
 fn a_normaliser_that_multiplies_the_text_ends_at_the_sentence() {
     for doublings in [26, 40] {
-        let costly = Costly::normalized(vec![replace("c", "cc"); doublings]);
+        let costly = Costly::normalized(&vec![replace("c", "cc"); doublings]);
         assert!(costly.stops_at("the dog\nthe cat\n", 2).contains("of 7 bytes of text its normaliser makes more than"));
         // What it leaves alone is analysed.
         costly.analyze("the dog\n").unwrap();
     }
-    let costly = Costly::normalized(vec![replace("c", &"c".repeat(1000)), replace("c", &"c".repeat(1000))]);
+    let costly = Costly::normalized(&[replace("c", &"c".repeat(1000)), replace("c", &"c".repeat(1000))]);
     assert!(costly.stops_at(&"c".repeat(3000), 1).contains("its normaliser makes more than"));
     // Reading a tokenizer tokenises the letter `a`. An empty match is before each letter.
-    let doubled = Costly::normalized(vec![replace("a", "aa"); 26]);
+    let doubled = Costly::normalized(&vec![replace("a", "aa"); 26]);
     assert!(doubled.is_refused().contains("of 1 bytes of text its normaliser makes more than 1088"));
     let before_each = json!({ "type": "Replace", "pattern": { "Regex": "" }, "content": "aaaa" });
-    assert!(Costly::normalized(vec![before_each; 9]).is_refused().contains("its normaliser makes more than"));
+    assert!(Costly::normalized(&vec![before_each; 9]).is_refused().contains("its normaliser makes more than"));
     // A text at its front is not too much.
-    Costly::normalized(vec![json!({ "type": "Prepend", "prepend": "the " })]).analyze("dog\n").unwrap();
+    Costly::normalized(&[json!({ "type": "Prepend", "prepend": "the " })]).analyze("dog\n").unwrap();
 }
 
 #[test]
 fn a_pattern_that_needs_a_large_automaton_is_refused() {
     let nested = "((a{0,50}){0,50}){0,50}b";
-    assert!(Costly::split(vec![split(nested)]).is_refused().contains(nested));
+    assert!(Costly::split(&[split(nested)]).is_refused().contains(nested));
     let pattern = json!({ "type": "Replace", "pattern": { "Regex": nested }, "content": "" });
-    assert!(Costly::normalized(vec![pattern]).is_refused().contains(nested));
-    let many = Costly::split(vec![split("a"); 65]);
+    assert!(Costly::normalized(&[pattern]).is_refused().contains(nested));
+    let many = Costly::split(&vec![split("a"); 65]);
     assert!(many.is_refused().contains("its pre_tokenizer has 66 parts, at most 64 are read"));
-    assert!(Costly::split(vec![split(&"a".repeat(8193))]).is_refused().contains("a pattern has 8193 bytes"));
+    assert!(Costly::split(&[split(&"a".repeat(8193))]).is_refused().contains("a pattern has 8193 bytes"));
 }
 
 #[test]
 fn text_is_written_anew_once() {
     let twice =
         vec![json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false }); 2];
-    assert!(Costly::split(twice).is_refused().contains("more than one part of type ByteLevel"));
+    assert!(Costly::split(&twice).is_refused().contains("more than one part of type ByteLevel"));
     let twice = Costly::new(|tokenizer| {
         let text = json!({ "Sequence": { "id": "A", "type_id": 0 } });
         tokenizer["post_processor"] =
@@ -115,7 +115,7 @@ fn text_is_written_anew_once() {
 fn a_search_that_cannot_be_interrupted_ends_the_process() {
     // A search of a word goes through all ways to cut it, as far as the library goes; there are thousands of words.
     let words = json!({ "type": "WhitespaceSplit" });
-    let costly = Costly::split(vec![words, split("(?:ж|жж|жжж)*(?=c)b")]);
+    let costly = Costly::split(&[words, split("(?:ж|жж|жжж)*(?=c)b")]);
     let text = format!("the dog\n{}\n", format!("{} ", "ж".repeat(60)).repeat(500));
     assert!(costly.stops_at(&text, 2).contains("it takes more than 4 s"));
 }

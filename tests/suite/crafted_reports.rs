@@ -36,7 +36,7 @@ fn texts(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::String(_) => found.push(at.to_owned()),
         Value::Array(items) => {
-            (0..items.len().min(2)).for_each(|place| texts(&items[place], &format!("{at}/{place}"), found))
+            (0..items.len().min(2)).for_each(|place| texts(&items[place], &format!("{at}/{place}"), found));
         }
         Value::Object(fields) => {
             for (key, value) in fields {

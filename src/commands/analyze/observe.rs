@@ -401,7 +401,7 @@ impl RequiredParts {
             study.card().on_decoders && options.without.iter().all(|name| name != study.card().name)
         };
         let joined = STUDIES.iter().copied().filter(joins);
-        let joined_predicts = joined.flat_map(|study| study.passes()).any(|spec| spec.pass.predicts());
+        let joined_predicts = joined.flat_map(AnyStudy::passes).any(|spec| spec.pass.predicts());
         let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
         match (any(Pass::predicts), chooses || any(|pass| pass.derivatives)) {
             (false, _) if joined_predicts => Self::PredictionsOfDecoder,

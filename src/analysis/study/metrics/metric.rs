@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     fn column(id: &'static str, keys: Keys) -> Column {
-        Column { id, keys, scale: Scale::Real }
+        Column { id, keys, scale: Scale::Real, ends: [f64::NEG_INFINITY, f64::INFINITY] }
     }
 
     fn metrics() -> Values {

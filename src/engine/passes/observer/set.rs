@@ -74,7 +74,7 @@ impl ObserverSet {
     /// Begins the run of a variant in which everything is held but the residual stream; whether some observer requested it.
     pub fn begin_direct(&mut self, removed: &HeadSet) -> bool {
         // Every observer is asked: those that did not request it skip it.
-        self.observers.iter_mut().fold(false, |requested, observer| observer.begin_direct(removed) || requested)
+        self.observers.iter_mut().filter_map(|observer| observer.begin_direct(removed).then_some(())).count() > 0
     }
 
     /// Shows an event of the `number`-th sequence of the pack to the observers that need it.

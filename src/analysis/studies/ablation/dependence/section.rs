@@ -339,7 +339,7 @@ impl Section for DependenceSection {
         let clause = shown.map(|edge| {
             format!("moves the attention of {} beyond what its layer does (excess {:+.2})", edge.target, edge.excess)
         });
-        HeadCard::from_iter(up.into_iter().chain(down)).saying(clause)
+        up.into_iter().chain(down).collect::<HeadCard>().saying(clause)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -18,6 +18,7 @@ pub struct InContextSection {
     pub in_context: Gain,
 }
 
+#[expect(clippy::struct_field_names, reason = "the keys of the report")]
 /// The gain of a decoder from having read the same random tokens before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gain {

@@ -53,7 +53,7 @@ impl Section for LikenessSection {
             let names: Vec<String> = cluster.heads.iter().map(ToString::to_string).collect();
             format!("it is in a cluster that holds under resampling: {}", names.join(" "))
         });
-        HeadCard::from_iter(nearest.into_iter().chain(cluster)).saying(alike)
+        nearest.into_iter().chain(cluster).collect::<HeadCard>().saying(alike)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

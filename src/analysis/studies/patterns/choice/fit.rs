@@ -1,6 +1,7 @@
 //! The parts of a layer's input that follow from a token's position and from its embedding, fitted on each fold.
 
 use std::collections::BTreeMap;
+use std::iter::zip;
 use std::num::NonZeroUsize;
 
 use super::moments::{InputMoments, LayerMoments, QuarterMoments, SpecialSums, Widths};
@@ -213,17 +214,19 @@ impl Choosing<'_> {
             let row = |&place: &usize| at[place * width..][..width].iter().map(move |sum| sum / fit.tokens[place]);
             nearest.iter().flat_map(row).collect()
         };
-        let (c, d) = (centres(&theirs.at, hidden), centres(&fit.at, embedding));
+        let [x_centres, e_centres] = [centres(&theirs.at, hidden), centres(&fit.at, embedding)];
         // What the sums at each position are less as many centres.
         let less = |sums: &[f64], centres: &[f64], width: usize| -> Vec<f64> {
             let pairs = sums.chunks_exact(width).zip(centres.chunks_exact(width)).zip(&here.tokens);
-            pairs.flat_map(|((sums, c), n)| sums.iter().zip(c).map(move |(sum, c)| sum - n * c)).collect()
+            pairs
+                .flat_map(|((sums, centres), n)| zip(sums, centres).map(move |(sum, centre)| sum - n * centre))
+                .collect()
         };
-        let (x, e) = (less(&own.at, &c, hidden), less(&here.at, &d, embedding));
+        let (x, e) = (less(&own.at, &x_centres, hidden), less(&here.at, &e_centres, embedding));
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        let all = own.squares - dot(&c, &x) - dot(&c, &own.at);
-        let crosses = less_pairs(own.crosses.clone(), [embedding, hidden], [(&d, &x), (&here.at, &c)]);
-        let squares = less_pairs(here.squares.clone(), [embedding; 2], [(&d, &e), (&here.at, &d)]);
+        let all = own.squares - dot(&x_centres, &x) - dot(&x_centres, &own.at);
+        let crosses = less_pairs(own.crosses.clone(), [embedding, hidden], [(&e_centres, &x), (&here.at, &x_centres)]);
+        let squares = less_pairs(here.squares.clone(), [embedding; 2], [(&e_centres, &e), (&here.at, &e_centres)]);
         std::array::from_fn(|place| {
             let Some(inverse) = &self.inverses[fitted][place] else { return all };
             let weights = weights(fit, theirs, inverse);

@@ -1,6 +1,7 @@
 //! The metrics of how heads choose: one table.
 
 use super::rebuilt::{POSITION_TOKEN, RebuiltBlock, VARIANTS};
+use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
@@ -40,7 +41,7 @@ impl ChoiceInputs<'_> {
         }
         let sums = &self.block.heads[self.head];
         let even = sums.even.value();
-        self.over(Fraction::new(of(even, &sums.variants.map(|sum| sum.value())), even))
+        self.over(Fraction::new(of(even, &sums.variants.map(ExactSum::value)), even))
     }
 }
 

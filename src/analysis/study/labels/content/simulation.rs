@@ -19,7 +19,7 @@ use crate::study::section::NoSection;
 const MARGIN: Threshold = Threshold::rule("content_mass", 0.1, "as the labels of words have it");
 
 const fn column(id: &'static str) -> Column {
-    Column { id, keys: Keys::Single, scale: Scale::Real }
+    Column { id, keys: Keys::Single, scale: Scale::Real, ends: [f64::NEG_INFINITY, f64::INFINITY] }
 }
 
 const COLUMNS: [Column; 2] = [column("x_over_chance"), column("x_over_position")];

@@ -34,7 +34,7 @@ pub struct NodeScores {
 }
 
 impl Parser {
-    /// NodeScores the nodes of a sentence as heads of each of its words.
+    /// Scores the nodes of a sentence as heads of each of its words.
     pub fn score<'a>(&self, sentence: &KeptSentence, scores: &'a mut NodeScores) -> &'a [f64] {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let NodeScores { weights, out, back } = scores;

@@ -228,7 +228,7 @@ fn what_cannot_be_fitted_says_why() {
 
 #[test]
 fn every_parser_is_scored_on_the_same_words() {
-    let sentences: Vec<Sequence> = (0..24).map(|index| sentence(index, 3 + index as usize % 4, "obj")).collect();
+    let sentences: Vec<Sequence> = (0..24).map(|index| sentence(index as u64, 3 + index % 4, "obj")).collect();
     let report = report(&sentences);
     // Each word's head is the one before it: the offset -1 is always right, and so are distances; the next word never is.
     let accuracy = |name: &str| {
