@@ -1,7 +1,7 @@
 //! Limits of time for libraries that work by foreign files: such work ends with an error, whatever the file says.
 //!
 //! A library that calls back breaks off there ([`check`]). One that does not cannot be interrupted: after a moment of
-//! [`GRACE`] the process ends, without a half-written output, with the error that the work would have had.
+//! `GRACE` the process ends, without a half-written output, with the error that the work would have had.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, Ordering};
