@@ -26,7 +26,7 @@ struct CellTable {
     rows: Vec<Vec<String>>,
 }
 
-/// The tables of all metrics, in the order of the report.
+/// The tables of all metrics that some head has a value of, in the order of the report.
 pub fn tables(report: &Report) -> Vec<MetricTables> {
     let known: Vec<Vec<(Option<f64>, Option<Interval>)>> = report
         .heads
@@ -38,7 +38,8 @@ pub fn tables(report: &Report) -> Vec<MetricTables> {
     let chance: Vec<(String, Option<f64>)> = report.chance.cells().map(|(name, value)| (name, *value)).collect();
     let (ci95, denominators) = (report.chance_ci95.by_name(), report.denominators.by_name());
     let mut metrics: Vec<MetricTables> = Vec::new();
-    for (place, (name, chance)) in chance.iter().enumerate() {
+    let is_measured = |place: usize| known.iter().any(|head| head.get(place).is_some_and(|(value, _)| value.is_some()));
+    for (place, (name, chance)) in chance.iter().enumerate().filter(|(place, _)| is_measured(*place)) {
         let id = name.split('.').next().unwrap_or(name);
         let cell = |head: &Vec<(Option<f64>, Option<Interval>)>| {
             let (value, ci95) = head.get(place).copied().unwrap_or_default();
