@@ -49,13 +49,18 @@ fn a_page_is_one_file_made_of_a_saved_report_alone() {
         let id = format!("({})", caveat["id"].as_str().unwrap());
         assert_eq!(html.matches(&id).count(), 1, "{id} stands where it applies, once");
     }
+    let heads = json["heads"].as_array().unwrap();
     for (metric, value) in json["chance"].as_object().unwrap() {
-        let names = value
-            .as_object()
-            .map_or(vec![metric.clone()], |keys| keys.keys().map(|key| format!("{metric}.{key}")).collect());
-        names
-            .iter()
-            .for_each(|name| assert!(html.contains(&format!("data-n=\"{}\"", name.replace('>', "&gt;"))), "{name}"));
+        let cells: Vec<(String, String)> = value.as_object().map_or_else(
+            || vec![(metric.clone(), format!("/metrics/{metric}"))],
+            |keys| keys.keys().map(|key| (format!("{metric}.{key}"), format!("/metrics/{metric}/{key}"))).collect(),
+        );
+        for (name, pointer) in cells {
+            // What no head has a value of has no table.
+            let is_measured = heads.iter().any(|head| head.pointer(&pointer).is_some_and(Value::is_number));
+            let table = format!("data-n=\"{}\"", name.replace('>', "&gt;"));
+            assert_eq!(html.contains(&table), is_measured, "{name}");
+        }
     }
     assert!(html.contains("--with effect"), "what was not run is named with the option that adds it");
     assert!(html.contains("default-src 'none'"));
