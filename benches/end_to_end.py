@@ -9,7 +9,8 @@ Cases (all of them unless one is named):
     base        a model of BERT-base's size with random weights and the same tokenizer, over 300 of its sentences
     modernbert  the same of ModernBERT-base's size, with its windows of 128 tokens in two of three layers
     deberta     the same of DeBERTa-v3-base's size
-    gpt2        the same of GPT-2's size, a decoder, over whose random tokens the study repeats runs as well
+    gpt2        the same of GPT-2's size, a decoder, over whose random tokens two studies run as well; with
+                --options '--context sentence --without repeats,in-context' both sides read the same input
     paragraphs  the model over 60 documents of 128 tokens, made of the corpus' words
     long        the model over 14 documents of 512 tokens; modernbert-long, deberta-long and gpt2-long: those models
 
@@ -165,12 +166,17 @@ class Peer:
         return torch.stack(out)
 
 
+# More options of headscope, as they are asked for.
+OPTIONS = []
+
+
 def analyze(binary, model, corpus, limit, threads):
     """Runs headscope; gives its report and the peak of its memory in MB."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder, "report.json")
         command = [binary, "analyze", model, "--corpus", corpus, "--quiet", "-o", report, "--threads", threads]
         command += ["--limit", limit] if limit else []
+        command += OPTIONS
         process = subprocess.Popen([str(part) for part in command])
         # ru_maxrss would not do: it begins with the memory of the process that forked.
         peak = 0
@@ -242,9 +248,11 @@ def main():
     parser.add_argument("corpus")
     parser.add_argument("--case", choices=["sentences", *SHAPES, "paragraphs", "long", "modernbert-long", "deberta-long", "gpt2-long", "scaling"])
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--options", default="", help="more options of headscope, such as '--without repeats'")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    OPTIONS.extend(options.options.split())
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         binary, model, corpus = options.headscope, options.model, options.corpus
