@@ -1,5 +1,8 @@
 //! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
+mod asked;
+mod known_counts;
+pub mod loaded;
 pub mod observe;
 pub mod options;
 mod parts;
@@ -15,7 +18,8 @@ use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
-use observe::{FirstStage, Loaded, PreparedRun};
+use loaded::Loaded;
+use observe::{FirstStage, PreparedRun};
 use options::{AnalyzeOptions, Outcome, PartialOptions};
 use parts::Part;
 

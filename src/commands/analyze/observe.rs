@@ -1,101 +1,39 @@
 //! A model over a shard of a corpus, from files to an observation.
 
 use std::borrow::Cow;
-use std::cell::{Cell, OnceCell};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow};
 
-use super::options::{AnalyzeOptions, GIVE_COUNTS, ONLY_ONCE, Outcome, PartialOptions};
+use super::asked::{asked, beyond, on_decoders};
+use super::known_counts::{KnownCounts, known};
+use super::loaded::{Loaded, now};
+use super::options::{AnalyzeOptions, Outcome};
 use super::parts::Parts;
 use super::reading::reading;
 use crate::commands::merge;
 use crate::commands::reporting::policy::PolicyOptions;
-use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
+use crate::corpus::{Corpus, CorpusIdentity, Index};
 use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;
-use crate::evaluation::presets::PRESETS;
 use crate::evaluation::results::Results;
-use crate::model::files::ModelFiles;
-use crate::model::parameters::Objective;
+use crate::model::Model;
 use crate::model::tokenizer::ModelTokenizer;
-use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::ablation::means::MeanContexts;
-use crate::passes::observation::identity::{Identity, ModelInfo, Protocol, RunInfo, Tool};
+use crate::passes::observation::identity::{Identity, Protocol, RunInfo, Tool};
 use crate::passes::observation::{Observation, Stage};
-use crate::passes::pass::Pass;
-use crate::passes::run::counting::count;
 use crate::passes::run::{self, Runner, heads_of, token_limit};
-use crate::sequences::counts::{Counting, TokenCounts};
-use crate::sequences::reading::Context as Reads;
+use crate::sequences::counts::TokenCounts;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
-use crate::studies::registry::STUDIES;
+use crate::study::Subject;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::upstream::{NOTHING, UpstreamResults};
-use crate::study::{AnyStudy, Counts, Subject};
 use crate::system::errors::{Class, Facts};
-use crate::system::progress::{self, Downloads};
-use crate::system::terminal::say;
-
-/// A model in memory, for any number of corpora.
-pub struct Loaded {
-    model: Model,
-    /// The hashes of its files, in progress until they are needed.
-    fingerprint: Cell<Option<Fingerprint>>,
-    info: OnceCell<ModelInfo>,
-    /// When it began to be loaded; the time that took is the first run's.
-    began: Cell<Option<(SystemTime, Instant)>>,
-}
-
-impl Loaded {
-    /// Opens the corpus of a run, so that one that is missing is missed at once, and loads its model.
-    /// Fails if the model or the corpus cannot be used.
-    pub fn with_corpus(options: &AnalyzeOptions) -> Result<(Self, Corpus)> {
-        let began = Cell::new(Some(now()));
-        let corpus = open(options)?;
-        let files = options.model.resolve(&Downloads::default())?;
-        let fingerprint = Fingerprint::start(&files);
-        let model = load(files, options)?;
-        let loaded = Self { model, fingerprint: Cell::new(Some(fingerprint)), info: OnceCell::new(), began };
-        Ok((loaded, corpus))
-    }
-
-    /// Loads a model whose hashes are known, with the parts that a run needs.
-    /// Fails if it cannot be used.
-    pub fn new(files: ModelFiles, hashes: Hashes, options: &AnalyzeOptions) -> Result<Self> {
-        let began = Cell::new(Some(now()));
-        let model = load(files, options)?;
-        let info = OnceCell::from(ModelInfo::new(&model, hashes));
-        Ok(Self { model, fingerprint: Cell::default(), info, began })
-    }
-
-    fn info(&self) -> Result<&ModelInfo> {
-        if let Some(fingerprint) = self.fingerprint.take() {
-            let info = ModelInfo::new(&self.model, fingerprint.finish()?);
-            self.info.set(info).expect("it is found once");
-        }
-        self.info.get().context("the model's files could not be hashed")
-    }
-}
-
-fn now() -> (SystemTime, Instant) {
-    (SystemTime::now(), Instant::now())
-}
-
-/// Opens the corpus of a run.
-/// Fails if there is nothing to run, or it cannot be opened.
-pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
-    if options.studies.is_empty() {
-        return Err(anyhow!("every study is switched off: there is nothing to analyse")).class(Class::Usage);
-    }
-    let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
-    Corpus::open_with(&options.corpus, options.limit, &options.probes, index.map(Arc::new).as_ref())
-}
 
 /// The sums of the first of two stages over the whole corpus; passes of the second stage follow them.
 pub struct FirstStage {
@@ -308,198 +246,4 @@ impl<'a> PreparedRun<'a> {
         let model = self.loaded.info()?.clone();
         Ok(Identity { tool: Tool::default(), model, corpus, protocol: self.protocol.clone() })
     }
-}
-
-/// Why a study cannot be asked of a model, as a sentence without its subject, the model.
-fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
-    let card = study.card();
-    if model.tokenizer.is_of_residues() && card.of_language {
-        return Some("knows no words: its tokens are residues of proteins".to_owned());
-    }
-    let is_decoder = model.is_decoder();
-    if card.of_decoders && !is_decoder {
-        return Some("is no decoder: it does not predict the next token from those before it".to_owned());
-    }
-    if card.of_decoders && model.objective.is_none() {
-        return Some("has no head that predicts the next token".to_owned());
-    }
-    card.beyond_decoders.filter(|_| is_decoder).map(|why| format!("is a decoder, which {why}"))
-}
-
-/// The studies that were chosen, and of a decoder those that run on one.
-fn on_decoders(options: &AnalyzeOptions, model: &Model) -> Vec<&'static dyn AnyStudy> {
-    let is_decoder = model.is_decoder();
-    let has = |names: &[String], study: &dyn AnyStudy| names.iter().any(|name| name == study.card().name);
-    let is_chosen = |study: &dyn AnyStudy| options.studies.iter().any(|chosen| chosen.card().name == study.card().name);
-    let joins = |study: &dyn AnyStudy| is_decoder && study.card().on_decoders && !has(&options.without, study);
-    STUDIES.iter().copied().filter(|study| is_chosen(*study) || joins(*study)).collect()
-}
-
-/// The studies that can be asked of a model.
-/// Fails if another one was requested, or there is none.
-fn asked(options: &AnalyzeOptions, model: &Model) -> Result<Vec<&'static dyn AnyStudy>> {
-    let id = &model.id;
-    let (mut asked, mut none) = (Vec::new(), None);
-    for study in on_decoders(options, model) {
-        let Some(why) = beyond(model, study) else {
-            asked.push(study);
-            continue;
-        };
-        let name = study.card().name;
-        let is_named = options.with.iter().any(|with| with == name);
-        // What does not run by itself, not even on a decoder, and is not named is of a preset.
-        let runs_by_itself = study.card().runs_first() || (study.card().on_decoders && study.card().of_decoders);
-        if is_named || !runs_by_itself {
-            let preset = PRESETS.iter().find(|preset| preset.studies.contains(&name)).map(|preset| preset.name);
-            let (option, value) = preset.filter(|_| !is_named).map_or(("with", name), |preset| ("preset", preset));
-            let error = anyhow!("--{option} {value}: `{id}` {why}");
-            return Err(error.of_option(option).of_value(value).hint("leave it out"));
-        }
-        none.get_or_insert(why);
-    }
-    match none {
-        Some(why) if asked.is_empty() => Err(anyhow!("no study can be asked of `{id}`: it {why}")),
-        _ => Ok(asked),
-    }
-}
-
-/// The first study that needs predictions, if any does: a requested one, or else one that those need.
-fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
-    let requested = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
-    let mut all = requested.chain(&options.studies);
-    all.find(|study| study.passes().iter().any(|spec| spec.pass.predicts())).map(|study| study.card().name)
-}
-
-/// Loads the model, with the head by which it was trained if a study needs that.
-fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
-    let loading = progress::step("loading the model");
-    let model = load_for(files, options).class(Class::Model)?;
-    loading.finish_and_clear();
-    Ok(model)
-}
-
-/// The parts of a model that a run needs; a model with the last of them serves all runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RequiredParts {
-    /// The encoder.
-    Attention,
-    /// The head that predicts as well, if it is a decoder's.
-    PredictionsOfDecoder,
-    /// The head that predicts as well.
-    Predictions,
-    /// Derivatives as well.
-    Derivatives,
-}
-
-impl RequiredParts {
-    /// The parts that a run needs.
-    pub fn of(options: &AnalyzeOptions) -> Self {
-        let any = |wanted: fn(&Pass) -> bool| {
-            options.studies.iter().any(|study| study.passes().iter().any(|spec| wanted(&spec.pass)))
-        };
-        let joins = |study: &&dyn AnyStudy| {
-            study.card().on_decoders && options.without.iter().all(|name| name != study.card().name)
-        };
-        let joined = STUDIES.iter().copied().filter(joins);
-        let joined_predicts = joined.flat_map(AnyStudy::passes).any(|spec| spec.pass.predicts());
-        let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
-        match (any(Pass::predicts), chooses || any(|pass| pass.derivatives)) {
-            (false, _) if joined_predicts => Self::PredictionsOfDecoder,
-            (false, _) => Self::Attention,
-            (true, false) => Self::Predictions,
-            (true, true) => Self::Derivatives,
-        }
-    }
-}
-
-fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
-    let is_decoder = files.architecture.config.visibility.are_causal();
-    let model = match RequiredParts::of(options) {
-        RequiredParts::Derivatives => Model::load_with_derivatives(files),
-        RequiredParts::Predictions => Model::load_with_prediction(files),
-        RequiredParts::PredictionsOfDecoder if is_decoder => Model::load_with_prediction(files),
-        RequiredParts::Attention | RequiredParts::PredictionsOfDecoder => Model::load(files),
-    }?;
-    // What joins a decoder asks for nothing that it has not.
-    let Some(study) = predicting(options) else { return Ok(model) };
-    let id = &model.id;
-    if let Some(why) = model.refused_head {
-        let error = anyhow!("--with {study}: the head of `{id}` {why}: its attention can be measured, and no losses");
-        return Err(error.of_option("with").of_value(study).hint("leave it out"));
-    }
-    let head = if model.is_decoder() {
-        "head that predicts the next token"
-    } else {
-        "masked-LM head, nor that of a discriminator"
-    };
-    ensure!(
-        model.objective.is_some(),
-        anyhow!("--with {study}: `{id}` has no {head}, so it has no loss").hint(
-            "name a checkpoint with the head by which it was trained. Nothing stands in for that loss here in models \
-             without one, such as sentence encoders"
-        )
-    );
-    let phases = options.ablation.map_or(1, |ablation| ablation.phases);
-    if phases > 1 && model.objective == Some(Objective::NextTokens) {
-        let error =
-            anyhow!("--phases {phases}: `{id}` is a decoder, which predicts every token at once: nothing is masked");
-        return Err(error.of_option("phases").of_value(phases).hint("leave it out"));
-    }
-    ensure!(
-        model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask().is_some(),
-        anyhow!("--with {study}: the tokenizer of `{id}` has no mask token")
-            .hint("name it as `mask_token` in tokenizer_config.json")
-    );
-    Ok(model)
-}
-
-/// How often each token is in the whole corpus, as far as some study must know.
-#[derive(Default)]
-struct KnownCounts {
-    counts: Option<Arc<TokenCounts>>,
-    /// The SHA-256 of the file that they are from.
-    sha256: Option<String>,
-    /// The corpus that they are from.
-    counted: Option<CorpusIdentity>,
-}
-
-/// Counts the tokens of the corpus, or reads the file of counts.
-fn known(
-    options: &AnalyzeOptions,
-    studies: &[&'static dyn AnyStudy],
-    (model, context): (&Model, Reads),
-    max_tokens: usize,
-) -> Result<KnownCounts> {
-    for study in &options.left_out {
-        say(&format!("the study {} is left out: {ONLY_ONCE}: {GIVE_COUNTS}", study.card().name));
-    }
-    // Replacements of words are drawn by the frequency of each token.
-    let replaces = model.objective == Some(Objective::ReplacedTokens) && predicting(options).is_some();
-    if !replaces && studies.iter().all(|study| study.card().counts == Counts::Unused) {
-        return Ok(KnownCounts::default());
-    }
-    if let Some(file) = &options.counts {
-        let (counts, sha256) = Counting::read(file, &model.tokenizer)?;
-        return Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
-    }
-    if !options.corpus.iter().all(Input::can_be_read_again) {
-        for study in studies.iter().filter(|study| study.card().counts == Counts::Useful) {
-            say(&format!(
-                "the study {} does without how common tokens are: {ONLY_ONCE}: {GIVE_COUNTS}",
-                study.card().name
-            ));
-        }
-        return Ok(KnownCounts::default());
-    }
-    let is_part = matches!(&options.outcome, Outcome::Partial(PartialOptions { shard, .. }) if shard.of() > 1);
-    if options.index.is_some() && is_part {
-        say(
-            "note: --index: this run reads all of the corpus, to count its tokens: give --counts FILE, which `headscope counts` writes",
-        );
-    }
-    let counting = progress::step("counting tokens");
-    let (counts, corpus) =
-        count(&options.corpus, (&model.tokenizer, context), max_tokens, options.truncate, options.limit)?;
-    counting.finish_and_clear();
-    Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::table::TableRun;
-use crate::commands::analyze::observe;
+use crate::commands::analyze::loaded;
 use crate::commands::analyze::options::AnalyzeOptions;
 use crate::corpus::{CorpusIdentity, Input};
 use crate::model::Hashes;
@@ -130,7 +130,7 @@ impl Corpora {
                 anyhow!("corpus `{shown}` can be read only once, and here it is read to see whether it has changed");
             return Err(error.about(shown).hint("name a file").class(Class::Usage));
         }
-        let identity = CorpusInputs::from(&observe::open(options)?.into_identity()?);
+        let identity = CorpusInputs::from(&loaded::open(options)?.into_identity()?);
         self.0.push((options.corpus.clone(), identity.clone()));
         Ok(identity)
     }

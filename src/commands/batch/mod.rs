@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 use anyhow::{Error, Result, anyhow, ensure};
 
-use super::analyze::observe;
-use super::analyze::observe::{Loaded, PreparedRun, RequiredParts};
+use super::analyze::loaded::{self, Loaded, RequiredParts};
+use super::analyze::observe::PreparedRun;
 use super::analyze::options::Outcome;
 use super::reporting::write_report::{ReportOptions, write_report};
 use crate::export::{Target, Writer};
@@ -215,7 +215,7 @@ impl Batch<'_> {
         let wanted = ReportOptions { outputs: targets.collect(), summary: None, ..wanted.clone() };
         let outputs = wanted.open()?;
         let policy = wanted.policy.policy()?;
-        let corpus = observe::open(&run.options)?;
+        let corpus = loaded::open(&run.options)?;
         let observation = PreparedRun::new(&run.options, loaded, corpus)?.observe(None, &policy)?;
         inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
         let report = write_report(observation, policy, wanted.threads, outputs)?;

@@ -1,0 +1,156 @@
+//! A model in memory, with the parts that a run needs.
+
+use std::cell::{Cell, OnceCell};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use super::asked::{joining, predicting};
+use super::options::AnalyzeOptions;
+use crate::corpus::{Corpus, Index};
+use crate::model::files::ModelFiles;
+use crate::model::parameters::Objective;
+use crate::model::{Fingerprint, Hashes, Model};
+use crate::passes::observation::identity::ModelInfo;
+use crate::passes::pass::Pass;
+use crate::study::AnyStudy;
+use crate::system::errors::{Class, Facts};
+use crate::system::progress::{self, Downloads};
+
+/// A model in memory, for any number of corpora.
+pub struct Loaded {
+    pub(super) model: Model,
+    /// The hashes of its files, in progress until they are needed.
+    fingerprint: Cell<Option<Fingerprint>>,
+    info: OnceCell<ModelInfo>,
+    /// When it began to be loaded; the time that took is the first run's.
+    pub(super) began: Cell<Option<(SystemTime, Instant)>>,
+}
+
+impl Loaded {
+    /// Opens the corpus of a run, so that one that is missing is missed at once, and loads its model.
+    /// Fails if the model or the corpus cannot be used.
+    pub fn with_corpus(options: &AnalyzeOptions) -> Result<(Self, Corpus)> {
+        let began = Cell::new(Some(now()));
+        let corpus = open(options)?;
+        let files = options.model.resolve(&Downloads::default())?;
+        let fingerprint = Fingerprint::start(&files);
+        let model = load(files, options)?;
+        let loaded = Self { model, fingerprint: Cell::new(Some(fingerprint)), info: OnceCell::new(), began };
+        Ok((loaded, corpus))
+    }
+
+    /// Loads a model whose hashes are known, with the parts that a run needs.
+    /// Fails if it cannot be used.
+    pub fn new(files: ModelFiles, hashes: Hashes, options: &AnalyzeOptions) -> Result<Self> {
+        let began = Cell::new(Some(now()));
+        let model = load(files, options)?;
+        let info = OnceCell::from(ModelInfo::new(&model, hashes));
+        Ok(Self { model, fingerprint: Cell::default(), info, began })
+    }
+
+    /// The model as a report names it.
+    /// Fails if its files could not be hashed.
+    pub(super) fn info(&self) -> Result<&ModelInfo> {
+        if let Some(fingerprint) = self.fingerprint.take() {
+            let info = ModelInfo::new(&self.model, fingerprint.finish()?);
+            self.info.set(info).expect("it is found once");
+        }
+        self.info.get().context("the model's files could not be hashed")
+    }
+}
+
+/// The time of the clock, and that by which durations are measured.
+pub(super) fn now() -> (SystemTime, Instant) {
+    (SystemTime::now(), Instant::now())
+}
+
+/// Opens the corpus of a run.
+/// Fails if there is nothing to run, or it cannot be opened.
+pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
+    if options.studies.is_empty() {
+        return Err(anyhow!("every study is switched off: there is nothing to analyse")).class(Class::Usage);
+    }
+    let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
+    Corpus::open_with(&options.corpus, options.limit, &options.probes, index.map(Arc::new).as_ref())
+}
+
+/// Loads the model, with the head by which it was trained if a study needs that.
+fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
+    let loading = progress::step("loading the model");
+    let model = load_for(files, options).class(Class::Model)?;
+    loading.finish_and_clear();
+    Ok(model)
+}
+
+/// The parts of a model that a run needs; a model with the last of them serves all runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequiredParts {
+    /// The encoder.
+    Attention,
+    /// The head that predicts as well, if it is a decoder's.
+    PredictionsOfDecoder,
+    /// The head that predicts as well.
+    Predictions,
+    /// Derivatives as well.
+    Derivatives,
+}
+
+impl RequiredParts {
+    /// The parts that a run needs.
+    pub fn of(options: &AnalyzeOptions) -> Self {
+        let any = |wanted: fn(&Pass) -> bool| {
+            options.studies.iter().any(|study| study.passes().iter().any(|spec| wanted(&spec.pass)))
+        };
+        let joined_predicts = joining(options).flat_map(AnyStudy::passes).any(|spec| spec.pass.predicts());
+        let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
+        match (any(Pass::predicts), chooses || any(|pass| pass.derivatives)) {
+            (false, _) if joined_predicts => Self::PredictionsOfDecoder,
+            (false, _) => Self::Attention,
+            (true, false) => Self::Predictions,
+            (true, true) => Self::Derivatives,
+        }
+    }
+}
+
+fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
+    let is_decoder = files.architecture.config.visibility.are_causal();
+    let model = match RequiredParts::of(options) {
+        RequiredParts::Derivatives => Model::load_with_derivatives(files),
+        RequiredParts::Predictions => Model::load_with_prediction(files),
+        RequiredParts::PredictionsOfDecoder if is_decoder => Model::load_with_prediction(files),
+        RequiredParts::Attention | RequiredParts::PredictionsOfDecoder => Model::load(files),
+    }?;
+    // What joins a decoder asks for nothing that it has not.
+    let Some(study) = predicting(options) else { return Ok(model) };
+    let id = &model.id;
+    if let Some(why) = model.refused_head {
+        let error = anyhow!("--with {study}: the head of `{id}` {why}: its attention can be measured, and no losses");
+        return Err(error.of_option("with").of_value(study).hint("leave it out"));
+    }
+    let head = if model.is_decoder() {
+        "head that predicts the next token"
+    } else {
+        "masked-LM head, nor that of a discriminator"
+    };
+    ensure!(
+        model.objective.is_some(),
+        anyhow!("--with {study}: `{id}` has no {head}, so it has no loss").hint(
+            "name a checkpoint with the head by which it was trained. Nothing stands in for that loss here in models \
+             without one, such as sentence encoders"
+        )
+    );
+    let phases = options.ablation.map_or(1, |ablation| ablation.phases);
+    if phases > 1 && model.objective == Some(Objective::NextTokens) {
+        let error =
+            anyhow!("--phases {phases}: `{id}` is a decoder, which predicts every token at once: nothing is masked");
+        return Err(error.of_option("phases").of_value(phases).hint("leave it out"));
+    }
+    ensure!(
+        model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask().is_some(),
+        anyhow!("--with {study}: the tokenizer of `{id}` has no mask token")
+            .hint("name it as `mask_token` in tokenizer_config.json")
+    );
+    Ok(model)
+}
