@@ -58,7 +58,6 @@ const RARE_WORDS: Detector = Detector {
 };
 
 /// The section `frequency` of the report.
-#[derive(Deserialize)]
 pub struct FrequencySection {
     frequency: Counted,
 }

@@ -91,7 +91,6 @@ fn merged<'a>(mut passes: impl Iterator<Item = &'a ByClass<RepeatSums>>) -> ByCl
 }
 
 /// The section `repeats` of the report.
-#[derive(Deserialize)]
 pub struct RepeatsSection {
     repeats: Made,
 }

@@ -70,7 +70,6 @@ impl Study for Segments {
 }
 
 /// The section `segments` of the report.
-#[derive(Deserialize)]
 pub struct SegmentsSection {
     segments: Pairs,
 }

@@ -34,7 +34,6 @@ use sums::WordsSums;
 pub struct Words;
 
 /// The section `words` of the report.
-#[derive(Deserialize)]
 pub struct WordsSection {
     words: Looked,
 }

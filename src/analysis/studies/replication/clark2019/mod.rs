@@ -70,7 +70,6 @@ impl Study for Clark2019 {
 }
 
 /// The section `clark2019` of the report.
-#[derive(Deserialize)]
 pub struct Clark2019Section {
     clark2019: Findings,
 }
