@@ -1,4 +1,4 @@
-//! The rules by which verdicts are given: one row each of the table in docs/METHODOLOGY.md.
+//! The rules by which verdicts are given: one row each of the table in docs/methodology/verdicts.md.
 
 use std::fmt;
 
