@@ -1,4 +1,4 @@
-//! The rules by which verdicts are given: one row each of the table in docs/methodology/verdicts.md.
+//! The rules by which verdicts are given: one row each of the table in docs/detectors.md.
 
 use std::fmt;
 
