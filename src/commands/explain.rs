@@ -171,6 +171,9 @@ pub fn markdown() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -181,6 +184,19 @@ mod tests {
         let table: String = STUDIES.iter().map(line).collect();
         let readme = include_str!("../../README.md");
         assert!(readme.contains(&format!("|---|---|---|\n{table}\n")), "the README's table is to be\n{table}");
+    }
+
+    #[test]
+    fn the_index_of_the_methodology_names_every_study_and_pages_that_there_are() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/methodology");
+        let index = fs::read_to_string(folder.join("README.md")).unwrap();
+        for study in STUDIES {
+            let name = study.card().name;
+            assert!(index.contains(&format!("`{name}`")), "the index names no page of the study {name}");
+        }
+        for (page, _) in index.lines().filter_map(|line| line.strip_prefix("| [")?.split_once(']')) {
+            assert!(folder.join(page).is_file(), "there is no page {page}");
+        }
     }
 
     #[test]
