@@ -171,8 +171,8 @@ pub fn markdown() -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::path::Path;
+    use std::{fs, io};
 
     use super::*;
 
@@ -196,6 +196,19 @@ mod tests {
         }
         for (page, _) in index.lines().filter_map(|line| line.strip_prefix("| [")?.split_once(']')) {
             assert!(folder.join(page).is_file(), "there is no page {page}");
+        }
+    }
+
+    #[test]
+    fn the_methodology_names_every_label_and_metric() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/methodology");
+        let page = |entry: io::Result<fs::DirEntry>| fs::read_to_string(entry.unwrap().path()).unwrap();
+        let pages: String = fs::read_dir(folder).unwrap().map(page).collect();
+        for name in registry::labels().chain(registry::metrics()).map(|entry| entry.name()) {
+            // What a metric is beside chance is defined once for all.
+            let beside = ["_expected", "_over_chance", "_over_position"];
+            let stem = beside.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+            assert!(pages.contains(&format!("`{stem}")), "no page of docs/methodology defines {stem}");
         }
     }
 
