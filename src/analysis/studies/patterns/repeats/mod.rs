@@ -1,5 +1,5 @@
-//! Attention to an earlier or later occurrence of the same tokens, on random tokens that come twice (METHODOLOGY,
-//! "Repeats").
+//! Attention to an earlier or later occurrence of the same tokens, on random tokens that come twice
+//! (docs/methodology/repeats.md).
 
 mod copying;
 mod labels;
