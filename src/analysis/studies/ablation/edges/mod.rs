@@ -1,4 +1,4 @@
-//! Dependence of later heads on each head (METHODOLOGY, "Dependence between heads").
+//! Dependence of later heads on each head (docs/methodology/edges.md).
 
 mod edges;
 mod excess;

@@ -1,5 +1,5 @@
 //! Whether the model uses the arcs that its heads are labelled for: masked words with the weight to their partner exchanged
-//! for that to a word as far away (METHODOLOGY, "Use of an arc").
+//! for that to a word as far away (docs/methodology/knockout.md).
 
 mod exchange;
 mod figure;

@@ -1,4 +1,4 @@
-//! Attention over pairs of sentences: within the sentence, and by which pattern (METHODOLOGY, "Segments").
+//! Attention over pairs of sentences: within the sentence, and by which pattern (docs/methodology/segments.md).
 
 mod design;
 mod labels;
