@@ -6,9 +6,8 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
-use super::lacking;
 use crate::model::grid::HeadPlace;
-use crate::report::{HeadReport, Report};
+use crate::report::{HeadReport, Report, lacking};
 use crate::stats::interval::Interval;
 use crate::studies::registry;
 use crate::study::columns;

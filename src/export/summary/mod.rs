@@ -10,13 +10,12 @@ use std::ops::Range;
 use anstyle::Style;
 use comfy_table::Table;
 
-use super::lacking;
 use crate::evaluation::presets;
 use crate::evaluation::presets::Preset;
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
 use crate::report::roles::Roles;
-use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report};
+use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, lacking};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::labels::{BORDERLINE, Label, TIED, UNLABELLED, UNLABELLED_SHOWN};
@@ -78,14 +77,9 @@ fn write_summary(
         counted(model.layers, "layer"),
         counted(model.heads, "head")
     )?;
-    let [of_model, of_corpus] = report.remarks();
-    remarks(out, &of_model)?;
     let size = sizes(model, corpus.sentences, corpus.words, corpus.tokens);
-    writeln!(out, "corpus  {}: {size}", one_line(&corpus.name))?;
-    writeln!(out, "        intervals and tests are about more {} like these", report.unit())?;
-    files(out, report)?;
-    remarks(out, &generators(corpus))?;
-    remarks(out, &of_corpus)?;
+    writeln!(out, "corpus  {}: {size}\n", one_line(&corpus.name))?;
+    report.in_brief.iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))?;
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
     grids(out, report, width, label_cell);
     legend(out, &report.heads, |head| &head.primary)?;
@@ -100,6 +94,7 @@ fn write_summary(
             blocks(out, section.summary(&report.settings.policy))?;
         }
     }
+    about(out, report)?;
     skipped(out, report)?;
     if detail == Detail::Short {
         let sections =
@@ -110,6 +105,15 @@ fn write_summary(
         }
     }
     Ok(())
+}
+
+/// Facts on the run to know beside its labels.
+fn about(out: &mut Summary, report: &Report) -> fmt::Result {
+    let [of_model, of_corpus] = report.remarks();
+    writeln!(out, "\nIntervals and tests are about more {} like these.", report.unit())?;
+    files(out, report)?;
+    remarks(out, "model", &of_model)?;
+    remarks(out, "corpus", &[generators(&report.corpus), of_corpus].concat())
 }
 
 /// How much text there is.
@@ -143,9 +147,12 @@ fn generators(corpus: &CorpusInfo) -> Vec<String> {
     generators.iter().map(|by| format!("it is generated, by {}", one_line(by))).collect()
 }
 
-/// Facts to know before the labels.
-fn remarks(out: &mut Summary, remarks: &[String]) -> fmt::Result {
-    remarks.iter().try_for_each(|remark| writeln!(out, "        {remark}"))
+/// Facts on the model or on the corpus.
+fn remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
+    if !remarks.is_empty() {
+        writeln!(out, "The {of}:")?;
+    }
+    remarks.iter().try_for_each(|remark| writeln!(out, "  {remark}"))
 }
 
 /// Lines of their own, after a blank one.

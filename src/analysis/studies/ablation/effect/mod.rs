@@ -1,6 +1,7 @@
 //! Effect of each head: the loss of masked tokens without it (METHODOLOGY, "What removal does").
 
 mod figure;
+mod in_brief;
 mod metrics;
 mod section;
 mod sums;
