@@ -6,8 +6,9 @@ use crate::study::{AnyStudy, columns};
 
 /// A line for each reason, with all studies that have it.
 pub fn lines(report: &Report) -> Vec<String> {
-    let line = |Shortage { of, count, things, asked, .. }: Shortage| {
-        format!("Too little for {of}: {count} {things}, where a label asks for {asked}.")
+    let line = |Shortage { of, count, things, asked, threshold, .. }: Shortage| {
+        let threshold = threshold.map_or_else(String::new, |name| format!(" (`{name}`)"));
+        format!("Too little for {of}: {count} {things}, where a label asks for {asked}{threshold}.")
     };
     shortages(report).into_iter().map(line).collect()
 }

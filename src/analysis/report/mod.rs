@@ -386,6 +386,13 @@ fn lacking(head: &HeadReport) -> String {
 }
 
 impl HeadReport {
+    /// Whether it has no label and more text might give it one: the interval of a label that it is nearest to reaches the
+    /// threshold or is not known, or no rule could be tested.
+    pub fn is_undecided(&self) -> bool {
+        let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
+        self.labels.is_empty() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
+    }
+
     /// The labels that the head keeps in all of these runs of a control.
     pub fn labels_kept<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());

@@ -31,6 +31,8 @@ pub struct Shortage {
     pub asked: u64,
     /// Of what, in the plural.
     pub things: String,
+    /// The threshold that asks for it, by its name in the policy, where one does.
+    pub threshold: Option<&'static str>,
     /// How many times the text it takes; `None` where that cannot be said: of nothing, or where more text would not add to it.
     pub times: Option<f64>,
 }
@@ -38,7 +40,8 @@ pub struct Shortage {
 impl Shortage {
     /// That of so many things where so many are asked, which come with the text.
     pub fn new(of: String, [count, asked]: [u64; 2], things: String) -> Self {
-        Self { of, count, asked, things, times: (count > 0).then(|| asked as f64 / count as f64) }
+        let times = (count > 0).then(|| asked as f64 / count as f64);
+        Self { of, count, asked, things, threshold: None, times }
     }
 
     /// That of labels that rest on a denominator, if it is too small.
@@ -48,7 +51,8 @@ impl Shortage {
         let times = both.map(|(count, least)| policy.count(least) as f64 / count as f64);
         let times = times.into_iter().fold(1.0, f64::max);
         let times = Some(times).filter(|times| times.is_finite());
-        Some(Self { of, count, asked: policy.count(least), things: things.to_owned(), times })
+        let (asked, things, threshold) = (policy.count(least), things.to_owned(), Some(least.name));
+        Some(Self { of, count, asked, things, threshold, times })
     }
 
     /// How many more sentences than the `read` ones it would take, if they are like these, rounded up to two digits.
