@@ -95,10 +95,13 @@ fn in_controls(report: &Report, count: fn(&ControlReport) -> Option<u64>) -> Str
 
 /// The family of a label: its own name where that has no parameter, `offset:-2` is told of as itself.
 fn family(label: &str) -> String {
-    detector_of(label).map_or_else(|| label.to_owned(), |detector| match detector.explanation.name {
-        name if name.contains('<') => name.split_once(':').map_or(name, |(family, _)| family).to_owned(),
-        _ => label.to_owned(),
-    })
+    detector_of(label).map_or_else(
+        || label.to_owned(),
+        |detector| match detector.explanation.name {
+            name if name.contains('<') => name.split_once(':').map_or(name, |(family, _)| family).to_owned(),
+            _ => label.to_owned(),
+        },
+    )
 }
 
 /// How many heads there are of each kind, the most frequent first, and which where they are few.
@@ -128,14 +131,17 @@ fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
 fn relation(heads: &[HeadReport]) -> Option<String> {
     let labels = heads.iter().flat_map(|head| head.labels.iter().map(move |label| (head.place, label)));
     let rank = |label: &Label| (!label.borderline, label.beyond == Some(Reach::Tags));
-    let best = labels.filter(|(_, label)| label.versus_offset.is_some()).max_by(|(_, a), (_, b)| {
-        rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin))
-    });
+    let best = labels
+        .filter(|(_, label)| label.versus_offset.is_some())
+        .max_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)));
     let (place, label) = best?;
     let name = label.label.split_once(':').map_or(&*label.label, |(_, relation)| relation);
     let offset = label.versus_offset.as_ref().map_or(0.0, |versus| label.score - versus.difference);
-    let start =
-        if label.borderline { "No relation is followed firmly; perhaps" } else { "The relation that is followed best is" };
+    let start = if label.borderline {
+        "No relation is followed firmly; perhaps"
+    } else {
+        "The relation that is followed best is"
+    };
     let [score, offset] = [label.score, offset].map(percent_of);
     let beside = match (&label.versus_tags, label.beyond) {
         (None, _) => "; the corpus has no word classes (tags) to beat".to_owned(),
@@ -158,7 +164,7 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;
     let lack = |shortage: &Shortage| {
-        let Shortage { of, count, asked, things, .. } = shortage;
+        let Shortage { of, count, asked, things: [_, things], .. } = shortage;
         let more = shortage.more_sentences(read);
         let more = more.map_or_else(String::new, |more| {
             let sentences = counted(more, &format!("more {sentence}"));

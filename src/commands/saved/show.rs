@@ -99,11 +99,11 @@ pub fn show(options: &ShowOptions) -> Result<()> {
 const NO_PRESETS: [&Preset; 0] = [];
 
 fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
-    let (layers, heads) = (report.model.layers, report.model.heads);
+    let grid = report.model.grid();
     let found = report.heads.iter().find(|head| head.place == place);
     found
         .with_context(|| {
-            format!("there is no head {place}: the model has {layers} layers of {heads} heads, both counted from 0")
+            format!("there is no head {place}: the model has {grid}, both counted from 0")
         })
         .of_value(place)
         .class(Class::Usage)
@@ -154,11 +154,16 @@ fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a
         return Ok(found);
     }
     let shown = shortened(&name.escape_debug().to_string());
-    if let Some(study) = STUDIES.iter().find(|study| study.card().all_labels().any(|detector| detector.is_called(name))) {
+    if let Some(study) = STUDIES.iter().find(|study| study.card().all_labels().any(|detector| detector.is_called(name)))
+    {
         let none = anyhow!("no head has the label `{shown}` in this report").of_value(name);
         let asks = study.card().name;
         let was_run = report.sections.0.iter().any(|(known, _)| known.card().name == asks);
-        bail!(if was_run { none } else { none.hint(format!("the study `{asks}` gives it, and was not run: `--with {asks}`")) });
+        bail!(if was_run {
+            none
+        } else {
+            none.hint(format!("the study `{asks}` gives it, and was not run: `--with {asks}`"))
+        });
     }
     let mut known: Vec<&str> = all().map(|(_, label)| label.label.as_str()).collect();
     known.sort_unstable();

@@ -27,7 +27,11 @@ pub(super) fn of_studies(report: &Report) -> String {
         says.map(|says| format!("  {}: {says}\n", study.card().name))
     };
     let lines: String = report.sections.0.iter().filter_map(line).collect();
-    if lines.is_empty() { lines } else { format!("Heads with the labels of each study, as their first or not:\n{lines}") }
+    if lines.is_empty() {
+        lines
+    } else {
+        format!("Heads with the labels of each study, as their first or not:\n{lines}")
+    }
 }
 
 /// The heads with any of these labels.

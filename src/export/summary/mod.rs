@@ -130,15 +130,16 @@ fn files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Resul
     if corpus.files.len() < 2 {
         return Ok(());
     }
+    writeln!(out, "The files:")?;
     for file in corpus.files.iter().take(SHOWN) {
         let CorpusFileInfo { name, format, sentences, words, tokens, skipped, .. } = file;
         let name = one_line(name);
-        write!(out, "        {name} ({format}): {}", sizes(model, *sentences, *words, *tokens))?;
+        write!(out, "  {name} ({format}): {}", sizes(model, *sentences, *words, *tokens))?;
         writeln!(out, "{}", if *skipped > 0 { format!(", {skipped} skipped") } else { String::new() })?;
     }
     match corpus.files.len().saturating_sub(SHOWN) {
         0 => Ok(()),
-        more => writeln!(out, "        and {}", counted(more, "more file")),
+        more => writeln!(out, "  and {}", counted(more, "more file")),
     }
 }
 

@@ -16,11 +16,14 @@ impl Relations {
     pub(super) fn in_brief(&self, policy: &Policy) -> InBrief {
         let (all, least) = (&self.relations, policy.count(&MIN_COUNT));
         let Some(commonest) = all.iter().max_by_key(|relation| relation.count) else {
-            return InBrief::found("No word of the corpus has an annotated head, so no relation was tested.".to_owned());
+            return InBrief::found(
+                "No word of the corpus has an annotated head, so no relation was tested.".to_owned(),
+            );
         };
         if commonest.count < least {
-            let words = format!("words of {}, the most frequent relation", one_line(&commonest.title()));
-            let shortage = Shortage::new("a syntactic label".to_owned(), [commonest.count, least], words);
+            let of_it = format!("of {}, the most frequent relation", one_line(&commonest.title()));
+            let words = ["word", "words"].map(|words| format!("{words} {of_it}"));
+            let shortage = Shortage::new("a syntactic label", [commonest.count, least], words);
             return InBrief { found: None, shortage: Some(shortage) };
         }
         let tested = || all.iter().filter(|relation| relation.count >= least);
