@@ -144,7 +144,8 @@ fn the_heads_of_a_report_say_with_which_they_share_keys() {
     let output = folder.path().join("report.json");
     let model = path(folder.path());
     let summary = run(&["analyze", model, "--with", "similarity", "--limit", "60", "-o", path(&output)]).unwrap();
-    let told = "\nThe model:\n  every 3 heads of a layer share their keys and values: what is counted are heads of queries\n";
+    let told =
+        "\nThe model:\n  every 3 heads of a layer share their keys and values: what is counted are heads of queries\n";
     assert!(summary.contains(told), "{summary}");
     let report: Value = serde_json::from_str(&fs::read_to_string(&output).unwrap()).unwrap();
     assert_eq!((&report["model"]["heads"], &report["model"]["key_value_heads"]), (&6.into(), &2.into()));

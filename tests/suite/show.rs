@@ -58,17 +58,15 @@ fn a_summary_opens_with_what_can_be_repeated() {
     let arguments = [&["analyze", "-o", path(&saved), "--control-seeds", "1"], &options[..]].concat();
     let summary = run(&arguments).unwrap();
     let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
-    let brief: Vec<&str> =
-        report["in_brief"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let brief: Vec<&str> = report["in_brief"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     let opening: String = brief.iter().map(|line| format!("- {line}\n")).collect();
     assert!(summary.contains(&format!(" tokens\n\n{opening}\nPrimary label of each head")), "{summary}");
     assert_eq!(brief.len(), 5, "{brief:?}");
 
     // The shares are those that the labels of the report come to.
     let firm = |label: &Value| label["borderline"] == false;
-    let has_role = |head: &&Value| {
-        head["labels"].as_array().unwrap().iter().any(|label| firm(label) && label["label"] != "broad")
-    };
+    let has_role =
+        |head: &&Value| head["labels"].as_array().unwrap().iter().any(|label| firm(label) && label["label"] != "broad");
     let heads = report["heads"].as_array().unwrap();
     let roles = heads.iter().filter(has_role).count();
     let either = heads.iter().filter(|head| has_role(head) || firm(&head["chooses"])).count();

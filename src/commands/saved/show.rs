@@ -102,9 +102,7 @@ fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
     let grid = report.model.grid();
     let found = report.heads.iter().find(|head| head.place == place);
     found
-        .with_context(|| {
-            format!("there is no head {place}: the model has {grid}, both counted from 0")
-        })
+        .with_context(|| format!("there is no head {place}: the model has {grid}, both counted from 0"))
         .of_value(place)
         .class(Class::Usage)
 }

@@ -216,11 +216,7 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
         let without = || anyhow!("no sentence of `{name}`, which has {read}, has the word `{shown}`").of_value(word);
         ensure!(!sentences.is_empty(), without());
     }
-    ensure!(
-        !sentences.is_empty(),
-        "no sentence of `{}`, which has {read}, can go through the model",
-        corpus.name()
-    );
+    ensure!(!sentences.is_empty(), "no sentence of `{}`, which has {read}, can go through the model", corpus.name());
     Ok(sentences)
 }
 

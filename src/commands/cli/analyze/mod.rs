@@ -63,26 +63,23 @@ What a study, a label or a number is: headscope explain NAME
 pub struct AnalyzeArguments {
     /// A Hub id, a folder, or a model in the binary [default: box:small]
     ///
-    /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`) or its address, a folder with config.json, tokenizer.json and
-    /// weights, or a model in the binary: `box:small`, which was trained, `box:planted`, whose heads are known, or `box:causal`, a decoder
-    /// [default: box:small]
+    /// A Hub id is `google-bert/bert-base-uncased`, `org/name@revision` or an address; a folder has config.json, tokenizer.json and
+    /// weights. In the binary are `box:small`, which was trained, `box:planted`, whose heads are known, and `box:causal`, a decoder
     model: Option<String>,
     #[command(flatten)]
     corpora: CorpusArguments,
     /// Read N sentences, of several files as many of each
     ///
-    /// Read only N sentences: of several files the same number of the first of each, and more of those that have more where
-    /// others have fewer
+    /// These are the first ones of each file; files that have more give more where others have fewer
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = INPUT)]
     limit: Option<u64>,
     /// Skip sentences of more tokens
     ///
-    /// Skip sentences of more tokens; windows of documents have no more [default: as many as the model has positions, of windows at most
-    /// 512]
+    /// Windows of documents have no more [default: as many as the model has positions, of windows at most 512]
     #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1), help_heading = INPUT)]
     max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them
-    #[arg(long, help_heading = INPUT)]
+    #[arg(long, help_heading = INPUT, hide_short_help = true)]
     truncate: bool,
     /// Fail at the first sentence that would be skipped, and write nothing
     #[arg(long, help_heading = INPUT, hide_short_help = true)]
@@ -113,18 +110,20 @@ pub struct AnalyzeArguments {
     with: Vec<String>,
     /// Switch studies off
     ///
-    /// Switch studies off, of those under --with. Several are separated by commas
+    /// They are those under --with. Several are separated by commas
     #[arg(
         long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::names(), help_heading = STUDIES,
         hide_possible_values = true
     )]
     without: Vec<String>,
-    /// Follow a published analysis. May be repeated
+    /// Follow a paper
+    ///
+    /// May be repeated
     #[arg(long = "preset", value_name = "PRESET", value_parser = presets::any(), help_heading = STUDIES)]
     presets: Vec<String>,
     /// Remove heads over at most N sentences [default: 500]
     ///
-    /// Of studies that remove each head in turn, and of `parser`: take at most N sentences, drawn from the corpus [default: 500]
+    /// The sentences are drawn from the corpus, for all studies that remove each head in turn and for `parser`
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = STUDIES)]
     sample: Option<u64>,
     /// Of studies that remove each head in turn: what stands for the context of a removed head [default: mean]
@@ -152,9 +151,9 @@ pub struct AnalyzeArguments {
         registry::with_option("probe")
     ))]
     probes: Vec<String>,
-    /// Label an untrained model, or shuffled words, beside it
+    /// Label beside it
     ///
-    /// Also label an untrained model, or sentences with their words in random order, and say which labels heads keep; not of
+    /// Labels an untrained model, or sentences with their words in random order, and says which labels heads keep; not of
     /// a corpus on standard input. May be repeated
     #[arg(long = "control", value_name = "CONTROL", value_parser = one_of(CONTROLS), help_heading = CONTROL)]
     controls: Vec<ControlKind>,
@@ -166,7 +165,7 @@ pub struct AnalyzeArguments {
     control_seeds: u64,
     /// Run part I of N, for `headscope merge`
     ///
-    /// Run shard I of N, counted from 1, and write what `headscope merge` makes the report of: with `-o FILE.headscope`, or with
+    /// Runs shard I of N, counted from 1, and writes what `headscope merge` makes the report of: with `-o FILE.headscope`, or with
     /// `-o FOLDER/` to a file there with a name of its own. `auto/N` takes I from the job's number in a Slurm array, a Kubernetes
     /// Indexed Job or an AWS Batch array. A shard that is there already, whole and of this analysis, is not run again
     #[arg(long, value_name = "I/N", help_heading = SHARDS)]
@@ -183,7 +182,7 @@ pub struct AnalyzeArguments {
     index: Option<PathBuf>,
     /// Keep what is done in this folder, and go on from there
     ///
-    /// Keep what is done in this folder, in sixteen parts of each stage, and take what is there already: a run that was cut off goes on where
+    /// What is done is kept in sixteen parts of each stage, and what is there already is taken: a run that was cut off goes on where
     /// it was
     #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS)]
     resume: Option<PathBuf>,

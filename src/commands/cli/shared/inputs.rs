@@ -26,13 +26,13 @@ pub struct NetworkArguments {
 pub struct CorpusArguments {
     /// A file or a folder; may be repeated [default: box:gold]
     ///
-    /// A corpus: a file, also compressed (.gz, .zst), a folder, or `-` for standard input. May be repeated; sentences
-    /// are numbered through [default: box:gold, which is in the binary]
+    /// A file may be compressed (.gz, .zst); `-` is standard input. Sentences of several are numbered through. box:gold is in the
+    /// binary
     #[arg(short, long = "corpus", value_name = "PATH", help_heading = INPUT)]
     pub corpus: Vec<PathBuf>,
-    /// How to read it [default: by its extension]
+    /// How to read it
     ///
-    /// How to read every corpus; of a folder only the files of this format [default: by extension: .conllu, .conll,
+    /// Every corpus is read so; of a folder only the files of this format [default: by extension: .conllu, .conll,
     /// .txt, .text, .jsonl, .ndjson, .fasta, .fa or .faa]
     #[arg(long, value_parser = one_of(FORMATS), requires = "corpus", help_heading = INPUT)]
     pub format: Option<Format>,

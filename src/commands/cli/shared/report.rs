@@ -26,8 +26,8 @@ use crate::system::parallel::all_cores;
 pub struct ReportArguments {
     /// Write a report: .json, .csv or .html; may be repeated
     ///
-    /// Write a report, as JSON, as CSV or as a page (.html) by the extension; `-` writes JSON to standard output. May be
-    /// repeated. `merge` also writes one partial, FILE.headscope
+    /// The extension says how: JSON, CSV or a page (.html); `-` writes JSON to standard output. `merge` also writes one partial,
+    /// FILE.headscope
     #[arg(short, long = "output", value_name = "FILE", help_heading = OUTPUT)]
     pub outputs: Vec<PathBuf>,
     /// Do not print the summary
@@ -38,8 +38,7 @@ pub struct ReportArguments {
     pub summary: Detail,
     /// Set thresholds of the labels: a TOML file
     ///
-    /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report; "off" switches a
-    /// rule off
+    /// It has any of the keys of `settings.policy` in a report; "off" switches a rule off
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub policy: Option<PathBuf>,
     /// Fewest words of a relation for a syntactic label [default: that of the policy, 100]

@@ -27,7 +27,7 @@ use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{drawn_without, decimal, plain_table, sequences, significance};
+use crate::study::show::wording::{decimal, drawn_without, plain_table, sequences, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
@@ -221,10 +221,24 @@ impl Effects {
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self {
-            removal, objective, sentences, read, masked_tokens, loss, loss_without_heads, band, verdicts, heads, ..
+            removal,
+            objective,
+            sentences,
+            read,
+            masked_tokens,
+            loss,
+            loss_without_heads,
+            band,
+            verdicts,
+            heads,
+            ..
         } = self;
         let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
-            return writeln!(out, "No token could be scored, so no head was removed: {}.", drawn_without("a token to score", *read));
+            return writeln!(
+                out,
+                "No token could be scored, so no head was removed: {}.",
+                drawn_without("a token to score", *read)
+            );
         };
         let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = verdicts;

@@ -120,10 +120,15 @@ impl Gradients {
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, objective, sentences, read, masked_tokens, loss, heads, rank_correlations, integrated, .. } =
-            self;
+        let Self {
+            removal, objective, sentences, read, masked_tokens, loss, heads, rank_correlations, integrated, ..
+        } = self;
         let (Some(removal), Some(loss)) = (removal, loss) else {
-            return writeln!(out, "No token could be scored, so there is no gradient: {}.", drawn_without("a token to score", *read));
+            return writeln!(
+                out,
+                "No token could be scored, so there is no gradient: {}.",
+                drawn_without("a token to score", *read)
+            );
         };
         let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         writeln!(

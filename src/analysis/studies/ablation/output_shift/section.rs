@@ -110,7 +110,11 @@ impl OutputShiftReport {
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self { removal, sentences, read, tokens, without_heads, most, least } = self;
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
-            return writeln!(out, "No sentence had a token of text, so no head was removed: {}.", drawn_without("a token of text", *read));
+            return writeln!(
+                out,
+                "No sentence had a token of text, so no head was removed: {}.",
+                drawn_without("a token of text", *read)
+            );
         };
         writeln!(
             out,

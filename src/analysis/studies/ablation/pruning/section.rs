@@ -176,7 +176,11 @@ impl Curves {
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Some(loss) = self.loss else {
-            return writeln!(out, "No token could be scored, so no heads were pruned: {}.", drawn_without("a token to score", self.read));
+            return writeln!(
+                out,
+                "No token could be scored, so no heads were pruned: {}.",
+                drawn_without("a token to score", self.read)
+            );
         };
         writeln!(
             out,
