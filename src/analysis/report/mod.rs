@@ -4,6 +4,8 @@ mod caveats;
 mod control;
 mod corpus;
 mod description;
+mod in_brief;
+pub mod lacking;
 mod remarks;
 pub mod roles;
 mod schema;
@@ -48,6 +50,10 @@ pub struct Report {
     pub schema_version: u32,
     /// The program that wrote the report.
     pub tool: Tool,
+    /// The report in a few sentences: which heads have a firm role, the relation that is followed best, how heads choose and what
+    /// removing them costs where that was asked, and what was too little to say; empty in reports of 0.1.
+    #[serde(default)]
+    pub in_brief: Vec<String>,
     /// The model that was analysed.
     pub model: ModelInfo,
     /// The corpus it was run over.
@@ -217,7 +223,11 @@ impl Report {
             sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::SharedKeys(heads)));
         }
         let first: Vec<String> = verdicts.iter().map(|verdict| verdict.primary.clone()).collect();
-        sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
+        let read = Completion::Reading(settings.protocol.context());
+        sections.iter_mut().for_each(|(_, section)| {
+            section.complete(&Completion::Labels(&first));
+            section.complete(&read);
+        });
         let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
         let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
         let measured =
@@ -243,6 +253,7 @@ impl Report {
         let mut report = Self {
             schema_version: SCHEMA_VERSION,
             tool,
+            in_brief: Vec::new(),
             model,
             corpus,
             settings,
@@ -260,11 +271,12 @@ impl Report {
         report
     }
 
-    /// Says of each head in one sentence what the report has on it.
+    /// Says of each head in one sentence, and of all in a few, what the report has on them.
     fn describe(&mut self) {
         for head in &mut self.heads {
             head.description = description::of_head(head, &self.sections, &self.settings.policy);
         }
+        self.in_brief = in_brief::of(self);
     }
 
     /// The same evidence under another policy: new labels, q-values and caveats.
@@ -312,7 +324,11 @@ impl Report {
             return Ok(report);
         }
         let first: Vec<String> = report.heads.iter().map(|head| head.primary.clone()).collect();
-        report.sections.0.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
+        let read = Completion::Reading(report.settings.protocol.context());
+        report.sections.0.iter_mut().for_each(|(_, section)| {
+            section.complete(&Completion::Labels(&first));
+            section.complete(&read);
+        });
         report.describe();
         Ok(report)
     }
@@ -323,7 +339,7 @@ impl Report {
         let grid = self.model.grid();
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
         if count.is_none() || !grid.is(self.heads.iter().map(|head| head.place)) {
-            return Some(format!("`heads` does not list {} layers of {} heads", grid.layers, grid.heads));
+            return Some(format!("`heads` does not list {grid}"));
         }
         let names = |head: &HeadReport| {
             let names = |names: BTreeSet<String>| (!names.is_empty()).then_some(names);
@@ -371,6 +387,13 @@ fn lacking(head: &HeadReport) -> String {
 }
 
 impl HeadReport {
+    /// Whether it has no label and more text might give it one: the interval of a label that it is nearest to reaches the
+    /// threshold or is not known, or no rule could be tested.
+    pub fn is_undecided(&self) -> bool {
+        let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
+        self.labels.is_empty() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
+    }
+
     /// The labels that the head keeps in all of these runs of a control.
     pub fn labels_kept<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());

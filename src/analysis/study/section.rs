@@ -10,11 +10,13 @@ use super::labels::policy::Policy;
 use super::metrics::estimates::Estimates;
 use super::metrics::number::Number;
 use super::show::figure::Figure;
+use super::show::in_brief::InBrief;
 use super::show::summary::Summary;
 use super::show::table::Table;
 use super::tracked::Tracked;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
+use crate::sequences::reading::Context;
 
 /// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
@@ -24,6 +26,11 @@ pub trait Section: Any + Send + Sync {
     /// Its words for the summary, in whole lines; empty if it has none.
     fn summary(&self, _policy: &Policy) -> Summary {
         Summary::default()
+    }
+
+    /// Its sentence among the few that open a report, and what it had too little of; neither of most studies.
+    fn in_brief(&self, _policy: &Policy) -> InBrief {
+        InBrief::default()
     }
 
     /// The figures of its results; none where there is nothing to draw.
@@ -69,6 +76,8 @@ pub enum Completion<'a> {
     Labels(&'a [String]),
     /// How many heads of a layer, one after the other, share their keys and values; not of models whose heads have their own.
     SharedKeys(usize),
+    /// What a decoder read at once: what sections count in sentences are windows of documents.
+    Reading(Context),
 }
 
 /// The part of a section on the card of one head.

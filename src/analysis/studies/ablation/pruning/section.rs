@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::sums::PruningSums;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
+use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::Losses;
@@ -18,9 +19,10 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Completion, Section, stored};
 use crate::study::show::figure::Figure;
+use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::plain_table;
+use crate::study::show::wording::{drawn_without, plain_table, sequences};
 use crate::study::upstream::Ranking;
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
@@ -34,6 +36,9 @@ pub struct PruningSection {
 pub struct Curves {
     /// Sentences with a scored token, the first of each family alone: those in blocks of odd number.
     pub sentences: u64,
+    /// What counts as a sentence: a window where a decoder read documents.
+    #[serde(skip)]
+    pub read: Context,
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
@@ -141,6 +146,7 @@ impl Curves {
         let curves: Vec<Curve> = if scored { curves.collect() } else { Vec::new() };
         Self {
             sentences: total.sentences,
+            read: Context::default(),
             objective: sums.conditions.objective,
             masked_tokens: tokens,
             loss: scored.then_some(loss),
@@ -153,9 +159,28 @@ impl Curves {
         }
     }
 
+    /// How many heads can go by the first order, at the largest rise that is allowed of what all heads are worth.
+    fn in_brief(&self) -> Option<String> {
+        let of_all = |can_go: &&CanGo| can_go.of == ShareOf::AllHeads;
+        let order = self.orders.first()?;
+        let CanGo { rise, share, ci95, .. } = order.can_go.iter().rfind(of_all)?;
+        let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", low * 100.0, high * 100.0));
+        Some(format!(
+            "{:.0} %{} of the heads can go, in the order by {}, before the loss rises by {:.0} % of what all heads are worth.",
+            share * 100.0,
+            spread.unwrap_or_default(),
+            order.by,
+            rise * 100.0
+        ))
+    }
+
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Some(loss) = self.loss else {
-            return writeln!(out, "No token could be scored, so no heads were pruned.");
+            return writeln!(
+                out,
+                "No token could be scored, so no heads were pruned: {}.",
+                drawn_without("a token to score", self.read)
+            );
         };
         writeln!(
             out,
@@ -164,7 +189,7 @@ impl Curves {
              share of heads that can go, with its 95 % interval, while the loss rises by at most so much of the loss\n",
             self.masked_tokens,
             self.objective.unwrap_or(Objective::MaskedTokens).tokens(),
-            counted(self.sentences, "sentence")
+            sequences(self.sentences, self.read)
         )?;
         out.table(table(&self.orders, ShareOf::Loss));
         if let Some(bare) = self.loss_without_heads {
@@ -298,13 +323,19 @@ stored!(PruningSection { pruning: Curves });
 
 impl Section for PruningSection {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::SharedKeys(heads) = known {
-            self.pruning.heads_per_key_value_group = Some(*heads);
+        match known {
+            Completion::SharedKeys(heads) => self.pruning.heads_per_key_value_group = Some(*heads),
+            Completion::Reading(read) => self.pruning.read = *read,
+            _ => {}
         }
     }
 
     fn summary(&self, _: &Policy) -> Summary {
         Summary::written(|out| self.pruning.write_summary(out))
+    }
+
+    fn in_brief(&self, _: &Policy) -> InBrief {
+        InBrief { found: self.pruning.in_brief(), shortage: None }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
