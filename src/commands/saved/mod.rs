@@ -1,8 +1,10 @@
 //! Commands on saved reports.
 
 pub mod cite;
+pub mod compare;
 pub mod diff;
 pub mod export;
 mod references;
 pub mod relabel;
 pub mod show;
+mod sides;
