@@ -28,8 +28,8 @@ pub enum Exported {
     SideBySide(Vec<PathBuf>),
     /// The figure of this name, as SVG.
     Figure(String, Vec<PathBuf>),
-    /// The table of this name, in the format of each file.
-    Table(String, Vec<(PathBuf, TableWriter)>),
+    /// The table of this name, all columns of it or these, in the format of each file.
+    Table((String, Vec<String>), Vec<(PathBuf, TableWriter)>),
 }
 
 /// Writes what is wanted of a saved report.
@@ -59,9 +59,10 @@ pub fn export(options: &ExportOptions) -> Result<()> {
             let figure = figures::named(&read_to_show(one)?, name, svg::Medium::Alone).class(Class::Usage)?;
             write(outputs, |()| Ok(figure.clone().into_bytes()))
         }
-        Exported::Table(name, files) => {
+        Exported::Table((name, columns), files) => {
             let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
             let table = tables::named(&read(one)?, name).class(Class::Usage)?;
+            let table = if columns.is_empty() { table } else { table.select(columns).class(Class::Usage)? };
             write(outputs, |writer| writer.render(&table))
         }
     }

@@ -1,5 +1,6 @@
 //! Commands on saved reports.
 
+mod bibtex;
 pub mod cite;
 pub mod compare;
 pub mod diff;

@@ -97,8 +97,8 @@ fn of_labels(sides: [&Assessed<'_>; 2], assessed: [&[Assessment]; 2]) -> Vec<Lab
     names.into_iter().map(comparison).collect()
 }
 
-/// What became of a label that a head has on one side at least; `None` where it could not be assessed.
-fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
+/// What became of a label that a head has on one side at least, by how it stands on both; `None` where it could not be assessed.
+pub(super) fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
     use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach};
     match sides {
         [Some(Firm), Some(Firm)] => Ok(Fate::Kept),

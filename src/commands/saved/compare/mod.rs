@@ -5,6 +5,8 @@
 mod fates;
 mod html;
 pub mod outcome;
+#[cfg(test)]
+mod simulation;
 mod tables;
 mod text;
 
