@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::tables;
 use crate::report::Report;
+use crate::stats::interval::Interval;
 use crate::study::labels::{BORDERLINE, TIED};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::{Cell, Table};
@@ -14,8 +15,9 @@ use crate::system::printable::one_line;
 /// A column of the terminal: its heading, and the names of its number and of the ends of its interval in the table.
 type NumberColumn = (&'static str, &'static str, Option<[&'static str; 2]>);
 
-/// A row for each head: its first label with the score, the interval and the chance level, how it chooses and the share that comes
-/// back from that, what removing it costs, and the sentence on it, which goes first where there is no room.
+/// A row for each head: its first label with the score, half of the 95 % interval and the chance level or baseline, how it chooses
+/// and the share that comes back from that, what removing it costs, and the sentence on it, which goes first where there is no
+/// room.
 pub fn of_heads(report: &Report) -> Summary {
     let found = tables::heads(report);
     let has = |column: &str| found.columns.iter().any(|known| known == column);
@@ -65,10 +67,12 @@ pub fn of_heads(report: &Report) -> Summary {
         let is_number = [&of_label, &of_choice, &of_effect].iter().any(|columns| titles(columns).contains(title));
         column.set_cell_alignment(if is_number { CellAlignment::Right } else { CellAlignment::Left });
     }
-    let sentence = header.len() - 1;
+    // What goes where there is no room: the sentence, then what stands beside the score, then the share.
+    let place = |wanted: &str| header.iter().position(|title| *title == wanted);
+    let may_go: Vec<usize> = ["in a sentence", "beside", "share"].into_iter().filter_map(place).collect();
     table.set_header(header);
     let mut out = Summary::default();
-    out.table_without(table, &[sentence]);
+    out.table_without(table, &may_go);
     out
 }
 
@@ -76,12 +80,12 @@ fn cell<'a>(table: &Table, row: &'a [Cell], column: &str) -> &'a Cell {
     table.columns.iter().position(|known| known == column).map_or(&Cell::Empty, |place| &row[place])
 }
 
-/// A number with its interval; empty if there is none.
+/// A number with half of its interval, as on the card of a head; empty if there is none.
 fn number<'a>(cell: &impl Fn(&str) -> &'a Cell, (_, name, ci95): &NumberColumn) -> String {
-    let value = |name: &str| if let Cell::Number(value) = cell(name) { Some(decimal(*value, 3)) } else { None };
+    let value = |name: &str| if let Cell::Number(value) = cell(name) { Some(*value) } else { None };
     let Some(shown) = value(name) else { return String::new() };
-    let ends = ci95.and_then(|[low, high]| Some(format!(" [{}, {}]", value(low)?, value(high)?)));
-    shown + &ends.unwrap_or_default()
+    let ends = ci95.and_then(|[low, high]| Some(Interval(value(low)?, value(high)?)));
+    decimal(shown, 3) + &ends.map_or_else(String::new, |ends| format!(" ±{:.3}", ends.half_width()))
 }
 
 /// The table as data: an object for each head, with the columns as keys.

@@ -3,6 +3,7 @@
 
 use crate::golden;
 use std::collections::HashMap;
+use std::fs;
 
 use crate::golden::{Golden, check_parity};
 use crate::support::{fixture, headscope, outcome, path, run};

@@ -9,6 +9,9 @@ use crate::system::printable::printable;
 /// The decimals of numbers.
 const DIGITS: usize = 3;
 
+/// What is rounded to 0.
+const SMALLEST: f64 = 0.0005;
+
 /// A column with a longer text is a paragraph.
 const LONGEST_ON_ONE_LINE: usize = 40;
 
@@ -83,6 +86,8 @@ fn cell(cell: &Cell) -> String {
         Cell::Empty => String::new(),
         Cell::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
         Cell::Integer(integer) => number(integer.to_string()),
+        // A q-value that is not 0 is not shown as 0.
+        Cell::Number(value) if *value > 0.0 && *value < SMALLEST => format!("$<${}", decimal(2.0 * SMALLEST, DIGITS)),
         Cell::Number(value) => number(decimal(*value, DIGITS)),
         Cell::Text(text) => escaped(text),
     }
@@ -122,7 +127,7 @@ mod tests {
                 text("tag:<a_b> 5%"),
                 Cell::Number(-0.25),
                 Cell::Number(-0.5),
-                Cell::Number(0.0625),
+                Cell::Number(1e-9),
                 Cell::Empty,
             ],
             vec![
@@ -141,7 +146,7 @@ mod tests {
 \\toprule
 name & label & score & 95\\% interval \\\\
 \\midrule
-L0H1 & tag:\\textless{}a\\_b\\textgreater{} 5\\% & $-$0.250 & [$-$0.500, 0.062] \\\\
+L0H1 & tag:\\textless{}a\\_b\\textgreater{} 5\\% & $-$0.250 & [$-$0.500, $<$0.001] \\\\
 L0H2 & x\\textbackslash{}input\\{y\\} &  &  \\\\
 \\bottomrule
 \\end{tabular}

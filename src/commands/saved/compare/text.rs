@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use comfy_table::{CellAlignment, Table};
 
-use super::outcome::{CompareOutcome, Counts, Fate, LabelComparison, LabelEvidence};
+use super::outcome::{CompareOutcome, Counts, Doubt, Fate, LabelComparison, LabelEvidence};
 use crate::commands::saved::sides::described::Valued;
 use crate::commands::saved::sides::text::{most, not_shared, sides};
 use crate::model::grid::HeadPlace;
@@ -112,7 +112,9 @@ pub fn by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelComparison)> {
 /// The row of a label of a head: the head, the label, what became of it, and the evidence of both sides.
 pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
     let LabelComparison { label, outcome, doubt, a, b, .. } = label;
-    let outcome = match doubt {
+    // The standings say the other reasons.
+    let said = |doubt: &&Doubt| matches!(doubt, Doubt::OtherThresholds | Doubt::NotMeasured | Doubt::TooLittle);
+    let outcome = match doubt.as_ref().filter(said) {
         Some(doubt) => format!("{}: {}", outcome.words(), doubt.words()),
         None => outcome.words().to_owned(),
     };
