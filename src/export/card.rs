@@ -207,23 +207,6 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     Ok(data)
 }
 
-/// Every head in one sentence.
-pub fn of_heads(report: &Report) -> Summary {
-    let sentences: String = report.heads.iter().map(|head| head.description.clone() + "\n").collect();
-    Summary::from(sentences)
-}
-
-/// The same as data.
-/// Fails if it cannot be expressed in JSON.
-pub fn heads_data(report: &Report) -> Result<Vec<Value>> {
-    let entry = |head: &HeadReport| {
-        let mut entry = serde_json::to_value(head.place)?;
-        entry["description"] = json!(head.description);
-        Ok(entry)
-    };
-    report.heads.iter().map(entry).collect()
-}
-
 /// The heads that follow a relation best.
 pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     let mut out = Summary::default();

@@ -3,6 +3,7 @@
 pub mod attention;
 pub mod card;
 pub mod figures;
+pub mod head_table;
 mod heads;
 pub mod json;
 mod numbers;
@@ -18,12 +19,13 @@ use anyhow::Result;
 
 use crate::report::Report;
 use crate::study::show::table::Table;
+use json::JsonForm;
 
 /// The destination of a report, and its format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// JSON on standard output.
-    Stdout,
+    Stdout(JsonForm),
     /// A file.
     File(PathBuf, Writer),
 }
@@ -32,7 +34,7 @@ pub enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     /// The whole report.
-    Json,
+    Json(JsonForm),
     /// One row per head.
     Csv,
     /// The page.
@@ -44,6 +46,8 @@ pub enum Writer {
 pub enum TableWriter {
     /// Text.
     Csv,
+    /// A `tabular` of LaTeX.
+    Latex,
     /// Columns with their types, compressed.
     #[cfg(feature = "parquet")]
     Parquet,
@@ -53,6 +57,7 @@ impl TableWriter {
     /// All writers by file extension.
     pub const ALL: &[(&str, TableWriter)] = &[
         ("csv", TableWriter::Csv),
+        ("tex", TableWriter::Latex),
         #[cfg(feature = "parquet")]
         ("parquet", TableWriter::Parquet),
     ];
@@ -62,6 +67,7 @@ impl TableWriter {
     pub fn render(self, table: &Table) -> Result<Vec<u8>> {
         match self {
             Self::Csv => tables::csv::table(table),
+            Self::Latex => Ok(tables::latex::table(table).into_bytes()),
             #[cfg(feature = "parquet")]
             Self::Parquet => tables::parquet::table(table),
         }
@@ -70,13 +76,18 @@ impl TableWriter {
 
 impl Writer {
     /// All writers by file extension.
-    pub const ALL: &[(&str, Writer)] = &[("json", Writer::Json), ("csv", Writer::Csv), ("html", Writer::Html)];
+    pub const ALL: &[(&str, Writer)] = &[
+        ("json", Writer::Json(JsonForm { compact: false, packed: false })),
+        ("json.gz", Writer::Json(JsonForm { compact: false, packed: true })),
+        ("csv", Writer::Csv),
+        ("html", Writer::Html),
+    ];
 
     /// The report in this format.
     /// Fails if the report cannot be expressed in it.
     pub fn render(self, report: &Report) -> Result<Vec<u8>> {
         match self {
-            Self::Json => json::render(report),
+            Self::Json(form) => json::render(report, form),
             Self::Csv => tables::csv::render(report),
             Self::Html => page::render(report),
         }

@@ -12,6 +12,7 @@ use headscope::commands::reporting::policy::PolicyOptions;
 use headscope::commands::reporting::write_report::ReportOptions;
 use headscope::commands::saved::diff::{DiffOptions, diff};
 use headscope::corpus::{Content, Corpus, Index, Input, SEGMENT_SENTENCES};
+use headscope::export::json::JsonForm;
 use headscope::export::summary::Detail;
 use headscope::export::svg::Medium;
 use headscope::export::{TableWriter, Target, Writer, card, figures, json, summary};
@@ -40,12 +41,16 @@ pub fn report(data: &[u8]) -> bool {
     assert_eq!(same, Some(true), "it differs from itself");
     check_whole(&mut report);
     let relabelled = report.relabel(default_policy());
-    let written = String::from_utf8(Writer::Json.render(&relabelled).expect("a report")).expect("UTF-8");
+    let written =
+        String::from_utf8(Writer::Json(JsonForm::default()).render(&relabelled).expect("a report")).expect("UTF-8");
     Writer::Csv.render(&relabelled).expect("a table");
     assert!(!summary::render(&relabelled, &[], Detail::Full, Some(80)).is_empty());
     // What was written reads as the same, and the same policy changes nothing.
     let again = json::parse("fuzz.json", &written).expect("what was written").relabel(default_policy());
-    assert_eq!(String::from_utf8(Writer::Json.render(&again).expect("a report")).expect("UTF-8"), written);
+    assert_eq!(
+        String::from_utf8(Writer::Json(JsonForm::default()).render(&again).expect("a report")).expect("UTF-8"),
+        written
+    );
     true
 }
 
@@ -99,7 +104,7 @@ pub fn ledger(data: &[u8]) -> bool {
             only: vec!["a.c".to_owned()],
             keep_going: true,
             dry_run: false,
-            writers: vec![("json", Writer::Json)],
+            writers: vec![("json", Writer::Json(JsonForm::default()))],
             offline: true,
             quiet: true,
             errors: ErrorFormat::Text,
@@ -207,7 +212,7 @@ fn merges(parts: &[&[u8]]) -> Option<Report> {
 }
 
 fn options(parts: &[PathBuf], report: &Path) -> MergeOptions {
-    let outputs = vec![Target::File(report.to_owned(), Writer::Json)];
+    let outputs = vec![Target::File(report.to_owned(), Writer::Json(JsonForm::default()))];
     let (policy, threads) = (PolicyOptions::default(), NonZeroUsize::MIN);
     let report = ReportOptions { outputs, summary: None, policy, threads };
     MergeOptions { parts: parts.to_vec(), run_info: true, outcome: Merged::Report(report) }

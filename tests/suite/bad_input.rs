@@ -374,9 +374,10 @@ fn a_model_that_was_wrapped_to_run_on_several_devices() {
 #[cfg(target_os = "linux")]
 fn files_without_an_end() {
     let context = EstimationContext::new();
-    let cases: [&[&str]; 4] = [
+    let cases: [&[&str]; 5] = [
         &["relabel", "/dev/zero", "--preset", "voita2019", "-o", "-"],
         &["diff", "/dev/zero", "/dev/zero"],
+        &["compare", "/dev/zero", "/dev/zero"],
         &["analyze", "--policy", "/dev/zero", "-o", "-"],
         &["merge", "/dev/zero", "-o", "-"],
     ];

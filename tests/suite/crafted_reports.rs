@@ -96,6 +96,10 @@ fn no_text_of_a_report_forges_a_line() {
         &["diff", file, original],
         &["diff", original, file, "--full"],
         &["diff", original, file, "--json"],
+        &["compare", file, original, "--full"],
+        &["compare", original, file, "--json"],
+        &["show", file, "--heads"],
+        &["cite", file, "--bibtex"],
     ] {
         assert_harmless(arguments);
     }

@@ -3,6 +3,7 @@
 
 use crate::golden;
 use std::collections::HashMap;
+use std::fs;
 
 use crate::golden::{Golden, check_parity};
 use crate::support::{fixture, headscope, outcome, path, run};
@@ -76,15 +77,49 @@ fn a_sentence_has_what_studies_found() {
     let saved = folder.path().join("report.json");
     run(&["analyze", "--with", "effect", "--sample", "100", "-q", "-o", path(&saved)]).unwrap();
     let shown = run(&["show", path(&saved), "--heads"]).unwrap();
-    let [first, ..] = shown.lines().collect::<Vec<_>>()[..] else { panic!("{shown}") };
+    let mut lines = shown.lines().map(str::trim);
+    let header = lines.next().unwrap().split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>();
+    assert_eq!(header, ["head", "label", "score", "beside", "chooses by", "share", "effect, nats", "in a sentence"]);
+    let row = lines.next().unwrap();
+    assert!(row.starts_with("L0H0  next-token"), "{row}");
+    let first = &row[row.find("L0H0 attends").unwrap_or_else(|| panic!("{row}"))..];
     assert!(first.starts_with("L0H0 attends to the token after (next-token 1.00 "), "{first}");
     assert!(first.contains("; it goes by where tokens stand (chooses:position "), "{first}");
     assert!(first.contains(" and raises the loss by "), "{first}");
     let card = run(&["show", path(&saved), "L0H0"]).unwrap();
     assert!(card.contains("attends to the token after (next-token"), "{card}");
     let data: Value = serde_json::from_str(&run(&["show", path(&saved), "--heads", "--json"]).unwrap()).unwrap();
-    assert_eq!(data[0]["description"], first.trim_end());
-    assert_eq!(data[0]["name"], "L0H0");
+    assert_eq!(data[0]["description"], first);
+    assert_eq!((&data[0]["name"], &data[0]["primary"]), (&"L0H0".into(), &"next-token".into()));
+    // The table is the same wherever it is written.
+    let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
+    let head = &report["heads"][0];
+    assert_eq!(
+        (&data[0]["score"], &data[0]["loss_effect"]),
+        (&head["labels"][0]["score"], &head["metrics"]["loss_effect"])
+    );
+    assert_eq!(
+        (&data[0]["chooses"], &data[0]["chooses_share"]),
+        (&head["chooses"]["label"], &head["chooses"]["score"])
+    );
+    let at = |name: &str| folder.path().join(name);
+    let (csv, tex) = (at("heads.csv"), at("heads.tex"));
+    run(&["export", path(&saved), "--table", "heads", "-o", path(&csv), "-o", path(&tex)]).unwrap();
+    let csv = fs::read_to_string(csv).unwrap();
+    let columns = "layer,head,name,primary,score,ci95_low,ci95_high,baseline,threshold,q,labels,borderline,chooses,chooses_share,\
+        chooses_ci95_low,chooses_ci95_high,chooses_borderline,loss_effect,loss_effect_ci95_low,loss_effect_ci95_high,description";
+    assert_eq!(csv.lines().next(), Some(columns));
+    let tex = fs::read_to_string(tex).unwrap();
+    assert!(tex.contains("\\begin{tabular}") && tex.contains("\nL0H0 & next-token & "), "{tex}");
+    let some = at("some.csv");
+    run(&["export", path(&saved), "--table", "heads", "--columns", "name,primary", "-o", path(&some)]).unwrap();
+    assert!(fs::read_to_string(some).unwrap().starts_with("name,primary\nL0H0,next-token\n"));
+    let wrong =
+        run(&["export", path(&saved), "--table", "heads", "--columns", "nme", "-o", path(&at("x.csv"))]).unwrap_err();
+    assert!(
+        wrong.0 == 2 && wrong.1.contains("the table `heads` has no column `nme`: it has layer, head, name"),
+        "{wrong:?}"
+    );
 }
 
 #[test]

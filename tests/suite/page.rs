@@ -212,7 +212,7 @@ fn what_a_report_does_not_have_is_refused_with_what_it_has() {
         (["--figure", "heatmap:entropi", "-o", path(&svg)], 2, "is it `entropy`?"),
         (["--table", "effects", "-o", path(&csv)], 2, "no table `effects`: it has heads, labels"),
         (["--figure", "grid", "-o", path(&csv)], 2, "name a file .svg"),
-        (["--table", "heads", "-o", path(&svg)], 2, "name a file .csv"),
+        (["--table", "heads", "-o", path(&svg)], 2, "name a file .csv, .tex"),
     ] {
         let (code, text) = refused(&arguments);
         assert_eq!(code, status, "{text}");

@@ -63,6 +63,11 @@ pub fn with_option(option: &str) -> &'static str {
     study.expect("an option of a study is on its card").card().name
 }
 
+/// The study that gives a label of this name.
+pub fn study_of_label(label: &str) -> Option<&'static dyn AnyStudy> {
+    STUDIES.iter().copied().find(|study| study.card().all_labels().any(|detector| detector.gives(label)))
+}
+
 /// Every detector, in the order in which ties between labels are broken.
 pub fn detectors() -> impl Iterator<Item = &'static Detector> {
     STUDIES.iter().flat_map(|study| study.card().all_labels())

@@ -4,15 +4,15 @@ use clap::{Args, ValueEnum};
 
 use super::shared::command::Command;
 use super::shared::statuses::{DONE, WRITING, statuses};
-use crate::commands::saved::diff::outcome;
+use crate::commands::saved::{compare, diff};
 use crate::report;
 use crate::system::terminal::print;
 
-/// Print the JSON Schema of a report, or of what `diff --json` prints
+/// Print the JSON Schema of a report, or of what `diff --json` and `compare --json` print
 #[derive(Args)]
 #[command(after_help = statuses(DONE, WRITING))]
 pub struct SchemaArguments {
-    /// Which of the two
+    /// Which of them
     #[arg(value_enum, default_value_t = SchemaArgument::Report)]
     of: SchemaArgument,
 }
@@ -24,6 +24,8 @@ pub enum SchemaArgument {
     Report,
     /// The outcome of `headscope diff --json`
     Diff,
+    /// The outcome of `headscope compare --json`
+    Compare,
 }
 
 impl SchemaArguments {
@@ -31,7 +33,8 @@ impl SchemaArguments {
     pub fn command(self) -> Command {
         let schema = match self.of {
             SchemaArgument::Report => report::schema(),
-            SchemaArgument::Diff => outcome::schema(),
+            SchemaArgument::Diff => diff::outcome::schema(),
+            SchemaArgument::Compare => compare::outcome::schema(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n";
         Command::new(move || print(&text))

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::evaluation::presets::Preset;
+use crate::export::json::JsonForm;
 use crate::export::summary::{self, Detail};
 use crate::export::{Target, Writer};
 use crate::report::Report;
@@ -14,7 +15,7 @@ pub enum OpenOutput {
     /// A report in a file.
     File(Output, Writer),
     /// A report in JSON on standard output.
-    Stdout,
+    Stdout(JsonForm),
     /// The summary, with a line for each of these presets, on standard output.
     Summary(Detail, Vec<&'static Preset>),
 }
@@ -23,7 +24,7 @@ pub enum OpenOutput {
 /// Fails if a file cannot be written.
 pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
     let open = |target: &Target| match target {
-        Target::Stdout => Ok(OpenOutput::Stdout),
+        Target::Stdout(form) => Ok(OpenOutput::Stdout(*form)),
         Target::File(path, writer) => Ok(OpenOutput::File(Output::open(path)?, *writer)),
     };
     targets.iter().map(open).collect()
@@ -38,7 +39,7 @@ pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
                 output.write(&writer.render(report)?)?;
                 output.commit()?;
             }
-            OpenOutput::Stdout => to_stdout(&Writer::Json.render(report)?)?,
+            OpenOutput::Stdout(form) => to_stdout(&Writer::Json(form).render(report)?)?,
             OpenOutput::Summary(detail, presets) => {
                 print(&summary::render(report, &presets, detail, terminal::width()))?;
             }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use super::bibtex;
 use super::references::{PAPERS, Paper};
 use crate::export::json;
 use crate::report::Report;
@@ -18,13 +19,29 @@ use crate::system::terminal::print;
 /// How the program wants to be cited.
 const CITATION: &str = include_str!("../../../CITATION.cff");
 
-/// Prints how to cite the program, and the papers behind the labels and metrics of a report if there is one.
+/// Prints how to cite the program, and the papers behind the labels and metrics of a report if there is one, in words or as
+/// BibTeX.
 /// Fails if the report cannot be read.
-pub fn cite(report: Option<&Path>) -> Result<()> {
-    let Some(path) = report else { return print(CITATION) };
+pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
+    let Some(path) = report else {
+        return print(&if bibtex { bibtex_of(&[], env!("CARGO_PKG_VERSION")) } else { CITATION.to_owned() });
+    };
     let name = path.display().to_string();
     let report = json::parse_as_far_as_it_goes(&name, &json::on_one_line(&json::read_text(path)?))?;
-    print(&of(&report))
+    print(&if bibtex { bibtex_of(&sources(&report).concat(), &report.tool.version) } else { of(&report) })
+}
+
+/// The BibTeX of this version of the program, and of the papers that these sources name.
+fn bibtex_of(sources: &[&'static Explanation], version: &str) -> String {
+    let papers: BTreeSet<Paper> = sources.iter().flat_map(|entry| named_in(entry.source)).collect();
+    let of_papers: String = papers.iter().map(|paper| format!("\n{}", bibtex::entry(paper))).collect();
+    format!("{}{of_papers}", bibtex::of_program(&field("title"), &field("license"), version))
+}
+
+/// A field of [`CITATION`].
+fn field(name: &str) -> String {
+    let line = CITATION.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+    line.unwrap_or_default().trim_matches('"').to_owned()
 }
 
 /// The papers that a source names.
@@ -32,7 +49,8 @@ fn named_in(source: &str) -> BTreeSet<Paper> {
     PAPERS.iter().copied().filter(|paper| paper.is_named_in(source)).collect()
 }
 
-fn of(report: &Report) -> String {
+/// The documentation of the labels of a report, and of its metrics.
+fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
     let labels: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
     let families: Vec<&'static Explanation> = registry::detectors()
@@ -46,6 +64,11 @@ fn of(report: &Report) -> String {
             measured.iter().any(|name| name == metric.name || name.starts_with(&format!("{}.", metric.name)))
         })
         .collect();
+    [families, metrics]
+}
+
+fn of(report: &Report) -> String {
+    let [families, metrics] = sources(report);
     let mut text = String::new();
     let written = write_all(&mut text, report, &families, &metrics);
     written.expect("writing to a string does not fail");
@@ -58,10 +81,6 @@ fn write_all(
     labels: &[&'static Explanation],
     metrics: &[&'static Explanation],
 ) -> std::fmt::Result {
-    let field = |name: &str| {
-        let line = CITATION.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
-        line.unwrap_or_default().trim_matches('"').to_owned()
-    };
     let (title, version, license) = (field("title"), &report.tool.version, field("license"));
     writeln!(out, "The program:\n\n  {title}. Version {version}. Software, {license}.")?;
     let mut papers = BTreeSet::new();

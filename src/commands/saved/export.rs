@@ -28,8 +28,8 @@ pub enum Exported {
     SideBySide(Vec<PathBuf>),
     /// The figure of this name, as SVG.
     Figure(String, Vec<PathBuf>),
-    /// The table of this name, in the format of each file.
-    Table(String, Vec<(PathBuf, TableWriter)>),
+    /// The table of this name, all columns of it or these, in the format of each file.
+    Table((String, Vec<String>), Vec<(PathBuf, TableWriter)>),
 }
 
 /// Writes what is wanted of a saved report.
@@ -59,13 +59,14 @@ pub fn export(options: &ExportOptions) -> Result<()> {
             let figure = figures::named(&read_to_show(one)?, name, svg::Medium::Alone).class(Class::Usage)?;
             write(outputs, |()| Ok(figure.clone().into_bytes()))
         }
-        Exported::Table(name, files) => {
+        Exported::Table((name, columns), files) => {
             let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
             let report = read(one)?;
             let table = tables::named(&report, name).class(Class::Usage)?;
             if table.rows.is_empty() {
                 return Err(tables::without_rows(&report, name)).class(Class::Input);
             }
+            let table = if columns.is_empty() { table } else { table.select(columns).class(Class::Usage)? };
             write(outputs, |writer| writer.render(&table))
         }
     }

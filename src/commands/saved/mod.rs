@@ -1,8 +1,11 @@
 //! Commands on saved reports.
 
+mod bibtex;
 pub mod cite;
+pub mod compare;
 pub mod diff;
 pub mod export;
 mod references;
 pub mod relabel;
 pub mod show;
+mod sides;

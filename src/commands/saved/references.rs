@@ -51,6 +51,7 @@ pub const PAPERS: &[Paper] = &[
         "Clopper & Pearson 1934",
         "The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial. Biometrika.",
     ),
+    paper("Cohen 1960", "A Coefficient of Agreement for Nominal Scales. Educational and Psychological Measurement."),
     paper("Cordonnier et al. 2020", "Multi-Head Attention: Collaborate Instead of Concatenate. arXiv:2006.16362."),
     paper(
         "Devlin et al. 2019",
@@ -146,6 +147,10 @@ pub const PAPERS: &[Paper] = &[
     paper(
         "Welch 1938",
         "The Significance of the Difference Between Two Means when the Population Variances are Unequal. Biometrika.",
+    ),
+    paper(
+        "Wilson 1927",
+        "Probable Inference, the Law of Succession, and Statistical Inference. Journal of the American Statistical Association.",
     ),
     paper("Xiao et al. 2024", "Efficient Streaming Language Models with Attention Sinks. ICLR, arXiv:2309.17453."),
     paper(

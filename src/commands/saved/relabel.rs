@@ -36,7 +36,7 @@ pub fn relabel(options: &RelabelOptions) -> Result<()> {
     measured.cannot("label", &name)?;
     let relabelled = report.relabel(policy.clone());
     outputs::write(&relabelled, outputs)?;
-    if options.outputs.contains(&Target::Stdout) {
+    if options.outputs.iter().any(|target| matches!(target, Target::Stdout(_))) {
         return Ok(());
     }
     // The changes are of the same reports as a terminal shows them.

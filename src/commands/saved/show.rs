@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::evaluation::presets::Preset;
 use crate::export::summary::Detail;
-use crate::export::{card, json, summary};
+use crate::export::{card, head_table, json, summary};
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry;
@@ -37,7 +37,7 @@ pub enum ShownPart {
     Summary(Detail),
     /// One head: its sentence and its labels, or all on it.
     Head(HeadPlace, Detail),
-    /// Every head in one sentence.
+    /// The table of heads.
     Heads,
     /// The heads that follow a relation best.
     Relation {
@@ -72,8 +72,8 @@ pub fn show(options: &ShowOptions) -> Result<()> {
                 }
             }
         }
-        ShownPart::Heads if options.json => json::indented(&card::heads_data(&report)?)?,
-        ShownPart::Heads => card::of_heads(&report).fit(width),
+        ShownPart::Heads if options.json => json::indented(&head_table::heads_data(&report))?,
+        ShownPart::Heads => head_table::of_heads(&report).fit(width),
         ShownPart::Relation { name, top } => {
             let mut parts = relation(&report, name)?;
             parts.iter_mut().for_each(|tracked| tracked.heads.truncate(*top));

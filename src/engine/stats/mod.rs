@@ -2,6 +2,7 @@
 //!
 //! docs/methodology/verdicts.md has the assumptions of each.
 
+pub mod agreement;
 pub mod block_test;
 pub mod blocks;
 pub mod difference;

@@ -13,17 +13,27 @@ use serde::{Deserialize, Serialize};
 use crate::passes::observation::partial;
 use crate::report::{Report, SCHEMA_VERSION};
 use crate::system::errors::{Class, Facts};
-use crate::system::files::input;
+use crate::system::files::{gzip, input};
 use crate::system::json::problem_in_line;
 use crate::system::printable::is_unprintable;
 
-/// The report, indented, with a newline at the end. Floats are the shortest that read back to the same value.
-/// Fails for no a report.
-pub fn render(report: &Report) -> Result<Vec<u8>> {
-    Ok(indented(report)?.into_bytes())
+/// How JSON is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JsonForm {
+    /// On one line, not indented.
+    pub compact: bool,
+    /// Packed by gzip.
+    pub packed: bool,
 }
 
-/// Whatever is JSON, as [`render`] writes it.
+/// The report with a newline at the end. Floats are the shortest that read back to the same value.
+/// Fails for no a report.
+pub fn render(report: &Report, form: JsonForm) -> Result<Vec<u8>> {
+    let text = if form.compact { escaped(&serde_json::to_string(report)?) + "\n" } else { indented(report)? };
+    Ok(if form.packed { gzip::packed(text.as_bytes())? } else { text.into_bytes() })
+}
+
+/// Whatever is JSON, indented, as [`render`] writes it.
 /// Fails if it cannot be expressed in JSON.
 pub fn indented(value: &impl Serialize) -> Result<String> {
     Ok(escaped(&numbers_on_one_line(&serde_json::to_string_pretty(value)?)))
@@ -33,7 +43,7 @@ pub fn indented(value: &impl Serialize) -> Result<String> {
 /// gold treebank of the box.
 const LONGEST: u64 = 1 << 30;
 
-/// The text of a saved report; `-` is standard input.
+/// The text of a saved report, packed by gzip or not; `-` is standard input.
 /// Fails if it cannot be read.
 pub fn read_text(path: &Path) -> Result<String> {
     let bytes = if path == Path::new("-") {
@@ -48,7 +58,7 @@ pub fn read_text(path: &Path) -> Result<String> {
         return Err(sums.hint(format!("`headscope merge {shown} -o report.json` makes the report of it")))
             .class(Class::Input);
     }
-    input::text(bytes).cannot("read the report", shown).class(Class::Input)
+    gzip::unpacked(bytes, LONGEST).and_then(input::text).cannot("read the report", shown).class(Class::Input)
 }
 
 /// Parses what [`render`] wrote; `name` is what errors call it.

@@ -1,6 +1,8 @@
 //! The flat tables of a report: the tables of every report, and the tables of its studies.
 
 pub mod csv;
+mod heads;
+pub mod latex;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 
@@ -13,9 +15,9 @@ use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::studies::registry::STUDIES;
 use crate::study::labels::Label;
-use crate::study::metrics::metric::Values;
 use crate::study::show::table::{Cell, Table};
 use crate::system::errors::Facts;
+pub use heads::heads;
 
 /// The table of this name.
 /// Fails if the report has none of that name.
@@ -70,29 +72,6 @@ pub fn without_rows(report: &Report, name: &str) -> Error {
 /// The study with a table of this name.
 fn with_table(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.tables.contains(&name)).map(|card| card.name)
-}
-
-/// A row for each head.
-fn heads(report: &Report) -> Table {
-    #[derive(Serialize)]
-    struct HeadRow<'a> {
-        #[serde(flatten)]
-        place: HeadPlace,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        key_value_group: Option<usize>,
-        primary: &'a str,
-        labels: Vec<&'a str>,
-        borderline: Vec<&'a str>,
-        description: &'a str,
-        metrics: &'a Values,
-    }
-    let row = |head| {
-        let HeadReport { place, key_value_group, primary, labels, description, metrics, .. }: &HeadReport = head;
-        let borderline = labels.iter().filter(|label| label.borderline).map(|label| label.label.as_str()).collect();
-        let labels = labels.iter().map(|label| label.label.as_str()).collect();
-        HeadRow { place: *place, key_value_group: *key_value_group, primary, labels, borderline, description, metrics }
-    };
-    Table::of("heads", report.heads.iter().map(row))
 }
 
 /// A row for each label of each head.

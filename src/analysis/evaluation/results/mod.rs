@@ -123,7 +123,12 @@ impl Results {
     /// How each head chooses, by the label of that which it has; `[layers * heads]`.
     pub fn choices(&self, policy: &Policy) -> Vec<Option<Label>> {
         let chosen = |assessed: Vec<Assessment>| assessed.into_iter().find(|one| one.fires).map(|one| one.label);
-        self.assessed(policy, |card| card.choices).into_iter().map(chosen).collect()
+        self.assessments_of_choices(policy).into_iter().map(chosen).collect()
+    }
+
+    /// The assessments of every head for every label of how it chooses; `[layers * heads]`.
+    pub fn assessments_of_choices(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
+        self.assessed(policy, |card| card.choices)
     }
 
     /// The assessments of every head by some detectors of each study.

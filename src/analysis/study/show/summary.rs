@@ -17,7 +17,7 @@ enum Passage {
     /// Whole lines.
     Lines(String),
     /// A table, and the columns that may go where there is no room, the first of them first.
-    Table(Box<Table>, &'static [usize]),
+    Table(Box<Table>, Vec<usize>),
 }
 
 /// Lines of text are not wider than this, however wide the terminal is: longer ones are hard to read.
@@ -37,8 +37,8 @@ impl Summary {
     }
 
     /// Adds a table some columns of which may go where there is no room, the first of these first.
-    pub fn table_without(&mut self, table: Table, may_go: &'static [usize]) {
-        self.0.push(Passage::Table(Box::new(table), may_go));
+    pub fn table_without(&mut self, table: Table, may_go: &[usize]) {
+        self.0.push(Passage::Table(Box::new(table), may_go.to_vec()));
     }
 
     /// Adds an empty line.

@@ -1,8 +1,10 @@
 //! Flat tables of what studies found, for data frames: rows of what the report has, under the same names.
 
+use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use crate::study::metrics::metric::Named;
+use crate::system::errors::Facts;
 
 /// A flat table.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +94,36 @@ impl Table {
             columns.iter().map(cell).collect()
         };
         Self { name, rows: rows.into_iter().map(cells).collect(), columns }
+    }
+}
+
+impl Table {
+    /// The table without the columns of which this holds.
+    pub fn without(self, is_left_out: impl Fn(&str) -> bool) -> Self {
+        let kept: Vec<usize> = (0..self.columns.len()).filter(|&place| !is_left_out(&self.columns[place])).collect();
+        self.of_places(&kept)
+    }
+
+    /// The table of these columns alone, in this order.
+    /// Fails if it has none of such a name.
+    pub fn select(self, columns: &[String]) -> Result<Self> {
+        let place = |name: &String| {
+            self.columns.iter().position(|column| column == name).ok_or_else(|| {
+                let known = self.columns.join(", ");
+                anyhow!("the table `{}` has no column `{name}`: it has {known}", self.name).of_value(name)
+            })
+        };
+        let places = columns.iter().map(place).collect::<Result<Vec<_>>>()?;
+        Ok(self.of_places(&places))
+    }
+
+    fn of_places(self, places: &[usize]) -> Self {
+        let row = |row: &Vec<Cell>| places.iter().map(|&place| row[place].clone()).collect();
+        Self {
+            name: self.name,
+            columns: places.iter().map(|&place| self.columns[place].clone()).collect(),
+            rows: self.rows.iter().map(row).collect(),
+        }
     }
 }
 

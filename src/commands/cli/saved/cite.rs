@@ -17,11 +17,14 @@ use crate::commands::saved::cite::cite;
 pub struct CiteArguments {
     /// A report in JSON; `-` reads standard input
     report: Option<PathBuf>,
+    /// Print BibTeX: of the program, and of the papers behind the report
+    #[arg(long)]
+    bibtex: bool,
 }
 
 impl CiteArguments {
     /// The command.
     pub fn command(self) -> Command {
-        Command::new(move || cite(self.report.as_deref()))
+        Command::new(move || cite(self.report.as_deref(), self.bibtex))
     }
 }

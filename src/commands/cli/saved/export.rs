@@ -30,6 +30,7 @@ Examples:
   headscope export report.json --figure grid -o grid.svg
   headscope export report.json --figure heatmap:entropy_ratio -o entropy.svg
   headscope export report.json --table labels -o labels.csv
+  headscope export report.json --table heads --columns name,primary,score,ci95_low,ci95_high -o heads.tex
 
 Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: \
 {figures}.
@@ -50,11 +51,17 @@ pub struct ExportArguments {
     /// Write this figure alone, as SVG
     #[arg(long, value_name = "FIGURE")]
     figure: Option<String>,
-    /// Write this flat table alone, as CSV or as Parquet
+    /// Write this flat table alone, as CSV, LaTeX (.tex) or Parquet
     #[arg(long, value_name = "TABLE", conflicts_with = "figure")]
     table: Option<String>,
-    /// Write to this file, in the format of its extension: .html (a page), .json, .csv (a row for each head), .svg (a
-    /// figure), .parquet (a table). May be repeated
+    /// Of the table these columns alone, in this order
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "table")]
+    columns: Vec<String>,
+    /// Write JSON on one line, not indented
+    #[arg(long, conflicts_with_all = ["figure", "table"])]
+    compact: bool,
+    /// Write to this file, in the format of its extension: .html (a page), .json, .json.gz, .csv (a row for each head), .svg
+    /// (a figure), .tex, .parquet (a table). May be repeated
     #[arg(short, long = "output", value_name = "FILE", required = true)]
     outputs: Vec<PathBuf>,
 }
@@ -76,9 +83,12 @@ impl ExportArguments {
                         .about(path.display())
                         .hint("build it with `--features parquet`, or write .csv"))
                 }
-                None => Err(unfit("write a table as", path, "name a file .csv or .parquet")),
+                None => Err(unfit("write a table as", path, "name a file .csv, .tex or .parquet")),
             };
-            Ok(Exported::Table(name, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
+            Ok(Exported::Table(
+                (name, self.columns.clone()),
+                self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?,
+            ))
         };
         let wanted = match (self.figure, self.table) {
             (Some(name), _) => figure(name)?,
@@ -87,7 +97,7 @@ impl ExportArguments {
                 refuse_other_than_pages(&self.outputs, "several reports")?;
                 Exported::SideBySide(self.outputs)
             }
-            (None, None) => Exported::Report(targets(&self.outputs)?),
+            (None, None) => Exported::Report(targets(&self.outputs, self.compact)?),
         };
         if self.reports.len() > 1 && !matches!(wanted, Exported::SideBySide(_)) {
             return Err(anyhow!("a figure or a table is of one report"));

@@ -1,6 +1,7 @@
 //! The arguments of commands on saved reports.
 
 pub mod cite;
+pub mod compare;
 pub mod diff;
 pub mod export;
 pub mod relabel;

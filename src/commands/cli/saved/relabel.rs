@@ -43,6 +43,9 @@ pub struct RelabelArguments {
     /// repeated
     #[arg(short, long = "output", value_name = "FILE")]
     outputs: Vec<PathBuf>,
+    /// Write JSON on one line, not indented
+    #[arg(long, requires = "outputs")]
+    compact: bool,
 }
 
 impl RelabelArguments {
@@ -51,7 +54,7 @@ impl RelabelArguments {
         refuse_overlap(&self.outputs, &[])?;
         presets::refuse_studies(&self.presets, "headscope analyze")?;
         let policy = PolicyOptions { presets: presets::named(&self.presets)?, file: self.policy, min_count: None };
-        let options = RelabelOptions { report: self.report, policy, outputs: targets(&self.outputs)? };
+        let options = RelabelOptions { report: self.report, policy, outputs: targets(&self.outputs, self.compact)? };
         Ok(Command::new(move || relabel(&options)))
     }
 }

@@ -18,7 +18,7 @@ Examples:
   headscope show report.json                         # the summary
   headscope show report.json L2H8                    # one head in a sentence, and its labels
   headscope show report.json L2H8 --all              # all on it
-  headscope show report.json --heads                 # every head in one sentence
+  headscope show report.json --heads                 # a row for each head: label, score, choice, effect, sentence
   headscope show report.json --relation obj --top 5  # the heads that follow a relation best
   headscope show report.json --label first-special   # the heads that have a label
 ";
@@ -37,7 +37,8 @@ pub struct ShowArguments {
     /// With a head: also what each study says of it, its metrics, the literature
     #[arg(long, requires = "head")]
     all: bool,
-    /// Every head in one sentence, made of its evidence
+    /// A row for each head: its first label with the evidence, how it chooses, what removing it costs if that was measured, and
+    /// the head in one sentence; `export --table heads` writes it
     #[arg(long, group = "part")]
     heads: bool,
     /// The heads that follow this relation best, in both directions

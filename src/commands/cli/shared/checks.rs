@@ -50,6 +50,12 @@ pub fn lower_extension(path: &Path) -> String {
     extension(path).to_lowercase()
 }
 
+/// Whether a file's name, lower or upper case, ends in an extension, which may be of two parts: `json.gz`.
+pub fn has_extension(path: &Path, extension: &str) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    name.strip_suffix(extension).and_then(|stem| stem.strip_suffix('.')).is_some_and(|stem| !stem.is_empty())
+}
+
 /// What a file's name ends in after its last dot, empty if there is none.
 pub fn extension(path: &Path) -> String {
     path.extension().unwrap_or_default().to_string_lossy().into_owned()

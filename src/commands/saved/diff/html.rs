@@ -1,41 +1,23 @@
 //! The page of a comparison: the same as on the terminal, whole, and sortable.
 
 use anyhow::Result;
-use serde::Serialize;
 
-use super::outcome::{Change, Described, DiffOutcome, HeadChanges, LabelChange, LargestChange, LeftAside};
-use crate::export::page;
+use super::outcome::{Change, DiffOutcome, HeadChanges, LabelChange, LargestChange, OneSidedLabel};
+use crate::commands::saved::sides::described::LeftAside;
+use crate::commands::saved::sides::page::{ComparisonPage, PageTable};
 use crate::study::show::wording::significance;
-use crate::system::counted::counted;
-
-#[derive(Serialize)]
-struct DiffPage {
-    title: &'static str,
-    facts: Vec<(&'static str, String)>,
-    verdict: &'static str,
-    how: String,
-    parts: Vec<DiffTable>,
-    footer: &'static str,
-}
-
-/// A table of the page.
-#[derive(Serialize)]
-struct DiffTable {
-    title: String,
-    columns: &'static [&'static str],
-    rows: Vec<Vec<String>>,
-}
 
 /// The page as a file.
 /// Fails for no an outcome.
 pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
-    let DiffOutcome { a, b, compared, labels, heads, relations, metrics, left_aside, not_shared, .. } = outcome;
+    let DiffOutcome { a, b, compared, labels, one_sided, heads, relations, metrics, left_aside, not_shared, .. } =
+        outcome;
     let columns = ["number", "head", "a", "b", "difference", "q"].as_slice();
     let facts = not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
-    let page = DiffPage {
+    let page = ComparisonPage {
         title: "What changed between two analyses",
-        facts: vec![("a", side(a)), ("b", side(b))],
-        verdict: outcome.without_changes().unwrap_or("Something changed beyond chance"),
+        facts: vec![("a", a.in_words()), ("b", b.in_words())],
+        verdict: outcome.without_changes().unwrap_or("Something changed beyond chance").to_owned(),
         how: format!(
             "{} {} Intervals are of 95 %. {}",
             outcome.numbers_in_words("q is at most"),
@@ -43,32 +25,40 @@ pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
             outcome.pairing.as_deref().unwrap_or_default()
         ),
         parts: vec![
-            DiffTable {
+            PageTable {
                 title: format!("Labels: {} changed", labels.len()),
                 columns: &["head", "label", "", "a", "b", "number", "q"],
                 rows: labels.iter().map(label).collect(),
             },
-            DiffTable {
+            PageTable {
+                title: format!(
+                    "Labels that are firm on one side only, and not shown to have changed: {}",
+                    one_sided.len()
+                ),
+                columns: &["head", "label", "a", "b"],
+                rows: one_sided.iter().map(of_one_side).collect(),
+            },
+            PageTable {
                 title: format!("By head: {} changed", heads.len()),
                 columns: &["head", "numbers changed", "of", "most", "difference", "q"],
                 rows: heads.iter().map(of_head).collect(),
             },
-            DiffTable {
+            PageTable {
                 title: format!("Accuracies on relations: {} of {} changed", relations.len(), compared.relations),
                 columns,
                 rows: relations.iter().map(change).collect(),
             },
-            DiffTable {
+            PageTable {
                 title: format!("Metrics of heads: {} of {} changed", metrics.len(), compared.metrics),
                 columns,
                 rows: metrics.iter().map(change).collect(),
             },
-            DiffTable {
+            PageTable {
                 title: "Not compared".to_owned(),
                 columns: &["why", "how many", "of"],
                 rows: left_aside.iter().map(aside).collect(),
             },
-            DiffTable {
+            PageTable {
                 title: "Not shared, and no change".to_owned(),
                 columns: &["fact", "a", "b"],
                 rows: facts.collect(),
@@ -76,12 +66,7 @@ pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
         ],
         footer: "Layers and heads are counted from 0.",
     };
-    page::filled("changes", &page)
-}
-
-fn side(Described { file, shard, model, corpus, sentences }: &Described) -> String {
-    let shard = shard.as_ref().map_or_else(String::new, |shard| format!(", shard {shard}"));
-    format!("{file}{shard}: {model} over {corpus}, {}", counted(*sentences, "sentence"))
+    page.render()
 }
 
 /// The digits of numbers.
@@ -91,6 +76,11 @@ fn label(change: &LabelChange) -> Vec<String> {
     let LabelChange { place, label, a, b, number, q } = change;
     let [a, b] = [a, b].map(|side| side.in_words(change.has_several_numbers(), DIGITS));
     vec![place.to_string(), label.clone(), change.fate().to_owned(), a, b, number.clone(), significance(*q)]
+}
+
+fn of_one_side(OneSidedLabel { place, label, a, b }: &OneSidedLabel) -> Vec<String> {
+    let [a, b] = [a, b].map(|side| side.in_words(a.number != b.number, DIGITS));
+    vec![place.to_string(), label.clone(), a, b]
 }
 
 fn of_head(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> Vec<String> {

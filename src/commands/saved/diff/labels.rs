@@ -1,74 +1,60 @@
-//! Labels that are firm on one side and out of reach on the other.
+//! Labels that are firm on one side and out of reach on the other, and those that are firm on one side only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::outcome::{LabelChange, LeftAside, Standing};
+use super::outcome::{LabelChange, OneSidedLabel, Standing};
 use super::pairs::{NumberPairs, Pair};
-use super::side::Side;
-use crate::studies::registry;
+use crate::commands::saved::sides::Side;
+use crate::commands::saved::sides::described::LeftAside;
+use crate::commands::saved::sides::standing::{LabelStanding, same_rule};
 use crate::study::labels::Assessment;
-use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 
 /// The labels of two sides.
+#[derive(Default)]
 pub struct Labels {
     /// The labels that changed, largest difference of scores first.
     pub changes: Vec<LabelChange>,
+    /// The labels that are firm on one side only, and of which it is not shown that they changed, in the order of heads.
+    pub one_sided: Vec<OneSidedLabel>,
     /// How many are firm on either side and were compared.
     pub compared: usize,
     /// The labels that did not.
     pub left_aside: Vec<LeftAside>,
 }
 
-/// How a head stands to a label.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LabelStanding {
-    /// The label is firm.
-    Firm,
-    /// The one-sided test at 2.5 % finds that the rule does not fire.
-    Out,
-    /// Neither.
-    Between,
-}
-
-impl LabelStanding {
-    fn of(assessment: &Assessment) -> Self {
-        match assessment {
-            Assessment { fires: true, label, .. } if !label.borderline => Self::Firm,
-            Assessment { fires: false, p_of_failing: Some(p), .. } if *p <= 0.025 => Self::Out,
-            _ => Self::Between,
-        }
-    }
-}
-
 impl Labels {
-    /// Compares the labels of every head: one changes where the number that it rests on differs with a q-value of at most
-    /// `rate`, too.
+    /// Compares the labels of every head, and how it chooses: a label changes where the number that it rests on differs with
+    /// a q-value of at most `rate`, too.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
-        let mut found = Self { changes: Vec::new(), compared: 0, left_aside: Vec::new() };
+        let mut found = Self::default();
         let grid = a.circumstances.model.grid();
         if grid != b.circumstances.model.grid() {
             return found;
         }
-        let numbers: BTreeMap<(usize, String), &Pair<'_>> =
-            pairs.tested.iter().map(|pair| ((pair.a.head, pair.a.in_rules()), pair)).collect();
-        let [ours, theirs] = [a, b].map(|side| side.findings.assessments(&side.circumstances.settings.policy));
+        // Rules name a number as rules do, or as the report does.
+        let numbers: BTreeMap<(usize, String), &Pair<'_>> = (pairs.tested.iter())
+            .flat_map(|pair| [pair.a.in_rules(), pair.a.name.clone()].map(|name| ((pair.a.head, name), pair)))
+            .collect();
+        let policies = [a, b].map(|side| &side.circumstances.settings.policy);
+        let [ours, theirs] = [a, b].map(Side::assessments);
         let (mut unlike, mut missing, mut unfounded) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
             let [ours, theirs] = [ours, theirs].map(|all| by_label(all));
             for label in ours.keys().chain(theirs.keys()).copied().collect::<BTreeSet<&str>>() {
                 let sides = [ours.get(label).copied(), theirs.get(label).copied()];
-                let reaches = sides.map(|side| side.map(LabelStanding::of));
-                let Some(firm) = reaches.iter().position(|reach| *reach == Some(LabelStanding::Firm)) else { continue };
+                let standings = sides.map(|side| side.map(LabelStanding::of));
+                let is_firm = standings.map(|standing| standing == Some(LabelStanding::Firm));
+                let Some(firm) = is_firm.iter().position(|is| *is) else { continue };
                 let [Some(in_a), Some(in_b)] = sides else {
                     missing.push(label);
                     continue;
                 };
-                if !same_rule(label, a, b) {
+                if !same_rule(label, policies) {
                     unlike.push(label);
                     continue;
                 }
                 found.compared += 1;
-                if reaches[1 - firm] != Some(LabelStanding::Out) {
+                if is_firm[1 - firm] {
                     continue;
                 }
                 // A score that is made of rates of the corpus as well rests on the number of the head in it.
@@ -79,19 +65,21 @@ impl Labels {
                     (None, Some(pair)) => pair.a.name.clone(),
                     (None, None) => side.metric.clone(),
                 };
-                let standing = |side| standing(side, name_of(side));
+                let [a, b] = [in_a, in_b].map(|side| standing(side, name_of(side)));
+                let (label, place) = (label.to_owned(), grid.place(place));
                 match pair_of([in_a, in_b][firm]) {
-                    Some(pair) if pair.q <= rate => found.changes.push(LabelChange {
-                        place: grid.place(place),
-                        label: label.to_owned(),
-                        a: standing(in_a),
-                        b: standing(in_b),
-                        number: pair.a.name.clone(),
-                        q: pair.q,
-                    }),
+                    _ if standings[1 - firm] != Some(LabelStanding::OutOfReach) => {}
+                    Some(Pair { a: number, q, .. }) if *q <= rate => {
+                        found.changes.push(LabelChange { place, label, a, b, number: number.name.clone(), q: *q });
+                        continue;
+                    }
                     Some(_) => {}
-                    None => unfounded.push(label),
+                    None => {
+                        unfounded.push(in_a.label.label.as_str());
+                        continue;
+                    }
                 }
+                found.one_sided.push(OneSidedLabel { place, label, a, b });
             }
         }
         let size = |change: &LabelChange| (change.a.score - change.b.score).abs();
@@ -123,14 +111,4 @@ fn standing(assessment: &Assessment, number: String) -> Standing {
     let label = &assessment.label;
     let firm = LabelStanding::of(assessment) == LabelStanding::Firm;
     Standing { firm, number, score: label.score, ci95: label.ci95, threshold: label.threshold }
-}
-
-/// Whether both policies have the same thresholds for a label.
-fn same_rule(label: &str, a: &Side, b: &Side) -> bool {
-    let [ours, theirs] = [a, b].map(|side| &side.circumstances.settings.policy);
-    let own = registry::detector_of(label).map_or(&[][..], |detector| detector.thresholds);
-    own.iter()
-        .copied()
-        .chain([&MIN_QUERIES, &MIN_SENTENCES])
-        .all(|threshold| ours.get(threshold) == theirs.get(threshold))
 }

@@ -2,13 +2,11 @@
 //!
 //! Read both sides, pair and test their numbers, correct for how many they are, judge labels by them, write.
 
-mod facts;
 mod html;
 mod labels;
 pub mod outcome;
 mod page;
 mod pairs;
-mod side;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -16,6 +14,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::saved::sides::{self, facts};
 use crate::export::json;
 use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::PerUnit;
@@ -69,14 +68,15 @@ pub fn diff(options: &DiffOptions) -> Result<bool> {
 }
 
 fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
-    let [a, b] = side::read([&options.a, &options.b], &options.policy, options.threads).class(Class::Input)?;
+    let [a, b] = sides::read([&options.a, &options.b], &options.policy, options.threads).class(Class::Input)?;
     let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
     let pairs = NumberPairs::new(&a, &b, method, &options.tolerances);
     let labels = Labels::new(&a, &b, &pairs, options.rate);
     let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
     let of = |part: Part| if wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
     let (relations, metrics) = (of(Part::Relations), of(Part::Metrics));
-    let changes = if wanted(Part::Labels) { labels.changes } else { Vec::new() };
+    let (changes, one_sided) =
+        if wanted(Part::Labels) { (labels.changes, labels.one_sided) } else { Default::default() };
     let grids = [&a, &b].map(|side| side.circumstances.model.grid());
     let any = !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
     Ok(DiffOutcome {
@@ -94,10 +94,11 @@ fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
             numbers: pairs.tested.len(),
         },
         labels: changes,
+        one_sided,
         heads: pairs.heads(wanted, options.rate),
         relations,
         metrics,
-        left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(side::untested(&a, &b)).collect(),
+        left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(sides::untested(&a, &b)).collect(),
         not_shared: facts::not_shared(&a, &b),
         a: a.described(),
         b: b.described(),

@@ -2,13 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
+use crate::commands::saved::sides::described::{Described, Fact, LeftAside, Valued};
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::{PerUnit, Unit};
-use crate::study::show::wording::decimal;
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
@@ -41,6 +40,9 @@ pub struct DiffOutcome {
     pub compared: Compared,
     /// Labels that are firm on one side and out of reach on the other, largest difference first.
     pub labels: Vec<LabelChange>,
+    /// Labels that are firm on one side only, and of which it is not shown that they changed: on the other side the test cannot
+    /// tell, or the number that they rest on does not differ. They are no changes; `headscope compare` says more of them.
+    pub one_sided: Vec<OneSidedLabel>,
     /// The heads of which some number that was asked for differs, the one with most first.
     pub heads: Vec<HeadChanges>,
     /// Accuracies on relations that differ, largest difference first.
@@ -52,21 +54,6 @@ pub struct DiffOutcome {
     pub left_aside: Vec<LeftAside>,
     /// Facts about the runs that the two do not share. They are no changes.
     pub not_shared: Vec<Fact>,
-}
-
-/// One of the two analyses.
-#[derive(Serialize, JsonSchema)]
-pub struct Described {
-    /// The file, as it was named.
-    pub file: String,
-    /// The shard of a partial; null for a report.
-    pub shard: Option<String>,
-    /// The model.
-    pub model: String,
-    /// The corpus.
-    pub corpus: String,
-    /// Sentences analysed.
-    pub sentences: u64,
 }
 
 /// How differences are tested.
@@ -110,10 +97,24 @@ pub struct LabelChange {
     pub q: f64,
 }
 
+/// A label that one side has firmly and the other has not, without being shown to have changed.
+#[derive(Serialize, JsonSchema)]
+pub struct OneSidedLabel {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The label.
+    pub label: String,
+    /// In the first analysis.
+    pub a: Standing,
+    /// In the second.
+    pub b: Standing,
+}
+
 /// How a head stands to a label.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Standing {
-    /// Whether the head has the label over the whole interval; if not, it has it nowhere in it.
+    /// Whether the label is firm there.
     pub firm: bool,
     /// The number that the score is: of the rules for a label each side has the one that is best for it.
     pub number: String,
@@ -176,37 +177,6 @@ pub struct Change {
     pub q: f64,
 }
 
-/// A number with its interval.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct Valued {
-    /// The number.
-    pub value: f64,
-    /// Its 95 % interval.
-    pub ci95: Option<Interval>,
-}
-
-/// Things that were not compared.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct LeftAside {
-    /// Why, in words.
-    pub why: String,
-    /// How many.
-    pub count: usize,
-    /// The relations, metrics, labels or sections that they are of; empty where the models have other heads, and it is all.
-    pub of: Vec<String>,
-}
-
-/// A fact about the runs.
-#[derive(Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Fact {
-    /// Its key in a report.
-    pub key: String,
-    /// In the first analysis.
-    pub a: Value,
-    /// In the second.
-    pub b: Value,
-}
-
 impl Method {
     fn words(self) -> &'static str {
         match self {
@@ -259,6 +229,28 @@ impl DiffOutcome {
             ),
         }
     }
+
+    /// The labels that are firm on one side only, none of which is shown to have changed, and where more is said of them;
+    /// `None` without one.
+    pub fn one_sided_in_words(&self) -> Option<String> {
+        let count = self.one_sided.len();
+        (count > 0).then(|| {
+            format!(
+                "{} {} firm on one side only, and it is not shown that {} changed: `headscope compare` says of every label \
+                 whether it was kept, gained or lost, or why it cannot be told.",
+                counted(count, "label"),
+                plural(&count, "is", "are"),
+                plural(&count, "it", "they"),
+            )
+        })
+    }
+}
+
+impl OneSidedLabel {
+    /// The head, the label and the side that has it firmly.
+    pub fn in_words(&self) -> String {
+        format!("{} {} ({} only)", self.place, one_line(&self.label), if self.a.firm { "a" } else { "b" })
+    }
 }
 
 impl LabelChange {
@@ -279,15 +271,6 @@ impl Standing {
         let name = if named { format!("{} ", one_line(&self.number)) } else { String::new() };
         let score = Valued { value: self.score, ci95: self.ci95 };
         format!("{name}{} of {:.3}", score.in_words(digits), self.threshold)
-    }
-}
-
-impl Valued {
-    /// The number with its interval.
-    pub fn in_words(&self, digits: usize) -> String {
-        let shown = |value: f64| decimal(value, digits);
-        let ends = |ci95: Interval| format!(" [{}, {}]", shown(ci95.low()), shown(ci95.high()));
-        format!("{}{}", shown(self.value), self.ci95.map_or_else(String::new, ends))
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use comfy_table::Table;
-use serde_json::Value;
 
-use super::outcome::{Change, Described, DiffOutcome, HeadChanges, LabelChange, LargestChange};
+use super::outcome::{Change, DiffOutcome, HeadChanges, LabelChange, LargestChange, OneSidedLabel};
+use crate::commands::saved::sides::text::{left_aside, not_shared, sides};
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::{counted, plural};
@@ -15,14 +15,9 @@ use crate::system::printable::{one_line, printable};
 /// The longest lists of a page: together with the lines around them they are about sixty lines.
 const LABELS: usize = 16;
 const ROWS: usize = 10;
-const FACTS: usize = 6;
-const NAMES: usize = 6;
 
 /// The digits of numbers.
 const DIGITS: usize = 3;
-
-/// The characters of a value that a page shows: digests and lists of files are longer.
-const VALUE: usize = 40;
 
 /// The page; with `full` all that changed.
 pub fn render(outcome: &DiffOutcome, full: bool) -> String {
@@ -40,11 +35,12 @@ impl DiffText<'_> {
     fn write(&self, out: &mut String) -> fmt::Result {
         self.verdict(out)?;
         self.labels(out)?;
+        self.one_sided(out)?;
         self.heads(out)?;
         self.numbers(out, Part::Relations, "Accuracies on relations", &self.outcome.relations)?;
         self.numbers(out, Part::Metrics, "Metrics of heads", &self.outcome.metrics)?;
-        self.left_aside(out)?;
-        self.not_shared(out)
+        left_aside(out, &self.outcome.left_aside, self.full)?;
+        not_shared(out, &self.outcome.not_shared, self.full)
     }
 
     fn most(&self, most: usize) -> usize {
@@ -68,7 +64,7 @@ impl DiffText<'_> {
             Some(verdict) => writeln!(out, "{verdict}.")?,
             None => writeln!(out, "Changed beyond chance: {}.", counts.join(", "))?,
         }
-        writeln!(out, "\na  {}\nb  {}\n", SideLine(a), SideLine(b))?;
+        sides(out, [a, b])?;
         writeln!(out, "{}", self.outcome.numbers_in_words("q <="))?;
         writeln!(out, "{}", self.outcome.labels_in_words())?;
         self.outcome.pairing.as_ref().map_or(Ok(()), |pairing| writeln!(out, "{pairing}"))
@@ -92,6 +88,16 @@ impl DiffText<'_> {
             table.add_row([place.to_string(), label, change.fate().to_owned(), a, "->".to_owned(), b, q]);
         }
         self.table(out, &table, changes.len(), LABELS)
+    }
+
+    /// The labels of one side: not changes, but what a reader of two grids sees.
+    fn one_sided(&self, out: &mut String) -> fmt::Result {
+        let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
+        writeln!(out, "\n{words}")?;
+        let labels = &self.outcome.one_sided;
+        let shown = labels.iter().take(self.most(LABELS)).map(OneSidedLabel::in_words).collect::<Vec<_>>();
+        let more = if labels.len() > shown.len() { ", ..." } else { "" };
+        writeln!(out, "  {}{more}", shown.join(", "))
     }
 
     /// One row for each head, the one of which most numbers changed first.
@@ -154,54 +160,5 @@ impl DiffText<'_> {
             0 => Ok(()),
             more => writeln!(out, " and {}: --full", counted(more, "more row")),
         }
-    }
-
-    fn left_aside(&self, out: &mut String) -> fmt::Result {
-        if self.outcome.left_aside.is_empty() {
-            return Ok(());
-        }
-        writeln!(out, "\nNot compared:")?;
-        for aside in &self.outcome.left_aside {
-            let names: Vec<String> = aside.of.iter().take(self.most(NAMES)).map(|name| one_line(name)).collect();
-            let more = if aside.of.len() > names.len() { ", ..." } else { "" };
-            let names = if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) };
-            writeln!(out, "  {} {}{names}", aside.count, aside.why)?;
-        }
-        Ok(())
-    }
-
-    fn not_shared(&self, out: &mut String) -> fmt::Result {
-        let facts = &self.outcome.not_shared;
-        if facts.is_empty() {
-            return Ok(());
-        }
-        writeln!(out, "\nNot shared (a | b), and no change:")?;
-        for fact in facts.iter().take(self.most(FACTS)) {
-            writeln!(out, "  {}: {} | {}", one_line(&fact.key), self.value(&fact.a), self.value(&fact.b))?;
-        }
-        match facts.len().saturating_sub(self.most(FACTS)) {
-            0 => Ok(()),
-            more => writeln!(out, "  and {more} more: --full"),
-        }
-    }
-
-    fn value(&self, value: &Value) -> String {
-        let text = one_line(&value.to_string());
-        match text.char_indices().nth(self.most(VALUE)) {
-            Some((end, _)) => format!("{}...", &text[..end]),
-            None => text,
-        }
-    }
-}
-
-/// A side on one line.
-struct SideLine<'a>(&'a Described);
-
-impl fmt::Display for SideLine<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Described { file, shard, model, corpus, sentences } = self.0;
-        let [file, model, corpus] = [file, model, corpus].map(|name| one_line(name));
-        let shard = shard.as_ref().map_or(String::new(), |shard| format!(" (shard {shard})"));
-        write!(f, "{file}{shard}: {model} over {corpus}, {}", counted(*sentences, "sentence"))
     }
 }

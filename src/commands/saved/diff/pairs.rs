@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::outcome::{Change, HeadChanges, LargestChange, LeftAside, Method, Valued};
-use super::side::Side;
+use super::outcome::{Change, HeadChanges, LargestChange, Method};
+use crate::commands::saved::sides::Side;
+use crate::commands::saved::sides::described::{LeftAside, Valued};
 use crate::model::grid::HeadGrid;
 use crate::stats::block_test::FEWEST_BLOCKS;
 use crate::stats::difference::{DifferenceTest, ReportedNumber, by_intervals, paired};

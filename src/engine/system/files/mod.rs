@@ -2,5 +2,6 @@
 
 pub mod claims;
 pub mod digest;
+pub mod gzip;
 pub mod input;
 pub mod output;

@@ -87,7 +87,7 @@ impl Study for Dependency {
             Some((Aim::Partner { relation, direction }, None))
         },
         figures: &["relations"],
-        tables: &["relations", "by_head", "by_distance"],
+        tables: &["relations", "by_head", "by_distance", "rules"],
         of_language: true,
         ..Card::NEW
     };

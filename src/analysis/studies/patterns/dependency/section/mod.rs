@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::assessment::{accuracy_of, label_of, of_relation};
 use super::relation::{MarginExcess, RelationMetrics, directions};
 use super::table::{MAY_GO, table};
+use super::tags::{Side, TagRule};
 use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::q_of_those_above;
@@ -62,7 +63,7 @@ pub struct Tests {
 }
 
 impl Relations {
-    /// The relations; every head on each of them; the best head of each by distance.
+    /// The relations; every head on each of them; the best head of each by distance; the rules of the tag baseline.
     pub(super) fn tables(&self) -> Vec<Table> {
         /// The values of a relation, with its name.
         #[derive(Serialize)]
@@ -74,11 +75,32 @@ impl Relations {
         fn of<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = RelationEntry<'a, T>> {
             entries.iter().map(|entry| RelationEntry { relation: &relation.relation, entry })
         }
+        /// A rule of the tag baseline of a relation: for dependents of one UPOS.
+        #[derive(Serialize)]
+        struct RuleRow<'a> {
+            relation: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            head_side: Option<Side>,
+            dependent: &'a str,
+            #[serde(flatten)]
+            rule: &'a TagRule,
+        }
+        fn rules(relation: &RelationMetrics) -> impl Iterator<Item = RuleRow<'_>> {
+            let rules = relation.tag_baseline.iter().flat_map(|tags| &tags.rules);
+            rules.map(|(dependent, rule)| RuleRow {
+                relation: &relation.relation,
+                head_side: relation.side,
+                dependent,
+                rule,
+            })
+        }
         let all = &self.relations;
         vec![
-            Table::of("relations", all),
+            // Its rules by UPOS would be two columns each: they are a table of their own.
+            Table::of("relations", all).without(|column| column.starts_with("tag_baseline.rules")),
             Table::of("by_head", all.iter().flat_map(|relation| of(relation, &relation.by_head))),
             Table::of("by_distance", all.iter().flat_map(|relation| of(relation, &relation.by_distance))),
+            Table::of("rules", all.iter().flat_map(rules)),
         ]
     }
 

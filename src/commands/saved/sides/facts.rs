@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::outcome::Fact;
-use super::side::Side;
+use super::Side;
+use super::described::Fact;
 
 /// The single values in which the descriptions of two runs differ, by their keys in a report.
 pub fn not_shared(a: &Side, b: &Side) -> Vec<Fact> {

@@ -1,11 +1,16 @@
-//! The two sides of a comparison: reports, and partials.
+//! The two sides of a comparison, reports and partials: what `diff` and `compare` hold against each other.
+
+pub mod described;
+pub mod facts;
+pub mod page;
+pub mod standing;
+pub mod text;
 
 use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::Result;
 
-use super::outcome::{Described, LeftAside};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::measure;
 use crate::evaluation::plan::Plan;
@@ -16,10 +21,12 @@ use crate::passes::observation::partial;
 use crate::report::{Report, ReportContext};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
+use crate::study::labels::Assessment;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::number::Number;
 use crate::system::counted::plural;
 use crate::system::errors::Facts;
+use described::{Described, LeftAside};
 
 /// One analysis.
 pub struct Side {
@@ -88,6 +95,13 @@ impl Side {
     /// Every number that can be compared.
     pub fn numbers(&self) -> Vec<Number<'_>> {
         self.findings.numbers(&self.circumstances.settings.policy)
+    }
+
+    /// The assessments of every head for every label, those of how it chooses after the others; `[layers * heads]`.
+    pub fn assessments(&self) -> Vec<Vec<Assessment>> {
+        let policy = &self.circumstances.settings.policy;
+        let both = self.findings.assessments(policy).into_iter().zip(self.findings.assessments_of_choices(policy));
+        both.map(|(roles, choices)| [roles, choices].concat()).collect()
     }
 
     /// Whether both are known to be over the same sentences in the same blocks, block by block: two partials of one shard

@@ -1,0 +1,192 @@
+//! What became of every label of a head: kept, gained, lost, or not to be told for want of power.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::outcome::{ChoiceComparison, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence};
+use crate::commands::saved::sides::Side;
+use crate::commands::saved::sides::standing::{LabelStanding, same_rule};
+use crate::studies::registry;
+use crate::study::labels::policy::Policy;
+use crate::study::labels::{Assessment, Verdict};
+
+/// The assessments of one side.
+struct Assessed<'a> {
+    /// The studies that ran there.
+    studies: Vec<&'static str>,
+    policy: &'a Policy,
+    /// For every label; `[heads][labels]`.
+    roles: Vec<Vec<Assessment>>,
+    /// The same for the labels of how heads choose.
+    choices: Vec<Vec<Assessment>>,
+}
+
+impl<'a> Assessed<'a> {
+    fn new(side: &'a Side) -> Self {
+        let policy = &side.circumstances.settings.policy;
+        Self {
+            studies: side.findings.studies().into_iter().map(|study| study.card().name).collect(),
+            policy,
+            roles: side.findings.assessments(policy),
+            choices: side.findings.assessments_of_choices(policy),
+        }
+    }
+}
+
+/// Every head of two sides that have the same heads.
+pub fn of_heads(a: &Side, b: &Side) -> Vec<HeadComparison> {
+    let grid = a.circumstances.model.grid();
+    let [a, b] = [a, b].map(Assessed::new);
+    let both = [&a, &b];
+    let head = |place: usize| {
+        let labels = of_labels(both, both.map(|side| &*side.roles[place]));
+        let [primary_a, primary_b] = both.map(|side| Verdict::new(side.roles[place].clone()).primary);
+        let of_choice = of_labels(both, both.map(|side| &*side.choices[place]));
+        let [chosen_a, chosen_b] = both.map(|side| {
+            let chosen = side.choices[place].iter().find(|one| one.fires);
+            chosen.map(|one| one.label.label.clone())
+        });
+        HeadComparison {
+            place: grid.place(place),
+            outcome: of_all(&labels),
+            primary_a,
+            primary_b,
+            labels,
+            choice: (!of_choice.is_empty()).then(|| ChoiceComparison {
+                outcome: of_all(&of_choice),
+                a: chosen_a,
+                b: chosen_b,
+                labels: of_choice,
+            }),
+        }
+    };
+    (0..grid.count()).map(head).collect()
+}
+
+/// The labels that a head has on either side, firm or borderline.
+fn of_labels(sides: [&Assessed<'_>; 2], assessed: [&[Assessment]; 2]) -> Vec<LabelComparison> {
+    let by_label = |all: &'_ [Assessment]| -> BTreeMap<String, Assessment> {
+        all.iter().map(|one| (one.label.label.clone(), one.clone())).collect()
+    };
+    let fired = assessed.iter().flat_map(|all| all.iter()).filter(|one| one.fires);
+    let names: BTreeSet<&str> = fired.map(|one| one.label.label.as_str()).collect();
+    let known = assessed.map(by_label);
+    let comparison = |label: &str| {
+        let found = known.each_ref().map(|known| known.get(label));
+        let standings = found.map(|one| one.map(LabelStanding::of));
+        let is_measured = |side: &&Assessed<'_>| {
+            let study = registry::study_of_label(label).map(|study| study.card().name);
+            study.is_none_or(|study| side.studies.contains(&study))
+        };
+        let told = if !sides.iter().all(is_measured) {
+            Err(Doubt::NotMeasured)
+        } else if same_rule(label, sides.map(|side| side.policy)) {
+            of_standings(standings)
+        } else {
+            Err(Doubt::OtherThresholds)
+        };
+        let [a, b] = found.map(|one| one.map(evidence));
+        LabelComparison {
+            label: label.to_owned(),
+            family: registry::detector_of(label).map_or(label, |of| of.explanation.name).to_owned(),
+            outcome: told.unwrap_or(Fate::CouldNotTell),
+            doubt: told.err(),
+            a,
+            b,
+        }
+    };
+    names.into_iter().map(comparison).collect()
+}
+
+/// What became of a label that a head has on one side at least, by how it stands on both; `None` where it could not be assessed.
+pub(super) fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
+    use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach};
+    match sides {
+        [Some(Firm), Some(Firm)] => Ok(Fate::Kept),
+        [Some(Firm), Some(OutOfReach)] => Ok(Fate::Lost),
+        [Some(OutOfReach), Some(Firm)] => Ok(Fate::Gained),
+        [None, _] | [_, None] => Err(Doubt::TooLittle),
+        [Some(Borderline), _] | [_, Some(Borderline)] => Err(Doubt::Borderline),
+        [Some(Untested), _] | [_, Some(Untested)] => Err(Doubt::Untested),
+        [Some(WithinReach), _] | [_, Some(WithinReach)] => Err(Doubt::WithinReach),
+        [Some(OutOfReach), Some(OutOfReach)] => unreachable!("the head has the label on one side"),
+    }
+}
+
+/// What became of a head by all the labels that it has on either side.
+fn of_all(labels: &[LabelComparison]) -> Fate {
+    let any = |fates: &[Fate]| labels.iter().any(|label| fates.contains(&label.outcome));
+    let is_firm = |side: &Option<LabelEvidence>| side.as_ref().is_some_and(|of| of.standing == LabelStanding::Firm);
+    let firm = [labels.iter().any(|label| is_firm(&label.a)), labels.iter().any(|label| is_firm(&label.b))];
+    match (any(&[Fate::Lost, Fate::Gained]), firm) {
+        (true, [true, true]) => Fate::Changed,
+        (true, [true, false]) => Fate::Lost,
+        (true, _) => Fate::Gained,
+        (false, _) if any(&[Fate::Kept]) => Fate::Kept,
+        (false, _) if labels.is_empty() => Fate::None,
+        (false, _) => Fate::CouldNotTell,
+    }
+}
+
+fn evidence(assessment: &Assessment) -> LabelEvidence {
+    let label = &assessment.label;
+    LabelEvidence {
+        standing: LabelStanding::of(assessment),
+        number: assessment.metric.clone(),
+        score: label.score,
+        ci95: label.ci95,
+        threshold: label.threshold,
+        q: label.test.q,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(outcome: Fate, firm: [bool; 2]) -> LabelComparison {
+        let evidence = |firm: bool| LabelEvidence {
+            standing: if firm { LabelStanding::Firm } else { LabelStanding::OutOfReach },
+            number: "n".to_owned(),
+            score: 0.5,
+            ci95: None,
+            threshold: 0.5,
+            q: None,
+        };
+        let [a, b] = firm.map(|firm| Some(evidence(firm)));
+        LabelComparison { label: "l".to_owned(), family: "l".to_owned(), outcome, doubt: None, a, b }
+    }
+
+    #[test]
+    fn a_label_is_lost_only_where_both_tests_say_so() {
+        use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach};
+        let of = |a, b| of_standings([Some(a), Some(b)]);
+        assert_eq!((of(Firm, Firm), of(Firm, OutOfReach)), (Ok(Fate::Kept), Ok(Fate::Lost)));
+        assert_eq!(of(OutOfReach, Firm), Ok(Fate::Gained));
+        // The estimate is below the threshold, or above it, and more sentences might turn it.
+        assert_eq!((of(Firm, WithinReach), of(Firm, Borderline)), (Err(Doubt::WithinReach), Err(Doubt::Borderline)));
+        assert_eq!(
+            (of(Borderline, OutOfReach), of(Borderline, Borderline)),
+            (Err(Doubt::Borderline), Err(Doubt::Borderline))
+        );
+        assert_eq!(
+            (of(Untested, Firm), of_standings([None, Some(Firm)])),
+            (Err(Doubt::Untested), Err(Doubt::TooLittle))
+        );
+    }
+
+    #[test]
+    fn a_head_changes_where_it_has_a_label_before_and_after() {
+        let (kept, lost, gained) =
+            (label(Fate::Kept, [true; 2]), label(Fate::Lost, [true, false]), label(Fate::Gained, [false, true]));
+        let untold = label(Fate::CouldNotTell, [false, true]);
+        assert_eq!(of_all(&[]), Fate::None);
+        assert_eq!(of_all(std::slice::from_ref(&lost)), Fate::Lost);
+        assert_eq!(of_all(std::slice::from_ref(&gained)), Fate::Gained);
+        assert_eq!(of_all(std::slice::from_ref(&untold)), Fate::CouldNotTell);
+        assert_eq!(of_all(&[label(Fate::Lost, [true, false]), gained]), Fate::Changed);
+        assert_eq!(of_all(&[label(Fate::Lost, [true, false]), label(Fate::Kept, [true; 2])]), Fate::Changed);
+        // One label is gone, and another is firm there that cannot be told to be new.
+        assert_eq!(of_all(&[lost, label(Fate::CouldNotTell, [false, true])]), Fate::Changed);
+        assert_eq!(of_all(&[kept, untold]), Fate::Kept);
+    }
+}

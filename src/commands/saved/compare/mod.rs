@@ -1,0 +1,168 @@
+//! `headscope compare`: are the labels of heads stable between two analyses?
+//!
+//! Read both sides, assess every head on both, say of each label what became of it, count, write.
+
+mod fates;
+mod html;
+pub mod outcome;
+#[cfg(test)]
+mod simulation;
+mod tables;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, ensure};
+
+use super::sides::standing::LabelStanding;
+use super::sides::{self, Side, facts};
+use crate::commands::reporting::policy::PolicyOptions;
+use crate::export::{json, tables::csv};
+use crate::model::grid::HeadGrid;
+use crate::stats::agreement::Agreement;
+use crate::studies::registry;
+use crate::system::errors::{Class, Facts};
+use crate::system::files::output::Output;
+use crate::system::terminal::{self, print};
+use outcome::{
+    CompareOutcome, Counts, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, LabelEvidence,
+    SCHEMA_VERSION,
+};
+pub use tables::ComparedTable;
+
+/// Two analyses, and where their comparison goes.
+#[derive(Clone, Debug)]
+pub struct CompareOptions {
+    /// The first report or partial.
+    pub a: PathBuf,
+    /// The second.
+    pub b: PathBuf,
+    /// The policy that both are labelled by; what it does not set stays as each report has it.
+    pub policy: PolicyOptions,
+    /// Whether every head is printed.
+    pub full: bool,
+    /// Whether the outcome is printed as JSON.
+    pub json: bool,
+    /// The destinations of it.
+    pub outputs: Vec<(PathBuf, ComparisonWriter)>,
+    /// Threads for computing the numbers of partials.
+    pub threads: NonZeroUsize,
+}
+
+/// A format of a comparison, chosen by the file's extension.
+#[derive(Clone, Copy, Debug)]
+pub enum ComparisonWriter {
+    /// The whole of it.
+    Json,
+    /// One of its tables.
+    Csv(ComparedTable),
+    /// A page.
+    Html,
+}
+
+/// Compares the labels of two analyses and prints what became of them; whether all that can be told were kept.
+/// Fails if either cannot be read, the models have other heads, or an output cannot be written.
+pub fn compare(options: &CompareOptions) -> Result<bool> {
+    let open = |(path, writer): &(PathBuf, ComparisonWriter)| Ok((Output::open(path)?, *writer));
+    let outputs = options.outputs.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let outcome = compared(options)?;
+    for (mut output, writer) in outputs {
+        output.write(&match writer {
+            ComparisonWriter::Json => json::indented(&outcome)?.into_bytes(),
+            ComparisonWriter::Csv(table) => csv::table(&table.of(&outcome))?,
+            ComparisonWriter::Html => html::render(&outcome)?,
+        })?;
+        output.commit()?;
+    }
+    let text = || text::render(&outcome, options.full).fit(terminal::width());
+    print(&if options.json { json::indented(&outcome)? } else { text() })?;
+    Ok(!outcome.changed)
+}
+
+fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
+    let [a, b] = sides::read([&options.a, &options.b], &options.policy, options.threads).class(Class::Input)?;
+    ensure_same_heads(&a, &b).class(Class::Input)?;
+    let heads = fates::of_heads(&a, &b);
+    let by_choice = || heads.iter().filter_map(|head| head.choice.as_ref());
+    let with_choices = by_choice().next().is_some();
+    let choice_of_all = heads.iter().map(|head| head.choice.as_ref().map_or(outcome::Fate::None, |of| of.outcome));
+    let heads_by_outcome = Counts::of(heads.iter().map(|head| head.outcome));
+    let choices_by_outcome = with_choices.then(|| Counts::of(choice_of_all));
+    Ok(CompareOutcome {
+        schema_version: SCHEMA_VERSION,
+        changed: heads_by_outcome.any_change() || choices_by_outcome.is_some_and(|counts| counts.any_change()),
+        agreement: agreement(&heads, with_choices),
+        heads_by_outcome,
+        choices_by_outcome,
+        labels_by_outcome: Counts::of(heads.iter().flat_map(|head| &head.labels).map(|label| label.outcome)),
+        families: families(&heads),
+        heads,
+        not_shared: facts::not_shared(&a, &b),
+        a: a.described(),
+        b: b.described(),
+    })
+}
+
+/// Heads are compared by their places, which say nothing in a model of another shape.
+fn ensure_same_heads(a: &Side, b: &Side) -> Result<()> {
+    let [ours, theirs] = [a, b].map(|side| side.circumstances.model.grid());
+    let words = |HeadGrid { layers, heads }| format!("{layers} layers of {heads} heads");
+    ensure!(
+        ours == theirs,
+        anyhow!("the models do not have the same heads: {} and {}", words(ours), words(theirs))
+            .hint("`headscope export A B -o PAGE.html` has reports of any models side by side")
+    );
+    Ok(())
+}
+
+fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
+    let firm = |head: &HeadComparison, side: fn(&LabelComparison) -> &Option<LabelEvidence>| -> BTreeSet<String> {
+        let labels = head.labels.iter().filter(|label| is_firm(side(label)));
+        labels.map(|label| label.label.clone()).collect()
+    };
+    let first: Vec<(&str, &str)> = heads.iter().map(|head| (&*head.primary_a, &*head.primary_b)).collect();
+    let sets: Vec<_> = heads.iter().map(|head| (firm(head, |label| &label.a), firm(head, |label| &label.b))).collect();
+    let choices: Vec<_> = heads
+        .iter()
+        .map(|head| head.choice.as_ref().map_or((None, None), |choice| (choice.a.as_deref(), choice.b.as_deref())))
+        .collect();
+    HeadAgreement {
+        first_label: Agreement::of(&first),
+        firm_labels: Agreement::of(&sets),
+        choice: with_choices.then(|| Agreement::of(&choices)),
+    }
+}
+
+fn is_firm(side: &Option<LabelEvidence>) -> bool {
+    side.as_ref().is_some_and(|evidence| evidence.standing == LabelStanding::Firm)
+}
+
+/// The families of the labels that some head has, in the order of the table of detectors.
+fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
+    let labels: Vec<Vec<&LabelComparison>> = heads.iter().map(|head| head.all_labels().collect()).collect();
+    let order: BTreeMap<&str, usize> =
+        registry::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
+    let met: BTreeSet<(usize, &str)> = (labels.iter().flatten())
+        .map(|label| (order.get(&*label.family).copied().unwrap_or(order.len()), &*label.family))
+        .collect();
+    let family = |(_, family): (usize, &str)| {
+        let own = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
+            let own = || labels.iter().filter(|label| label.family == family);
+            (own().any(|label| is_firm(&label.a)), own().any(|label| is_firm(&label.b)))
+        };
+        let firm: Vec<(bool, bool)> = labels.iter().map(|labels| own(labels)).collect();
+        let count = |wanted: fn(&(bool, bool)) -> bool| firm.iter().filter(|pair| wanted(pair)).count();
+        let all = labels.iter().flatten().filter(|label| label.family == family);
+        FamilyComparison {
+            family: family.to_owned(),
+            heads_a: count(|(a, _)| *a),
+            heads_b: count(|(_, b)| *b),
+            heads_both: count(|(a, b)| *a && *b),
+            outcomes: Counts::of(all.map(|label| label.outcome)),
+            agreement: Agreement::of(&firm),
+        }
+    };
+    met.into_iter().map(family).collect()
+}

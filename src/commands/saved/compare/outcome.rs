@@ -1,0 +1,277 @@
+//! The outcome of `headscope compare`, as `--json` prints it. docs/REPORT.md, "Comparing", explains each key.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::commands::saved::sides::described::{Described, Fact};
+use crate::commands::saved::sides::standing::LabelStanding;
+use crate::model::grid::HeadPlace;
+use crate::stats::agreement::Agreement;
+use crate::stats::interval::Interval;
+
+/// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Whether the labels of heads are stable between two analyses.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "headscope compare")]
+pub struct CompareOutcome {
+    /// The version of this schema.
+    pub schema_version: u32,
+    /// Whether some label, or how some head chooses, was gained, lost or changed.
+    pub changed: bool,
+    /// The first analysis.
+    pub a: Described,
+    /// The second.
+    pub b: Described,
+    /// How far the two agree on heads.
+    pub agreement: HeadAgreement,
+    /// How many heads came to what, by their labels.
+    pub heads_by_outcome: Counts,
+    /// How many heads came to what, by how they choose; null where no side says how any head does.
+    pub choices_by_outcome: Option<Counts>,
+    /// How many labels came to what, those of how heads choose not among them.
+    pub labels_by_outcome: Counts,
+    /// One object for each head, layer by layer.
+    pub heads: Vec<HeadComparison>,
+    /// One object for each family of labels that some head has on either side.
+    pub families: Vec<FamilyComparison>,
+    /// Facts about the runs that the two do not share.
+    pub not_shared: Vec<Fact>,
+}
+
+/// How far two analyses agree on heads.
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+pub struct HeadAgreement {
+    /// On the first label of each head, `primary` of a report: firm or borderline, or `unlabelled`.
+    pub first_label: Agreement,
+    /// On the whole set of its firm labels; heads without one have an empty set.
+    pub firm_labels: Agreement,
+    /// On the label of how it chooses, firm or borderline, or none; null where no side says how any head does.
+    pub choice: Option<Agreement>,
+}
+
+/// What became of a label, or of a head by all its labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// The label is firm on both sides. Of a head: some label is, and none was gained or lost.
+    Kept,
+    /// It is out of reach in the first analysis and firm in the second. Of a head: the first has no firm label of it.
+    Gained,
+    /// It is firm in the first analysis and out of reach in the second. Of a head: the second has no firm label of it.
+    Lost,
+    /// Of a head: a label was gained or lost, and both sides have a firm one.
+    Changed,
+    /// One side at least could not decide: `doubt` says why. Of a head: this is so of all its labels.
+    CouldNotTell,
+    /// Of a head: neither side has a label, firm or borderline.
+    None,
+}
+
+/// Why it cannot be told what became of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// The thresholds of the label differ between the two policies.
+    OtherThresholds,
+    /// The study that gives the label did not run on one side.
+    NotMeasured,
+    /// One side has fewer queries or sentences than a label asks for (`min_queries`, `min_sentences`, `syntactic_min_count`),
+    /// or no score at all.
+    TooLittle,
+    /// The label is borderline on one side or on both: the score is above the threshold, and the test does not show it.
+    Borderline,
+    /// The label is firm on one side; on the other the score is below the threshold, and the test does not show it, or another
+    /// label of the head excludes this one.
+    WithinReach,
+    /// The label is firm on one side; on the other the score is below the threshold and rests on fewer than 10 blocks, so that
+    /// there is no test.
+    Untested,
+}
+
+/// How many came to what.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Counts {
+    /// Kept.
+    pub kept: usize,
+    /// Gained.
+    pub gained: usize,
+    /// Lost.
+    pub lost: usize,
+    /// Changed; of labels 0.
+    pub changed: usize,
+    /// Could not be told.
+    pub could_not_tell: usize,
+    /// Without a label on either side; of labels 0.
+    pub none: usize,
+}
+
+/// A head in both analyses.
+#[derive(Serialize, JsonSchema)]
+pub struct HeadComparison {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// What became of its labels.
+    pub outcome: Fate,
+    /// Its first label in the first analysis, firm or borderline, or `unlabelled`.
+    pub primary_a: String,
+    /// The same in the second.
+    pub primary_b: String,
+    /// Every label that it has on either side, firm or borderline, in the order of the alphabet.
+    pub labels: Vec<LabelComparison>,
+    /// How it chooses; null where neither side says.
+    pub choice: Option<ChoiceComparison>,
+}
+
+/// How a head chooses in both analyses.
+#[derive(Serialize, JsonSchema)]
+pub struct ChoiceComparison {
+    /// What became of it.
+    pub outcome: Fate,
+    /// The label of the first analysis, firm or borderline; null without one.
+    pub a: Option<String>,
+    /// The same in the second.
+    pub b: Option<String>,
+    /// Every such label of either side.
+    pub labels: Vec<LabelComparison>,
+}
+
+/// A label of a head in both analyses.
+#[derive(Serialize, JsonSchema)]
+pub struct LabelComparison {
+    /// The label.
+    pub label: String,
+    /// Its family.
+    pub family: String,
+    /// What became of it.
+    pub outcome: Fate,
+    /// Why it cannot be told; null where it can.
+    pub doubt: Option<Doubt>,
+    /// The evidence in the first analysis; null where the head could not be assessed.
+    pub a: Option<LabelEvidence>,
+    /// The evidence in the second.
+    pub b: Option<LabelEvidence>,
+}
+
+/// The evidence for or against a label on one side.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LabelEvidence {
+    /// How the head stands to the label.
+    pub standing: LabelStanding,
+    /// The number that the rule holds against its threshold.
+    pub number: String,
+    /// The score.
+    pub score: f64,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The threshold that it has to reach.
+    pub threshold: f64,
+    /// The q-value of the label; null where the score is below its threshold, or there is no test.
+    pub q: Option<f64>,
+}
+
+/// A family of labels in both analyses.
+#[derive(Serialize, JsonSchema)]
+pub struct FamilyComparison {
+    /// The family.
+    pub family: String,
+    /// Heads with a firm label of it in the first analysis.
+    pub heads_a: usize,
+    /// Heads with one in the second.
+    pub heads_b: usize,
+    /// Heads with one in both.
+    pub heads_both: usize,
+    /// What became of its labels.
+    #[serde(flatten)]
+    pub outcomes: Counts,
+    /// How far the two agree on which heads have a firm label of it.
+    pub agreement: Agreement,
+}
+
+impl HeadComparison {
+    /// Its labels, those of how it chooses after the others.
+    pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
+        self.labels.iter().chain(self.choice.iter().flat_map(|choice| &choice.labels))
+    }
+}
+
+impl Counts {
+    /// Counts these.
+    pub fn of(fates: impl IntoIterator<Item = Fate>) -> Self {
+        let mut counts = Self::default();
+        fates.into_iter().for_each(|fate| *counts.of_mut(fate) += 1);
+        counts
+    }
+
+    fn of_mut(&mut self, fate: Fate) -> &mut usize {
+        match fate {
+            Fate::Kept => &mut self.kept,
+            Fate::Gained => &mut self.gained,
+            Fate::Lost => &mut self.lost,
+            Fate::Changed => &mut self.changed,
+            Fate::CouldNotTell => &mut self.could_not_tell,
+            Fate::None => &mut self.none,
+        }
+    }
+
+    /// Whether anything was gained, lost or changed.
+    pub fn any_change(&self) -> bool {
+        self.gained + self.lost + self.changed > 0
+    }
+}
+
+impl Fate {
+    /// The fate in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Gained => "gained",
+            Self::Lost => "lost",
+            Self::Changed => "changed",
+            Self::CouldNotTell => "could not tell",
+            Self::None => "no label",
+        }
+    }
+}
+
+impl Doubt {
+    /// The reason in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::OtherThresholds => "other thresholds in the two policies",
+            Self::NotMeasured => "the study did not run on one side",
+            Self::TooLittle => "too few queries or sentences on one side",
+            Self::Borderline => "borderline",
+            Self::WithinReach => "within reach of the threshold",
+            Self::Untested => "fewer than 10 blocks on one side",
+        }
+    }
+}
+
+impl CompareOutcome {
+    /// What became of the heads, in a sentence.
+    pub fn verdict(&self) -> String {
+        let Counts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
+        format!(
+            "Labels of {} heads: {kept} kept, {gained} gained, {lost} lost, {changed} changed, {could_not_tell} could not be told; \
+             {none} without a label in either analysis.",
+            self.heads.len()
+        )
+    }
+
+    /// What became of how the heads choose, in a sentence; `None` where neither analysis says.
+    pub fn choices_in_words(&self) -> Option<String> {
+        let Counts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
+        Some(format!(
+            "How they choose: {kept} kept, {gained} gained, {lost} lost, {changed} changed, {could_not_tell} could not be told, \
+             {none} without a label of it in either."
+        ))
+    }
+}
+
+/// The JSON Schema of [`CompareOutcome`], draft 2020-12.
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(CompareOutcome)
+}

@@ -1,0 +1,151 @@
+//! The text of a comparison, for people: what became of heads, agreement, families, then every label that was not kept.
+
+use std::fmt::{self, Write};
+
+use comfy_table::{CellAlignment, Table};
+
+use super::outcome::{CompareOutcome, Counts, Doubt, Fate, LabelComparison, LabelEvidence};
+use crate::commands::saved::sides::described::Valued;
+use crate::commands::saved::sides::text::{most, not_shared, sides};
+use crate::model::grid::HeadPlace;
+use crate::stats::agreement::Agreement;
+use crate::stats::interval::Interval;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::{decimal, plain_table};
+use crate::system::counted::counted;
+use crate::system::printable::one_line;
+
+/// The longest list of labels that is shown unless all is asked for.
+const LABELS: usize = 30;
+
+/// The text; with `full` every label, those that were kept among them.
+pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
+    Summary::written(|out| {
+        writeln!(out, "{}", outcome.verdict())?;
+        outcome.choices_in_words().map_or(Ok(()), |words| writeln!(out, "{words}"))?;
+        sides(out, [&outcome.a, &outcome.b])?;
+        agreement(out, outcome)?;
+        families(out, outcome)?;
+        labels(out, outcome, full)?;
+        not_shared(out, &outcome.not_shared, full)
+    })
+}
+
+/// A share in per cent with its interval.
+pub fn share(of: &Agreement) -> String {
+    let percent = |share: f64| decimal(100.0 * share, 0);
+    let Some(share) = of.share else { return "-".to_owned() };
+    let ends = |ci95: Interval| format!(" [{}, {}]", percent(ci95.low()), percent(ci95.high()));
+    format!("{} %{}", percent(share), of.share_ci95.map_or_else(String::new, ends))
+}
+
+/// Kappa with its interval.
+pub fn kappa(of: &Agreement) -> String {
+    let valued = of.kappa.map(|value| Valued { value, ci95: of.kappa_ci95 }.in_words(2));
+    valued.unwrap_or_else(|| "-".to_owned())
+}
+
+/// What is agreed on, with the agreement.
+pub fn agreements(outcome: &CompareOutcome) -> Vec<(&'static str, Agreement)> {
+    let of = &outcome.agreement;
+    let always = [("first label", of.first_label), ("all firm labels", of.firm_labels)];
+    always.into_iter().chain(of.choice.map(|choice| ("how the head chooses", choice))).collect()
+}
+
+fn agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
+    let mut table = plain_table();
+    table.set_header(["agreement on", "heads", "Cohen's kappa"]);
+    for (name, of) in agreements(outcome) {
+        table.add_row([name.to_owned(), share(&of), kappa(&of)]);
+    }
+    out.table(table);
+    writeln!(out, "{INTERVALS}")
+}
+
+/// The meaning of the intervals of agreement.
+pub const INTERVALS: &str = "Intervals of 95 % are over heads, as if each were drawn by itself; what other sentences would \
+    change is what cannot be told.";
+
+/// The heading of the columns of families.
+pub const FAMILY_COLUMNS: [&str; 8] =
+    ["family", "a", "b", "kept", "gained", "lost", "could not tell", "kappa of heads"];
+
+/// The rows of families.
+pub fn family_rows(outcome: &CompareOutcome) -> impl Iterator<Item = [String; 8]> {
+    outcome.families.iter().map(|family| {
+        let Counts { kept, gained, lost, could_not_tell, .. } = family.outcomes;
+        let [a, b, kept, gained, lost, untold] =
+            [family.heads_a, family.heads_b, kept, gained, lost, could_not_tell].map(|count| count.to_string());
+        [one_line(&family.family), a, b, kept, gained, lost, untold, kappa(&family.agreement)]
+    })
+}
+
+fn families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
+    if outcome.families.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nFamilies of labels: heads with a firm one in a and in b, and what became of labels\n")?;
+    let mut table = plain_table();
+    table.set_header(FAMILY_COLUMNS);
+    table.add_rows(family_rows(outcome));
+    align_numbers(&mut table, 1..7);
+    out.table(table);
+    Ok(())
+}
+
+fn align_numbers(table: &mut Table, columns: std::ops::Range<usize>) {
+    for column in table.column_iter_mut().skip(columns.start).take(columns.len()) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+/// Every label of every head, with the head: those that changed first, then those that cannot be told, then those kept.
+pub fn by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelComparison)> {
+    let of_head = outcome.heads.iter().flat_map(|head| head.all_labels().map(|label| (head.place, label)));
+    let rank =
+        |fate: Fate| [Fate::Lost, Fate::Gained, Fate::CouldNotTell].iter().position(|one| *one == fate).unwrap_or(3);
+    let mut labels: Vec<_> = of_head.collect();
+    labels.sort_by_key(|(_, label)| rank(label.outcome));
+    labels
+}
+
+/// The row of a label of a head: the head, the label, what became of it, and the evidence of both sides.
+pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
+    let LabelComparison { label, outcome, doubt, a, b, .. } = label;
+    // The standings say the other reasons.
+    let said = |doubt: &&Doubt| matches!(doubt, Doubt::OtherThresholds | Doubt::NotMeasured | Doubt::TooLittle);
+    let outcome = match doubt.as_ref().filter(said) {
+        Some(doubt) => format!("{}: {}", outcome.words(), doubt.words()),
+        None => outcome.words().to_owned(),
+    };
+    let [a, b] = [a, b].map(|side| side.as_ref().map_or_else(|| "-".to_owned(), LabelEvidence::in_words));
+    [place.to_string(), one_line(label), outcome, a, b]
+}
+
+fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Result {
+    let mut rows = by_fate(outcome);
+    if !full {
+        rows.retain(|(_, label)| label.outcome != Fate::Kept);
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let title = if full { "All labels" } else { "Labels that were not kept" };
+    writeln!(out, "\n{title}: score with its 95 % interval, of the threshold\n")?;
+    let mut table = plain_table();
+    table.set_header(["head", "label", "", "a", "b"]);
+    table.add_rows(rows.iter().take(most(LABELS, full)).map(|row| label_row(*row)));
+    out.table(table);
+    match rows.len().saturating_sub(most(LABELS, full)) {
+        0 => Ok(()),
+        more => writeln!(out, " and {}: --full", counted(more, "more label")),
+    }
+}
+
+impl LabelEvidence {
+    /// The score with its interval and threshold, and how the head stands.
+    pub fn in_words(&self) -> String {
+        let score = Valued { value: self.score, ci95: self.ci95 };
+        format!("{} of {}, {}", score.in_words(3), decimal(self.threshold, 3), self.standing.words())
+    }
+}

@@ -1,0 +1,73 @@
+//! The two analyses of a comparison in words: what each is of, what was not compared, and what they do not share.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::stats::interval::Interval;
+use crate::study::show::wording::decimal;
+use crate::system::counted::counted;
+
+/// One of the two analyses.
+#[derive(Serialize, JsonSchema)]
+pub struct Described {
+    /// The file, as it was named.
+    pub file: String,
+    /// The shard of a partial; null for a report.
+    pub shard: Option<String>,
+    /// The model.
+    pub model: String,
+    /// The corpus.
+    pub corpus: String,
+    /// Sentences analysed.
+    pub sentences: u64,
+}
+
+/// A number with its interval.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Valued {
+    /// The number.
+    pub value: f64,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+}
+
+/// Things that were not compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LeftAside {
+    /// Why, in words.
+    pub why: String,
+    /// How many.
+    pub count: usize,
+    /// The relations, metrics, labels or sections that they are of; empty where the models have other heads, and it is all.
+    pub of: Vec<String>,
+}
+
+/// A fact about the runs.
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Fact {
+    /// Its key in a report.
+    pub key: String,
+    /// In the first analysis.
+    pub a: Value,
+    /// In the second.
+    pub b: Value,
+}
+
+impl Valued {
+    /// The number with its interval.
+    pub fn in_words(&self, digits: usize) -> String {
+        let shown = |value: f64| decimal(value, digits);
+        let ends = |ci95: Interval| format!(" [{}, {}]", shown(ci95.low()), shown(ci95.high()));
+        format!("{}{}", shown(self.value), self.ci95.map_or_else(String::new, ends))
+    }
+}
+
+impl Described {
+    /// The analysis on one line.
+    pub fn in_words(&self) -> String {
+        let Self { file, shard, model, corpus, sentences } = self;
+        let shard = shard.as_ref().map_or_else(String::new, |shard| format!(", shard {shard}"));
+        format!("{file}{shard}: {model} over {corpus}, {}", counted(*sentences, "sentence"))
+    }
+}

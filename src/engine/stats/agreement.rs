@@ -1,0 +1,131 @@
+//! Agreement of two sides on the categories of the same things, beyond that of chance.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::interval::Interval;
+
+/// The 97.5th percentile of the normal distribution.
+const Z: f64 = 1.959_963_984_540_054;
+
+/// How far two sides agree on the categories of `things`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Agreement {
+    /// How many things both put into a category.
+    pub things: usize,
+    /// The share of them that both put into the same; null of none.
+    pub share: Option<f64>,
+    /// Its 95 % interval (Wilson 1927), which takes the things as drawn independently; null of none.
+    pub share_ci95: Option<Interval>,
+    /// The share that would agree if the two sides had nothing to do with each other: the sum over categories of the product
+    /// of their shares; null of none.
+    pub expected: Option<f64>,
+    /// Cohen's kappa, `(share - expected) / (1 - expected)` (Cohen 1960); null where both sides have a single category, the
+    /// same, and of none.
+    pub kappa: Option<f64>,
+    /// Its 95 % interval: that of the share, with `expected` taken as known.
+    pub kappa_ci95: Option<Interval>,
+}
+
+impl Agreement {
+    /// The agreement on these pairs of categories, one pair for each thing.
+    pub fn of<C: Ord>(pairs: &[(C, C)]) -> Self {
+        let things = pairs.len();
+        if things == 0 {
+            return Self { things, share: None, share_ci95: None, expected: None, kappa: None, kappa_ci95: None };
+        }
+        let count = things as f64;
+        let same = pairs.iter().filter(|(a, b)| a == b).count();
+        let mut sizes: BTreeMap<&C, [usize; 2]> = BTreeMap::new();
+        for (a, b) in pairs {
+            sizes.entry(a).or_default()[0] += 1;
+            sizes.entry(b).or_default()[1] += 1;
+        }
+        // Whole numbers as long as they can be: the shares of one category are 1 exactly.
+        let products: usize = sizes.values().map(|[a, b]| a * b).sum();
+        let (share, expected) = (same as f64 / count, products as f64 / (count * count));
+        let ci95 = wilson(same, things);
+        let beyond = |share: f64| (share - expected) / (1.0 - expected);
+        let is_defined = products < things * things;
+        Self {
+            things,
+            share: Some(share),
+            share_ci95: Some(ci95),
+            expected: Some(expected),
+            kappa: is_defined.then(|| beyond(share)),
+            kappa_ci95: is_defined.then(|| Interval(beyond(ci95.low()), beyond(ci95.high()))),
+        }
+    }
+}
+
+/// The 95 % interval of a share of `all` independent things (Wilson 1927): the shares that a two-sided test at 5 % does not
+/// reject. It has a width where all agree, and where none does.
+fn wilson(count: usize, all: usize) -> Interval {
+    let (share, all, z2) = (count as f64 / all as f64, all as f64, Z * Z);
+    let centre = share + z2 / (2.0 * all);
+    let half = Z * (share * (1.0 - share) / all + z2 / (4.0 * all * all)).sqrt();
+    let [low, high] = [centre - half, centre + half].map(|end| end / (1.0 + z2 / all));
+    // The ends are 0 and 1 where none and all agree, but for rounding.
+    Interval(low.max(0.0).min(share), high.min(1.0).max(share))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn close(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
+    }
+
+    /// Ten things, of which the two call 5 and 6 by one name: they agree on 4 + 3 of them, and would on
+    /// .5 x .6 + .5 x .4 = .5 by chance.
+    #[test]
+    fn kappa_by_hand() {
+        let pairs = [[('x', 'x'); 4].as_slice(), &[('x', 'y')], &[('y', 'x'); 2], &[('y', 'y'); 3]].concat();
+        let found = Agreement::of(&pairs);
+        assert_eq!(found.things, 10);
+        close(found.share.unwrap(), 0.7);
+        close(found.expected.unwrap(), 0.5);
+        close(found.kappa.unwrap(), 0.4);
+        // Wilson: (.7 + z^2/20 -+ z sqrt(.021 + z^2/400)) / (1 + z^2/10), z^2 = 3.841458820694124.
+        let ci95 = found.share_ci95.unwrap();
+        close(ci95.low(), 0.396_778_147_461_145_3);
+        close(ci95.high(), 0.892_208_732_593_698_8);
+        close(found.kappa_ci95.unwrap().low(), 2.0 * ci95.low() - 1.0);
+        close(found.kappa_ci95.unwrap().high(), 2.0 * ci95.high() - 1.0);
+    }
+
+    #[test]
+    fn agreement_without_disagreement_has_an_interval_and_one_category_no_kappa() {
+        let all = Agreement::of(&[[('x', 'x'); 6], [('y', 'y'); 6]].concat());
+        assert_eq!((all.share, all.kappa), (Some(1.0), Some(1.0)));
+        // 12 of 12: 1 / (1 + z^2/12) = 0.7575.
+        close(all.share_ci95.unwrap().low(), 1.0 / (1.0 + Z * Z / 12.0));
+        assert_eq!(all.share_ci95.unwrap().high(), 1.0);
+        let one = Agreement::of(&[('x', 'x'); 3]);
+        assert_eq!((one.share, one.kappa, one.kappa_ci95), (Some(1.0), None, None));
+        assert_eq!(Agreement::of::<char>(&[]).share, None);
+        // Two single categories that differ: none agrees, and none would by chance.
+        let other = Agreement::of(&[('x', 'y'); 3]);
+        assert_eq!((other.share, other.expected, other.kappa), (Some(0.0), Some(0.0), Some(0.0)));
+    }
+
+    proptest! {
+        /// The names of categories and the order of the sides make no difference.
+        #[test]
+        fn sides_and_names_are_alike(pairs in prop::collection::vec((0..4_u8, 0..4_u8), 1..40)) {
+            let found = Agreement::of(&pairs);
+            let swapped: Vec<_> = pairs.iter().map(|(a, b)| (*b, *a)).collect();
+            let renamed: Vec<_> = pairs.iter().map(|(a, b)| (9 - a, 9 - b)).collect();
+            prop_assert_eq!(found, Agreement::of(&swapped));
+            prop_assert_eq!(found, Agreement::of(&renamed));
+            let ci95 = found.share_ci95.unwrap();
+            prop_assert!((ci95.low()..=ci95.high()).contains(&found.share.unwrap()));
+            prop_assert!(found.kappa.is_none_or(|kappa| (-1.0..=1.0).contains(&kappa)));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Reports packed by gzip (RFC 1952): whole texts in memory, unpacked within a bound.
+
+use std::io::{self, Read, Write};
+
+use anyhow::anyhow;
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+
+use super::input::too_long;
+use crate::system::errors::{Facts, io_error};
+
+/// How such bytes begin (RFC 1952, 2.3.1).
+const MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// What is unpacked of packed bytes has at most so many times their number, as of a partial: reports have 5 to 10 times, and
+/// deflate can make 1032.
+const LARGEST_RATIO: u64 = 256;
+
+/// Unpacked bytes that are not held against the ratio: 1 MiB, which costs nothing.
+const ALWAYS: u64 = 1 << 20;
+
+/// Bytes, packed. Equal ones are packed equally: the header has neither a time nor a name.
+/// Fails for no bytes.
+pub fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
+/// Bytes, unpacked if they are packed.
+/// Fails if they cannot be unpacked, or come to more than `most` bytes or to far more than they are; no more is unpacked then.
+pub fn unpacked(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
+    if !bytes.starts_with(&MAGIC) {
+        return Ok(bytes);
+    }
+    let by_ratio = (bytes.len() as u64).saturating_mul(LARGEST_RATIO).max(ALWAYS);
+    let bound = most.min(by_ratio);
+    let mut whole = Vec::new();
+    let unpacking = MultiGzDecoder::new(&*bytes).take(bound + 1).read_to_end(&mut whole);
+    unpacking.map_err(|error| {
+        let damaged = anyhow!("it is packed by gzip and damaged: {error}").hint("copy it anew, or write it again");
+        io_error(io::ErrorKind::InvalidData, damaged)
+    })?;
+    if whole.len() as u64 <= bound {
+        return Ok(whole);
+    }
+    if bound == most {
+        return Err(too_long(most));
+    }
+    let bomb =
+        anyhow!("it unpacks to more than {LARGEST_RATIO} times its {} bytes, the most that is unpacked", bytes.len());
+    Err(io_error(io::ErrorKind::FileTooLarge, bomb))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_packed_and_unpacked_again() {
+        let text = b"{\"a\": [1, 2, 3]}".repeat(100);
+        let small = packed(&text).unwrap();
+        assert!(small.starts_with(&MAGIC) && small.len() < text.len() / 10);
+        assert_eq!(small, packed(&text).unwrap());
+        assert_eq!(unpacked(small.clone(), 1 << 30).unwrap(), text);
+        // One file after the other is one file, as gzip has it.
+        assert_eq!(unpacked([small.clone(), small].concat(), 1 << 30).unwrap(), text.repeat(2));
+        assert_eq!(unpacked(text.clone(), 1 << 30).unwrap(), text);
+    }
+
+    #[test]
+    fn what_unpacks_to_too_much_is_refused() {
+        let zeros = packed(&vec![0; 3 << 20]).unwrap();
+        let error = unpacked(zeros.clone(), 1 << 30).unwrap_err().to_string();
+        assert!(error.starts_with("it unpacks to more than 256 times its "), "{error}");
+        let error = unpacked(zeros, 1000).unwrap_err().to_string();
+        assert_eq!(error, "it has more than 1000 bytes, the most that is read of it");
+        let text = packed(b"some text that is long enough to be cut").unwrap();
+        let error = unpacked(text[..text.len() - 5].to_vec(), 1000).unwrap_err().to_string();
+        assert!(error.starts_with("it is packed by gzip and damaged: "), "{error}");
+    }
+}

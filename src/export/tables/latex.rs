@@ -1,0 +1,156 @@
+//! Flat tables as a `tabular` of LaTeX, for a paper: rounded, the two ends of an interval in one column.
+
+use std::fmt::Write;
+
+use crate::study::show::table::{Cell, Table};
+use crate::study::show::wording::decimal;
+use crate::system::printable::printable;
+
+/// The decimals of numbers.
+const DIGITS: usize = 3;
+
+/// What is rounded to 0.
+const SMALLEST: f64 = 0.0005;
+
+/// A column with a longer text is a paragraph.
+const LONGEST_ON_ONE_LINE: usize = 40;
+
+/// A column as it is written.
+struct LatexColumn {
+    title: String,
+    form: &'static str,
+    cells: Vec<String>,
+}
+
+/// The table. Columns without any value are left out, and the numbers of layer and head where the name says both.
+pub fn table(table: &Table) -> String {
+    let columns = columns(table);
+    let mut out = String::new();
+    write_tabular(&mut out, table, &columns).expect("writing to a string does not fail");
+    out
+}
+
+fn write_tabular(out: &mut String, table: &Table, columns: &[LatexColumn]) -> std::fmt::Result {
+    let row = |cells: Vec<&str>| format!("{} \\\\", cells.join(" & "));
+    writeln!(out, "% Table `{}` of headscope; needs \\usepackage{{booktabs}}.", table.name)?;
+    writeln!(out, "\\begin{{tabular}}{{{}}}", columns.iter().map(|column| column.form).collect::<String>())?;
+    writeln!(out, "\\toprule\n{}\n\\midrule", row(columns.iter().map(|column| &*column.title).collect()))?;
+    for place in 0..table.rows.len() {
+        writeln!(out, "{}", row(columns.iter().map(|column| &*column.cells[place]).collect()))?;
+    }
+    writeln!(out, "\\bottomrule\n\\end{{tabular}}")
+}
+
+fn columns(table: &Table) -> Vec<LatexColumn> {
+    let place_of = |name: &str| table.columns.iter().position(|column| column == name);
+    let is_named = place_of("name").is_some();
+    let values = |place: usize| table.rows.iter().map(move |row| &row[place]);
+    let column = |(place, name): (usize, &String)| {
+        let is_empty = values(place).all(|cell| *cell == Cell::Empty || *cell == Cell::Text(String::new()));
+        let is_said = is_named && ["layer", "head"].contains(&&**name);
+        if is_empty
+            || is_said
+            || name.strip_suffix("_high").is_some_and(|stem| place_of(&format!("{stem}_low")).is_some())
+        {
+            return None;
+        }
+        let interval = name.strip_suffix("_low").and_then(|stem| Some((stem, place_of(&format!("{stem}_high"))?)));
+        if let Some((stem, high)) = interval {
+            let both = values(place).zip(values(high)).map(|(low, high)| match (low, high) {
+                (Cell::Empty, _) | (_, Cell::Empty) => String::new(),
+                ends => format!("[{}, {}]", cell(ends.0), cell(ends.1)),
+            });
+            return Some(LatexColumn { title: title(stem), form: "l", cells: both.collect() });
+        }
+        let longest =
+            values(place).map(|cell| if let Cell::Text(text) = cell { text.chars().count() } else { 0 }).max();
+        let is_text = values(place).any(|cell| matches!(cell, Cell::Text(_)));
+        let form = match longest {
+            Some(longest) if longest > LONGEST_ON_ONE_LINE => "p{0.4\\linewidth}",
+            _ if is_text => "l",
+            _ => "r",
+        };
+        Some(LatexColumn { title: title(name), form, cells: values(place).map(cell).collect() })
+    };
+    table.columns.iter().enumerate().filter_map(column).collect()
+}
+
+/// The name of a column as a heading.
+fn title(name: &str) -> String {
+    escaped(&name.replace("ci95", "95% interval").replace('_', " "))
+}
+
+fn cell(cell: &Cell) -> String {
+    let number = |shown: String| shown.strip_prefix('-').map_or(shown.clone(), |size| format!("$-${size}"));
+    match cell {
+        Cell::Empty => String::new(),
+        Cell::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
+        Cell::Integer(integer) => number(integer.to_string()),
+        // A q-value that is not 0 is not shown as 0.
+        Cell::Number(value) if *value > 0.0 && *value < SMALLEST => format!("$<${}", decimal(2.0 * SMALLEST, DIGITS)),
+        Cell::Number(value) => number(decimal(*value, DIGITS)),
+        Cell::Text(text) => escaped(text),
+    }
+}
+
+/// A text of which LaTeX obeys nothing.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in printable(text).chars() {
+        match c {
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => out.extend(['\\', c]),
+            '\\' => out.push_str("\\textbackslash{}"),
+            '~' => out.push_str("\\textasciitilde{}"),
+            '^' => out.push_str("\\textasciicircum{}"),
+            '<' => out.push_str("\\textless{}"),
+            '>' => out.push_str("\\textgreater{}"),
+            '|' => out.push_str("\\textbar{}"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_by_hand() {
+        let text = |text: &str| Cell::Text(text.to_owned());
+        let columns =
+            ["layer", "name", "label", "score", "ci95_low", "ci95_high", "nothing"].map(str::to_owned).to_vec();
+        let rows = vec![
+            vec![
+                Cell::Integer(0),
+                text("L0H1"),
+                text("tag:<a_b> 5%"),
+                Cell::Number(-0.25),
+                Cell::Number(-0.5),
+                Cell::Number(1e-9),
+                Cell::Empty,
+            ],
+            vec![
+                Cell::Integer(0),
+                text("L0H2"),
+                text("x\\input{y}"),
+                Cell::Empty,
+                Cell::Empty,
+                Cell::Empty,
+                Cell::Empty,
+            ],
+        ];
+        let expected = "\
+% Table `t` of headscope; needs \\usepackage{booktabs}.
+\\begin{tabular}{llrl}
+\\toprule
+name & label & score & 95\\% interval \\\\
+\\midrule
+L0H1 & tag:\\textless{}a\\_b\\textgreater{} 5\\% & $-$0.250 & [$-$0.500, $<$0.001] \\\\
+L0H2 & x\\textbackslash{}input\\{y\\} &  &  \\\\
+\\bottomrule
+\\end{tabular}
+";
+        assert_eq!(table(&Table { name: "t", columns, rows }), expected);
+    }
+}

@@ -1,0 +1,258 @@
+//! The labels of two analyses side by side: kept, gained, lost, or not to be told.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::{fixture, headscope, path, run};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A report of the small model over the gold corpus, in a folder.
+fn saved() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("a.json");
+    let corpus = fixture("corpus/gold.conllu");
+    run(&["analyze", "box:small", "-c", path(&corpus), "--with", "choice", "--no-run-info", "-q", "-o", path(&report)])
+        .unwrap();
+    (folder, report)
+}
+
+fn compared(a: &Path, b: &Path, more: &[&str]) -> (i32, Value) {
+    let output = headscope(&[&["compare", path(a), path(b), "--json"], more].concat()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let outcome = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text} {:?}", output.stderr));
+    (output.status.code().unwrap(), outcome)
+}
+
+fn changed(folder: &TempDir, a: &Path, name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
+    let mut report = serde_json::from_str(&fs::read_to_string(a).unwrap()).unwrap();
+    change(&mut report);
+    let at = folder.path().join(name);
+    fs::write(&at, serde_json::to_vec(&report).unwrap()).unwrap();
+    at
+}
+
+/// Gives a metric of a head another value and standard error.
+fn set(report: &mut Value, head: usize, metric: &str, value: f64, error: f64) {
+    let head = &mut report["heads"][head];
+    head["metrics"][metric] = json!(value);
+    head["ci95"][metric] = json!([value - 2.0 * error, value + 2.0 * error]);
+    head["standard_errors"][metric] = json!(error);
+}
+
+fn label<'a>(outcome: &'a Value, head: usize, name: &str) -> &'a Value {
+    let labels = outcome["heads"][head]["labels"].as_array().unwrap();
+    labels.iter().find(|label| label["label"] == name).unwrap_or_else(|| panic!("no {name} in {labels:#?}"))
+}
+
+#[test]
+fn a_report_keeps_its_own_labels() {
+    let (_folder, a) = saved();
+    let (status, outcome) = compared(&a, &a, &[]);
+    assert_eq!((status, &outcome["changed"], &outcome["not_shared"]), (0, &json!(false), &json!([])));
+    let counts = &outcome["heads_by_outcome"];
+    assert_eq!((&counts["gained"], &counts["lost"], &counts["changed"]), (&json!(0), &json!(0), &json!(0)));
+    let whole: Value = serde_json::from_str(&fs::read_to_string(&a).unwrap()).unwrap();
+    let of = |outcome: &str| counts[outcome].as_u64().unwrap();
+    assert_eq!(of("kept") + of("could_not_tell") + of("none"), 16);
+    for (head, compared) in whole["heads"].as_array().unwrap().iter().zip(outcome["heads"].as_array().unwrap()) {
+        let labels = head["labels"].as_array().unwrap();
+        let firm = labels.iter().any(|label| label["borderline"] == false);
+        let expected = if firm {
+            "kept"
+        } else if labels.is_empty() {
+            "none"
+        } else {
+            "could_not_tell"
+        };
+        assert_eq!(compared["outcome"], expected, "{compared:#}");
+        assert_eq!((&compared["primary_a"], &compared["primary_b"]), (&head["primary"], &head["primary"]));
+        assert_eq!(compared["labels"].as_array().unwrap().len(), labels.len());
+        assert_eq!(compared["choice"]["a"], head["chooses"]["label"]);
+    }
+    let agreement = &outcome["agreement"]["first_label"];
+    assert_eq!(
+        (&agreement["things"], &agreement["share"], &agreement["kappa"]),
+        (&json!(16), &json!(1.0), &json!(1.0))
+    );
+    assert!(agreement["kappa_ci95"][0].as_f64().unwrap() < 1.0, "agreement of 16 heads is not certain");
+    assert!(
+        outcome["agreement"]["choice"]["things"] == 16 && outcome["choices_by_outcome"]["kept"].as_u64().unwrap() > 0
+    );
+    let text = run(&["compare", path(&a), path(&a), "--full"]).unwrap();
+    assert!(text.starts_with("Labels of 16 heads: ") && text.contains(" first label "), "{text}");
+    assert!(text.contains("All labels: "), "{text}");
+}
+
+#[test]
+fn labels_are_lost_gained_and_not_to_be_told() {
+    let (folder, report) = saved();
+    // Three heads by the mass of the separator, whose threshold is .6: lost, gained, too uncertain.
+    let a = changed(&folder, &report, "x.json", |report| {
+        set(report, 8, "separator_mass", 0.8, 0.01);
+        set(report, 9, "separator_mass", 0.2, 0.01);
+        set(report, 10, "separator_mass", 0.8, 0.01);
+    });
+    let b = changed(&folder, &report, "y.json", |report| {
+        set(report, 8, "separator_mass", 0.4, 0.01);
+        set(report, 9, "separator_mass", 0.8, 0.01);
+        set(report, 10, "separator_mass", 0.58, 0.05);
+    });
+    let (status, outcome) = compared(&a, &b, &[]);
+    assert_eq!((status, &outcome["changed"]), (1, &json!(true)));
+    assert_eq!(label(&outcome, 8, "separator")["outcome"], "lost");
+    assert_eq!(label(&outcome, 8, "separator")["b"]["standing"], "out_of_reach");
+    assert_eq!(label(&outcome, 9, "separator")["outcome"], "gained");
+    let untold = label(&outcome, 10, "separator");
+    assert_eq!((&untold["outcome"], &untold["doubt"]), (&json!("could_not_tell"), &json!("within_reach")));
+    let families = outcome["families"].as_array().unwrap();
+    let separator = families.iter().find(|family| family["family"] == "separator").unwrap();
+    assert_eq!((&separator["lost"], &separator["gained"]), (&json!(1), &json!(1)));
+
+    // The same in every format, and by tables.
+    let at = |name: &str| folder.path().join(name);
+    let (json_file, csv, page) = (at("o.json"), at("o.csv"), at("o.html"));
+    let (json_file, csv, page) = (path(&json_file), path(&csv), path(&page));
+    let output = headscope(&["compare", path(&a), path(&b), "-o", json_file, "-o", csv, "-o", page]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(1) && text.contains(" lost ") && text.contains(" separator "), "{text}");
+    assert_eq!(serde_json::from_str::<Value>(&fs::read_to_string(json_file).unwrap()).unwrap(), outcome);
+    let table = fs::read_to_string(csv).unwrap();
+    assert!(
+        table.starts_with("layer,head,name,outcome,primary_a,primary_b,kept,gained,lost,could_not_tell,"),
+        "{table}"
+    );
+    assert_eq!(table.lines().count(), 17);
+    let html = fs::read_to_string(page).unwrap();
+    assert!(html.contains("Are the labels of heads stable?") && html.contains("<td>lost<"), "{html}");
+    let labels = at("labels.csv");
+    headscope(&["compare", path(&a), path(&b), "--table", "labels", "-o", path(&labels)]).output().unwrap();
+    let labels = fs::read_to_string(labels).unwrap();
+    let row = labels
+        .lines()
+        .find(|line| line.contains("L2H0,separator,separator,lost,"))
+        .unwrap_or_else(|| panic!("{labels}"));
+    assert!(row.contains(",firm,separator_mass,0.8,") && row.contains(",out_of_reach,separator_mass,0.4,"), "{row}");
+
+    // Diff has the two as changes, and says of the third that it is on one side only.
+    let output = headscope(&["diff", path(&a), path(&b), "--only", "labels", "--json"]).output().unwrap();
+    let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names = |list: &Value| -> Vec<String> {
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|one| format!("{} {}", one["name"], one["label"]).replace('"', ""))
+            .collect()
+    };
+    assert_eq!(names(&diff["one_sided"]), ["L2H2 separator"]);
+    assert!(names(&diff["labels"]).contains(&"L2H0 separator".to_owned()), "{diff:#}");
+    let text = String::from_utf8(headscope(&["diff", path(&a), path(&b)]).output().unwrap().stdout).unwrap();
+    assert!(
+        text.contains("1 label is firm on one side only, ") && text.contains("  L2H2 separator (a only)\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn how_a_head_chooses_changes_as_well() {
+    let (folder, report) = saved();
+    let whole: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
+    let heads = whole["heads"].as_array().unwrap();
+    let is_firm =
+        |head: &&Value| head["chooses"]["label"] == "chooses:position" && head["chooses"]["borderline"] == false;
+    let place = heads.iter().position(|head| is_firm(&head)).expect("some head goes by position");
+    let b = changed(&folder, &report, "b.json", |report| {
+        let head = &mut report["heads"][place];
+        for variant in ["special", "position", "token", "position_token"] {
+            head["metrics"]["rebuilt"][variant] = json!(0.1);
+            head["ci95"]["rebuilt"][variant] = json!([0.09, 0.11]);
+            head["standard_errors"]["rebuilt"][variant] = json!(0.005);
+        }
+        set(report, place, "context", 0.9, 0.005);
+    });
+    let (status, outcome) = compared(&report, &b, &[]);
+    let choice = &outcome["heads"][place]["choice"];
+    assert_eq!((status, &choice["outcome"]), (1, &json!("changed")), "{choice:#}");
+    assert_eq!((&choice["a"], &choice["b"]), (&json!("chooses:position"), &json!("chooses:context")));
+    assert_eq!(outcome["choices_by_outcome"]["changed"], 1);
+    let output = headscope(&["diff", path(&report), path(&b), "--only", "labels", "--json"]).output().unwrap();
+    let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let labels: Vec<&str> =
+        diff["labels"].as_array().unwrap().iter().map(|one| one["label"].as_str().unwrap()).collect();
+    assert!(labels.contains(&"chooses:position") && labels.contains(&"chooses:context"), "{diff:#}");
+}
+
+#[test]
+fn the_outcome_of_compare_is_as_its_schema_says() {
+    let (folder, a) = saved();
+    let b = changed(&folder, &a, "b.json", |report| set(report, 8, "separator_mass", 0.8, 0.01));
+    let (_, outcome) = compared(&a, &b, &[]);
+    let schema: Value = serde_json::from_str(&run(&["schema", "compare"]).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(&outcome).map(|error| error.to_string()).collect();
+    assert_eq!(errors, [""; 0]);
+    assert_eq!(outcome["schema_version"], 1);
+    let mut wrong = outcome.clone();
+    wrong["heads"][0]["outcome"] = json!("banana");
+    assert!(!validator.is_valid(&wrong));
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let (folder, a) = saved();
+    let planted = folder.path().join("planted.json");
+    run(&["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q", "-o", path(&planted)]).unwrap();
+    let refused = |arguments: &[&str]| run(&[&["compare"], arguments].concat()).unwrap_err();
+    let (status, message) = refused(&[path(&a), path(&planted)]);
+    assert_eq!(status, 3);
+    assert!(
+        message.contains("the models do not have the same heads: 4 layers of 4 heads and 3 layers of 4 heads"),
+        "{message}"
+    );
+    assert_eq!(refused(&["-", "-"]).0, 2);
+    let (status, message) = refused(&[path(&a), path(&a), "-o", "out.txt"]);
+    assert!(status == 2 && message.contains("name a file .json, .csv or .html"), "{message}");
+    // Other thresholds are another label.
+    let b = changed(&folder, &a, "b.json", |report| report["settings"]["policy"]["broad"] = json!(0.7));
+    let (status, outcome) = compared(&a, &b, &[]);
+    let doubts: Vec<&Value> =
+        outcome["heads"].as_array().unwrap().iter().flat_map(|head| head["labels"].as_array().unwrap()).collect();
+    let broad: Vec<&&Value> = doubts.iter().filter(|label| label["label"] == "broad").collect();
+    assert!(
+        status == 0 && !broad.is_empty() && broad.iter().all(|label| label["doubt"] == "other_thresholds"),
+        "{broad:#?}"
+    );
+}
+
+/// The calibration, in small: labels over random halves of a corpus are not said to be lost or gained.
+#[test]
+fn halves_of_a_corpus_keep_their_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
+    let sentences: Vec<&str> = text.split_inclusive("\n\n").collect();
+    let mut random = ChaCha8Rng::seed_from_u64(35);
+    let (mut kept, mut moved) = (0, 0);
+    for number in 0..4 {
+        let mut places: Vec<usize> = (0..sentences.len()).collect();
+        places.shuffle(&mut random);
+        let (first, second) = places.split_at_mut(sentences.len() / 2);
+        let [a, b] = [("a", first), ("b", second)].map(|(side, half)| {
+            half.sort_unstable();
+            let corpus = folder.path().join(format!("{number}{side}.conllu"));
+            fs::write(&corpus, half.iter().map(|&place| sentences[place]).collect::<String>()).unwrap();
+            let report = corpus.with_extension("json");
+            run(&["analyze", "box:small", "-c", path(&corpus), "-q", "-o", path(&report)]).unwrap();
+            report
+        });
+        let (_, outcome) = compared(&a, &b, &[]);
+        let count = |fate: &str| outcome["labels_by_outcome"][fate].as_u64().unwrap();
+        kept += count("kept");
+        moved += count("lost") + count("gained");
+    }
+    // At most .00125 of labels whose scores are the same are said to have changed: of fewer than 100 labels here two would be in
+    // less than 1 of 100 runs of such a test.
+    assert!(kept >= 20 && moved <= 1, "{kept} kept, {moved} lost or gained");
+}

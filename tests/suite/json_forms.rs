@@ -1,0 +1,99 @@
+//! JSON on one line and packed by gzip: every command that writes a report writes it, and every command that reads one reads it.
+
+use std::fs;
+use std::io::Read;
+
+use crate::support::{headscope, path, run};
+use flate2::read::GzDecoder;
+use serde_json::Value;
+
+#[test]
+fn reports_are_written_compact_and_packed_and_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (plain, packed, compact) = (at("a.json"), at("a.json.gz"), at("b.json"));
+    let analyze = ["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q"];
+    run(&[&analyze[..], &["-o", path(&plain), "-o", path(&packed)]].concat()).unwrap();
+    let text = fs::read_to_string(&plain).unwrap();
+    let mut unpacked = String::new();
+    GzDecoder::new(fs::File::open(&packed).unwrap()).read_to_string(&mut unpacked).unwrap();
+    assert!(unpacked == text, "the same report");
+    assert!(fs::metadata(&packed).unwrap().len() * 4 < text.len() as u64);
+
+    // On one line, and the same.
+    run(&["export", path(&packed), "--compact", "-o", path(&compact)]).unwrap();
+    let one_line = fs::read_to_string(&compact).unwrap();
+    assert!(one_line.lines().count() == 1 && one_line.ends_with('\n') && one_line.len() < text.len());
+    let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    assert_eq!(value(&one_line), value(&text));
+    let printed = run(&[&analyze[..5], &["--compact", "-o", "-"]].concat()).unwrap();
+    assert!(printed == one_line);
+
+    // Every command that reads a report reads it packed, also from standard input.
+    let (shown, packed_path) = (run(&["show", path(&plain)]).unwrap(), path(&packed));
+    assert_eq!(run(&["show", packed_path]).unwrap(), shown);
+    let piped = headscope(&["show", "-"]).write_stdin(fs::read(&packed).unwrap()).output().unwrap();
+    assert_eq!(String::from_utf8(piped.stdout).unwrap(), shown);
+    run(&["diff", packed_path, path(&plain)]).unwrap();
+    run(&["compare", packed_path, path(&compact)]).unwrap();
+    assert_eq!(run(&["cite", packed_path]).unwrap(), run(&["cite", path(&plain)]).unwrap());
+    let relabelled = at("again.json.gz");
+    run(&["relabel", packed_path, "--preset", "voita2019", "--compact", "-o", path(&relabelled)]).unwrap();
+    run(&["export", path(&relabelled), "-o", path(&at("page.html"))]).unwrap();
+}
+
+#[test]
+fn packed_bytes_that_are_no_report_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str, bytes: &[u8]| {
+        let file = folder.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        file
+    };
+    let pack = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut encoder, bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let bomb = pack(&vec![b' '; 8 << 20]);
+    for (name, bytes, message) in [
+        ("bomb.json.gz", &bomb[..], "it unpacks to more than 256 times its "),
+        ("cut.json.gz", &bomb[..bomb.len() / 2], "it is packed by gzip and damaged: "),
+        ("text.json.gz", &pack(b"no report"), "this is no report of headscope in JSON"),
+    ] {
+        let file = at(name, bytes);
+        let (status, text) = run(&["show", path(&file)]).unwrap_err();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(status == 3 && text.contains(message) && text.contains(name), "{text}");
+    }
+    // The extension alone is no format.
+    let (status, text) = run(&["analyze", "box:planted", "-o", "report.gz"]).unwrap_err();
+    assert!(status == 2 && text.contains(".json.gz"), "{text}");
+}
+
+#[test]
+fn the_rules_of_the_tag_baseline_are_a_table_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let report = at("a.json");
+    run(&["analyze", "box:small", "--limit", "200", "-q", "-o", path(&report)]).unwrap();
+    let table = |name: &str| {
+        let file = at("table.csv");
+        run(&["export", path(&report), "--table", name, "-o", path(&file)]).unwrap();
+        fs::read_to_string(file).unwrap()
+    };
+    let relations = table("relations");
+    let columns: Vec<&str> = relations.lines().next().unwrap().split(',').collect();
+    assert!(!columns.iter().any(|column| column.contains("rules")), "{columns:?}");
+    assert!(columns.contains(&"tag_baseline.accuracy") && columns.len() < 60, "{}", columns.len());
+    let whole: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
+    let rules = table("rules");
+    assert!(rules.starts_with("relation,dependent,tag,side\n"), "{rules}");
+    let expected: usize = whole["relations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|relation| relation["tag_baseline"]["rules"].as_object().map_or(0, serde_json::Map::len))
+        .sum();
+    assert_eq!(rules.lines().count() - 1, expected);
+}
