@@ -79,6 +79,16 @@ pub struct HeadCard {
     pub clauses: Vec<String>,
     /// Figures.
     pub figures: Vec<Figure>,
+    /// The same lines as a table, where they are alike.
+    pub table: Option<CardTable>,
+}
+
+/// A small table on the card of a head.
+pub struct CardTable {
+    /// The names of its columns.
+    pub columns: &'static [&'static str],
+    /// Its rows, each with a cell for every column.
+    pub rows: Vec<Vec<String>>,
 }
 
 impl FromIterator<String> for HeadCard {

@@ -12,7 +12,9 @@ use crate::export::svg::Medium;
 use crate::report::roles::Roles;
 use crate::report::{HeadReport, Report};
 use crate::study::labels::evidence::{Direction, Reach};
-use crate::study::labels::{Label, Near};
+use crate::studies::registry::detector_of;
+use crate::study::labels::{BORDERLINE, Label, Near};
+use crate::study::section::CardTable;
 use crate::study::show::figure::{Figure, Mark};
 use crate::study::show::wording::{decimal, significance};
 
@@ -25,6 +27,8 @@ pub struct GridCell {
     hue: String,
     words: String,
     families: String,
+    /// How it chooses, shortened; empty where that is not known.
+    chooses: String,
 }
 
 /// A family of labels that some head has.
@@ -50,6 +54,7 @@ pub struct Card {
     chooses: Option<String>,
     lines: Vec<String>,
     studies: Vec<StudyLine>,
+    examples: Vec<ExampleTable>,
     figures: Vec<CardFigure>,
 }
 
@@ -58,6 +63,13 @@ pub struct Card {
 struct StudyLine {
     study: &'static str,
     line: String,
+}
+
+/// What a study has of a head as a table.
+#[derive(Serialize)]
+struct ExampleTable {
+    columns: &'static [&'static str],
+    rows: Vec<Vec<String>>,
 }
 
 /// A figure on a card, which opens.
@@ -86,13 +98,19 @@ pub fn hue(hue: Hue) -> String {
 /// The grid, layer by layer.
 pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
     let cell = |head: &HeadReport| {
-        let HeadCell { code, marks, hue: of, words } = HeadCell::of(head);
+        let HeadCell { code, marks, hue: of, mut words } = HeadCell::of(head);
+        let chooses = head.chooses.as_ref().map_or_else(String::new, |label| {
+            let mark = if label.borderline { BORDERLINE } else { "" };
+            words.push_str(&format!("; {}", label.label));
+            format!("{}{mark}", shown(&label.label).code)
+        });
         let families: Vec<String> = if head.labels.is_empty() {
             vec![head.primary.clone()]
         } else {
             head.labels.iter().map(|label| shown(&label.label).family).collect()
         };
-        GridCell { name: head.place.to_string(), code, marks, hue: hue(of), words, families: families.join(" ") }
+        let name = head.place.to_string();
+        GridCell { name, code, marks, hue: hue(of), words, families: families.join(" "), chooses }
     };
     report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect()).collect()
 }
@@ -108,6 +126,24 @@ pub fn families(report: &Report) -> Vec<FamilyRow> {
         meaning,
     };
     found(report).into_iter().map(row).collect()
+}
+
+/// The head whose card stands first, and why: the one whose firm role has the largest margin over its threshold, the earlier one of
+/// equals; the first of all where none has one.
+pub fn first(report: &Report) -> (String, String) {
+    let margin = |head: &HeadReport| {
+        let label = head.labels.first().filter(|label| !label.borderline && detector_of(&label.label).is_none_or(|of| of.is_role));
+        label.map(|label| label.margin)
+    };
+    let firm = report.heads.iter().filter_map(|head| Some((head, margin(head)?)));
+    let Some((head, _)) = firm.reduce(|most, next| if next.1 > most.1 { next } else { most }) else {
+        return (report.heads[0].place.to_string(), "No head has a firm role: the card is that of the first head.".to_owned());
+    };
+    let why = format!(
+        "The card is that of {} until another is chosen: of all firm roles, {} is the furthest above its threshold.",
+        head.place, head.primary
+    );
+    (head.place.to_string(), why)
 }
 
 /// How many heads have a firm role, and how many labels are borderline.
@@ -134,6 +170,7 @@ pub fn cards(report: &Report) -> Vec<Card> {
             chooses: head.chooses.as_ref().map(chooses),
             lines: if head.labels.is_empty() { lacking.clone() } else { kept.collect() },
             studies: studies(report, head),
+            examples: examples(report, head),
             figures: figures(report, head),
         }
     };
@@ -149,6 +186,13 @@ fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
         on_head.lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
     });
     said.collect()
+}
+
+/// The tables of a head by the studies.
+fn examples(report: &Report, head: &HeadReport) -> Vec<ExampleTable> {
+    let policy = &report.settings.policy;
+    let tables = report.sections.0.iter().filter_map(|(_, section)| section.of_head(head.place, policy).table);
+    tables.map(|CardTable { columns, rows }| ExampleTable { columns, rows }).collect()
 }
 
 /// The drawings of a head by the studies.

@@ -94,9 +94,14 @@ const colour = (table) => {
     cell.className = 'c' + step;
   });
 };
-const select = one('metric');
+const select = one('metric'), groups = all('details.group');
 if (select && maps.length) {
-  maps.forEach((table, place) => select.append(new Option(table.dataset.n, place)));
+  groups.forEach((group) => {
+    const list = document.createElement('optgroup');
+    list.label = group.dataset.n;
+    all('table.map', group).forEach((table) => list.append(new Option(table.dataset.n, maps.indexOf(table))));
+    select.append(list);
+  });
   const draw = () => {
     const table = maps[select.value].cloneNode(true);
     const about = document.createElement('p');
@@ -112,30 +117,36 @@ if (select && maps.length) {
   all('details.metric').forEach((details) => details.addEventListener('toggle', () => all('table.map', details).forEach(colour)));
 }
 
-// All metrics of a head, out of these tables, under its card.
+// The metrics of a head, out of these tables, under its card: those of each study together.
 function metricsOf(card) {
   if (card.querySelector('.metrics')) return;
   const [, layer, head] = card.id.match(/^L(\d+)H(\d+)$/) || [];
   if (!head || !maps.length) return;
-  const details = document.createElement('details'), summary = document.createElement('summary');
-  details.className = 'metrics';
-  summary.textContent = 'All metrics of ' + card.id;
-  details.append(summary);
-  details.addEventListener('toggle', () => {
-    if (details.children.length > 1) return;
-    const table = document.createElement('table');
-    maps.forEach((map) => {
-      const row = table.insertRow();
-      row.insertCell().textContent = map.dataset.n;
-      row.insertCell().textContent = map.rows[+layer + 1].cells[+head + 1].textContent;
-      row.insertCell().textContent = map.caption.querySelector('span').textContent;
+  const list = document.createElement('div');
+  list.className = 'groups';
+  list.append('Metrics:');
+  groups.forEach((group) => {
+    const details = document.createElement('details'), summary = document.createElement('summary');
+    details.className = 'metrics';
+    summary.textContent = group.querySelector('summary').textContent.replace(/\D*$/, '');
+    details.append(summary);
+    details.addEventListener('toggle', () => {
+      if (details.children.length > 1) return;
+      const table = document.createElement('table');
+      all('table.map', group).forEach((map) => {
+        const row = table.insertRow();
+        row.insertCell().textContent = map.dataset.n;
+        row.insertCell().textContent = map.rows[+layer + 1].cells[+head + 1].textContent;
+        row.insertCell().textContent = map.caption.querySelector('span').textContent;
+      });
+      details.append(table);
     });
-    details.append(table);
+    list.append(details);
   });
-  card.append(details);
+  card.append(list);
 }
 if (cells.length) {
   const named = location.hash.slice(1);
-  choose(cells.some((cell) => cell.hash === '#' + named) ? named : cells[0].hash.slice(1));
+  choose(cells.some((cell) => cell.hash === '#' + named) ? named : cards.dataset.first);
 }
 })();

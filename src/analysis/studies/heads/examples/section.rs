@@ -8,9 +8,12 @@ use super::figure;
 use super::report::{Example, Examples, HeadExamples};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{HeadCard, Section, stored};
+use crate::study::section::{CardTable, HeadCard, Section, stored};
 use crate::study::show::summary::Summary;
 use crate::system::counted::{counted, plural};
+
+/// The columns of the sentences on a card.
+const COLUMNS: [&str; 4] = ["example", "shows it", "sentence", "words"];
 
 #[derive(Deserialize)]
 pub struct ExamplesSection {
@@ -40,7 +43,13 @@ impl Section for ExamplesSection {
     fn of_head(&self, head: HeadPlace, _: &Policy) -> HeadCard {
         let Some(of) = self.examples.of(head) else { return HeadCard::default() };
         let line = |example: &Example| format!("{}: {}", figure::about(of, example), example.drawn.text());
+        let row = |example: &Example| {
+            let [rank, score] = figure::rank_and_score(of, example);
+            vec![rank, score, example.sentence.to_string(), example.drawn.text()]
+        };
+        let rows: Vec<Vec<String>> = of.examples.iter().map(row).collect();
         HeadCard {
+            table: (!rows.is_empty()).then_some(CardTable { columns: &COLUMNS, rows }),
             lines: of.examples.iter().map(line).collect(),
             figures: figure::figure(of).into_iter().collect(),
             ..HeadCard::default()
