@@ -16,6 +16,7 @@ mod reference_choice;
 mod support;
 
 mod arc_use;
+mod attention_maps;
 mod bad_input;
 mod batch;
 mod candle;

@@ -7,6 +7,22 @@ use crate::studies::registry::detector_of;
 use crate::study::labels::Label;
 use crate::system::counted::{counted, plural};
 
+/// The heads whose first label is a firm role, by its falling margin over the threshold, the earlier one of equals first.
+pub fn by_margin(heads: &[HeadReport]) -> Vec<&HeadReport> {
+    let margin = |head: &HeadReport| {
+        let first = head.labels.first().filter(|label| !label.borderline && is_role(label))?;
+        Some(first.margin)
+    };
+    let mut firm: Vec<(&HeadReport, f64)> = heads.iter().filter_map(|head| Some((head, margin(head)?))).collect();
+    firm.sort_by(|a, b| b.1.total_cmp(&a.1));
+    firm.into_iter().map(|(head, _)| head).collect()
+}
+
+/// Whether a label is a role.
+fn is_role(label: &Label) -> bool {
+    detector_of(&label.label).is_none_or(|detector| detector.is_role)
+}
+
 /// How many heads have a firm label, by whether it is a role: the label of heads that attend to everything is none, for
 /// untrained heads have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +39,6 @@ pub struct Roles {
 impl Roles {
     /// The roles of these heads.
     pub fn of(heads: &[HeadReport]) -> Self {
-        let is_role = |label: &Label| detector_of(&label.label).is_none_or(|detector| detector.is_role);
         let any =
             |head: &HeadReport, of: &dyn Fn(&Label) -> bool| head.labels.iter().any(|one| !one.borderline && of(one));
         let firm = heads.iter().filter(|head| any(head, &is_role)).count();

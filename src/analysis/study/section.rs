@@ -111,6 +111,8 @@ pub struct Exports {
     pub tracked: Vec<Tracked>,
     /// The tests of whether the model uses the arcs that labels are about.
     pub tests_of_use: Vec<HeadUseTest>,
+    /// Heads with the place in the corpus of the sentence that is typical of each.
+    pub typical: Vec<(HeadPlace, u64)>,
 }
 
 /// The test of whether the model uses the arcs that a label of a head is about.

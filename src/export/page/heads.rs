@@ -9,10 +9,9 @@ use crate::export::lacking;
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
-use crate::report::roles::Roles;
+use crate::report::roles::{Roles, by_margin};
 use crate::report::{HeadReport, Report};
 use crate::study::labels::evidence::{Direction, Reach};
-use crate::studies::registry::detector_of;
 use crate::study::labels::{BORDERLINE, Label, Near};
 use crate::study::section::CardTable;
 use crate::study::show::figure::{Figure, Mark};
@@ -128,22 +127,14 @@ pub fn families(report: &Report) -> Vec<FamilyRow> {
     found(report).into_iter().map(row).collect()
 }
 
-/// The head whose card stands first, and why: the one whose firm role has the largest margin over its threshold, the earlier one of
-/// equals; the first of all where none has one.
+/// The head whose card stands first, and why: the one whose firm role has the largest margin over its threshold; the first of all where
+/// none has one.
 pub fn first(report: &Report) -> (String, String) {
-    let margin = |head: &HeadReport| {
-        let label = head.labels.first().filter(|label| !label.borderline && detector_of(&label.label).is_none_or(|of| of.is_role));
-        label.map(|label| label.margin)
+    let (place, why) = match by_margin(&report.heads).first() {
+        Some(head) => (head.place, format!("of all firm roles, {} is the furthest above its threshold", head.primary)),
+        None => (report.heads[0].place, "no head has a firm role".to_owned()),
     };
-    let firm = report.heads.iter().filter_map(|head| Some((head, margin(head)?)));
-    let Some((head, _)) = firm.reduce(|most, next| if next.1 > most.1 { next } else { most }) else {
-        return (report.heads[0].place.to_string(), "No head has a firm role: the card is that of the first head.".to_owned());
-    };
-    let why = format!(
-        "The card is that of {} until another is chosen: of all firm roles, {} is the furthest above its threshold.",
-        head.place, head.primary
-    );
-    (head.place.to_string(), why)
+    (place.to_string(), format!("The card is that of {place} until another is chosen: {why}."))
 }
 
 /// How many heads have a firm role, and how many labels are borderline.

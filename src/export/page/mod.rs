@@ -3,6 +3,7 @@
 //! Reading it needs no script; the script shows one card at a time, sorts, filters and colours. Its digest stands in
 //! the page's content security policy, so that no other script would run, and nothing is loaded from anywhere.
 
+pub mod glance;
 mod heads;
 mod metrics;
 pub mod several;
@@ -24,6 +25,7 @@ use super::summary;
 use super::svg::{Medium, escaped};
 use crate::report::{Caveat, Report, is_about_certainty};
 use crate::system::counted::counted;
+use glance::Thumbnails;
 
 /// The templates by name; all others but `runs` fill in the blocks of `base`.
 const TEMPLATES: [(&str, &str); 6] = [
@@ -55,6 +57,7 @@ struct ReportPage<'a> {
     first: String,
     why_first: String,
     cards: Vec<heads::Card>,
+    thumbnails: Vec<Thumbnails>,
     depth: Value,
     studies: Vec<studies::StudySection>,
     controls: String,
@@ -88,6 +91,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
         first,
         why_first,
         cards: heads::cards(report),
+        thumbnails: report.attention_maps.iter().map(|maps| Thumbnails::new(maps, report.model.grid())).collect(),
         depth: Value::from_safe_string(figures::named(report, figures::LAYERS, Medium::Page)?),
         studies,
         controls: summary::of_controls(report),

@@ -45,8 +45,7 @@ impl Extent {
             return;
         }
         let Self([x1, y1, x2, y2]) = *self;
-        self.0 =
-            [x1.min(left), y1.min(base - ASCENT * size), x2.max(left + width), y2.max(base + DESCENT * size)];
+        self.0 = [x1.min(left), y1.min(base - ASCENT * size), x2.max(left + width), y2.max(base + DESCENT * size)];
     }
 
     /// The left, the top, the width and the height of a figure that is meant to be so large, and no smaller than its texts.

@@ -6,9 +6,10 @@ use serde::Deserialize;
 
 use super::figure;
 use super::report::{Example, Examples, HeadExamples};
+use super::sums::Rank;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{CardTable, HeadCard, Section, stored};
+use crate::study::section::{CardTable, Exports, HeadCard, Section, stored};
 use crate::study::show::summary::Summary;
 use crate::system::counted::{counted, plural};
 
@@ -54,6 +55,14 @@ impl Section for ExamplesSection {
             figures: figure::figure(of).into_iter().collect(),
             ..HeadCard::default()
         }
+    }
+
+    fn exports(&self) -> Exports {
+        let typical = |head: &HeadExamples| {
+            let example = head.examples.iter().find(|example| example.rank == Rank::Typical)?;
+            Some((head.place, example.sentence))
+        };
+        Exports { typical: self.examples.heads.iter().filter_map(typical).collect(), ..Exports::default() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
