@@ -53,7 +53,7 @@ fn a_sentence_that_is_given_is_shown_as_maps_has_it() {
     assert!(page.contains(&format!("data-maps=\"{}\"", maps.join(" "))), "the page has them");
     // A report with them is read, relabelled and exported.
     let (saved, other) = (folder.path().join("report.json"), folder.path().join("other.json"));
-    run(&["relabel", path(&saved), "-o", path(&other)]).unwrap();
+    run(&["relabel", path(&saved), "--preset", "voita2019", "-o", path(&other)]).unwrap();
     let other: Value = serde_json::from_str(&fs::read_to_string(other).unwrap()).unwrap();
     assert_eq!(&other["attention_maps"], found);
 }

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use serde::Deserialize;
-
 use super::figure;
 use super::report::{Example, Examples, HeadExamples};
 use super::sums::Rank;
@@ -16,7 +14,6 @@ use crate::system::counted::{counted, plural};
 /// The columns of the sentences on a card.
 const COLUMNS: [&str; 4] = ["example", "shows it", "sentence", "words"];
 
-#[derive(Deserialize)]
 pub struct ExamplesSection {
     pub examples: Examples,
 }

@@ -1,0 +1,173 @@
+//! How much of a variable is explained by others, from sums of products (docs/methodology/explained-variance.md).
+
+use nalgebra::{DMatrix, DVector, SymmetricEigen};
+
+/// A symmetric matrix of sums of products, `[size, size]`, its lower half row after row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gram(Vec<f64>);
+
+/// The place of a pair in the lower half of a symmetric matrix.
+pub const fn pair(a: usize, b: usize) -> usize {
+    let (row, column) = if a < b { (b, a) } else { (a, b) };
+    row * (row + 1) / 2 + column
+}
+
+impl Gram {
+    /// A matrix of which `cells` is the lower half, row after row.
+    pub fn new(cells: Vec<f64>) -> Self {
+        Self(cells)
+    }
+
+    /// The sum of the products of two variables.
+    pub fn at(&self, a: usize, b: usize) -> f64 {
+        self.0[pair(a, b)]
+    }
+
+    /// The difference of the sums and the sums in `others`.
+    pub fn less(&self, others: &Self) -> Self {
+        Self(self.0.iter().zip(&others.0).map(|(sum, other)| sum - other).collect())
+    }
+
+    /// Whether a variable varies: its sum of squares is no rounding of the largest one.
+    pub fn varies(&self, variable: usize) -> bool {
+        self.at(variable, variable) > NOTHING_LEFT * self.largest()
+    }
+
+    /// The largest sum of squares.
+    fn largest(&self) -> f64 {
+        (0..).map(|row| pair(row, row)).map_while(|place| self.0.get(place)).fold(0.0, |most, &cell| most.max(cell))
+    }
+}
+
+/// The part of the largest sum of squares below which there is nothing but rounding: sums of products of 10^6 cells are good
+/// to about 1e-12.
+const NOTHING_LEFT: f64 = 1e-10;
+
+/// The least-squares fit by some variables, whatever is fitted: the pseudo-inverse of their sums of products.
+///
+/// Where some variables are combinations of others, the coefficients are the smallest of those that fit as well, so that
+/// what they say of other data does not depend on the order of the variables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    variables: Vec<usize>,
+    /// `[variables, variables]`, eigenvalues below [`NOTHING_LEFT`] of the largest being left out.
+    inverse: DMatrix<f64>,
+}
+
+impl Fit {
+    /// The fit by `variables`.
+    pub fn new(gram: &Gram, variables: impl IntoIterator<Item = usize>) -> Self {
+        let variables: Vec<usize> = variables.into_iter().collect();
+        let size = variables.len();
+        let own = DMatrix::from_fn(size, size, |row, column| gram.at(variables[row], variables[column]));
+        let SymmetricEigen { eigenvectors, eigenvalues } = own.symmetric_eigen();
+        let least = NOTHING_LEFT * eigenvalues.iter().copied().fold(0.0, f64::max);
+        let reciprocals = eigenvalues.map(|value| if value > least { value.recip() } else { 0.0 });
+        let inverse = &eigenvectors * DMatrix::from_diagonal(&reciprocals) * eigenvectors.transpose();
+        Self { variables, inverse }
+    }
+
+    /// The sum of squares of what is fitted that its fit explains of some data, `2 β'b - β'G β`, `β` being fitted to other
+    /// data; below 0 if the fit is worse than none. `products` are those with each of all variables.
+    pub fn explained(&self, fitted: &[f64], gram: &Gram, products: &[f64]) -> f64 {
+        let Self { variables, inverse } = self;
+        let coefficients = inverse * DVector::from_iterator(variables.len(), variables.iter().map(|&one| fitted[one]));
+        let mut explained = 0.0;
+        for (place, (&variable, coefficient)) in variables.iter().zip(&coefficients).enumerate() {
+            let earlier = variables[..place].iter().zip(&coefficients);
+            let products_before: f64 = earlier.map(|(&other, before)| gram.at(variable, other) * before).sum();
+            let own = gram.at(variable, variable) * coefficient;
+            explained += coefficient * (2.0 * (products[variable] - products_before) - own);
+        }
+        explained
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn gram(variables: &[Vec<f64>]) -> Gram {
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        Gram::new(
+            variables.iter().enumerate().flat_map(|(row, a)| variables[..=row].iter().map(|b| dot(a, b))).collect(),
+        )
+    }
+
+    fn products(variables: &[Vec<f64>], target: &[f64]) -> Vec<f64> {
+        variables.iter().map(|one| one.iter().zip(target).map(|(a, b)| a * b).sum()).collect()
+    }
+
+    /// The squares that variables explain where they are fitted.
+    fn within(gram: &Gram, variables: impl IntoIterator<Item = usize>, products: &[f64]) -> f64 {
+        Fit::new(gram, variables).explained(products, gram, products)
+    }
+
+    #[test]
+    fn a_fit_by_hand() {
+        // (1, 0, 0) and (1, 1, 0) span the first two axes: 9 + 16 of (3, 4, 5) are explained.
+        let variables = [vec![1.0, 0.0, 0.0], vec![1.0, 1.0, 0.0]];
+        let right = products(&variables, &[3.0, 4.0, 5.0]);
+        let gram = gram(&variables);
+        for (cues, squares) in [(&[0, 1][..], 25.0), (&[0], 9.0), (&[1], 24.5)] {
+            assert!((within(&gram, cues.iter().copied(), &right) - squares).abs() < 1e-12, "{cues:?}");
+        }
+    }
+
+    #[test]
+    fn a_fit_to_other_data_by_hand() {
+        // 2 x is fitted: of (1, -1) = x that leaves as much as there is, of (3, -3) the square of x.
+        let (x, fitted) = ([vec![1.0, -1.0]], [2.0, -2.0]);
+        let (gram, fitted) = (gram(&x), products(&x, &fitted));
+        let of = |target: [f64; 2]| Fit::new(&gram, [0]).explained(&fitted, &gram, &products(&x, &target));
+        assert_eq!([of([1.0, -1.0]), of([3.0, -3.0])], [0.0, 16.0]);
+        // Worse than no fit: of (-1, 1) there is 2, and 18 is left.
+        assert_eq!(of([-1.0, 1.0]), -16.0);
+    }
+
+    #[test]
+    fn what_others_say_already_changes_no_fit() {
+        // The third is the difference of the first two, the fourth is nothing.
+        let variables = [vec![1.0, 2.0, 2.0], vec![0.0, 1.0, 5.0], vec![1.0, 1.0, -3.0], vec![0.0; 3]];
+        let right = products(&variables, &[1.0, 1.0, 1.0]);
+        let gram = gram(&variables);
+        let all = within(&gram, 0..4, &right);
+        for some in [[0, 2], [2, 1], [1, 0]] {
+            assert!((within(&gram, some, &right) - all).abs() < 1e-12);
+        }
+        assert_eq!([0, 1, 2, 3].map(|variable| gram.varies(variable)), [true, true, true, false]);
+    }
+
+    /// Of two variables that are the same in the fit each has half of the coefficient, which tells where they differ.
+    #[test]
+    fn the_smallest_coefficients_are_taken() {
+        let fitted_on = [vec![1.0, -1.0], vec![1.0, -1.0]];
+        let (fit, fitted) = (Fit::new(&gram(&fitted_on), [0, 1]), products(&fitted_on, &[2.0, -2.0]));
+        let scored_on = [vec![1.0, -1.0], vec![0.0, 0.0]];
+        let explained = fit.explained(&fitted, &gram(&scored_on), &products(&scored_on, &[2.0, -2.0]));
+        // x is fitted where 2 x is: 2 of 8 are left.
+        assert!((explained - 6.0).abs() < 1e-12);
+    }
+
+    proptest! {
+        /// Where they are fitted, more variables never explain less, nor more than there is, in whatever order.
+        #[test]
+        fn explained_squares_grow_to_all_there_are(
+            cells in prop::collection::vec(-3.0..3.0_f64, 30),
+            target in prop::collection::vec(-3.0..3.0_f64, 6),
+        ) {
+            let variables: Vec<Vec<f64>> = cells.chunks(6).map(<[f64]>::to_vec).collect();
+            let (gram, right) = (gram(&variables), products(&variables, &target));
+            let squares: f64 = target.iter().map(|value| value * value).sum();
+            let mut before = 0.0;
+            for count in 1..=variables.len() {
+                let explained = within(&gram, 0..count, &right);
+                let backwards = within(&gram, (0..count).rev(), &right);
+                prop_assert!((explained - backwards).abs() < 1e-6 * (1.0 + squares));
+                prop_assert!(explained >= before - 1e-9 && explained <= squares + 1e-6);
+                before = explained;
+            }
+        }
+    }
+}
