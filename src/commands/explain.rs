@@ -77,17 +77,25 @@ pub fn one(name: &str) -> Result<String> {
             or_none(labels),
         ));
     }
-    let other = || {
-        let term = registry::term(name).map(|Term { name, also, meaning, page }| {
+    let term = || {
+        registry::term(name).map(|Term { name, also, meaning, page }| {
             let also = if also.is_empty() { String::new() } else { format!("Also: {}\n", also.join(", ")) };
             format!("{name}\n\n{meaning}\n\n{also}More: docs/methodology/{page}\n")
-        });
-        term.or_else(|| {
-            let Threshold { name, default, about, .. } = registry::threshold(name)?;
-            Some(format!("{name} (threshold)\n\n{about}\n\nDefault: {default}\n"))
         })
     };
-    registry::find(name).map(|entry| entry.to_string()).or_else(other).or_else(|| of_cell(name)).ok_or_else(|| {
+    let own_term = || term().filter(|_| registry::term(name).is_some_and(|term| term.name == name));
+    let threshold = || {
+        let Threshold { name, default, about, .. } = registry::threshold(name)?;
+        Some(format!("{name} (threshold)\n\n{about}\n\nDefault: {default}\n"))
+    };
+    let family = || {
+        let labels: Vec<String> = registry::of_family(name).iter().map(Entry::to_string).collect();
+        (!labels.is_empty()).then(|| labels.join("\n"))
+    };
+    // What is called so comes before what is also called so: `position` is a label in a grid, and one measure of three.
+    let entry = || registry::find(name).map(|entry| entry.to_string());
+    let found = entry().or_else(own_term).or_else(threshold).or_else(|| of_cell(name)).or_else(term).or_else(family);
+    found.ok_or_else(|| {
         if name.parse::<HeadPlace>().is_ok() {
             let way_out = format!("`headscope show report.json {name}`");
             return anyhow!("what a head does is in a report").of_value(name).hint(way_out);

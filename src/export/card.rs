@@ -6,14 +6,13 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
-use super::lacking;
 use crate::model::grid::HeadPlace;
-use crate::report::{HeadReport, Report};
+use crate::report::{HeadReport, Report, lacking};
 use crate::stats::interval::Interval;
 use crate::studies::registry;
 use crate::study::columns;
-use crate::study::labels::Label;
 use crate::study::labels::evidence::{Direction, Reach};
+use crate::study::labels::{Label, Near};
 use crate::study::metrics::metric::{Column, Keys};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, percent, plain_table, plus_minus, significance};
@@ -21,18 +20,39 @@ use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// The card of a head: its labels with their evidence, what each study says of it, its metrics, and the literature on
-/// its labels.
+/// A head in one sentence and one table: its labels, or those that it is nearest to, and how it chooses.
 pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
-    let mut out = Summary::default();
-    write_head(&mut out, report, head).expect("writing to a string does not fail");
-    out
+    Summary::written(|out| write_head(out, report, head))
+}
+
+/// The card of a head: the same, with what each study says of it, its metrics, and the literature on its labels.
+pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
+    Summary::written(|out| {
+        write_head(out, report, head)?;
+        out.blank();
+        write_more(out, report, head)
+    })
 }
 
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     let (model, corpus) = (one_line(&report.model.id), one_line(&report.corpus.name));
     writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
     writeln!(out, "{}\n", head.description)?;
+    let rows = head.labels.iter().chain(&head.chooses).map(|label| row(label));
+    let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(near)).collect();
+    if rows.is_empty() {
+        writeln!(out, "No label.")?;
+    } else {
+        out.table_without(labels(rows.into_iter().map(|row| (row, None))), &LABELS_MAY_GO);
+    }
+    if head.labels.is_empty() {
+        lacking::lines(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    }
+    Ok(())
+}
+
+fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
+    head.labels.iter().try_for_each(|label| more(out, label))?;
     if let Some(group) = head.key_value_group {
         let shares = |other: &&HeadReport| {
             other.place.layer == head.place.layer && other.key_value_group == Some(group) && other.place != head.place
@@ -40,23 +60,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         let others: Vec<String> = report.heads.iter().filter(shares).map(|other| other.place.to_string()).collect();
         writeln!(out, "It shares its keys and values with {}.\n", others.join(", "))?;
     }
-    if head.labels.is_empty() {
-        writeln!(out, "No label.{}", if head.nearest.is_empty() { "" } else { " The nearest:" })?;
-        for near in &head.nearest {
-            let score = number(near.score, near.ci95);
-            writeln!(out, "  {}: {score}, where {} is asked for", one_line(&near.label), near.rule)?;
-        }
-        lacking::lines(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    } else {
-        out.table_without(labels(head.labels.iter().map(|label| (label, None))), &LABELS_MAY_GO);
-        head.labels.iter().try_for_each(|label| more(out, label))?;
-    }
-    if let Some(chooses) = &head.chooses {
-        out.blank();
-        out.table_without(labels([(chooses, None)].into_iter()), &LABELS_MAY_GO);
-    }
-    let kept = report.controls_by_kind();
-    for (kind, runs) in &kept {
+    for (kind, runs) in &report.controls_by_kind() {
         let labels: Vec<String> = head.labels_kept(runs).map(one_line).collect();
         let labels = if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
         writeln!(out, "Kept in the control {kind}, with every seed: {labels}.")?;
@@ -75,29 +79,14 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     sources(out, head)
 }
 
-/// The column that may go where there is no room: the margin's threshold.
-const LABELS_MAY_GO: [usize; 1] = [4];
+/// The columns that may go where there is no room: the threshold, the direction, what the score is to be read beside.
+const LABELS_MAY_GO: [usize; 3] = [4, 1, 3];
 
-/// A row for each label, each of a head if that is named.
-fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<HeadPlace>)>) -> Table {
+/// A table of these rows, each of a head if that is named.
+fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table {
     let mut table = plain_table();
     let mut named = false;
-    for (label, head) in labels {
-        let sure = match (label.borderline, label.tied) {
-            (false, false) => "firm",
-            (false, true) => "firm, tied",
-            (true, false) => "borderline",
-            (true, true) => "borderline, tied",
-        };
-        let row = [
-            one_line(&label.label),
-            label.direction.map_or("", Direction::name).to_owned(),
-            number(label.score, label.ci95),
-            label.baseline.map_or_else(|| "-".to_owned(), |beside| decimal(beside, 3)),
-            format!("{:.3}", label.threshold),
-            label.test.q.map_or_else(|| "-".to_owned(), significance),
-            sure.to_owned(),
-        ];
+    for (row, head) in rows {
         named |= head.is_some();
         table.add_row(head.map(|head| head.to_string()).into_iter().chain(row));
     }
@@ -107,6 +96,35 @@ fn labels<'a>(labels: impl Iterator<Item = (&'a Label, Option<HeadPlace>)>) -> T
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// A label with its evidence.
+fn row(label: &Label) -> [String; 7] {
+    let sure = match (label.borderline, label.tied) {
+        (false, false) => "firm",
+        (false, true) => "firm, tied",
+        (true, false) => "borderline",
+        (true, true) => "borderline, tied",
+    };
+    [
+        one_line(&label.label),
+        label.direction.map_or("", Direction::name).to_owned(),
+        number(label.score, label.ci95),
+        label.baseline.map_or_else(|| "-".to_owned(), |beside| decimal(beside, 3)),
+        format!("{:.3}", label.threshold),
+        label.test.q.map_or_else(|| "-".to_owned(), significance),
+        sure.to_owned(),
+    ]
+}
+
+/// A label that a head does not have.
+fn near(near: &Near) -> [String; 7] {
+    let Near { label, score, ci95, threshold, rule, .. } = near;
+    let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);
+    let short = if reaches { "too little to say" } else { "not it" };
+    let asked = format!("{short}: {} is asked for", one_line(rule));
+    let [none, dash] = ["", "-"].map(str::to_owned);
+    [one_line(label), none, number(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, asked]
 }
 
 /// The facts on a label beyond its row.
@@ -238,15 +256,15 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
         ]);
     }
     table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    out.table_without(table, &[4]);
+    out.table_without(table, &[5, 1, 3, 2, 4]);
     out
 }
 
 /// The heads that have a label, or one of a family.
 pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
     let mut out = Summary::default();
-    let rows = found.iter().map(|(head, label)| (*label, Some(head.place)));
-    out.table_without(labels(rows), &[5, 6]);
+    let rows = found.iter().map(|(head, label)| (row(label), Some(head.place)));
+    out.table_without(labels(rows), &[5, 2, 4, 7, 6]);
     out
 }
 

@@ -5,7 +5,6 @@ pub mod card;
 pub mod figures;
 mod heads;
 pub mod json;
-mod lacking;
 mod numbers;
 pub mod page;
 mod palette;

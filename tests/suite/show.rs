@@ -53,7 +53,7 @@ fn a_report_is_shown_again() {
 #[test]
 fn a_head_has_a_card() {
     let (_folder, report) = saved();
-    let card = run(&["show", &report, "L2H3"]).unwrap();
+    let card = run(&["show", &report, "L2H3", "--all"]).unwrap();
     let has = |words: &str| assert!(card.contains(words), "{words}: {card}");
     has("L2H3 of box:small, over gold.conllu");
     has("syntactic:case");
@@ -69,8 +69,18 @@ fn a_head_has_a_card() {
     assert_eq!(data["metrics"], whole["heads"][11]["metrics"]);
     assert_eq!(data["labels"], whole["heads"][11]["labels"]);
     assert!(data["studies"]["effect"][0].as_str().unwrap().starts_with("without it (by mean)"));
+    // By itself a sentence and a table.
+    let short = run(&["show", &report, "L2H3"]).unwrap();
+    let paragraphs: Vec<&str> = short.split("\n\n").collect();
+    assert_eq!(paragraphs.len(), 4, "{short}");
+    assert!(card.starts_with(&paragraphs[..3].join("\n\n")), "{short}");
+    assert_eq!(paragraphs[1], whole["heads"][11]["description"].as_str().unwrap());
+    assert_eq!(paragraphs[3], format!("All on it: headscope show {report} L2H3 --all\n"));
+    assert_eq!(run(&["show", &report, "L2H3", "--all", "--json"]), run(&["show", &report, "L2H3", "--json"]));
     // A head without a label has what is nearest.
-    assert!(run(&["show", &report, "L2H0"]).unwrap().contains("No label. The nearest:"));
+    let nearest = whole["heads"][8]["nearest"][0]["label"].as_str().unwrap();
+    let unlabelled = run(&["show", &report, "L2H0"]).unwrap();
+    assert!(unlabelled.lines().any(|line| line.trim_start().starts_with(nearest)), "{unlabelled}");
 }
 
 #[test]
@@ -82,6 +92,10 @@ fn a_head_without_a_label_for_lack_of_sentences_says_so() {
     assert!(summary.contains(why), "{summary}");
     let card = run(&["show", path(&report), "L0H0"]).unwrap();
     assert!(card.contains(&format!("\n\nNo label.\n{why}")), "{card}");
+    // Nothing was tested, so no head of the grid is one in which no role was found.
+    assert!(summary.contains("   16  too little to say: "), "{summary}");
+    assert!(!summary.contains("no role found"), "{summary}");
+    assert!(summary.contains("(3 of 30 sentences; about "), "{summary}");
     // Numbers that round to zero have no sign.
     assert!(!card.contains("-0.000"), "{card}");
 }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::roles::{chooses_firmly, has_firm_role};
 use super::schema;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::Control;
 use crate::studies::registry;
 use crate::study::AnyStudy;
-use crate::study::labels::Verdict;
+use crate::study::labels::{Label, Verdict};
 
 /// Labels found in a control (docs/methodology/controls.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +26,12 @@ pub struct ControlReport {
     #[serde(default)]
     #[schemars(schema_with = "schema::counts")]
     pub kept_counts: BTreeMap<String, u64>,
+    /// How many heads have a firm role there; null in reports of 0.1.
+    #[serde(default)]
+    pub firm_roles: Option<u64>,
+    /// How many have a firm role or a firm way of choosing; null where no study asked how heads choose there.
+    #[serde(default)]
+    pub firm_roles_or_choices: Option<u64>,
     /// One object for each head that has a label there; empty in reports of 0.1.
     #[serde(default)]
     pub heads: Vec<ControlHead>,
@@ -52,12 +59,14 @@ pub struct ControlVerdicts {
     pub studies: Vec<&'static dyn AnyStudy>,
     /// One for each head, layer by layer.
     pub verdicts: Vec<Verdict>,
+    /// How each head chooses, layer by layer, where it has such a label.
+    pub choices: Vec<Option<Label>>,
 }
 
 impl ControlReport {
     /// Compares the verdicts in a control with the verdicts of the analysis itself, `here`.
     pub(super) fn new(controlled: ControlVerdicts, here: &[Verdict], grid: HeadGrid) -> Self {
-        let ControlVerdicts { control, studies, verdicts } = controlled;
+        let ControlVerdicts { control, studies, verdicts, choices } = controlled;
         let names = |verdict: &Verdict| verdict.labels.iter().map(|label| label.label.clone()).collect::<Vec<_>>();
         let head = |(place, (there, here)): (usize, (&Verdict, &Verdict))| {
             let labels = names(there);
@@ -67,10 +76,22 @@ impl ControlReport {
         };
         let mut heads: Vec<ControlHead> = verdicts.iter().zip(here).enumerate().map(head).collect();
         heads.retain(|head| !head.labels.is_empty());
-        let count = |labels: fn(&ControlHead) -> &Vec<String>| {
-            registry::count(&studies, heads.iter().flat_map(labels).map(String::as_str))
-        };
-        Self { control, label_counts: count(|head| &head.labels), kept_counts: count(|head| &head.kept), heads }
+        // How a head chooses is no label that it could keep, and is counted beside them.
+        let chosen = choices.iter().flatten().map(|label| label.label.as_str());
+        let labels = heads.iter().flat_map(|head| &head.labels).map(String::as_str);
+        let kept = heads.iter().flat_map(|head| &head.kept).map(String::as_str);
+        let is_firm = |verdict: &Verdict| has_firm_role(&verdict.labels);
+        let either = verdicts.iter().zip(&choices);
+        let either = either.filter(|(verdict, chooses)| is_firm(verdict) || chooses_firmly(chooses.as_ref()));
+        let asks = studies.iter().any(|study| !study.card().choices.is_empty());
+        Self {
+            control,
+            label_counts: registry::count(&studies, labels.chain(chosen)),
+            kept_counts: registry::count(&studies, kept),
+            firm_roles: Some(verdicts.iter().filter(|verdict| is_firm(verdict)).count() as u64),
+            firm_roles_or_choices: asks.then(|| either.count() as u64),
+            heads,
+        }
     }
 
     /// Whether the head has this label there and in the analysis itself.

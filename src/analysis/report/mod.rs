@@ -5,6 +5,8 @@ mod caveats;
 mod control;
 mod corpus;
 mod description;
+mod in_brief;
+pub mod lacking;
 mod remarks;
 pub mod roles;
 mod schema;
@@ -50,6 +52,10 @@ pub struct Report {
     pub schema_version: u32,
     /// The program that wrote the report.
     pub tool: Tool,
+    /// The report in a few sentences: which heads have a firm role, the relation that is followed best, how heads choose and what
+    /// removing them costs where that was asked, and what was too little to say; empty in reports of 0.1.
+    #[serde(default)]
+    pub in_brief: Vec<String>,
     /// The model that was analysed.
     pub model: ModelInfo,
     /// The corpus it was run over.
@@ -249,6 +255,7 @@ impl Report {
         let mut report = Self {
             schema_version: SCHEMA_VERSION,
             tool,
+            in_brief: Vec::new(),
             model,
             corpus,
             settings,
@@ -267,11 +274,12 @@ impl Report {
         report
     }
 
-    /// Says of each head in one sentence what the report has on it.
+    /// Says of each head in one sentence, and of all in a few, what the report has on them.
     fn describe(&mut self) {
         for head in &mut self.heads {
             head.description = description::of_head(head, &self.sections, &self.settings.policy);
         }
+        self.in_brief = in_brief::of(self);
     }
 
     /// The same evidence under another policy: new labels, q-values and caveats.
@@ -380,6 +388,13 @@ fn lacking(head: &HeadReport) -> String {
 }
 
 impl HeadReport {
+    /// Whether it has no label and more text might give it one: the interval of a label that it is nearest to reaches the
+    /// threshold or is not known, or no rule could be tested.
+    pub fn is_undecided(&self) -> bool {
+        let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
+        self.labels.is_empty() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
+    }
+
     /// The labels that the head keeps in all of these runs of a control.
     pub fn labels_kept<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());

@@ -9,18 +9,10 @@ use crate::system::counted::{counted, plural};
 
 /// The heads whose first label is a firm role, by its falling margin over the threshold, the earlier one of equals first.
 pub fn by_margin(heads: &[HeadReport]) -> Vec<&HeadReport> {
-    let margin = |head: &HeadReport| {
-        let first = head.labels.first().filter(|label| !label.borderline && is_role(label))?;
-        Some(first.margin)
-    };
+    let margin = |head: &HeadReport| Some(head.labels.first().filter(|label| is_firm_role(label))?.margin);
     let mut firm: Vec<(&HeadReport, f64)> = heads.iter().filter_map(|head| Some((head, margin(head)?))).collect();
     firm.sort_by(|a, b| b.1.total_cmp(&a.1));
     firm.into_iter().map(|(head, _)| head).collect()
-}
-
-/// Whether a label is a role.
-fn is_role(label: &Label) -> bool {
-    detector_of(&label.label).is_none_or(|detector| detector.is_role)
 }
 
 /// How many heads have a firm label, by whether it is a role: the label of heads that attend to everything is none, for
@@ -30,23 +22,41 @@ pub struct Roles {
     heads: usize,
     /// Heads with a firm label that is a role.
     pub firm: usize,
+    /// Heads with a firm role or a firm way of choosing; `None` where no head has a way of choosing.
+    pub firm_or_choosing: Option<usize>,
     /// Other heads with a firm label.
     without_role: usize,
     labels: usize,
     borderline: usize,
 }
 
+/// Whether one of these labels of a head is firm and a role.
+pub fn has_firm_role(labels: &[Label]) -> bool {
+    labels.iter().any(is_firm_role)
+}
+
+/// Whether a label is firm and a role.
+pub fn is_firm_role(label: &Label) -> bool {
+    !label.borderline && detector_of(&label.label).is_none_or(|detector| detector.is_role)
+}
+
+/// Whether a head has a firm way of choosing.
+pub fn chooses_firmly(chooses: Option<&Label>) -> bool {
+    chooses.is_some_and(|label| !label.borderline)
+}
+
 impl Roles {
     /// The roles of these heads.
     pub fn of(heads: &[HeadReport]) -> Self {
-        let any =
-            |head: &HeadReport, of: &dyn Fn(&Label) -> bool| head.labels.iter().any(|one| !one.borderline && of(one));
-        let firm = heads.iter().filter(|head| any(head, &is_role)).count();
+        let count = |is_it: &dyn Fn(&HeadReport) -> bool| heads.iter().filter(|head| is_it(head)).count();
+        let firm = count(&|head| has_firm_role(&head.labels));
+        let either = count(&|head| has_firm_role(&head.labels) || chooses_firmly(head.chooses.as_ref()));
         let labels = || heads.iter().flat_map(|head| &head.labels);
         Self {
             heads: heads.len(),
             firm,
-            without_role: heads.iter().filter(|head| any(head, &|_| true)).count() - firm,
+            firm_or_choosing: heads.iter().any(|head| head.chooses.is_some()).then_some(either),
+            without_role: count(&|head| head.labels.iter().any(|label| !label.borderline)) - firm,
             labels: labels().count(),
             borderline: labels().filter(|label| label.borderline).count(),
         }
@@ -64,13 +74,18 @@ impl Roles {
             "{borderline} of {labels} {are} borderline: the estimate is above the threshold, and the test does not show it."
         )
     }
+
+    /// So many of the heads, with their share of all.
+    pub fn share(&self, heads: usize) -> String {
+        let share = 100.0 * heads as f64 / self.heads.max(1) as f64;
+        format!("{heads} of {} ({share:.0} %)", counted(self.heads, "head"))
+    }
 }
 
 impl fmt::Display for Roles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let &Self { heads, firm, without_role, .. } = self;
-        let share = 100.0 * firm as f64 / heads.max(1) as f64;
-        write!(f, "{firm} of {} ({share:.0} %) {} a firm role", counted(heads, "head"), plural(&firm, "has", "have"))?;
+        let &Self { firm, firm_or_choosing, without_role, .. } = self;
+        write!(f, "{} {} a firm role", self.share(firm), plural(&firm, "has", "have"))?;
         if without_role > 0 {
             write!(
                 f,
@@ -78,6 +93,11 @@ impl fmt::Display for Roles {
                 plural(&without_role, "is", "are")
             )?;
         }
-        f.write_str(".")
+        f.write_str(".")?;
+        if let Some(either) = firm_or_choosing {
+            let have = plural(&either, "has", "have");
+            write!(f, " {} {have} a firm role or a firm way of choosing.", self.share(either))?;
+        }
+        Ok(())
     }
 }

@@ -150,15 +150,29 @@ pub fn verdicts() -> impl Iterator<Item = VerdictRow> {
 
 /// The known name most like `name`, for "did you mean".
 pub fn closest(name: &str) -> Option<&'static str> {
-    let similar = |known: &&str| strsim::jaro_winkler(known, name);
     let names = labels().chain(metrics()).map(|entry| entry.name());
-    names
+    let names = names
         .chain(STUDIES.iter().map(|study| study.card().name))
         .chain(terms().map(|term| term.name))
-        .chain(default_policy().thresholds().map(|threshold| threshold.name))
-        .max_by(|a, b| similar(a).total_cmp(&similar(b)))
-        // Below this two words share little more than a letter or two.
-        .filter(|known| similar(known) > 0.7)
+        .chain(default_policy().thresholds().map(|threshold| threshold.name));
+    closest_of(names, name)
+}
+
+/// The label, or family of labels, most like `name`.
+pub fn closest_label(name: &str) -> Option<&'static str> {
+    closest_of(detectors().flat_map(|detector| [detector.explanation.name, detector.family()]), name)
+}
+
+/// The labels, with their documentation, of the families of this name: `sink` of `sink:no-op` and others.
+pub fn of_family(name: &str) -> Vec<Entry> {
+    let is_of_it = |entry: &Entry| entry.name().split_once(':').is_some_and(|(family, _)| family == name);
+    labels().filter(is_of_it).collect()
+}
+
+fn closest_of(names: impl Iterator<Item = &'static str>, name: &str) -> Option<&'static str> {
+    let similar = |known: &&str| strsim::jaro_winkler(known, name);
+    // Below this two words share little more than a letter or two.
+    names.max_by(|a, b| similar(a).total_cmp(&similar(b))).filter(|known| similar(known) > 0.7)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::labels::policy::Policy;
 use super::metrics::estimates::Estimates;
 use super::metrics::number::Number;
 use super::show::figure::Figure;
+use super::show::in_brief::InBrief;
 use super::show::summary::Summary;
 use super::show::table::Table;
 use super::tracked::Tracked;
@@ -24,6 +25,11 @@ pub trait Section: Any + Send + Sync {
     /// Its words for the summary, in whole lines; empty if it has none.
     fn summary(&self, _policy: &Policy) -> Summary {
         Summary::default()
+    }
+
+    /// Its sentence among the few that open a report, and what it had too little of; neither of most studies.
+    fn in_brief(&self, _policy: &Policy) -> InBrief {
+        InBrief::default()
     }
 
     /// The figures of its results; none where there is nothing to draw.

@@ -30,7 +30,8 @@ impl PreparedRun<'_> {
         let (model, tokens) = (self.model, sequence.ids.len());
         if tokens > MOST_TOKENS {
             let id = &model.id;
-            let long = anyhow!("--show: the sentence has {tokens} tokens of `{id}`, and at most {MOST_TOKENS} are shown");
+            let long =
+                anyhow!("--show: the sentence has {tokens} tokens of `{id}`, and at most {MOST_TOKENS} are shown");
             return Err(long.of_option("show").of_value(text).hint("give a shorter one")).class(Class::Usage);
         }
         attention_maps(model, sequence, &self.gates()).map(Some)
@@ -61,7 +62,8 @@ impl PreparedRun<'_> {
         let typical: Vec<(HeadPlace, u64)> =
             report.sections.0.iter().flat_map(|(_, section)| section.exports().typical).collect();
         let of = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
-        let wanted: Vec<(HeadPlace, u64)> = by_margin(&report.heads).into_iter().filter_map(of).take(MOST_ASKED).collect();
+        let wanted: Vec<(HeadPlace, u64)> =
+            by_margin(&report.heads).into_iter().filter_map(of).take(MOST_ASKED).collect();
         if wanted.is_empty() {
             return Ok(None);
         }

@@ -95,6 +95,7 @@ pub fn measure(
         control,
         studies: found.studies(),
         verdicts: found.verdicts(&policy),
+        choices: found.choices(&policy),
     };
     let controls = found.into_iter().map(controlled).collect();
 

@@ -61,7 +61,11 @@ pub fn export(options: &ExportOptions) -> Result<()> {
         }
         Exported::Table(name, files) => {
             let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
-            let table = tables::named(&read(one)?, name).class(Class::Usage)?;
+            let report = read(one)?;
+            let table = tables::named(&report, name).class(Class::Usage)?;
+            if table.rows.is_empty() {
+                return Err(tables::without_rows(&report, name)).class(Class::Input);
+            }
             write(outputs, |writer| writer.render(&table))
         }
     }

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::commands::explain::unknown;
 use crate::evaluation::presets::Preset;
 use crate::export::summary::Detail;
 use crate::export::{card, json, summary};
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry;
+use crate::studies::registry::STUDIES;
 use crate::study::labels::Label;
 use crate::study::tracked::Tracked;
 use crate::system::errors::{Class, Facts};
@@ -35,8 +35,8 @@ pub struct ShowOptions {
 pub enum ShownPart {
     /// The summary.
     Summary(Detail),
-    /// All on one head.
-    Head(HeadPlace),
+    /// One head: its sentence and its labels, or all on it.
+    Head(HeadPlace, Detail),
     /// Every head in one sentence.
     Heads,
     /// The heads that follow a relation best.
@@ -60,12 +60,16 @@ pub fn show(options: &ShowOptions) -> Result<()> {
     let text = match &options.shown {
         ShownPart::Summary(_) if options.json => json::indented(&report)?,
         ShownPart::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
-        ShownPart::Head(place) => {
+        ShownPart::Head(place, detail) => {
             let head = head(&report, *place)?;
-            if options.json {
-                json::indented(&card::head_data(&report, head)?)?
-            } else {
-                card::of_head(&report, head).fit(width)
+            match detail {
+                _ if options.json => json::indented(&card::head_data(&report, head)?)?,
+                Detail::Full => card::of_head_in_full(&report, head).fit(width),
+                Detail::Short => {
+                    let file = options.report.display();
+                    let more = format!("\nAll on it: headscope show {file} {place} --all\n");
+                    card::of_head(&report, head).fit(width) + &more
+                }
             }
         }
         ShownPart::Heads if options.json => json::indented(&card::heads_data(&report)?)?,
@@ -140,23 +144,35 @@ fn shortened_list(names: &str) -> String {
     }
 }
 
-/// The heads that have a label of this name, or of this family, with it.
+/// The heads that have a label of this name, of this family, or of this code in a grid, with it.
 fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a Label)>> {
-    let is_meant = |label: &Label| {
-        label.label == name
-            || registry::detector_of(&label.label).is_some_and(|detector| detector.explanation.name == name)
-    };
-    let found: Vec<_> = report
-        .heads
-        .iter()
-        .flat_map(|head| head.labels.iter().filter(|label| is_meant(label)).map(move |label| (head, label)))
-        .collect();
-    if found.is_empty() {
-        let shown = shortened(&name.escape_debug().to_string());
-        if registry::find(name).is_none() {
-            return Err(unknown(anyhow!("there is no label `{shown}`"), name)).class(Class::Usage);
-        }
-        bail!(anyhow!("no head has the label `{shown}` in this report").of_value(name));
+    let labels = |head: &'a HeadReport| head.labels.iter().chain(&head.chooses).map(move |label| (head, label));
+    let all = || report.heads.iter().flat_map(labels);
+    let is_meant = |label: &str| label == name || registry::detector_of(label).is_some_and(|of| of.calls(label, name));
+    let found: Vec<_> = all().filter(|(_, label)| is_meant(&label.label)).collect();
+    if !found.is_empty() {
+        return Ok(found);
     }
-    Ok(found)
+    let shown = shortened(&name.escape_debug().to_string());
+    if let Some(study) = STUDIES.iter().find(|study| study.card().all_labels().any(|detector| detector.is_called(name)))
+    {
+        let none = anyhow!("no head has the label `{shown}` in this report").of_value(name);
+        let asks = study.card().name;
+        let was_run = report.sections.0.iter().any(|(known, _)| known.card().name == asks);
+        bail!(if was_run {
+            none
+        } else {
+            none.hint(format!("the study `{asks}` gives it, and was not run: `--with {asks}`"))
+        });
+    }
+    let mut known: Vec<&str> = all().map(|(_, label)| label.label.as_str()).collect();
+    known.sort_unstable();
+    known.dedup();
+    let meant = anyhow!("there is no label `{shown}`").of_value(name);
+    let closest = registry::closest_label(name);
+    Err(match closest {
+        Some(_) => meant.did_you_mean(closest),
+        None => meant.hint(format!("heads of this report have {}", shortened_list(&known.join(", ")))),
+    })
+    .class(Class::Usage)
 }

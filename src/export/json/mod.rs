@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::passes::observation::partial;
 use crate::report::{Report, SCHEMA_VERSION};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::input;
@@ -35,12 +36,19 @@ const LONGEST: u64 = 1 << 30;
 /// The text of a saved report; `-` is standard input.
 /// Fails if it cannot be read.
 pub fn read_text(path: &Path) -> Result<String> {
-    let text = if path == Path::new("-") {
-        input::stdin().and_then(|stdin| input::read_all(stdin, LONGEST)).and_then(input::text)
+    let bytes = if path == Path::new("-") {
+        input::stdin().and_then(|stdin| input::read_all(stdin, LONGEST))
     } else {
-        input::read_to_string(path, LONGEST)
+        input::read(path, LONGEST)
     };
-    text.cannot("read the report", path.display()).class(Class::Input)
+    let shown = path.display();
+    let bytes = bytes.cannot("read the report", shown).class(Class::Input)?;
+    if partial::is_one(&bytes) {
+        let sums = anyhow!("`{shown}` is a partial, the sums of a run or of a shard, and no report").about(shown);
+        return Err(sums.hint(format!("`headscope merge {shown} -o report.json` makes the report of it")))
+            .class(Class::Input);
+    }
+    input::text(bytes).cannot("read the report", shown).class(Class::Input)
 }
 
 /// Parses what [`render`] wrote; `name` is what errors call it.

@@ -5,12 +5,11 @@ use serde::Serialize;
 
 use crate::export::figures;
 use crate::export::heads::{HeadCell, LabelFamily, families as found, shown};
-use crate::export::lacking;
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
 use crate::report::roles::{Roles, by_margin};
-use crate::report::{HeadReport, Report};
+use crate::report::{HeadReport, Report, lacking};
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{BORDERLINE, Label, Near};
 use crate::study::section::CardTable;

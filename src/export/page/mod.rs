@@ -82,7 +82,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     let page = ReportPage {
         title: format!("Attention heads of {}", report.model.id),
         facts: facts(report),
-        brief: vec![heads::firm(report)],
+        brief: if report.in_brief.is_empty() { vec![heads::firm(report)] } else { report.in_brief.clone() },
         caveats: [meaning, certainty].concat(),
         heads_across: (0..report.model.heads).collect(),
         grid: heads::grid(report),

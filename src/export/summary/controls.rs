@@ -36,14 +36,16 @@ pub(super) fn write(out: &mut Summary, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// Each family that there is any of, with its mean over the seeds beside the number in the analysis itself.
+/// Each family that there is any of, with its mean over the seeds beside the number in the analysis itself; of studies that a
+/// control does not run there is nothing to say.
 fn families(
     report: &Report,
     runs: &[&ControlReport],
     counts: fn(&ControlReport) -> &BTreeMap<String, u64>,
 ) -> Vec<String> {
     let shown = report.label_counts.iter().filter_map(|(family, here)| {
-        let total: u64 = runs.iter().filter_map(|run| counts(run).get(family)).sum();
+        let there: Vec<u64> = runs.iter().map(|run| counts(run).get(family).copied()).collect::<Option<_>>()?;
+        let total: u64 = there.iter().sum();
         let mean = total as f64 / runs.len() as f64;
         (total > 0 || *here > 0 || is_watched(family)).then(|| format!("{family} {mean:.1} (model {here})"))
     });

@@ -1,5 +1,6 @@
 //! The summary that a person sees on the terminal: the grid of labels, the relations, what was skipped.
 
+mod answers;
 mod controls;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,16 +11,15 @@ use std::ops::Range;
 use anstyle::Style;
 use comfy_table::Table;
 
-use super::lacking;
 use crate::evaluation::presets;
 use crate::evaluation::presets::Preset;
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
 use crate::report::roles::Roles;
-use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report};
+use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, lacking};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
-use crate::study::labels::{BORDERLINE, Label, TIED, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::labels::{BORDERLINE, Label, TIED, UNDECIDED_SHOWN, UNLABELLED, UNLABELLED_SHOWN};
 use crate::study::metrics::metric::Values;
 use crate::study::show::summary::{Summary, width_of};
 use crate::study::show::wording::plain_table;
@@ -78,17 +78,12 @@ fn write_summary(
         counted(model.layers, "layer"),
         counted(model.heads, "head")
     )?;
-    let [of_model, of_corpus] = report.remarks();
-    remarks(out, &of_model)?;
     let size = sizes(model, corpus.sentences, corpus.words, corpus.tokens);
-    writeln!(out, "corpus  {}: {size}", one_line(&corpus.name))?;
-    writeln!(out, "        intervals and tests are about more {} like these", report.unit())?;
-    files(out, report)?;
-    remarks(out, &generators(corpus))?;
-    remarks(out, &of_corpus)?;
+    writeln!(out, "corpus  {}: {size}\n", one_line(&corpus.name))?;
+    report.in_brief.iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))?;
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
     grids(out, report, width, label_cell);
-    legend(out, &report.heads, |head| &head.primary)?;
+    legend(out, &report.heads, first)?;
     roles(out, &report.heads)?;
     choices(out, report, width)?;
     tied(out, &report.heads)?;
@@ -96,10 +91,12 @@ fn write_summary(
     controls::write(out, report)?;
     blocks(out, of_presets(presets, &report.heads).into())?;
     if detail == Detail::Full {
+        blocks(out, answers::of_studies(report).into())?;
         for (_, section) in &report.sections.0 {
             blocks(out, section.summary(&report.settings.policy))?;
         }
     }
+    about(out, report)?;
     skipped(out, report)?;
     if detail == Detail::Short {
         let sections =
@@ -110,6 +107,15 @@ fn write_summary(
         }
     }
     Ok(())
+}
+
+/// Facts on the run to know beside its labels.
+fn about(out: &mut Summary, report: &Report) -> fmt::Result {
+    let [of_model, of_corpus] = report.remarks();
+    writeln!(out, "\nIntervals and tests are about more {} like these.", report.unit())?;
+    files(out, report)?;
+    remarks(out, "model", &of_model)?;
+    remarks(out, "corpus", &[generators(&report.corpus), of_corpus].concat())
 }
 
 /// How much text there is.
@@ -143,9 +149,12 @@ fn generators(corpus: &CorpusInfo) -> Vec<String> {
     generators.iter().map(|by| format!("it is generated, by {}", one_line(by))).collect()
 }
 
-/// Facts to know before the labels.
-fn remarks(out: &mut Summary, remarks: &[String]) -> fmt::Result {
-    remarks.iter().try_for_each(|remark| writeln!(out, "        {remark}"))
+/// Facts on the model or on the corpus.
+fn remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
+    if !remarks.is_empty() {
+        writeln!(out, "The {of}:")?;
+    }
+    remarks.iter().try_for_each(|remark| writeln!(out, "  {remark}"))
 }
 
 /// Lines of their own, after a blank one.
@@ -178,13 +187,32 @@ struct Code {
 }
 
 fn code(label: &str) -> Code {
-    let Some(detector) = registry::detector_of(label) else {
-        let [text, meaning] = if label == UNLABELLED { UNLABELLED_SHOWN } else { [label; 2] };
-        return Code { text: one_line(text), style: Style::new(), meaning: meaning.to_owned() };
-    };
+    let Some(detector) = registry::detector_of(label) else { return plain([label; 2]) };
     let style = Style::new().fg_color(Some(detector.shown.colour.into()));
     Code { text: one_line(&detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
 }
+
+/// A sign without a colour, and its meaning.
+fn plain([text, meaning]: [&str; 2]) -> Code {
+    Code { text: one_line(text), style: Style::new(), meaning: meaning.to_owned() }
+}
+
+/// The first label of a head.
+fn first(head: &HeadReport) -> Code {
+    match head.primary.as_str() {
+        UNLABELLED if head.is_undecided() => plain(UNDECIDED_SHOWN),
+        UNLABELLED => plain(UNLABELLED_SHOWN),
+        label => code(label),
+    }
+}
+
+/// How a head chooses.
+fn choice(head: &HeadReport) -> Code {
+    head.chooses.as_ref().map_or_else(|| plain(NO_CHOICE), |chooses| code(&chooses.label))
+}
+
+/// A head that has no label of how it chooses.
+const NO_CHOICE: [&str; 2] = [UNLABELLED_SHOWN[0], "none of these"];
 
 /// The grid, in parts with as many heads as fit.
 fn grids(out: &mut Summary, report: &Report, width: Option<usize>, cell: impl Fn(&HeadReport) -> String) {
@@ -217,7 +245,7 @@ fn grid(report: &Report, shown: Range<usize>, cell: impl Fn(&HeadReport) -> Stri
 
 /// The first label of a head.
 fn label_cell(head: &HeadReport) -> String {
-    let Code { text, style, .. } = code(&head.primary);
+    let Code { text, style, .. } = first(head);
     let borderline = head.labels.first().is_some_and(|primary| primary.borderline);
     let tied = head.labels.iter().any(|label| label.tied);
     let mark = [(borderline, BORDERLINE), (tied, TIED)].map(|(is, mark)| if is { mark } else { "" }).concat();
@@ -236,19 +264,19 @@ fn choices(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Res
     }
     writeln!(out, "\nHow each head chooses, with the share of its attention that follows from that, in per cent:\n")?;
     grids(out, report, width, |head| {
-        let Some(chooses) = &head.chooses else { return UNLABELLED_SHOWN[0].to_owned() };
-        let Code { text, style, .. } = code(&chooses.label);
+        let Code { text, style, .. } = choice(head);
+        let Some(chooses) = &head.chooses else { return text };
         let mark = if chooses.borderline { BORDERLINE } else { "" };
         format!("{style}{text} {:.0}{mark}{style:#}", 100.0 * chooses.score)
     });
-    legend(out, &report.heads, |head| head.chooses.as_ref().map_or(UNLABELLED, |chooses| &chooses.label))
+    legend(out, &report.heads, choice)
 }
 
 /// The labels that the grid shows, with the number of heads.
-fn legend(out: &mut Summary, heads: &[HeadReport], label: impl Fn(&HeadReport) -> &str) -> fmt::Result {
+fn legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> fmt::Result {
     let mut counts: BTreeMap<String, (usize, BTreeSet<String>, Style)> = BTreeMap::new();
     for head in heads {
-        let Code { text, style, meaning } = code(label(head));
+        let Code { text, style, meaning } = of_head(head);
         // The code of a family with a word in its name is that word.
         let shown = Some(text).filter(|text| !meaning.contains('<') && *text != meaning);
         let (count, codes, _) = counts.entry(meaning).or_insert((0, BTreeSet::new(), style));
@@ -286,7 +314,7 @@ fn roles(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     writeln!(out, "\n{roles}")?;
     match roles.borderline().as_str() {
         "" => Ok(()),
-        borderline => writeln!(out, "\n({BORDERLINE}) {borderline}"),
+        borderline => writeln!(out, "\n({BORDERLINE} after a label) {borderline}"),
     }
 }
 

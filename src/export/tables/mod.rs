@@ -4,13 +4,14 @@ pub mod csv;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 use serde::Serialize;
 
 use crate::model::grid::HeadPlace;
 use crate::passes::control::Control;
 use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
+use crate::studies::registry::STUDIES;
 use crate::study::labels::Label;
 use crate::study::metrics::metric::Values;
 use crate::study::show::table::{Cell, Table};
@@ -30,7 +31,45 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
         OF_EVERY_REPORT.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
     let names = names.join(", ");
     let table = of_studies.into_iter().find(|table| table.name == name);
-    table.ok_or_else(|| anyhow!("the report has no table `{name}`: it has {names}").of_value(name))
+    table.ok_or_else(|| {
+        let none = anyhow!("the report has no table `{name}`: it has {names}").of_value(name);
+        match with_table(name) {
+            Some(study) => none.hint(format!("the study `{study}` makes it: `headscope analyze --with {study}`")),
+            None => none,
+        }
+    })
+}
+
+/// Why a table of the report has no rows, and what would fill it.
+pub fn without_rows(report: &Report, name: &str) -> Error {
+    let section = |study: &str| report.sections.0.iter().find(|(known, _)| known.card().name == study);
+    let (why, filled) = match (name, with_table(name)) {
+        ("controls", _) if report.controls.is_empty() => {
+            ("no control was run".to_owned(), Some("`headscope analyze --control random-init`".to_owned()))
+        }
+        ("controls", _) => ("no head has a label in a control".to_owned(), None),
+        ("labels", _) => ("no head has a label".to_owned(), None),
+        ("metrics", _) => {
+            ("no study that was run has metrics".to_owned(), Some("`headscope analyze --with attention`".to_owned()))
+        }
+        (_, Some(study)) => {
+            let said = section(study).map(|(_, section)| section.summary(&report.settings.policy).to_string());
+            let said = said.and_then(|said| Some(said.lines().next()?.trim_end_matches(['.', ':']).to_owned()));
+            let said = said.unwrap_or_else(|| "it found nothing to list".to_owned());
+            (format!("the study `{study}` fills it, and here: {said}"), None)
+        }
+        _ => ("there is nothing to list".to_owned(), None),
+    };
+    let error = anyhow!("the table `{name}` has no rows: {why}").of_value(name);
+    match filled {
+        Some(way_out) => error.hint(format!("{way_out} fills it")),
+        None => error,
+    }
+}
+
+/// The study with a table of this name.
+fn with_table(name: &str) -> Option<&'static str> {
+    STUDIES.iter().map(|study| study.card()).find(|card| card.tables.contains(&name)).map(|card| card.name)
 }
 
 /// A row for each head.

@@ -25,8 +25,12 @@ use policy::{Policy, Range, Threshold};
 /// The label of a head that has no other.
 pub const UNLABELLED: &str = "unlabelled";
 
-/// How the grid of a summary shows such a head, and its legend.
-pub const UNLABELLED_SHOWN: [&str; 2] = [".", "no label"];
+/// How the grid of a summary shows such a head where it is surely short of the nearest labels, and its legend.
+pub const UNLABELLED_SHOWN: [&str; 2] = [".", "no role found"];
+
+/// The same of a head of which that cannot be said: see `HeadReport::is_undecided`.
+pub const UNDECIDED_SHOWN: [&str; 2] =
+    ["?", "too little to say: the interval of the nearest label reaches its threshold, or no rule could be tested"];
 
 /// The mark of a label in the grid whose interval crosses its threshold.
 pub const BORDERLINE: &str = "?";
@@ -98,6 +102,23 @@ impl Detector {
             Parameter::None => label == self.explanation.name,
             Parameter::Any(..) | Parameter::OneOf(..) => self.parameter_of(label).is_some(),
         }
+    }
+
+    /// Whether a label of this detector goes by a name: its own, that of the detector, the part before its colon, or its code.
+    pub fn calls(&self, label: &str, name: &str) -> bool {
+        let known = [label, self.explanation.name, self.family(), &self.code(label)];
+        known.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether some label of this detector goes by a name, as [`Detector::calls`].
+    pub fn is_called(&self, name: &str) -> bool {
+        let known = [self.explanation.name, self.family()];
+        known.iter().any(|known| known.eq_ignore_ascii_case(name)) || self.gives(name) || self.label_of(name).is_some()
+    }
+
+    /// The part of its name that its labels share with those of other parameters or of other types: `sink` of `sink:no-op`.
+    pub fn family(&self) -> &'static str {
+        self.explanation.name.split_once(':').map_or(self.explanation.name, |(family, _)| family)
     }
 
     /// One of its labels as a part of a sentence on the head.

@@ -1,6 +1,7 @@
-//! The forms in which a study shows its results: lines and tables of the summary, figures, flat tables, terms.
+//! The forms in which a study shows its results: sentences, lines and tables of the summary, figures, flat tables, terms.
 
 pub mod figure;
+pub mod in_brief;
 pub mod summary;
 pub mod table;
 pub mod terms;

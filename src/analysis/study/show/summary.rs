@@ -114,10 +114,12 @@ impl Passage {
     }
 }
 
-/// A line in as many as it takes; those after the first begin where it does.
+/// A line in as many as it takes; those after the first begin where it does, of an item of a list where its text does.
 fn wrapped(line: &str, width: usize) -> String {
-    let indent = &line[..line.len() - line.trim_start().len()];
-    let options = Options::new(width).subsequent_indent(indent).break_words(false);
+    let text = line.trim_start();
+    let text = text.strip_prefix("- ").unwrap_or(text);
+    let indent = " ".repeat(line.len() - text.len());
+    let options = Options::new(width).subsequent_indent(&indent).break_words(false);
     wrap(line, options.word_splitter(WordSplitter::NoHyphenation)).join("\n")
 }
 
@@ -196,6 +198,7 @@ mod tests {
         writeln!(summary, " a line.\n\n  as many as these").unwrap();
         assert_eq!(summary.fit(Some(14)), "Four words in\na line.\n\n  as many as\n  these\n");
         assert_eq!(summary.to_string(), "Four words in a line.\n\n  as many as these\n");
+        assert_eq!(wrapped("  - one item of a list", 12), "  - one item\n    of a\n    list");
         // A word is never broken, a colour takes no room.
         assert_eq!(wrapped("unbreakable a", 5), "unbreakable\na");
         assert_eq!(wrapped("\u{1b}[31mred\u{1b}[0m one", 7), "\u{1b}[31mred\u{1b}[0m one");

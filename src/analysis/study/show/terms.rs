@@ -34,7 +34,8 @@ pub const TERMS: &[Term] = &[
         name: "borderline",
         also: &["?", "firm"],
         meaning: "A label whose score is above its threshold while the test does not show it (`?` in the grid): another sample \
-            of such text might not give it. A label that is not borderline is firm: its q is at most `label_q`.",
+            of such text might not give it. A label that is not borderline is firm: its q is at most `label_q`. `?` alone is a head without a \
+            label of which too little is known.",
         page: "labels.md",
     },
     Term {

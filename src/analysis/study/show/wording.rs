@@ -9,6 +9,11 @@ pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
 }
 
+/// A share in whole per cent, as sentences have it.
+pub fn percent_of(share: f64) -> String {
+    format!("{} %", decimal(100.0 * share, 0))
+}
+
 /// A number with this many decimals, without a minus before a zero.
 pub fn decimal(value: f64, digits: usize) -> String {
     let shown = format!("{value:.digits$}");

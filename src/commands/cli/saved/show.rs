@@ -16,7 +16,8 @@ use crate::model::grid::HeadPlace;
 const EXAMPLES: &str = "\
 Examples:
   headscope show report.json                         # the summary
-  headscope show report.json L2H8                    # all on one head
+  headscope show report.json L2H8                    # one head in a sentence, and its labels
+  headscope show report.json L2H8 --all              # all on it
   headscope show report.json --heads                 # every head in one sentence
   headscope show report.json --relation obj --top 5  # the heads that follow a relation best
   headscope show report.json --label first-special   # the heads that have a label
@@ -30,9 +31,12 @@ Examples:
 pub struct ShowArguments {
     /// A report in JSON; `-` reads standard input
     report: PathBuf,
-    /// All on this head: its labels with their evidence, what each study says of it, its metrics, the literature
+    /// This head: a sentence, and its labels with their evidence
     #[arg(group = "part", value_name = "L2H8")]
     head: Option<HeadPlace>,
+    /// With a head: also what each study says of it, its metrics, the literature
+    #[arg(long, requires = "head")]
+    all: bool,
     /// Every head in one sentence, made of its evidence
     #[arg(long, group = "part")]
     heads: bool,
@@ -42,7 +46,7 @@ pub struct ShowArguments {
     /// So many of them
     #[arg(long, value_name = "N", default_value_t = 10, requires = "relation", value_parser = numbers::from::<u16>(1))]
     top: u16,
-    /// The heads that have this label, or one of this family, such as `syntactic:<relation>`
+    /// The heads that have this label (`rare-words`), one of this family (`syntactic`, `sink`), or one that the grid shows so (`rare`)
     #[arg(long, value_name = "LABEL", group = "part")]
     label: Option<String>,
     /// How much the summary says
@@ -56,9 +60,9 @@ pub struct ShowArguments {
 impl ShowArguments {
     /// The command.
     pub fn command(self) -> Command {
-        let Self { report, head, heads, relation, top, label, summary, json } = self;
+        let Self { report, head, all, heads, relation, top, label, summary, json } = self;
         let shown = match (head, relation, label) {
-            (Some(place), ..) => ShownPart::Head(place),
+            (Some(place), ..) => ShownPart::Head(place, if all { Detail::Full } else { Detail::Short }),
             (_, Some(name), _) => ShownPart::Relation { name, top: top.into() },
             (.., Some(label)) => ShownPart::Label(label),
             (None, None, None) if heads => ShownPart::Heads,

@@ -261,8 +261,8 @@ fn rows<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> 
     found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
 }
 
-/// The columns that may go where there is no room: the shift.
-const MAY_GO: &[usize] = &[2];
+/// The columns that may go where there is no room, the first of them first, and q last: the shift, the direct share, the excess.
+const MAY_GO: &[usize] = &[2, 3, 4, 5];
 
 fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace, String>) -> comfy_table::Table {
     let mut table = plain_table();

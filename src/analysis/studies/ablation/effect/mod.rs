@@ -1,6 +1,7 @@
 //! Effect of each head: the loss of masked tokens without it (docs/methodology/effect.md).
 
 mod figure;
+mod in_brief;
 mod metrics;
 mod section;
 mod sums;

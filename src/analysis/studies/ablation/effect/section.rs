@@ -23,6 +23,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::{Completion, HeadCard, Section, stored};
 use crate::study::show::figure::Figure;
+use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{decimal, plain_table, significance};
@@ -287,6 +288,16 @@ impl RelationEffects {
 }
 
 impl Verdicts {
+    /// How many heads have each verdict that any has.
+    pub fn words(self) -> String {
+        let Self { helpful, harmful, negligible, undecided, .. } = self;
+        let named = [(helpful, "helpful"), (harmful, "harmful"), (negligible, "negligible"), (undecided, "undecided")];
+        let named = named.iter().filter(|(count, _)| *count > 0);
+        let named: Vec<String> =
+            named.map(|(count, verdict)| format!("{count} {} {verdict}", plural(count, "is", "are"))).collect();
+        named.join(", ")
+    }
+
     fn of(&mut self, verdict: Verdict) -> &mut u64 {
         match verdict {
             Verdict::Helpful => &mut self.helpful,
@@ -379,6 +390,10 @@ impl Section for EffectSection {
 
     fn summary(&self, _: &Policy) -> Summary {
         Summary::written(|out| self.effect.write_summary(out))
+    }
+
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        super::in_brief::in_brief(&self.effect, policy)
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {

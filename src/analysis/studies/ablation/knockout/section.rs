@@ -119,8 +119,9 @@ fn of_tested(used: usize, tested: usize) -> String {
     format!("{used} of {} tested {} of arcs that are used", counted(tested, "label"), plural(&used, "is", "are"))
 }
 
-/// The columns that may go where there is no room: how many arcs, and the use of those off the best offset.
-const MAY_GO: &[usize] = &[3, 6, 7];
+/// The columns that may go where there is no room, the first of them first, and q last: how many arcs, the use of those off the
+/// best offset, the direction, the verdict, the use.
+const MAY_GO: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
 /// A use with its interval.
 fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {

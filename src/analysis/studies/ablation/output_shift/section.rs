@@ -18,6 +18,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::{Section, stored};
 use crate::study::show::figure::Figure;
+use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::plain_table;
 use crate::system::counted::counted;
@@ -157,6 +158,18 @@ stored!(OutputShiftSection { output_shift: OutputShiftReport });
 impl Section for OutputShiftSection {
     fn summary(&self, _: &Policy) -> Summary {
         Summary::written(|out| self.output_shift.write_summary(out))
+    }
+
+    fn in_brief(&self, _: &Policy) -> InBrief {
+        let DriftReport { without_heads, most, .. } = &self.drift;
+        let found = most.first().zip(without_heads.output_drift).and_then(|(first, all)| {
+            let (place, drift) = (first.place, first.moved.output_drift?);
+            Some(format!(
+                "The last hidden states turn most without {place}, by {drift:.3} (1 - cosine), where removing all heads turns them \
+                 by {all:.3}."
+            ))
+        });
+        InBrief { found, shortage: None }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

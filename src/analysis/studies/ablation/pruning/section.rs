@@ -18,6 +18,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Completion, Section, stored};
 use crate::study::show::figure::Figure;
+use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::plain_table;
@@ -151,6 +152,21 @@ impl Curves {
                 .then(|| Interaction::new(sums, &total, context)),
             heads_per_key_value_group: None,
         }
+    }
+
+    /// How many heads can go by the first order, at the largest rise that is allowed of what all heads are worth.
+    fn in_brief(&self) -> Option<String> {
+        let of_all = |can_go: &&CanGo| can_go.of == ShareOf::AllHeads;
+        let order = self.orders.first()?;
+        let CanGo { rise, share, ci95, .. } = order.can_go.iter().rfind(of_all)?;
+        let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", low * 100.0, high * 100.0));
+        Some(format!(
+            "{:.0} %{} of the heads can go, in the order by {}, before the loss rises by {:.0} % of what all heads are worth.",
+            share * 100.0,
+            spread.unwrap_or_default(),
+            order.by,
+            rise * 100.0
+        ))
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
@@ -305,6 +321,10 @@ impl Section for PruningSection {
 
     fn summary(&self, _: &Policy) -> Summary {
         Summary::written(|out| self.pruning.write_summary(out))
+    }
+
+    fn in_brief(&self, _: &Policy) -> InBrief {
+        InBrief { found: self.pruning.in_brief(), shortage: None }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -18,6 +18,7 @@ use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{HeadCard, Section, stored};
 use crate::study::show::figure::Figure;
+use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::system::counted::counted;
@@ -207,6 +208,13 @@ impl Section for ChoiceSection {
         let mut summary = Summary::default();
         self.choice.write_summary(&mut summary).expect("writing to a string does not fail");
         summary
+    }
+
+    fn in_brief(&self, _: &Policy) -> InBrief {
+        let Choice { fitted_on: [first, second], needed, layers, .. } = &self.choice;
+        let tokens = "tokens of text in a half of the corpus".to_owned();
+        let shortage = || Shortage::new("how heads choose".to_owned(), [*first.min(second), *needed], tokens);
+        InBrief { found: None, shortage: layers.is_empty().then(shortage) }
     }
 
     fn figures(&self, _: &Policy) -> Vec<Figure> {

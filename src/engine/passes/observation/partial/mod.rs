@@ -32,6 +32,11 @@ pub const EXTENSION: &str = "headscope";
 /// The beginning of every partial, before the version of its format.
 const MAGIC: &str = "headscope partial ";
 
+/// Whether these are the bytes of a partial.
+pub fn is_one(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC.as_bytes())
+}
+
 /// Raised when the header or the sums change and a release has written them; a test holds their layout against it.
 pub const FORMAT_VERSION: u32 = 11;
 

@@ -1,5 +1,7 @@
 //! The section `relations` of the report: corrected for the number of tests, shown as a table, with its caveats.
 
+mod in_brief;
+
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
 use std::num::NonZeroU64;
@@ -21,6 +23,7 @@ use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, Exports, HeadCard, Section, section, stored};
 use crate::study::show::figure::Figure;
+use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::upstream::ArcClaim;
@@ -269,6 +272,10 @@ impl Section for Relations {
 
     fn summary(&self, policy: &Policy) -> Summary {
         Summary::written(|out| self.write_summary(out, policy))
+    }
+
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        self.in_brief(policy)
     }
 
     /// The accuracy of each head in each direction, for every relation. The interval of a chosen head, the best one or

@@ -1,0 +1,181 @@
+//! The report in a few sentences that can be repeated to somebody who has not seen it.
+
+use std::collections::BTreeMap;
+
+use super::roles::{Roles, is_firm_role};
+use super::{ControlReport, HeadReport, Report, lacking};
+use crate::model::grid::HeadPlace;
+use crate::passes::control::ControlKind;
+use crate::studies::registry::detector_of;
+use crate::study::labels::Label;
+use crate::study::labels::evidence::Reach;
+use crate::study::show::in_brief::{InBrief, Shortage};
+use crate::study::show::wording::{decimal, percent_of};
+use crate::system::counted::{counted, plural};
+
+/// So many kinds of a thing are named, the most frequent first.
+const KINDS: usize = 5;
+/// Heads of one kind are named where there are no more than these.
+const NAMED: usize = 2;
+
+/// Which heads have a firm role; the relation that is followed best; how heads choose; what removing them costs; what was too
+/// little to say. Each but the first and the last only where a study asked.
+pub(super) fn of(report: &Report) -> Vec<String> {
+    let policy = &report.settings.policy;
+    let mut lines = vec![roles(report)];
+    lines.extend(relation(&report.heads));
+    let mut shortages = lacking::shortages(report);
+    for (study, section) in &report.sections.0 {
+        let InBrief { found, shortage } = section.in_brief(policy);
+        if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
+            lines.push(choices(report));
+        }
+        lines.extend(found);
+        shortages.extend(shortage);
+    }
+    lines.push(too_little(report, &shortages));
+    lines
+}
+
+/// How many heads have a firm role, and which.
+fn roles(report: &Report) -> String {
+    let roles = Roles::of(&report.heads);
+    let first = |head: &HeadReport| Some(head.labels.iter().find(|label| is_firm_role(label))?.label.clone());
+    let kinds = kinds(report.heads.iter().filter_map(|head| Some((family(&first(head)?), head.place))));
+    let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
+    let beside = in_controls(report, |run| run.firm_roles);
+    format!("{} {} a firm role{kinds}{beside}.", roles.share(roles.firm), plural(&roles.firm, "has", "have"))
+}
+
+/// How many heads choose in which way.
+fn choices(report: &Report) -> String {
+    let roles = Roles::of(&report.heads);
+    let firm = report.heads.iter().filter_map(|head| {
+        let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
+        Some((way(chooses), head.place))
+    });
+    let firm: Vec<(String, HeadPlace)> = firm.collect();
+    let count = firm.len();
+    let kinds = kinds(firm.into_iter());
+    let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
+    let either = roles.share(roles.firm_or_choosing.unwrap_or(roles.firm));
+    let beside = in_controls(report, |run| run.firm_roles_or_choices);
+    format!(
+        "{} {} a firm way of choosing where to attend{kinds}; a firm role or a firm way of choosing: {either}{beside}.",
+        roles.share(count),
+        plural(&count, "has", "have"),
+    )
+}
+
+/// A way of choosing, in the words of the grid: `position` of `chooses:position`.
+fn way(chooses: &Label) -> String {
+    let code = detector_of(&chooses.label).map(|detector| detector.code(&chooses.label).into_owned());
+    match code.as_deref() {
+        Some("both") => "by position and token together".to_owned(),
+        Some(code) => format!("by {code}"),
+        None => chooses.label.clone(),
+    }
+}
+
+/// What each control has of it, in the mean over its seeds.
+fn in_controls(report: &Report, count: fn(&ControlReport) -> Option<u64>) -> String {
+    let controls = report.controls_by_kind();
+    let said = controls.iter().filter_map(|(kind, runs)| {
+        let counts: Vec<u64> = runs.iter().map(|run| count(run)).collect::<Option<_>>()?;
+        let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+        let digits = if mean.fract() == 0.0 { 0 } else { 1 };
+        let what = match kind {
+            ControlKind::RandomInit => "an untrained model has",
+            ControlKind::ShuffledWords => "over shuffled words there are",
+        };
+        Some(format!("{what} {}", decimal(mean, digits)))
+    });
+    said.fold(String::new(), |all, one| format!("{all}; {one}"))
+}
+
+/// The family of a label: its own name where that has no parameter, `offset:-2` is told of as itself.
+fn family(label: &str) -> String {
+    detector_of(label).map_or_else(
+        || label.to_owned(),
+        |detector| match detector.explanation.name {
+            name if name.contains('<') => name.split_once(':').map_or(name, |(family, _)| family).to_owned(),
+            _ => label.to_owned(),
+        },
+    )
+}
+
+/// How many heads there are of each kind, the most frequent first, and which where they are few.
+fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
+    let mut kinds: BTreeMap<String, Vec<HeadPlace>> = BTreeMap::new();
+    heads.for_each(|(kind, place)| kinds.entry(kind).or_default().push(place));
+    let mut kinds: Vec<(String, Vec<HeadPlace>)> = kinds.into_iter().collect();
+    kinds.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
+    // Not all but one.
+    let named = if kinds.len() == KINDS + 1 { kinds.len() } else { KINDS };
+    let shown = kinds.iter().take(named).map(|(kind, places)| {
+        if places.len() > NAMED {
+            return format!("{} {kind}", places.len());
+        }
+        let places: Vec<String> = places.iter().map(ToString::to_string).collect();
+        format!("{} {kind} ({})", places.len(), places.join(", "))
+    });
+    let shown: Vec<String> = shown.collect();
+    let others: usize = kinds.iter().skip(named).map(|(_, places)| places.len()).sum();
+    let more = kinds.len().saturating_sub(named);
+    let more = if more == 0 { String::new() } else { format!(", {others} of {more} more kinds") };
+    shown.join(", ") + &more
+}
+
+/// The relation that a head follows best: by a firm label before a borderline one, by one that reaches beyond word classes
+/// before others, then by the largest margin.
+fn relation(heads: &[HeadReport]) -> Option<String> {
+    let labels = heads.iter().flat_map(|head| head.labels.iter().map(move |label| (head.place, label)));
+    let rank = |label: &Label| (!label.borderline, label.beyond == Some(Reach::Tags));
+    let best = labels
+        .filter(|(_, label)| label.versus_offset.is_some())
+        .max_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)));
+    let (place, label) = best?;
+    let name = label.label.split_once(':').map_or(&*label.label, |(_, relation)| relation);
+    let offset = label.versus_offset.as_ref().map_or(0.0, |versus| label.score - versus.difference);
+    let start = if label.borderline {
+        "No relation is followed firmly; perhaps"
+    } else {
+        "The relation that is followed best is"
+    };
+    let [score, offset] = [label.score, offset].map(percent_of);
+    let beside = match (&label.versus_tags, label.beyond) {
+        (None, _) => "; the corpus has no word classes (tags) to beat".to_owned(),
+        (Some(tags), reach) => {
+            let beats = match reach {
+                Some(Reach::Tags) => "it beats word classes",
+                _ if tags.difference > 0.0 => "that it beats word classes is not shown",
+                _ => "it does not beat word classes",
+            };
+            format!(" and word classes (tags) for {}: {beats}", percent_of(label.score - tags.difference))
+        }
+    };
+    Some(format!(
+        "{start} {name}, by {place}: right for {score} of its words, where the best fixed offset is right for {offset}{beside}."
+    ))
+}
+
+/// What there was too little of, and how many more sentences it would take.
+fn too_little(report: &Report, shortages: &[Shortage]) -> String {
+    let [sentence, _] = report.model.text_units();
+    let read = report.corpus.sentences;
+    let lack = |shortage: &Shortage| {
+        let Shortage { of, count, asked, things, .. } = shortage;
+        let more = shortage.more_sentences(read);
+        let more = more.map_or_else(String::new, |more| {
+            let sentences = counted(more, &format!("more {sentence}"));
+            format!("; about {sentences} like these would do")
+        });
+        format!("{of} ({count} of {asked} {things}{more})")
+    };
+    let lacks: Vec<String> = shortages.iter().map(lack).collect();
+    let lacks = match &lacks[..] {
+        [] => "Nothing that was asked had too little text to be tested.".to_owned(),
+        lacks => format!("Too little text for {}.", lacks.join(", ")),
+    };
+    [lacks, Roles::of(&report.heads).borderline()].join(" ").trim_end().to_owned()
+}

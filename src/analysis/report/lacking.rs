@@ -1,0 +1,44 @@
+//! Studies that give no label since they saw too little.
+
+use super::Report;
+use crate::study::show::in_brief::Shortage;
+use crate::study::{AnyStudy, columns};
+
+/// A line for each reason, with all studies that have it.
+pub fn lines(report: &Report) -> Vec<String> {
+    let line = |Shortage { of, count, things, asked, threshold, .. }: Shortage| {
+        let threshold = threshold.map_or_else(String::new, |name| format!(" (`{name}`)"));
+        format!("Too little for {of}: {count} {things}, where a label asks for {asked}{threshold}.")
+    };
+    shortages(report).into_iter().map(line).collect()
+}
+
+/// What labels of whole studies lack; studies that lack the same are one.
+pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
+    let mut found: Vec<Shortage> = Vec::new();
+    for (study, _) in &report.sections.0 {
+        let Some(shortage) = of_study(report, *study) else { continue };
+        let same = |known: &&mut Shortage| (known.count, &known.things) == (shortage.count, &shortage.things);
+        match found.iter_mut().find(same) {
+            Some(known) => known.of = format!("{}, {}", known.of, study.card().name),
+            None => found.push(shortage),
+        }
+    }
+    found
+}
+
+/// The data that all metrics of a study lack for any of its labels, by the metric that has most.
+fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
+    let policy = &report.settings.policy;
+    let card = study.card();
+    if !card.all_labels().any(|detector| detector.is_on(policy)) {
+        return None;
+    }
+    let ids: Vec<&str> = columns(study).into_iter().map(|column| column.id).collect();
+    let is_own = |name: &str| ids.contains(&name.split_once('.').map_or(name, |(id, _)| id));
+    let rest_on = report.denominators.cells().filter(|(name, _)| is_own(name)).map(|(_, rests_on)| *rests_on);
+    let most = rest_on.max_by_key(|rests_on| (rests_on.sentences, rests_on.count))?;
+    // Not every corpus has what a study is about that runs unasked: such a one says itself that there was nothing.
+    let is_said = most.count == 0 && card.runs_first();
+    Shortage::of_labels(format!("a label of {}", card.name), &most, policy).filter(|_| !is_said)
+}

@@ -1,0 +1,34 @@
+//! What removing heads costs, in a sentence.
+
+use super::section::{Effects, HeadEffect};
+use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
+use crate::study::labels::policy::Policy;
+use crate::study::show::in_brief::{InBrief, Shortage};
+use crate::system::counted::plural;
+
+/// The head that costs most, beside all heads, and how many have each verdict.
+pub(super) fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
+    let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = effects;
+    let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
+    let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
+    let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
+        format!(
+            "Removing one head costs at most {:.3} nats a token ({}), removing all {:.3} (the loss is {loss:.3}); of {} removed one \
+             at a time {}.",
+            head.effect.unwrap_or(0.0),
+            head.place,
+            bare - loss,
+            removed.len(),
+            verdicts.words()
+        )
+    });
+    let short = |count: u64, least, things: &str| {
+        let asked = policy.count(least);
+        // It is of a sample: more text alone adds nothing to it.
+        let shortage = Shortage::new("verdicts on removed heads".to_owned(), [count, asked], things.to_owned());
+        (count < asked).then_some(Shortage { times: None, ..shortage })
+    };
+    let [sentence, token] = [plural(sentences, "sentence", "sentences"), plural(masked_tokens, "token", "tokens")];
+    let sentences = short(*sentences, &MIN_SENTENCES, &format!("{sentence} of the sample with a scored token"));
+    InBrief { found, shortage: sentences.or_else(|| short(*masked_tokens, &MIN_QUERIES, &format!("scored {token}"))) }
+}

@@ -1,0 +1,96 @@
+//! A study in one sentence, among the few that open a report, and what it had too little of.
+
+use crate::study::labels::evidence::{EvidenceGap, MIN_QUERIES, MIN_SENTENCES};
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::metric::Denominator;
+
+/// A study's part of a report in brief.
+#[derive(Debug, Default, PartialEq)]
+pub struct InBrief {
+    /// What it found, as a sentence that can be repeated to somebody who has not seen the report.
+    pub found: Option<String>,
+    /// What it had too little of to say.
+    pub shortage: Option<Shortage>,
+}
+
+impl InBrief {
+    /// A study that found something.
+    pub fn found(sentence: String) -> Self {
+        Self { found: Some(sentence), shortage: None }
+    }
+}
+
+/// What was too little to say something.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shortage {
+    /// What could not be said, as a noun.
+    pub of: String,
+    /// How much there is.
+    pub count: u64,
+    /// How much it takes.
+    pub asked: u64,
+    /// Of what, in the plural.
+    pub things: String,
+    /// The threshold that asks for it, by its name in the policy, where one does.
+    pub threshold: Option<&'static str>,
+    /// How many times the text it takes; `None` where that cannot be said: of nothing, or where more text would not add to it.
+    pub times: Option<f64>,
+}
+
+impl Shortage {
+    /// That of so many things where so many are asked, which come with the text.
+    pub fn new(of: String, [count, asked]: [u64; 2], things: String) -> Self {
+        let times = (count > 0).then(|| asked as f64 / count as f64);
+        Self { of, count, asked, things, threshold: None, times }
+    }
+
+    /// That of labels that rest on a denominator, if it is too small.
+    pub fn of_labels(of: String, rests_on: &Denominator, policy: &Policy) -> Option<Self> {
+        let (count, things, least) = EvidenceGap::of(rests_on, policy)?.counted();
+        let both = [(rests_on.sentences, &MIN_SENTENCES), (rests_on.count, &MIN_QUERIES)];
+        let times = both.map(|(count, least)| policy.count(least) as f64 / count as f64);
+        let times = times.into_iter().fold(1.0, f64::max);
+        let times = Some(times).filter(|times| times.is_finite());
+        let (asked, things, threshold) = (policy.count(least), things.to_owned(), Some(least.name));
+        Some(Self { of, count, asked, things, threshold, times })
+    }
+
+    /// How many more sentences than the `read` ones it would take, if they are like these, rounded up to two digits.
+    pub fn more_sentences(&self, read: u64) -> Option<u64> {
+        let more = ((self.times? - 1.0) * read as f64).ceil().max(1.0);
+        let unit = 10_f64.powf(more.log10().floor() - 1.0).max(1.0);
+        Some(((more / unit).ceil() * unit) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studies::registry::default_policy;
+
+    fn more(count: u64, asked: u64, read: u64) -> Option<u64> {
+        Shortage::new("it".to_owned(), [count, asked], "words".to_owned()).more_sentences(read)
+    }
+
+    #[test]
+    fn so_much_more_text_has_so_much_more_evidence() {
+        // 95 of 700 sentences: 100 of 736.8.
+        assert_eq!(more(95, 100, 700), Some(37));
+        // 1 of 3 sentences: 100 of 300. 7 of 1000: 100 of 14285.7, of which 1000 are there.
+        assert_eq!((more(1, 100, 3), more(7, 100, 1000)), (Some(300), Some(14_000)));
+        // A part of a sentence is one.
+        assert_eq!(more(99, 100, 10), Some(1));
+        assert_eq!(more(0, 100, 700), None, "nothing of a kind says nothing of how rare it is");
+    }
+
+    #[test]
+    fn labels_take_what_they_lack_most_of() {
+        let (policy, of) = (default_policy(), || "labels".to_owned());
+        let rests_on = |count, sentences| Denominator { count, sentences, ..Denominator::default() };
+        assert_eq!(Shortage::of_labels(of(), &rests_on(100, 30), &policy), None);
+        // Twice the sentences, but four times the queries.
+        let few = Shortage::of_labels(of(), &rests_on(25, 15), &policy).unwrap();
+        assert_eq!((few.count, few.asked, &*few.things, few.times), (15, 30, "sentences", Some(4.0)));
+        assert_eq!(Shortage::of_labels(of(), &rests_on(0, 0), &policy).unwrap().times, None);
+    }
+}
