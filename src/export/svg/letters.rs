@@ -30,6 +30,9 @@ pub fn width_of(text: &str, size: f64) -> f64 {
     text.chars().map(of_letter).sum::<f64>() * size
 }
 
+/// The room beside texts, in pixels.
+const BESIDE: f64 = 4.0;
+
 /// The smallest box around texts: its left, top, right and bottom.
 #[derive(Clone, Copy)]
 pub(super) struct Extent([f64; 4]);
@@ -51,8 +54,8 @@ impl Extent {
     /// The left, the top, the width and the height of a figure that is meant to be so large, and no smaller than its texts.
     pub(super) fn within(self, [width, height]: [f64; 2]) -> [f64; 4] {
         let Self([x1, y1, x2, y2]) = self;
-        let [left, top] = [x1, y1].map(|end| end.floor().min(0.0));
-        [left, top, x2.ceil().max(width) - left, y2.ceil().max(height) - top]
+        let [left, top] = [x1 - BESIDE, y1].map(|end| end.floor().min(0.0));
+        [left, top, (x2 + BESIDE).ceil().max(width) - left, y2.ceil().max(height) - top]
     }
 }
 
@@ -73,9 +76,9 @@ mod tests {
         assert_eq!(Extent::NONE.within([10.0, 20.0]), [0.0, 0.0, 10.0, 20.0]);
         let mut extent = Extent::NONE;
         extent.add([4.0, 12.0], 5.0, 10.0);
-        assert_eq!(extent.within([10.0, 20.0]), [0.0, 0.0, 10.0, 20.0], "what fits changes nothing");
-        // From -3.2 to 16.8, and from 2 - 9.28 to 2 + 2.36.
+        assert_eq!(extent.within([13.0, 20.0]), [0.0, 0.0, 13.0, 20.0], "what fits changes nothing");
+        // From -7.2 to 20.8, and from 2 - 9.28 to 12 + 2.36.
         extent.add([-3.2, 2.0], 20.0, 10.0);
-        assert_eq!(extent.within([10.0, 12.0]), [-4.0, -8.0, 21.0, 23.0]);
+        assert_eq!(extent.within([10.0, 12.0]), [-8.0, -8.0, 29.0, 23.0]);
     }
 }

@@ -161,11 +161,11 @@ impl Section for OutputShiftSection {
     }
 
     fn in_brief(&self, _: &Policy) -> InBrief {
-        let DriftReport { without_heads, most, .. } = &self.drift;
-        let found = most.first().zip(without_heads.output_drift).and_then(|(first, all)| {
-            let (place, drift) = (first.place, first.moved.output_drift?);
+        let OutputShiftReport { without_heads, most, .. } = &self.output_shift;
+        let found = most.first().zip(without_heads.output_shift).and_then(|(first, all)| {
+            let (place, shift) = (first.place, first.moved.output_shift?);
             Some(format!(
-                "The last hidden states turn most without {place}, by {drift:.3} (1 - cosine), where removing all heads turns them \
+                "The last hidden states turn most without {place}, by {shift:.3} (1 - cosine), where removing all heads turns them \
                  by {all:.3}."
             ))
         });
