@@ -246,8 +246,35 @@ def heads(browser):
     assert rows == browser.evaluate("document.querySelectorAll('details.metric table.map').length"), "all metrics of a head"
 
 
+def glance(browser):
+    """Thumbnails of all heads: the tokens under the pointer are told, the head stands large, and a click opens its card."""
+    thumbnails = "[...document.querySelectorAll('.thumbs a')].map((link) => link.hash.slice(1))"
+    names = browser.evaluate(thumbnails)
+    if not names:
+        return
+    cards = browser.evaluate("[...document.querySelectorAll('.grid a')].map((cell) => cell.hash.slice(1))")
+    assert not cards or names[: len(cards)] == cards, "a thumbnail for each head"
+    drawn = "((canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte))"
+    assert browser.evaluate(f"[...document.querySelectorAll('.thumbs canvas')].every({drawn})"), "every head attends to something"
+    browser.pointer(f".thumbs a[href='#{names[-1]}'] canvas")
+    told = browser.evaluate("[...document.querySelectorAll('.large .key-line')].at(-1).textContent")
+    assert told.startswith(f"{names[-1]}: from ") and " to " in told, told
+    large = browser.evaluate("[...document.querySelectorAll('.large b')].at(-1).textContent")
+    assert large.startswith(names[-1]), "the head under the pointer stands large"
+    tokens = browser.evaluate("JSON.parse(document.querySelector('.thumbnails').dataset.tokens)")
+    for axis in ["from", "to"]:
+        on_axis = browser.evaluate(f"[...document.querySelector('.{axis}').children].map((token) => token.textContent)")
+        assert on_axis == tokens, (axis, on_axis)
+    if cards:
+        browser.pointer(f".thumbs a[href='#{names[1]}']", click=True)
+        assert browser.evaluate(CHOSEN) == names[1], "a click opens the card of the head"
+    print(f"{len(names)} thumbnails of attention, each with its head")
+
+
 def tables(browser):
     """Sorts the first table whose second column has numbers, by that."""
+    if not browser.evaluate("document.querySelectorAll('table.sort').length"):
+        return
     table = (
         "[...document.querySelectorAll('table.sort')].find((table) =>"
         " [...table.tBodies[0].rows].every((row) => !isNaN(parseFloat(row.cells[1].textContent))))"
@@ -319,6 +346,7 @@ def main():
                     continue
                 themes_and_widths(browser, address, options.screenshots, options.blessed, options.bless)
                 heads(browser)
+                glance(browser)
                 tables(browser)
                 metrics(browser)
                 names(browser)

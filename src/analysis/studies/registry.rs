@@ -150,11 +150,12 @@ pub fn verdicts() -> impl Iterator<Item = VerdictRow> {
 
 /// The known name most like `name`, for "did you mean".
 pub fn closest(name: &str) -> Option<&'static str> {
+    let policy = default_policy();
     let names = labels().chain(metrics()).map(|entry| entry.name());
     let names = names
         .chain(STUDIES.iter().map(|study| study.card().name))
         .chain(terms().map(|term| term.name))
-        .chain(default_policy().thresholds().map(|threshold| threshold.name));
+        .chain(policy.thresholds().map(|threshold| threshold.name));
     closest_of(names, name)
 }
 

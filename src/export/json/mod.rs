@@ -42,9 +42,9 @@ pub fn read_text(path: &Path) -> Result<String> {
         input::read(path, LONGEST)
     };
     let shown = path.display();
-    let bytes = bytes.cannot("read the report", shown).class(Class::Input)?;
+    let bytes = bytes.cannot("read the report", &shown).class(Class::Input)?;
     if partial::is_one(&bytes) {
-        let sums = anyhow!("`{shown}` is a partial, the sums of a run or of a shard, and no report").about(shown);
+        let sums = anyhow!("`{shown}` is a partial, the sums of a run or of a shard, and no report").about(&shown);
         return Err(sums.hint(format!("`headscope merge {shown} -o report.json` makes the report of it")))
             .class(Class::Input);
     }
