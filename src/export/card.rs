@@ -119,12 +119,11 @@ fn row(label: &Label) -> [String; 7] {
 
 /// A label that a head does not have.
 fn near(near: &Near) -> [String; 7] {
-    let Near { label, score, ci95, threshold, rule, .. } = near;
+    let Near { label, score, ci95, threshold, .. } = near;
     let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);
-    let short = if reaches { "too little to say" } else { "not it" };
-    let asked = format!("{short}: {} is asked for", one_line(rule));
+    let sure = if reaches { "too little to say" } else { "not it" }.to_owned();
     let [none, dash] = ["", "-"].map(str::to_owned);
-    [one_line(label), none, number(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, asked]
+    [one_line(label), none, number(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, sure]
 }
 
 /// The facts on a label beyond its row.

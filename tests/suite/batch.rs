@@ -126,21 +126,21 @@ fn only_what_is_missing_or_changed_is_done_again() {
         let text = context.batch(&["--dry-run", "--only", name]).unwrap();
         text.trim_end().split_once(": ").unwrap().1.to_owned()
     };
-    assert_eq!(statuses(&[]), ["unchanged"; 4]);
+    assert_eq!(statuses(&[]), ["up to date"; 4]);
 
     // A new date is no change.
     let text = context.read("text.txt");
     context.write("text.txt", &text);
-    assert_eq!(dry("tiny.text"), "unchanged");
+    assert_eq!(dry("tiny.text"), "up to date");
     context.write("text.txt", &format!("{text}The end .\n"));
     assert_eq!(dry("tiny.text"), "to do: the corpus has changed");
-    assert_eq!(statuses(&[]), ["unchanged", "done", "unchanged", "done"]);
+    assert_eq!(statuses(&[]), ["up to date", "done", "up to date", "done"]);
 
     fs::remove_file(context.at("out/tiny.gold.csv")).unwrap();
     assert_eq!(dry("tiny.gold"), "to do: tiny.gold.csv is missing");
     context.write("out/tiny.gold.csv", "");
     assert_eq!(dry("tiny.gold"), "to do: tiny.gold.csv is not what was written");
-    assert_eq!(statuses(&["--only", "*.gold"]), ["unchanged", "done"]);
+    assert_eq!(statuses(&["--only", "*.gold"]), ["up to date", "done"]);
     assert_eq!(context.row("tiny.text")["status"], "earlier");
 
     let config = context.read("tiny/config.json");
@@ -154,7 +154,7 @@ fn only_what_is_missing_or_changed_is_done_again() {
     context.write("runs.toml", &TWO_BY_TWO.replace("no-run-info = true", "no-run-info = true\npolicy = \"p.toml\""));
     context.write("p.toml", "entropy_ratio = 0.9\n");
     context.batch(&[]).unwrap();
-    assert_eq!(dry("planted.gold"), "unchanged");
+    assert_eq!(dry("planted.gold"), "up to date");
     context.write("p.toml", "entropy_ratio = 0.8\n");
     assert_eq!(dry("planted.gold"), "to do: a file that an option names has changed");
 }
@@ -194,7 +194,7 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     assert_eq!(context.batch(&["--only", "tiny.*"]).unwrap_err().0, 3);
     assert_eq!(context.row("absent.text"), failed);
     let page = context.read("out/index.html");
-    assert!(page.contains("4 runs: 1 unchanged, 3 failed.") && page.contains("./absent"), "{page}");
+    assert!(page.contains("4 runs: 1 up to date, 3 failed.") && page.contains("./absent"), "{page}");
     assert_eq!(context.batch(&["--only", "absent.*", "--keep-going"]).unwrap_err().0, 4);
     assert_eq!((&*context.row("tiny.broken")["status"], &*context.row("tiny.text")["status"]), ("failed", "earlier"));
     fs::remove_dir_all(context.at("out")).unwrap();
@@ -208,7 +208,7 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     context.batch(&["--only", "tiny.text"]).unwrap();
     let text = context.batch(&[]).unwrap();
     assert_eq!(text.matches(": done").count(), 3, "{text}");
-    assert!(text.contains("tiny.text: unchanged"), "{text}");
+    assert!(text.contains("tiny.text: up to date"), "{text}");
     context.batch(&["--only", "tiny.text"]).unwrap();
     let row = context.row("absent.broken");
     assert_eq!((&*row["status"], &*row["message"]), ("earlier", ""));

@@ -71,6 +71,7 @@ fn controls_stand_beside_the_real_labels() {
     // Weights of a standard deviation of 0.02 make scores near 0: attention is almost uniform.
     for control in &controls[..2] {
         assert_eq!(control["label_counts"]["broad"], 12);
+        assert_eq!((&control["firm_roles"], &control["firm_roles_or_choices"]), (&0.into(), &Value::Null));
         assert_eq!(control["label_counts"]["syntactic:<relation>"], 0);
     }
     // What the analysis itself finds is the same with and without controls.

@@ -168,11 +168,41 @@ fn a_report_lists_its_files() {
         assert_eq!(counts(file), numbers);
         assert_eq!(file["skipped"], skipped);
     }
-    // Sentences are numbered through: a limit ends in the second file, and the third is hashed all the same.
+    // A limit takes as many of each file, and all of them are hashed whole.
     let limited = analyze(files.path(), &["--limit", "3"]);
     assert_eq!(limited["corpus"]["sentences"], 3);
-    assert_eq!(limited["corpus"]["files"][2]["sentences"], 0);
-    assert_eq!(limited["corpus"]["files"][2]["sha256"], corpus["files"][2]["sha256"]);
+    let of_files = |report: &serde_json::Value, key: &str| {
+        report["corpus"]["files"].as_array().unwrap().iter().map(|file| file[key].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_files(&limited, "sentences"), [1, 1, 1]);
+    assert_eq!(of_files(&limited, "sha256"), of_files(&report, "sha256"));
+}
+
+#[test]
+fn a_limit_is_shared_by_files_and_shards_of_it_come_to_the_same_report() {
+    // 10 of the first file, which has no more, and 510 of the second: three segments of 256 sentences.
+    let lines = |count: usize| "the dog saw the cat\n".repeat(count).into_bytes();
+    let files = folder(&[("a.txt", &lines(10)), ("b.txt", &lines(600))]);
+    let (folder, model) = (tempfile::tempdir().unwrap(), tiny_bert());
+    let file = |name: &str| folder.path().join(name);
+    let analyze = |options: &[&str]| {
+        let run_on = ["analyze", path(&model), "-c", path(files.path()), "--limit", "520", "--no-run-info", "-q"];
+        run(&[&run_on[..], options].concat()).unwrap()
+    };
+    analyze(&["-o", path(&file("whole.json"))]);
+    let whole = fs::read_to_string(file("whole.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    let read: Vec<u64> = [0, 1].map(|file| report["corpus"]["files"][file]["sentences"].as_u64().unwrap()).into();
+    assert_eq!(read, [10, 510]);
+    for shard in ["1/2", "2/2"] {
+        analyze(&["--shard", shard, "-o", path(&file(&format!("{}.headscope", &shard[..1])))]);
+    }
+    let merged = file("merged.json");
+    let parts = [file("1.headscope"), file("2.headscope")];
+    run(&["merge", path(&parts[0]), path(&parts[1]), "--no-run-info", "-q", "-o", path(&merged)]).unwrap();
+    assert_eq!(fs::read_to_string(merged).unwrap(), whole);
+    analyze(&["--resume", path(&file("parts")), "-o", path(&file("resumed.json"))]);
+    assert_eq!(fs::read_to_string(file("resumed.json")).unwrap(), whole);
 }
 
 #[test]
@@ -182,17 +212,16 @@ fn the_summary_lists_several_files() {
     let name = files.path().file_name().unwrap().to_str().unwrap();
     let summary = run(&["analyze", path(&model), "-c", path(files.path())]).unwrap();
     let expected = format!(
-        "\ncorpus  {name}: 2 sentences, 5 words, 9 tokens\n        \
-         intervals and tests are about more sentences like these\n        a.txt (text): 1 sentence, 2 words, 4 tokens\n        \
+        "\nIntervals and tests are about more sentences like these.\nThe files:\n  a.txt (text): 1 sentence, 2 words, 4 tokens\n  \
          b.txt (text): 1 sentence, 3 words, 5 tokens\n"
     );
     assert!(summary.contains(&expected), "{summary}");
+    assert!(summary.contains(&format!("\ncorpus  {name}: 2 sentences, 5 words, 9 tokens\n\n- ")), "{summary}");
     assert!(summary.ends_with("\nIn the folders, files and folders that are no corpus files: 1.\n"), "{summary}");
     let summary = run(&["analyze", path(&model), "-c", path(&file)]).unwrap();
     assert!(
         summary.contains(
-            "\ncorpus  a.txt: 1 sentence, 2 words, 4 tokens\n        intervals and tests are about more sentences like these\n        \
-             its sentences have 2.0 words each"
+            "\nIntervals and tests are about more sentences like these.\nThe corpus:\n  its sentences have 2.0 words each"
         ),
         "{summary}"
     );

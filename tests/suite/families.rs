@@ -144,7 +144,8 @@ fn the_heads_of_a_report_say_with_which_they_share_keys() {
     let output = folder.path().join("report.json");
     let model = path(folder.path());
     let summary = run(&["analyze", model, "--with", "similarity", "--limit", "60", "-o", path(&output)]).unwrap();
-    let told = "        every 3 heads of a layer share their keys and values: what is counted are heads of queries\n";
+    let told =
+        "\nThe model:\n  every 3 heads of a layer share their keys and values: what is counted are heads of queries\n";
     assert!(summary.contains(told), "{summary}");
     let report: Value = serde_json::from_str(&fs::read_to_string(&output).unwrap()).unwrap();
     assert_eq!((&report["model"]["heads"], &report["model"]["key_value_heads"]), (&6.into(), &2.into()));
@@ -386,7 +387,7 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
     let out = folder.path().join("report.json");
     let summary =
         run(&["analyze", path(folder.path()), "-c", path(&corpus), "-o", path(&out), "--with", "norms"]).unwrap();
-    assert!(summary.contains("        layer 1: a token sees tokens at most 4 away\n"), "{summary}");
+    assert!(summary.contains("\n  layer 1: a token sees tokens at most 4 away\n"), "{summary}");
     let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
     let classes = serde_json::json!([
         {"layers": [0, 2], "before": null, "after": null},
@@ -562,10 +563,10 @@ fn a_protein_in_fasta_is_a_sentence_of_residues() {
     assert!(proteins["caveats"].as_array().unwrap().iter().any(|caveat| caveat["id"] == "residues"));
     let summary = run(&["analyze", path(model.path()), "-c", path(&fasta)]).unwrap();
     for line in [
-        "        its tokens are residues of proteins, and it knows no words: left out are the studies of them, trees, \
+        "\n  its tokens are residues of proteins, and it knows no words: left out are the studies of them, trees, \
          dependency, words and frequency\n",
-        "corpus  a.fasta.gz: 3 proteins, 44 residues, 50 tokens\n        intervals and tests are about more proteins like \
-         these\n",
+        "corpus  a.fasta.gz: 3 proteins, 44 residues, 50 tokens\n",
+        "\nIntervals and tests are about more proteins like these.\n",
         "\nSkipped proteins: 1 without any token of text.\n",
     ] {
         assert!(summary.contains(line), "{summary}");

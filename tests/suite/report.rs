@@ -475,6 +475,21 @@ fn help_is_there_for_every_command() {
 }
 
 #[test]
+fn the_short_help_of_analyze_fits_a_screen_and_the_long_one_lists_every_study_once() {
+    let short = run(&["analyze", "-h"]).unwrap();
+    let lines = short.lines().count();
+    assert!((24..=40).contains(&lines), "{lines}: {short}");
+    let long = run(&["analyze", "--help"]).unwrap();
+    for heading in ["\nInput:\n", "\nStudies:\n", "\nControls:\n", "\nShards:\n", "\nOutput:\n"] {
+        assert!(short.contains(heading) && long.contains(heading), "{heading}");
+    }
+    let listed = |study: &str| long.lines().filter(|line| line.trim_start().starts_with(&format!("{study}  "))).count();
+    for study in ["attention", "knockout", "clark2019"] {
+        assert_eq!(listed(study), 1, "{study}: {long}");
+    }
+}
+
+#[test]
 #[cfg(unix)]
 fn outputs_keep_their_permissions_and_links() {
     use std::os::unix::fs::{PermissionsExt, symlink};

@@ -51,6 +51,84 @@ fn a_report_is_shown_again() {
 }
 
 #[test]
+fn a_summary_opens_with_what_can_be_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("report.json");
+    let options = ["--with", "effect,repeats,norms", "--sample", "32", "--no-run-info", "--control", "random-init"];
+    let arguments = [&["analyze", "-o", path(&saved), "--control-seeds", "1"], &options[..]].concat();
+    let summary = run(&arguments).unwrap();
+    let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
+    let brief: Vec<&str> = report["in_brief"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let opening: String = brief.iter().map(|line| format!("- {line}\n")).collect();
+    assert!(summary.contains(&format!(" tokens\n\n{opening}\nPrimary label of each head")), "{summary}");
+    assert_eq!(brief.len(), 5, "{brief:?}");
+
+    // The shares are those that the labels of the report come to.
+    let firm = |label: &Value| label["borderline"] == false;
+    let has_role =
+        |head: &&Value| head["labels"].as_array().unwrap().iter().any(|label| firm(label) && label["label"] != "broad");
+    let heads = report["heads"].as_array().unwrap();
+    let roles = heads.iter().filter(has_role).count();
+    let either = heads.iter().filter(|head| has_role(head) || firm(&head["chooses"])).count();
+    let share = |count: usize| format!("{count} of 16 heads ({:.0} %)", 100.0 * count as f64 / 16.0);
+    assert!(brief[0].starts_with(&format!("{} have a firm role: ", share(roles))), "{brief:?}");
+    assert!(brief[2].contains(&format!("a firm role or a firm way of choosing: {}", share(either))), "{brief:?}");
+    assert!(summary.contains(&format!("{} have a firm role or a firm way of choosing.\n", share(either))), "{summary}");
+    let control = &report["controls"][0];
+    assert!(brief[0].ends_with(&format!("an untrained model has {}.", control["firm_roles"])), "{brief:?}");
+    assert!(brief[2].ends_with(&format!("an untrained model has {}.", control["firm_roles_or_choices"])), "{brief:?}");
+    // The head that costs most.
+    let effects = report["effect"]["heads"].as_array().unwrap();
+    let most = effects.iter().max_by(|a, b| a["effect"].as_f64().partial_cmp(&b["effect"].as_f64()).unwrap()).unwrap();
+    assert!(brief[3].contains(&format!(" nats a token ({}), ", most["name"].as_str().unwrap())), "{brief:?}");
+
+    // Every study that gives labels says which heads have them.
+    let answers = summary.split("Heads with the labels of each study").nth(1).unwrap();
+    for study in ["attention", "dependency", "words", "frequency", "norms", "repeats", "coreference", "trees"] {
+        assert!(answers.contains(&format!("\n  {study}: ")), "{study}: {summary}");
+    }
+    // It is made of the report, so that one of another version has it too.
+    let mut older = report.clone();
+    older.as_object_mut().unwrap().remove("in_brief");
+    fs::write(&saved, older.to_string()).unwrap();
+    assert!(run(&["show", path(&saved)]).unwrap().contains(&opening));
+}
+
+#[test]
+fn labels_are_found_by_their_codes_and_families() {
+    let (folder, report) = saved();
+    let shown = |name: &str| run(&["show", &report, "--label", name]).unwrap();
+    assert_eq!(shown("prev"), shown("previous-token"));
+    assert_eq!(shown("case"), shown("syntactic:case"));
+    assert_eq!(shown("syntactic"), shown("syntactic:<relation>"));
+    let (_, unknown) = run(&["show", &report, "--label", "xyzzy"]).unwrap_err();
+    assert!(unknown.contains("heads of this report have ") && unknown.contains("broad"), "{unknown}");
+    // What gives it was not run.
+    let (_, absent) = run(&["show", &report, "--label", "sink"]).unwrap_err();
+    assert!(absent.contains("the study `norms` gives it, and was not run"), "{absent}");
+    assert!(run(&["explain", "position"]).unwrap().contains("The label `chooses:position`"));
+    assert!(run(&["explain", "sink"]).unwrap().contains("sink:no-op (label)"));
+
+    let sums = folder.path().join("sums.headscope");
+    let part = ["analyze", "--limit", "40", "--shard", "1/1", "-o", path(&sums)];
+    run(&part).unwrap();
+    let (_, message) = run(&["show", path(&sums)]).unwrap_err();
+    assert!(message.contains("is a partial, the sums of a run or of a shard, and no report"), "{message}");
+    assert!(message.contains("headscope merge"), "{message}");
+}
+
+#[test]
+fn a_table_without_rows_says_why() {
+    let (folder, report) = saved();
+    let csv = folder.path().join("table.csv");
+    let refused = |table: &str| run(&["export", &report, "--table", table, "-o", path(&csv)]).unwrap_err().1;
+    let none = refused("controls");
+    assert!(none.contains("has no rows: no control was run") && none.contains("--control random-init"), "{none}");
+    assert!(refused("pruning").contains("`headscope analyze --with pruning`"));
+    assert!(!csv.exists());
+}
+
+#[test]
 fn a_head_has_a_card() {
     let (_folder, report) = saved();
     let card = run(&["show", &report, "L2H3", "--all"]).unwrap();
@@ -136,7 +214,10 @@ fn what_is_not_there_is_refused() {
         refusal(&["--relation", "subject"]).starts_with("error: the report has no relation `subject`: it has all, ")
     );
     assert_eq!(refusal(&["--label", "brod"]), "error: there is no label `brod`; did you mean `broad`?\n");
-    assert_eq!(refusal(&["--label", "induction"]), "error: no head has the label `induction` in this report\n");
+    assert_eq!(
+        refusal(&["--label", "induction"]),
+        "error: no head has the label `induction` in this report; the study `repeats` gives it, and was not run: `--with repeats`\n"
+    );
     assert!(refusal(&["L2H3", "--label", "broad"]).contains("cannot be used with"));
     assert!(run(&["explain", "L2H3"]).unwrap_err().1.contains("`headscope show report.json L2H3`"));
 }

@@ -164,7 +164,7 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;
     let lack = |shortage: &Shortage| {
-        let Shortage { of, count, asked, things, .. } = shortage;
+        let Shortage { of, count, asked, things: [_, things], .. } = shortage;
         let more = shortage.more_sentences(read);
         let more = more.map_or_else(String::new, |more| {
             let sentences = counted(more, &format!("more {sentence}"));
@@ -178,4 +178,31 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
         lacks => format!("Too little text for {}.", lacks.join(", ")),
     };
     [lacks, Roles::of(&report.heads).borderline()].join(" ").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(of: &[(&str, usize)]) -> String {
+        let heads = of.iter().flat_map(|&(kind, count)| {
+            (0..count).map(move |head| (kind.to_owned(), HeadPlace { layer: kind.len(), head }))
+        });
+        kinds(heads)
+    }
+
+    #[test]
+    fn kinds_are_told_by_number_and_the_rare_ones_with_their_heads() {
+        assert_eq!(told(&[]), "");
+        assert_eq!(told(&[("a", 2), ("bc", 3)]), "3 bc, 2 a (L1H0, L1H1)");
+        let six = [("a", 3), ("b", 3), ("c", 3), ("d", 3), ("e", 3), ("f", 1)];
+        assert_eq!(told(&six), "3 a, 3 b, 3 c, 3 d, 3 e, 1 f (L1H0)");
+        assert_eq!(told(&[&six[..], &[("g", 1)]].concat()), "3 a, 3 b, 3 c, 3 d, 3 e, 2 of 2 more kinds");
+    }
+
+    #[test]
+    fn families_with_many_members_are_one_kind() {
+        let families = ["syntactic:obj", "tag:NOUN", "offset:-2", "sink:no-op", "broad", "new"].map(family);
+        assert_eq!(families, ["syntactic", "tag", "offset:-2", "sink:no-op", "broad", "new"]);
+    }
 }

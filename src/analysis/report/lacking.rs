@@ -3,10 +3,12 @@
 use super::Report;
 use crate::study::show::in_brief::Shortage;
 use crate::study::{AnyStudy, columns};
+use crate::system::counted::plural;
 
 /// A line for each reason, with all studies that have it.
 pub fn lines(report: &Report) -> Vec<String> {
-    let line = |Shortage { of, count, things, asked, threshold, .. }: Shortage| {
+    let line = |Shortage { of, count, things: [one, many], asked, threshold, .. }: Shortage| {
+        let things = plural(&count, one, many);
         let threshold = threshold.map_or_else(String::new, |name| format!(" (`{name}`)"));
         format!("Too little for {of}: {count} {things}, where a label asks for {asked}{threshold}.")
     };

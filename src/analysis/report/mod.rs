@@ -229,7 +229,11 @@ impl Report {
             sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::SharedKeys(heads)));
         }
         let first: Vec<String> = verdicts.iter().map(|verdict| verdict.primary.clone()).collect();
-        sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
+        let read = Completion::Reading(settings.protocol.context());
+        sections.iter_mut().for_each(|(_, section)| {
+            section.complete(&Completion::Labels(&first));
+            section.complete(&read);
+        });
         let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
         let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
         let measured =
@@ -328,7 +332,11 @@ impl Report {
             return Ok(report);
         }
         let first: Vec<String> = report.heads.iter().map(|head| head.primary.clone()).collect();
-        report.sections.0.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
+        let read = Completion::Reading(report.settings.protocol.context());
+        report.sections.0.iter_mut().for_each(|(_, section)| {
+            section.complete(&Completion::Labels(&first));
+            section.complete(&read);
+        });
         report.describe();
         Ok(report)
     }
@@ -339,7 +347,7 @@ impl Report {
         let grid = self.model.grid();
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
         if count.is_none() || !grid.is(self.heads.iter().map(|head| head.place)) {
-            return Some(format!("`heads` does not list {} layers of {} heads", grid.layers, grid.heads));
+            return Some(format!("`heads` does not list {grid}"));
         }
         let names = |head: &HeadReport| {
             let names = |names: BTreeSet<String>| (!names.is_empty()).then_some(names);

@@ -40,6 +40,8 @@ pub struct Card {
     pub of_decoders: bool,
     /// Whether it runs on a decoder, unless it is switched off, though it does not run by default.
     pub on_decoders: bool,
+    /// Whether it removes heads, so that it asks what stands for a removed one.
+    pub removes_heads: bool,
     /// Its need for the count of each token in the whole corpus before any pass begins.
     pub counts: Counts,
     /// The kinds of controls in which it also runs: by default the kinds in which its labels are counted.
@@ -91,6 +93,7 @@ impl Card {
         beyond_decoders: None,
         of_decoders: false,
         on_decoders: false,
+        removes_heads: false,
         counts: Counts::Unused,
         controls: &[],
         metrics: Vec::new,

@@ -16,6 +16,7 @@ use super::show::table::Table;
 use super::tracked::Tracked;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
+use crate::sequences::reading::Context;
 
 /// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
@@ -75,6 +76,8 @@ pub enum Completion<'a> {
     Labels(&'a [String]),
     /// How many heads of a layer, one after the other, share their keys and values; not of models whose heads have their own.
     SharedKeys(usize),
+    /// What a decoder read at once: what sections count in sentences are windows of documents.
+    Reading(Context),
 }
 
 /// The part of a section on the card of one head.

@@ -14,6 +14,7 @@ use crate::model::parameters::Objective;
 use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
+use crate::studies::registry::STUDIES;
 use crate::study::AnyStudy;
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::{self, Downloads};
@@ -136,10 +137,11 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     };
     ensure!(
         model.objective.is_some(),
-        anyhow!("--with {study}: `{id}` has no {head}, so it has no loss").hint(
-            "name a checkpoint with the head by which it was trained. Nothing stands in for that loss here in models \
-             without one, such as sentence encoders"
-        )
+        anyhow!("--with {study}: `{id}` has no {head}, so it has no loss").hint(format!(
+            "name a checkpoint with the head by which it was trained; in models without one, such as sentence encoders, nothing stands \
+             in for that loss{}",
+            without_loss().map_or_else(String::new, |name| format!(", and --with {name} removes heads without it"))
+        ))
     );
     let phases = options.ablation.map_or(1, |ablation| ablation.phases);
     if phases > 1 && model.objective == Some(Objective::NextTokens) {
@@ -153,4 +155,11 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
             .hint("name it as `mask_token` in tokenizer_config.json")
     );
     Ok(model)
+}
+
+/// The first study that removes heads and needs no predictions.
+fn without_loss() -> Option<&'static str> {
+    let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
+    let study = STUDIES.iter().find(|study| study.card().removes_heads && !predicts(**study))?;
+    Some(study.card().name)
 }

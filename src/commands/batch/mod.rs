@@ -159,7 +159,7 @@ impl Batch<'_> {
         for run in runs {
             match self.inputs(run, &files, &hashes) {
                 Ok(inputs) => match self.ledger.reason(&run.name, &inputs, &self.paths(run)) {
-                    None => self.done(run, Status::Unchanged, "unchanged")?,
+                    None => self.done(run, Status::UpToDate, "up to date")?,
                     Some(reason) if dry => self.would(run, &reason)?,
                     Some(_) => pending.push(Pending { run, inputs }),
                 },

@@ -18,7 +18,7 @@ pub enum Status {
     /// It was run.
     Done,
     /// Nothing had changed since it was run.
-    Unchanged,
+    UpToDate,
     /// It was run at some time, and was not looked at now.
     Earlier,
     /// It was not run.
@@ -31,7 +31,7 @@ impl Status {
     fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
-            Self::Unchanged => "unchanged",
+            Self::UpToDate => "up to date",
             Self::Earlier => "earlier",
             Self::Missing => "missing",
             Self::Failed(_) => "failed",
@@ -132,7 +132,7 @@ struct OverviewRow<'a> {
 /// The page. It loads nothing.
 fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
     let count = |name: &str| rows.iter().filter(|row| row.status.name() == name).count();
-    let counts: Vec<String> = ["done", "unchanged", "earlier", "missing", "failed"]
+    let counts: Vec<String> = ["done", "up to date", "earlier", "missing", "failed"]
         .into_iter()
         .filter(|name| count(name) > 0)
         .map(|name| format!("{} {name}", count(name)))

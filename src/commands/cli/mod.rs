@@ -34,10 +34,10 @@ struct Arguments {
     #[command(subcommand)]
     action: Action,
     /// When to use colours
-    #[arg(long, value_parser = one_of(COLOURS), global = true, default_value = "auto", hide_possible_values = true, value_name = "auto|always|never")]
+    #[arg(long, value_parser = one_of(COLOURS), global = true, default_value = "auto", hide_possible_values = true, hide_short_help = true, value_name = "auto|always|never")]
     color: ColorChoice,
     /// How errors are printed
-    #[arg(long, global = true, value_name = "FORMAT", value_parser = one_of(ERROR_FORMATS), default_value = "text")]
+    #[arg(long, global = true, value_name = "FORMAT", value_parser = one_of(ERROR_FORMATS), default_value = "text", hide_short_help = true)]
     error_format: ErrorFormat,
     /// With --version: also features, the instruction set in use, and the versions of what is written
     #[arg(long)]

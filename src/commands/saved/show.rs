@@ -99,12 +99,10 @@ pub fn show(options: &ShowOptions) -> Result<()> {
 const NO_PRESETS: [&Preset; 0] = [];
 
 fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
-    let (layers, heads) = (report.model.layers, report.model.heads);
+    let grid = report.model.grid();
     let found = report.heads.iter().find(|head| head.place == place);
     found
-        .with_context(|| {
-            format!("there is no head {place}: the model has {layers} layers of {heads} heads, both counted from 0")
-        })
+        .with_context(|| format!("there is no head {place}: the model has {grid}, both counted from 0"))
         .of_value(place)
         .class(Class::Usage)
 }

@@ -91,11 +91,9 @@ pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
             layers.iter().flat_map(|&layer| (0..heads).map(move |head| HeadPlace { layer, head })).collect()
         }
         HeadChoice::Heads(heads) => {
-            let HeadGrid { layers, heads: of_layer } = grid;
-            if let Some(head) = heads.iter().find(|head| head.layer >= layers || head.head >= of_layer) {
+            if let Some(head) = heads.iter().find(|head| head.layer >= grid.layers || head.head >= grid.heads) {
                 let id = &model.id;
-                let error =
-                    anyhow!("there is no head {head}: `{id}` has {layers} layers of {of_layer}, counted from 0");
+                let error = anyhow!("there is no head {head}: `{id}` has {grid}, both counted from 0");
                 return Err(error.of_value(head));
             }
             heads.clone()
@@ -225,10 +223,10 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
     }
     if let Some(word) = find {
         let (name, shown) = (corpus.name(), shortened(&word.escape_debug().to_string()));
-        let without = || anyhow!("none of the {read} sentences of `{name}` has the word `{shown}`").of_value(word);
+        let without = || anyhow!("no sentence of `{name}`, which has {read}, has the word `{shown}`").of_value(word);
         ensure!(!sentences.is_empty(), without());
     }
-    ensure!(!sentences.is_empty(), "none of the {read} sentences of `{}` can go through the model", corpus.name());
+    ensure!(!sentences.is_empty(), "no sentence of `{}`, which has {read}, can go through the model", corpus.name());
     Ok(sentences)
 }
 

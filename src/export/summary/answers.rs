@@ -6,7 +6,6 @@ use crate::study::metrics::metric::Keys;
 use crate::study::section::Section;
 use crate::study::show::wording::decimal;
 use crate::study::{AnyStudy, columns};
-use crate::system::counted::counted;
 
 /// So many heads of a label are named.
 const NAMED: usize = 6;
@@ -52,7 +51,7 @@ fn labelled(report: &Report, labels: &[Detector]) -> String {
     };
     let found: Vec<String> = labels.iter().filter_map(with).collect();
     match &found[..] {
-        [] => format!("no head has one of its {}", counted(labels.len(), "label")),
+        [] => "no head has one of its labels".to_owned(),
         found => found.join(", "),
     }
 }

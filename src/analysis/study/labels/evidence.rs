@@ -44,11 +44,11 @@ impl EvidenceGap {
         (count < policy.count(&MIN_QUERIES)).then_some(Self::Queries(count))
     }
 
-    /// How many there are, what they are, and the threshold.
-    pub fn counted(self) -> (u64, &'static str, &'static Threshold) {
+    /// How many there are, what one and what several are, and the threshold.
+    pub fn counted(self) -> (u64, [&'static str; 2], &'static Threshold) {
         match self {
-            Self::Sentences(count) => (count, "sentences", &MIN_SENTENCES),
-            Self::Queries(count) => (count, "queries", &MIN_QUERIES),
+            Self::Sentences(count) => (count, ["sentence", "sentences"], &MIN_SENTENCES),
+            Self::Queries(count) => (count, ["query", "queries"], &MIN_QUERIES),
         }
     }
 }

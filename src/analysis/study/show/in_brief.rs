@@ -29,8 +29,8 @@ pub struct Shortage {
     pub count: u64,
     /// How much it takes.
     pub asked: u64,
-    /// Of what, in the plural.
-    pub things: String,
+    /// Of what: one, and several.
+    pub things: [String; 2],
     /// The threshold that asks for it, by its name in the policy, where one does.
     pub threshold: Option<&'static str>,
     /// How many times the text it takes; `None` where that cannot be said: of nothing, or where more text would not add to it.
@@ -39,9 +39,9 @@ pub struct Shortage {
 
 impl Shortage {
     /// That of so many things where so many are asked, which come with the text.
-    pub fn new(of: String, [count, asked]: [u64; 2], things: String) -> Self {
+    pub fn new(of: &str, [count, asked]: [u64; 2], things: [String; 2]) -> Self {
         let times = (count > 0).then(|| asked as f64 / count as f64);
-        Self { of, count, asked, things, threshold: None, times }
+        Self { of: of.to_owned(), count, asked, things, threshold: None, times }
     }
 
     /// That of labels that rest on a denominator, if it is too small.
@@ -51,7 +51,7 @@ impl Shortage {
         let times = both.map(|(count, least)| policy.count(least) as f64 / count as f64);
         let times = times.into_iter().fold(1.0, f64::max);
         let times = Some(times).filter(|times| times.is_finite());
-        let (asked, things, threshold) = (policy.count(least), things.to_owned(), Some(least.name));
+        let (asked, things, threshold) = (policy.count(least), things.map(str::to_owned), Some(least.name));
         Some(Self { of, count, asked, things, threshold, times })
     }
 
@@ -69,7 +69,7 @@ mod tests {
     use crate::studies::registry::default_policy;
 
     fn more(count: u64, asked: u64, read: u64) -> Option<u64> {
-        Shortage::new("it".to_owned(), [count, asked], "words".to_owned()).more_sentences(read)
+        Shortage::new("it", [count, asked], ["word", "words"].map(str::to_owned)).more_sentences(read)
     }
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(Shortage::of_labels(of(), &rests_on(100, 30), &policy), None);
         // Twice the sentences, but four times the queries.
         let few = Shortage::of_labels(of(), &rests_on(25, 15), &policy).unwrap();
-        assert_eq!((few.count, few.asked, &*few.things, few.times), (15, 30, "sentences", Some(4.0)));
+        assert_eq!((few.count, few.asked, &*few.things[1], few.times), (15, 30, "sentences", Some(4.0)));
         assert_eq!(Shortage::of_labels(of(), &rests_on(0, 0), &policy).unwrap().times, None);
     }
 }

@@ -2,11 +2,24 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 
+use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
+use crate::system::counted::counted;
 
 /// A share in per cent.
 pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
+}
+
+/// So many sentences, or windows where a decoder read documents.
+pub fn sequences(count: u64, read: Context) -> String {
+    counted(count, if read == Context::Document { "window" } else { "sentence" })
+}
+
+/// Why a study of a sample found nothing: what was drawn lacks something.
+pub fn drawn_without(what: &str, read: Context) -> String {
+    let drawn = if read == Context::Document { "windows" } else { "sentences" };
+    format!("none of the {drawn} that were drawn has {what} (`--sample` draws more)")
 }
 
 /// A share in whole per cent, as sentences have it.

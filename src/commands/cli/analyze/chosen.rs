@@ -28,6 +28,14 @@ pub(super) fn names() -> impl TypedValueParser<Value = String> {
         .map(|given| registry::named(&given).expect("the parser knows these names only").card().name.to_owned())
 }
 
+/// The help of `--with`: every study with its question.
+pub(super) fn list() -> String {
+    let width = STUDIES.iter().map(|study| study.card().name.len()).max().unwrap_or(0);
+    let line = |study: &&dyn AnyStudy| format!("\n{:width$}  {}", study.card().name, study.card().question);
+    let studies: String = STUDIES.iter().map(line).collect();
+    format!("Switch studies on that do not run by default. Several are separated by commas:{studies}")
+}
+
 /// The studies that run by default, or where no corpus is named, those that presets and `--with` switch on, less those that
 /// `--without` switches off; and, if they may, those that join them.
 pub(super) fn studies(
@@ -127,6 +135,14 @@ pub(super) fn ablation(
                 .hint(format!("give --with {names}, or several of these"))),
             None => Ok(None),
         };
+    }
+    let asks = |study: &&dyn AnyStudy| study.card().removes_heads;
+    if removal.is_some() && !studies.iter().any(asks) {
+        let names = STUDIES.iter().filter(|study| asks(study)).map(|study| study.card().name);
+        let names = names.collect::<Vec<_>>().join(", ");
+        return Err(anyhow!("--removal is about studies that remove heads, and none of them runs")
+            .of_option("removal")
+            .hint(format!("give --with {names}, or several of these")));
     }
     let default = Ablation::default();
     Ok(Some(Ablation {

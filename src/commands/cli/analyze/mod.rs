@@ -12,6 +12,7 @@ use anyhow::anyhow;
 
 use super::shared::checks::{heads, lower_extension, refuse_overlap, unfit};
 use super::shared::command::{Command, Usage};
+use super::shared::headings::{CONTROL, INPUT, SHARDS, STUDIES};
 use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments};
 use super::shared::report::ReportArguments;
 use super::shared::statuses::{RUNNING, help};
@@ -47,116 +48,147 @@ A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or witho
 Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
 ";
 
+/// What the short help leaves out.
+const MORE: &str = "\
+More options and the list of studies: headscope analyze --help
+What a study, a label or a number is: headscope explain NAME
+";
+
 /// Label every head of a model from its attention over a corpus
 ///
 /// Runs the model over every sentence, measures where each head attends, and labels each head by a policy over
 /// these metrics (see `headscope explain`). Prints a summary and writes reports.
 #[derive(Args)]
-#[command(after_help = help(EXAMPLES, RUNNING))]
+#[command(after_help = MORE, after_long_help = help(EXAMPLES, RUNNING))]
 pub struct AnalyzeArguments {
-    /// A Hub id (`google-bert/bert-base-uncased`, `org/name@revision`) or its address, a folder with config.json, tokenizer.json and
-    /// weights, or a model in the binary: `box:small`, which was trained, `box:planted`, whose heads are known, or `box:causal`, a decoder
-    /// [default: box:small]
+    /// A Hub id, a folder, or a model in the binary [default: box:small]
+    ///
+    /// A Hub id is `google-bert/bert-base-uncased`, `org/name@revision` or an address; a folder has config.json, tokenizer.json and
+    /// weights. In the binary are `box:small`, which was trained, `box:planted`, whose heads are known, and `box:causal`, a decoder
     model: Option<String>,
     #[command(flatten)]
-    network: NetworkArguments,
-    #[command(flatten)]
     corpora: CorpusArguments,
-    /// Skip sentences of more tokens; windows of documents have no more [default: as many as the model has positions, of windows at most
-    /// 512]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
+    /// Read N sentences, of several files as many of each
+    ///
+    /// These are the first ones of each file; files that have more give more where others have fewer
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = INPUT)]
+    limit: Option<u64>,
+    /// Skip sentences of more tokens
+    ///
+    /// Windows of documents have no more [default: as many as the model has positions, of windows at most 512]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1), help_heading = INPUT)]
     max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them
-    #[arg(long)]
+    #[arg(long, help_heading = INPUT, hide_short_help = true)]
     truncate: bool,
+    /// Fail at the first sentence that would be skipped, and write nothing
+    #[arg(long, help_heading = INPUT, hide_short_help = true)]
+    strict: bool,
+    /// Which token speaks for a word that the tokenizer split
+    #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean", help_heading = INPUT, hide_short_help = true)]
+    from_token: FromToken,
     /// Of a decoder: what it reads at once [default: document where the corpus marks ten documents, or else sentence]
-    #[arg(long, value_name = "CONTEXT", value_parser = one_of(CONTEXTS))]
+    #[arg(long, value_name = "CONTEXT", value_parser = one_of(CONTEXTS), help_heading = INPUT, hide_short_help = true)]
     context: Option<Context>,
     /// Of a decoder: whether the token for the beginning of text stands before what it reads at once
-    #[arg(long, value_name = "WHEN", value_parser = one_of(BOS), default_value = "auto")]
+    #[arg(long, value_name = "WHEN", value_parser = one_of(BOS), default_value = "auto", help_heading = INPUT, hide_short_help = true)]
     bos: Bos,
-    /// Fail at the first sentence that would be skipped, and write nothing
-    #[arg(long)]
-    strict: bool,
-    /// Read only the first N sentences
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
-    limit: Option<u64>,
-    /// Which token speaks for a word that the tokenizer split
-    #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean")]
-    from_token: FromToken,
-    /// Also label an untrained model, or sentences with their words in random order, and say which labels heads keep; not of
-    /// a corpus on standard input. May be repeated
-    #[arg(long = "control", value_name = "CONTROL", value_parser = one_of(CONTROLS))]
-    controls: Vec<ControlKind>,
-    /// Run each control so many times, with seeds from 0
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = numbers::whole::<u64>(1..=1000))]
-    control_seeds: u64,
+    /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
+    #[arg(long, value_name = "FILE", help_heading = INPUT, hide_short_help = true)]
+    counts: Option<PathBuf>,
     /// Remove heads from the model: at every position zeros stand for what they write, before the output projection.
     /// Several are separated by commas
-    #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',')]
+    #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',', help_heading = INPUT, hide_short_help = true)]
     removed: Vec<HeadPlace>,
-    /// Switch a study on that does not run by default. Several are separated by commas
-    #[arg(long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::names())]
+    #[command(flatten)]
+    network: NetworkArguments,
+    /// Switch studies on that do not run by default
+    #[arg(
+        long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::names(), help_heading = STUDIES,
+        hide_possible_values = true, long_help = chosen::list()
+    )]
     with: Vec<String>,
-    /// Switch a study off. Several are separated by commas
-    #[arg(long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::names())]
+    /// Switch studies off
+    ///
+    /// They are those under --with. Several are separated by commas
+    #[arg(
+        long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::names(), help_heading = STUDIES,
+        hide_possible_values = true
+    )]
     without: Vec<String>,
+    /// Follow a paper
+    ///
+    /// May be repeated
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::any(), help_heading = STUDIES)]
+    presets: Vec<String>,
+    /// Remove heads over at most N sentences [default: 500]
+    ///
+    /// The sentences are drawn from the corpus, for all studies that remove each head in turn and for `parser`
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = STUDIES)]
+    sample: Option<u64>,
     /// Of studies that remove each head in turn: what stands for the context of a removed head [default: mean]
-    #[arg(long, value_name = "REPLACEMENT", value_parser = one_of(REPLACEMENTS))]
+    #[arg(long, value_name = "REPLACEMENT", value_parser = one_of(REPLACEMENTS), help_heading = STUDIES, hide_short_help = true)]
     removal: Option<Replacement>,
     /// Of studies that mask words: mask a seventh of the words, N times, each time others; with 7 every word is masked once
     /// [default: 1]
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7), help_heading = STUDIES, hide_short_help = true)]
     phases: Option<u8>,
-    /// Of studies that remove each head in turn, and of `parser`: take at most N sentences, drawn from the corpus [default: 500]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
-    sample: Option<u64>,
-    #[arg(long, value_name = "HEADS", help = format!(
+    #[arg(long, value_name = "HEADS", help_heading = STUDIES, hide_short_help = true, help = format!(
         "Of the study `{}`: remove only some heads by themselves, those that the loss depends on most and least to first order and \
          some of the others, chosen on one half of the sample and removed on the other: top:20,bottom:20,random:20",
         registry::with_option("effect-of")
     ))]
     effect_of: Option<Choice>,
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=256), help = format!(
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=256), help_heading = STUDIES, hide_short_help = true, help = format!(
         "Of the study `{}`: integrate derivatives over N equal steps of the path on which all heads come in together, from 1 to 256, at N \
          times its cost; 16 are mostly enough",
         registry::with_option("gradient-steps")
     ))]
     gradient_steps: Option<u16>,
-    #[arg(long = "probe", value_name = "COLUMN", help = format!(
+    #[arg(long = "probe", value_name = "COLUMN", help_heading = STUDIES, hide_short_help = true, help = format!(
         "Of the study `{}`: probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss; of \
          JSON lines any key with an entry for each word. May be repeated",
         registry::with_option("probe")
     ))]
     probes: Vec<String>,
-    /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
-    #[arg(long, value_name = "FILE")]
-    counts: Option<PathBuf>,
-    /// Read of the corpus what this shard needs and no more, by what `headscope index` wrote of that corpus: its own segments, and
-    /// all that the sample is in where heads are removed by their mean or chosen by --effect-of
-    #[arg(long, value_name = "FILE", conflicts_with = "limit")]
-    index: Option<PathBuf>,
-    /// Follow a published analysis. May be repeated
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::any())]
-    presets: Vec<String>,
-    /// Run shard I of N, counted from 1, and write what `headscope merge` makes the report of: with `-o FILE.headscope`, or with
+    /// Label beside it
+    ///
+    /// Labels an untrained model, or sentences with their words in random order, and says which labels heads keep; not of
+    /// a corpus on standard input. May be repeated
+    #[arg(long = "control", value_name = "CONTROL", value_parser = one_of(CONTROLS), help_heading = CONTROL)]
+    controls: Vec<ControlKind>,
+    /// Run each control so many times, with seeds from 0
+    #[arg(
+        long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = numbers::whole::<u64>(1..=1000),
+        help_heading = CONTROL
+    )]
+    control_seeds: u64,
+    /// Run part I of N, for `headscope merge`
+    ///
+    /// Runs shard I of N, counted from 1, and writes what `headscope merge` makes the report of: with `-o FILE.headscope`, or with
     /// `-o FOLDER/` to a file there with a name of its own. `auto/N` takes I from the job's number in a Slurm array, a Kubernetes
     /// Indexed Job or an AWS Batch array. A shard that is there already, whole and of this analysis, is not run again
-    #[arg(long, value_name = "I/N")]
+    #[arg(long, value_name = "I/N", help_heading = SHARDS)]
     shard: Option<ShardArgument>,
-    #[arg(long, value_name = "FILE", requires = "shard", help = format!(
+    #[arg(long, value_name = "FILE", requires = "shard", help_heading = SHARDS, hide_short_help = true, help = format!(
         "Run a shard of studies that look at the corpus twice ({}) for the second time, after what `headscope merge -o \
          FILE.headscope` made of all shards of the first",
         registry::in_two_stages().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     ))]
     after: Option<PathBuf>,
-    /// Keep what is done in this folder, in sixteen parts of each stage, and take what is there already: a run that was cut off goes on where
+    /// Read of the corpus what this shard needs and no more, by what `headscope index` wrote of that corpus: its own segments, and
+    /// all that the sample is in where heads are removed by their mean or chosen by --effect-of
+    #[arg(long, value_name = "FILE", conflicts_with = "limit", help_heading = SHARDS, hide_short_help = true)]
+    index: Option<PathBuf>,
+    /// Keep what is done in this folder, and go on from there
+    ///
+    /// What is done is kept in sixteen parts of each stage, and what is there already is taken: a run that was cut off goes on where
     /// it was
-    #[arg(long, value_name = "FOLDER", conflicts_with = "shard")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS)]
     resume: Option<PathBuf>,
     /// Keep the sums that the report is of as well, as one partial, FILE.headscope: `headscope diff` compares partials of the same
     /// sentences pairwise, and `headscope merge` makes reports of one
-    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
     partial: Option<PathBuf>,
     /// Keep the attention of every head over this sentence as well: the page draws a thumbnail for each head
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["shard", "show_example"])]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::command::Usage;
+use super::headings::INPUT;
 use super::values::{Named, one_of};
 use crate::corpus::{Format, Input};
 use crate::model::source::ModelRef;
@@ -16,20 +17,24 @@ use crate::system::errors::Facts;
 #[derive(Args)]
 pub struct NetworkArguments {
     /// Do not ask the Hub: take the model from its cache
-    #[arg(long)]
+    #[arg(long, help_heading = INPUT, hide_short_help = true)]
     pub offline: bool,
 }
 
 /// Which sentences.
 #[derive(Args)]
 pub struct CorpusArguments {
-    /// A corpus: a file, also compressed (.gz, .zst), a folder, or `-` for standard input. May be repeated; sentences
-    /// are numbered through [default: box:gold, which is in the binary]
-    #[arg(short, long = "corpus", value_name = "PATH")]
+    /// A file or a folder; may be repeated [default: box:gold]
+    ///
+    /// A file may be compressed (.gz, .zst); `-` is standard input. Sentences of several are numbered through. box:gold is in the
+    /// binary
+    #[arg(short, long = "corpus", value_name = "PATH", help_heading = INPUT)]
     pub corpus: Vec<PathBuf>,
-    /// How to read every corpus; of a folder only the files of this format [default: by extension: .conllu, .conll,
+    /// How to read it
+    ///
+    /// Every corpus is read so; of a folder only the files of this format [default: by extension: .conllu, .conll,
     /// .txt, .text, .jsonl, .ndjson, .fasta, .fa or .faa]
-    #[arg(long, value_parser = one_of(FORMATS), requires = "corpus")]
+    #[arg(long, value_parser = one_of(FORMATS), requires = "corpus", help_heading = INPUT)]
     pub format: Option<Format>,
 }
 

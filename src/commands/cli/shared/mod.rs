@@ -2,6 +2,7 @@
 
 pub mod checks;
 pub mod command;
+pub mod headings;
 pub mod inputs;
 pub mod numbers;
 pub mod presets;

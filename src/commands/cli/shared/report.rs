@@ -9,6 +9,7 @@ use anyhow::anyhow;
 
 use super::checks::{self, lower_extension};
 use super::command::Usage;
+use super::headings::OUTPUT;
 use super::values::{Named, one_of};
 use super::{numbers, presets};
 use crate::commands::reporting::policy::PolicyOptions;
@@ -23,28 +24,31 @@ use crate::system::parallel::all_cores;
 /// Options that `analyze` and `merge` have in common: where the report goes, and how it is labelled.
 #[derive(Args)]
 pub struct ReportArguments {
-    /// Write a report, as JSON, as CSV or as a page (.html) by the extension; `-` writes JSON to standard output. May be
-    /// repeated. `merge` also writes one partial, FILE.headscope
-    #[arg(short, long = "output", value_name = "FILE")]
+    /// Write a report: .json, .csv or .html; may be repeated
+    ///
+    /// The extension says how: JSON, CSV or a page (.html); `-` writes JSON to standard output. `merge` also writes one partial,
+    /// FILE.headscope
+    #[arg(short, long = "output", value_name = "FILE", help_heading = OUTPUT)]
     pub outputs: Vec<PathBuf>,
     /// Do not print the summary
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = OUTPUT)]
     pub quiet: bool,
     /// How much the summary says
-    #[arg(long, value_parser = one_of(DETAILS), default_value = "full")]
+    #[arg(long, value_parser = one_of(DETAILS), default_value = "full", help_heading = OUTPUT, hide_short_help = true)]
     pub summary: Detail,
-    /// Set thresholds of the labels: a TOML file with any of the keys of `settings.policy` in a report; "off" switches a
-    /// rule off
-    #[arg(long, value_name = "FILE")]
+    /// Set thresholds of the labels: a TOML file
+    ///
+    /// It has any of the keys of `settings.policy` in a report; "off" switches a rule off
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub policy: Option<PathBuf>,
     /// Fewest words of a relation for a syntactic label [default: that of the policy, 100]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(0))]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(0), help_heading = OUTPUT, hide_short_help = true)]
     pub min_count: Option<u64>,
     /// Worker threads [default: one per core]
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024), help_heading = OUTPUT)]
     pub threads: Option<u16>,
     /// Leave time, threads and host out of the report, so that equal runs give equal bytes
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT, hide_short_help = true)]
     pub no_run_info: bool,
 }
 

@@ -27,6 +27,7 @@ use crate::system::files::digest::hex;
 
 pub(super) mod indexing;
 mod selected;
+mod shares;
 
 use selected::SelectedSegments;
 
@@ -49,6 +50,10 @@ pub struct Corpus {
     documents: u64,
     /// Only so many sentences are of interest.
     limit: Option<u64>,
+    /// So many of each file, if there are several.
+    shares: Option<Vec<u64>>,
+    /// So many more of the file that is open.
+    left: u64,
     /// Its unit, once that is decided.
     unit: Option<Unit>,
     families: Families,
@@ -129,7 +134,7 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// The same as a run reads it: [`within`](Self::within) its limit, [`keeping`](Self::keeping) its columns, and
+    /// The same as a run reads it: [`within`](Self::within) its limit, of its files [`evenly`](Self::evenly), [`keeping`](Self::keeping) its columns, and
     /// [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
     pub fn open_with(
@@ -141,12 +146,18 @@ impl Corpus {
         if index.is_some() {
             indexing::ensure_files(inputs).class(Class::Input)?;
         }
-        Self::open(inputs)?.within(limit).keeping(requested).indexed(index)
+        Self::open(inputs)?.within(limit).evenly().keeping(requested).indexed(index)
     }
 
     /// The same, of which only the first `limit` sentences are analysed: the documents among these decide its unit.
     pub fn within(mut self, limit: Option<u64>) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// The same, which has no more sentences than its limit: of several files as many of each, the first ones.
+    pub fn evenly(mut self) -> Self {
+        self.shares = self.limit.and_then(|limit| shares::shares(self.files.as_slice(), limit));
         self
     }
 
@@ -228,6 +239,8 @@ impl Corpus {
             document: 0,
             documents: 0,
             limit: None,
+            shares: None,
+            left: u64::MAX,
             unit: None,
             families: Families::default(),
             context: Context::default(),
@@ -299,7 +312,7 @@ impl Corpus {
     fn marks(&self) -> UnitMarks {
         let again: Option<Vec<CorpusFile>> = self.files.as_slice().iter().map(CorpusFile::again).collect();
         let Some(again) = again.filter(|_| self.current.is_none()) else { return UnitMarks::default() };
-        let mut ahead = Self::of(self.name.clone(), again, 0);
+        let mut ahead = Self { shares: self.shares.clone(), ..Self::of(self.name.clone(), again, 0) };
         let mut marks = UnitMarks::default();
         while let Ok(Some((parsed, index))) = ahead.parsed()
             && self.limit.is_none_or(|limit| index < limit)
@@ -319,6 +332,7 @@ impl Corpus {
             .open()
             .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
             .cannot("open corpus", &shown)?;
+        self.left = self.shares.as_ref().map_or(u64::MAX, |shares| shares[self.done.len()]);
         self.current = Some((FileName { name, format: kind.format }, lines));
         self.document = self.next_index;
         self.first_index = self.next_index;
@@ -365,6 +379,10 @@ impl Corpus {
 
     fn parsed_of_file(&mut self) -> Result<Option<(Parsed, u64)>> {
         let Some((FileName { format, .. }, lines)) = &mut self.current else { return Ok(None) };
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
         let Some(parsed) = (format.entry().read)(lines, &mut self.context)? else { return Ok(None) };
         let index = self.next_index;
         self.next_index += 1;

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
 /// How many layers, and heads in each.
@@ -18,6 +19,12 @@ pub struct HeadGrid {
     pub layers: usize,
     /// Heads per layer.
     pub heads: usize,
+}
+
+impl fmt::Display for HeadGrid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", counted(self.layers, "layer"), counted(self.heads, "head"))
+    }
 }
 
 impl HeadGrid {

@@ -22,7 +22,7 @@ pub fn count(
     limit: Option<u64>,
 ) -> Result<(Counting, CorpusIdentity)> {
     let encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate).within(context);
-    let (corpus, left) = (Corpus::open(corpus)?.within(limit), limit.unwrap_or(u64::MAX));
+    let (corpus, left) = (Corpus::open(corpus)?.within(limit).evenly(), limit.unwrap_or(u64::MAX));
     let part = CorpusPart::of(Shard::WHOLE);
     let mut sentences = TokenizedSentences { corpus, encoder, part, left };
     let mut counting = Counting::default();

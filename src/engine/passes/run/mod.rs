@@ -27,7 +27,7 @@ use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
 use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::forward::gates::Gate;
-use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::grid::HeadPlace;
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::counts::TokenCounts;
@@ -421,9 +421,9 @@ pub fn token_limit(model: &Model, requested: Option<usize>, context: Reads) -> R
 /// The heads to remove.
 /// Fails if the model does not have them.
 pub fn heads_of(model: &Model, removed: &[HeadPlace]) -> Result<Vec<HeadPlace>> {
-    let HeadGrid { layers, heads } = model.grid();
-    if let Some(head) = removed.iter().find(|place| place.layer >= layers || place.head >= heads) {
-        let error = anyhow!("--remove {head}: the model has {layers} layers of {heads} heads, both counted from 0");
+    let grid = model.grid();
+    if let Some(head) = removed.iter().find(|place| place.layer >= grid.layers || place.head >= grid.heads) {
+        let error = anyhow!("--remove {head}: the model has {grid}, both counted from 0");
         return Err(error.of_value(head));
     }
     Ok(removed.to_vec())

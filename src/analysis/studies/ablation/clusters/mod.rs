@@ -22,6 +22,7 @@ impl Study for ClusterEffect {
 
     const CARD: Card = Card {
         name: "cluster-effect",
+        removes_heads: true,
         question: "What does the model lose without heads that look alike, and without all but one of them?",
         needs: "as `effect`, when `similarity` is over: for each cluster of k heads up to 22k + 1 passes over the sample, 20k of \
             them for random sets beside it; runs wherever these two do, over all of a corpus at once",
@@ -59,6 +60,7 @@ impl Study for ClusterShift {
 
     const CARD: Card = Card {
         name: "cluster-shift",
+        removes_heads: true,
         formerly: Some("cluster-drift"),
         question: "How far does the output move without heads that look alike, and without all but one of them?",
         needs: "as `output-shift`, when `similarity` is over: for each cluster of k heads 2k + 1 passes over the sample; runs wherever \

@@ -28,6 +28,7 @@ impl Study for LaterHeads {
 
     const CARD: Card = Card {
         name: "edges",
+        removes_heads: true,
         formerly: Some("dependence"),
         question: "Which later heads look elsewhere without each head?",
         needs: "any model of several layers and any corpus in files, read four times more: as many passes over a sample of its \

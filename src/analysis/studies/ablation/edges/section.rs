@@ -296,7 +296,10 @@ impl Section for EdgesSection {
                 let heads = self.edges.heads.iter().map(|edges| edges.place);
                 self.edges.labels = heads.zip(labels.iter().cloned()).collect();
             }
-            Completion::Estimates(..) | Completion::Control(..) | Completion::SharedKeys(_) => {}
+            Completion::Estimates(..)
+            | Completion::Control(..)
+            | Completion::SharedKeys(_)
+            | Completion::Reading(_) => {}
         }
     }
 

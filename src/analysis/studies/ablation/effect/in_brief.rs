@@ -4,7 +4,6 @@ use super::section::{Effects, HeadEffect};
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::system::counted::plural;
 
 /// The head that costs most, beside all heads, and how many have each verdict.
 pub(super) fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
@@ -22,13 +21,13 @@ pub(super) fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
             verdicts.words()
         )
     });
-    let short = |count: u64, least, things: &str| {
+    // It is of a sample: more text alone adds nothing to it.
+    let short = |count: u64, least, things: [&str; 2]| {
         let asked = policy.count(least);
-        // It is of a sample: more text alone adds nothing to it.
-        let shortage = Shortage::new("verdicts on removed heads".to_owned(), [count, asked], things.to_owned());
-        (count < asked).then_some(Shortage { times: None, ..shortage })
+        let shortage = || Shortage::new("verdicts on removed heads", [count, asked], things.map(str::to_owned));
+        (count < asked).then(|| Shortage { times: None, ..shortage() })
     };
-    let [sentence, token] = [plural(sentences, "sentence", "sentences"), plural(masked_tokens, "token", "tokens")];
-    let sentences = short(*sentences, &MIN_SENTENCES, &format!("{sentence} of the sample with a scored token"));
-    InBrief { found, shortage: sentences.or_else(|| short(*masked_tokens, &MIN_QUERIES, &format!("scored {token}"))) }
+    let tokens = || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
+    let few = short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
+    InBrief { found, shortage: few }
 }

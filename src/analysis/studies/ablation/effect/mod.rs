@@ -31,8 +31,9 @@ impl Study for Effect {
 
     const CARD: Card = Card {
         name: "effect",
+        removes_heads: true,
         question: "What does the model lose without each head?",
-        needs: "a model with the head by which it was trained, and any corpus in files, read twice more: as many passes over a sample of its \
+        needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read twice more: as many passes over a sample of its \
             sentences as half of the heads, and two",
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,

@@ -11,6 +11,7 @@ use super::sums::{ByGroup, EffectSums, TokenGroup};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
+use crate::sequences::reading::Context;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
@@ -26,7 +27,7 @@ use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{decimal, plain_table, significance};
+use crate::study::show::wording::{decimal, drawn_without, plain_table, sequences, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
@@ -47,6 +48,9 @@ pub struct Effects {
     pub objective: Option<Objective>,
     /// Sentences with a scored token, the first of each family alone.
     pub sentences: u64,
+    /// What counts as a sentence: a window where a decoder read documents.
+    #[serde(skip)]
+    pub read: Context,
     /// Sentences of the sample without a token to score.
     pub sentences_left_out: u64,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
@@ -177,6 +181,7 @@ impl Effects {
             removal,
             objective,
             sentences: all.map_or(0, |all| all.sentences),
+            read: Context::default(),
             sentences_left_out,
             masked_tokens: all.map_or(0, |all| all.tokens),
             loss,
@@ -216,10 +221,24 @@ impl Effects {
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self {
-            removal, objective, sentences, masked_tokens, loss, loss_without_heads, band, verdicts, heads, ..
+            removal,
+            objective,
+            sentences,
+            read,
+            masked_tokens,
+            loss,
+            loss_without_heads,
+            band,
+            verdicts,
+            heads,
+            ..
         } = self;
         let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
-            return writeln!(out, "No token could be scored, so no head was removed.");
+            return writeln!(
+                out,
+                "No token could be scored, so no head was removed: {}.",
+                drawn_without("a token to score", *read)
+            );
         };
         let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = verdicts;
@@ -252,7 +271,7 @@ impl Effects {
              (surely within ±{band:.4}), {undecided} undecided.{also}{chosen} The most and least helpful, effect ± half of the \
              95 % interval, q of its being other than 0, and of its being within ±{band:.4}:\n",
             removal.name(),
-            counted(*sentences, "sentence"),
+            sequences(*sentences, *read),
             counted(*helpful, "head"),
             plural(helpful, "is", "are")
         )?;
@@ -383,8 +402,10 @@ stored!(EffectSection { effect: Effects });
 
 impl Section for EffectSection {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.effect.judge(policy);
+        match known {
+            Completion::Policy(policy) => self.effect.judge(policy),
+            Completion::Reading(read) => self.effect.read = *read,
+            _ => {}
         }
     }
 

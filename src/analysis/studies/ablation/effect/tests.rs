@@ -238,7 +238,8 @@ fn without_masked_words_there_is_nothing_to_say() {
     let (_, found) = measured(EffectSums::new(GRID, EachHead), GRID);
     assert_eq!((found.masked_tokens, found.loss, found.band), (0, None, None));
     let summary = EffectSection { effect: found }.summary(&default_policy()).to_string();
-    assert_eq!(summary, "No token could be scored, so no head was removed.\n");
+    let why = "none of the sentences that were drawn has a token to score (`--sample` draws more)";
+    assert_eq!(summary, format!("No token could be scored, so no head was removed: {why}.\n"));
 }
 
 #[test]

@@ -12,14 +12,14 @@ use super::sums::GradientSums;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
+use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Completion, Section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::plain_table;
-use crate::system::counted::counted;
+use crate::study::show::wording::{drawn_without, plain_table, sequences};
 
 /// Heads that the summary shows from either end.
 const SHOWN: usize = 5;
@@ -41,6 +41,9 @@ pub struct Gradients {
     pub objective: Option<Objective>,
     /// Sentences with a scored token, the first of each family alone.
     pub sentences: u64,
+    /// What counts as a sentence: a window where a decoder read documents.
+    #[serde(skip)]
+    pub read: Context,
     /// Sentences of the sample without a token to score.
     pub sentences_left_out: u64,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
@@ -106,6 +109,7 @@ impl Gradients {
             removal,
             objective,
             sentences: total.sentences,
+            read: Context::default(),
             sentences_left_out,
             masked_tokens: total.tokens,
             loss: (total.tokens > 0).then(|| total.loss.value() / total.tokens as f64),
@@ -116,10 +120,15 @@ impl Gradients {
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, objective, sentences, masked_tokens, loss, heads, rank_correlations, integrated, .. } =
-            self;
+        let Self {
+            removal, objective, sentences, read, masked_tokens, loss, heads, rank_correlations, integrated, ..
+        } = self;
         let (Some(removal), Some(loss)) = (removal, loss) else {
-            return writeln!(out, "No token could be scored, so there is no gradient.");
+            return writeln!(
+                out,
+                "No token could be scored, so there is no gradient: {}.",
+                drawn_without("a token to score", *read)
+            );
         };
         let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         writeln!(
@@ -128,7 +137,7 @@ impl Gradients {
              a token. Importance is the mean size of a sentence's derivative, first order what a token's loss would rise without the \
              head if it went on as it begins. The most and least important, ± half of the 95 % interval:\n",
             removal.name(),
-            counted(*sentences, "sentence")
+            sequences(*sentences, *read)
         )?;
         let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
@@ -183,8 +192,10 @@ stored!(GradientSection { gradient: Gradients });
 
 impl Section for GradientSection {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Estimates(all) = known {
-            self.compare_with(all);
+        match known {
+            Completion::Estimates(all) => self.compare_with(all),
+            Completion::Reading(read) => self.gradient.read = *read,
+            _ => {}
         }
     }
 

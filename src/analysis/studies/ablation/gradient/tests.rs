@@ -179,7 +179,11 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn without_masked_words_there_is_nothing_to_say() {
     let (_, section) = measured(GradientSums::new(GRID), GRID);
     assert_eq!((found(&*section).masked_tokens, found(&*section).loss), (0, None));
-    assert_eq!(section.summary(&default_policy()).to_string(), "No token could be scored, so there is no gradient.\n");
+    assert_eq!(
+        section.summary(&default_policy()).to_string(),
+        "No token could be scored, so there is no gradient: none of the sentences that were drawn has a token to score (`--sample` draws \
+         more).\n"
+    );
 }
 
 #[test]

@@ -57,6 +57,7 @@ impl Study for InContextEffect {
 
     const CARD: Card = Card {
         name: "in-context-effect",
+        removes_heads: true,
         question: "By which heads does a decoder predict better what it has read before?",
         needs: "as `in-context`, as many times over as half of the heads, and two",
         builds_on: &["in-context"],

@@ -21,6 +21,7 @@ impl Study for OutputShift {
 
     const CARD: Card = Card {
         name: "output-shift",
+        removes_heads: true,
         formerly: Some("drift"),
         question: "How far do the last hidden states move without each head?",
         needs: "any model and any corpus in files, read twice more: as many passes over a sample of its sentences as half of \

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::metrics::{OutputShiftSums, output, pooled};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
+use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
@@ -16,11 +17,11 @@ use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::{Section, stored};
+use crate::study::section::{Completion, Section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::plain_table;
+use crate::study::show::wording::{drawn_without, plain_table, sequences};
 use crate::system::counted::counted;
 
 /// Heads that are listed from either end.
@@ -37,6 +38,9 @@ pub struct OutputShiftReport {
     pub removal: Option<Replacement>,
     /// Sentences with a token of text, the first of each family alone.
     pub sentences: u64,
+    /// What counts as a sentence: a window where a decoder read documents.
+    #[serde(skip)]
+    pub read: Context,
     /// Tokens of text.
     pub tokens: u64,
     /// The shift with all heads removed, beside which that without one head is read.
@@ -95,6 +99,7 @@ impl OutputShiftReport {
         Self {
             removal: sums.conditions.removal,
             sentences: total.sentences,
+            read: Context::default(),
             tokens: total.tokens,
             without_heads: without_heads(sums, &total),
             most: heads,
@@ -103,9 +108,13 @@ impl OutputShiftReport {
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, sentences, tokens, without_heads, most, least } = self;
+        let Self { removal, sentences, read, tokens, without_heads, most, least } = self;
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
-            return writeln!(out, "No sentence had a token of text, so no head was removed.");
+            return writeln!(
+                out,
+                "No sentence had a token of text, so no head was removed: {}.",
+                drawn_without("a token of text", *read)
+            );
         };
         writeln!(
             out,
@@ -113,7 +122,7 @@ impl OutputShiftReport {
              and of the means of {}. The heads without which it moves most, and least, ± half of the 95 % interval:\n",
             removal.name(),
             counted(*tokens, "token"),
-            counted(*sentences, "sentence")
+            sequences(*sentences, *read)
         )?;
         out.table(table(most.iter().chain(least), without_heads));
         Ok(())
@@ -156,6 +165,12 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> c
 stored!(OutputShiftSection { output_shift: OutputShiftReport });
 
 impl Section for OutputShiftSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Reading(read) = known {
+            self.output_shift.read = *read;
+        }
+    }
+
     fn summary(&self, _: &Policy) -> Summary {
         Summary::written(|out| self.output_shift.write_summary(out))
     }
@@ -165,8 +180,8 @@ impl Section for OutputShiftSection {
         let found = most.first().zip(without_heads.output_shift).and_then(|(first, all)| {
             let (place, shift) = (first.place, first.moved.output_shift?);
             Some(format!(
-                "The last hidden states turn most without {place}, by {shift:.3} (1 - cosine), where removing all heads turns them \
-                 by {all:.3}."
+                "The head without which the last hidden states move most is {place}: 1 - cosine is {shift:.3}, and {all:.3} without \
+                 any head."
             ))
         });
         InBrief { found, shortage: None }

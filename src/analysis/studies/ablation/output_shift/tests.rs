@@ -139,7 +139,8 @@ fn without_sentences_there_is_nothing_to_say() {
     let section = OutputShiftSection { output_shift: found };
     assert_eq!(
         section.summary(&default_policy()).to_string(),
-        "No sentence had a token of text, so no head was removed.\n"
+        "No sentence had a token of text, so no head was removed: none of the sentences that were drawn has a token of text (`--sample` \
+         draws more).\n"
     );
     assert_eq!(section.defect(GRID), None);
 }

@@ -37,8 +37,9 @@ impl Study for Pruning {
 
     const CARD: Card = Card {
         name: "pruning",
+        removes_heads: true,
         question: "How many heads can go, and in which order?",
-        needs: "a model with the head by which it was trained, and a corpus in files, read twice more when the effects are known: for each \
+        needs: "a model with the head by which it was trained (`output-shift` needs none), and a corpus in files, read twice more when the effects are known: for each \
             order of the heads as many passes over half of the sample as there are heads; runs the studies `effect` and \
             `gradient` as well",
         builds_on: &["effect", "gradient"],

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::sums::PruningSums;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
+use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::Losses;
@@ -21,7 +22,7 @@ use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::plain_table;
+use crate::study::show::wording::{drawn_without, plain_table, sequences};
 use crate::study::upstream::Ranking;
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
@@ -35,6 +36,9 @@ pub struct PruningSection {
 pub struct Curves {
     /// Sentences with a scored token, the first of each family alone: those in blocks of odd number.
     pub sentences: u64,
+    /// What counts as a sentence: a window where a decoder read documents.
+    #[serde(skip)]
+    pub read: Context,
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
@@ -142,6 +146,7 @@ impl Curves {
         let curves: Vec<Curve> = if scored { curves.collect() } else { Vec::new() };
         Self {
             sentences: total.sentences,
+            read: Context::default(),
             objective: sums.conditions.objective,
             masked_tokens: tokens,
             loss: scored.then_some(loss),
@@ -171,7 +176,11 @@ impl Curves {
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Some(loss) = self.loss else {
-            return writeln!(out, "No token could be scored, so no heads were pruned.");
+            return writeln!(
+                out,
+                "No token could be scored, so no heads were pruned: {}.",
+                drawn_without("a token to score", self.read)
+            );
         };
         writeln!(
             out,
@@ -180,7 +189,7 @@ impl Curves {
              share of heads that can go, with its 95 % interval, while the loss rises by at most so much of the loss\n",
             self.masked_tokens,
             self.objective.unwrap_or(Objective::MaskedTokens).tokens(),
-            counted(self.sentences, "sentence")
+            sequences(self.sentences, self.read)
         )?;
         out.table(table(&self.orders, ShareOf::Loss));
         if let Some(bare) = self.loss_without_heads {
@@ -314,8 +323,10 @@ stored!(PruningSection { pruning: Curves });
 
 impl Section for PruningSection {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::SharedKeys(heads) = known {
-            self.pruning.heads_per_key_value_group = Some(*heads);
+        match known {
+            Completion::SharedKeys(heads) => self.pruning.heads_per_key_value_group = Some(*heads),
+            Completion::Reading(read) => self.pruning.read = *read,
+            _ => {}
         }
     }
 

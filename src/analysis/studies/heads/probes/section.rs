@@ -238,8 +238,11 @@ impl Section for ProbesSection {
         match known {
             Completion::Policy(policy) => self.probes.iter_mut().for_each(|task| task.correct(policy)),
             Completion::Control(ControlKind::RandomInit, seeds) => self.compare_with_untrained(seeds),
-            Completion::Estimates(..) | Completion::Control(..) | Completion::Labels(_) | Completion::SharedKeys(_) => {
-            }
+            Completion::Estimates(..)
+            | Completion::Control(..)
+            | Completion::Labels(_)
+            | Completion::SharedKeys(_)
+            | Completion::Reading(_) => {}
         }
     }
 

@@ -212,8 +212,8 @@ impl Section for ChoiceSection {
 
     fn in_brief(&self, _: &Policy) -> InBrief {
         let Choice { fitted_on: [first, second], needed, layers, .. } = &self.choice;
-        let tokens = "tokens of text in a half of the corpus".to_owned();
-        let shortage = || Shortage::new("how heads choose".to_owned(), [*first.min(second), *needed], tokens);
+        let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
+        let shortage = || Shortage::new("how heads choose", [*first.min(second), *needed], tokens);
         InBrief { found: None, shortage: layers.is_empty().then(shortage) }
     }
 

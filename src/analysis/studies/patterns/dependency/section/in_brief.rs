@@ -5,7 +5,7 @@ use super::super::relation::{HeadAccuracy, RelationMetrics};
 use super::super::thresholds::{MARGIN, MIN_COUNT};
 use super::Relations;
 use crate::model::grid::HeadPlace;
-use crate::study::labels::evidence::Direction;
+use crate::study::labels::evidence::{Direction, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::wording::percent_of;
@@ -21,8 +21,15 @@ impl Relations {
             );
         };
         if commonest.count < least {
-            let words = format!("words of {}, the most frequent relation", one_line(&commonest.title()));
-            let shortage = Shortage::new("a syntactic label".to_owned(), [commonest.count, least], words);
+            let of_it = match commonest.relation.as_str() {
+                "all" => "of all relations together".to_owned(),
+                _ => format!("of {}, the most frequent relation", one_line(&commonest.title())),
+            };
+            let words = ["word", "words"].map(|words| format!("{words} {of_it}"));
+            let mut shortage = Shortage::new("a syntactic label", [commonest.count, least], words);
+            let sentences = commonest.sentences.filter(|&sentences| sentences > 0);
+            let of_sentences = sentences.map(|sentences| policy.count(&MIN_SENTENCES) as f64 / sentences as f64);
+            shortage.times = shortage.times.zip(of_sentences).map(|(words, sentences)| words.max(sentences));
             return InBrief { found: None, shortage: Some(shortage) };
         }
         let tested = || all.iter().filter(|relation| relation.count >= least);
