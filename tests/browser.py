@@ -1,10 +1,11 @@
 """Opens a page of headscope in a real browser and uses it as a person would.
 
 python tests/browser.py CHROMIUM PAGE.html [--screenshots FOLDER] [--blessed FOLDER [--bless]]
+python tests/browser.py CHROMIUM FIGURE.svg ...
 
 The browser is driven over its devtools pipe with the standard library alone. It fails on a console message, a request to any
-network, text that does not stand out, a page wider than its window, controls without a name, or a control that does nothing;
-and, with --blessed, where the page looks other than a person saw it. --bless writes what it looks like now, to be looked at
+network, text that does not stand out, a page wider than its window, a text of a figure that is cut, controls without a name, or a
+control that does nothing; and, with --blessed, where the page looks other than a person saw it. --bless writes what it looks like now, to be looked at
 before it is kept. Screenshots of the whole page go to a folder, if one is given. Looking at pictures needs Pillow from PyPI.
 """
 
@@ -162,7 +163,7 @@ def look(browser, name, blessed, bless):
 
 def themes_and_widths(browser, address, folder, blessed, bless):
     for theme in ["light", "dark"]:
-        for width in [360, 1600]:
+        for width in [360, 900, 1600]:
             browser("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
             metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 700}
             browser("Emulation.setDeviceMetricsOverride", **metrics)
@@ -173,17 +174,31 @@ def themes_and_widths(browser, address, folder, blessed, bless):
             assert browser.complaints() == [], (where, browser.complaints())
             wide = browser.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, (where, "the page is wider than its window", wide)
-            faint = browser.evaluate(f"({AUDIT})()")
-            assert faint == [], (where, faint[:10])
-            print(f"{where}: loaded in {loaded:.2f} s, no complaint, no request, all text stands out")
+            audit = browser.evaluate(f"({AUDIT})()")
+            assert audit == {"faint": [], "cut": []}, (where, audit["faint"][:10], audit["cut"][:10])
+            print(f"{where}: loaded in {loaded:.2f} s, no complaint, no request, all text stands out and none is cut")
+            if width > 1500:
+                first_screen(browser)
             if folder:
                 height = browser.evaluate("document.documentElement.scrollHeight")
                 clip = {"x": 0, "y": 0, "width": width, "height": min(height, 16000), "scale": 1}
                 shot = browser("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"]
                 pathlib.Path(folder, f"{pathlib.Path(address).stem}-{theme}-{width}.png").write_bytes(base64.b64decode(shot))
-            if blessed and width > 700:
+            if blessed and width > 1500:
                 share = look(browser, f"{pathlib.Path(address).stem}-{theme}", blessed, bless)
                 print(f"{where}: {share:.1%} of grid and figures look other than blessed")
+
+
+def first_screen(browser):
+    """The grid of a report with the card of a head beside it, and its caveats behind one line."""
+    box = "((e) => { const r = e && e.getBoundingClientRect(); return r && [r.left, r.top, r.right]; })(document.querySelector(%r))"
+    grid, card = browser.evaluate(box % ".grid"), browser.evaluate(box % ".card.chosen")
+    if not grid:
+        return
+    assert max(grid[1], card[1]) < 500, ("the grid and a card are on the first screen", grid, card)
+    room = browser.evaluate("document.querySelector('.beside').clientWidth")
+    assert card[0] >= grid[2] or grid[2] > room / 2, ("side by side, where there is room", grid, card)
+    assert browser.evaluate("!document.querySelector('details.caveats[open]')"), "caveats are folded"
 
 
 CHOSEN = "document.querySelector('.card.chosen').id"
@@ -194,13 +209,15 @@ def heads(browser):
     if not cells:
         return
     across = browser.evaluate("document.querySelectorAll('.grid thead th').length")
-    assert browser.evaluate(CHOSEN) == cells[0]
+    first = browser.evaluate("document.querySelector('#cards').dataset.first")
+    assert browser.evaluate(CHOSEN) == first
     shown = "[...document.querySelectorAll('.card')].filter((card) => card.offsetParent).length"
     assert browser.evaluate(shown) == 1, "one card at a time"
-    browser.pointer(f".grid a[href='#{cells[1]}']")
-    assert browser.evaluate(CHOSEN) == cells[1], "hovering shows a card"
+    other = cells[1] if first != cells[1] else cells[0]
+    browser.pointer(f".grid a[href='#{other}']")
+    assert browser.evaluate(CHOSEN) == other, "hovering shows a card"
     browser.pointer("h1")
-    assert browser.evaluate(CHOSEN) == cells[0], "and leaving brings the chosen one back"
+    assert browser.evaluate(CHOSEN) == first, "and leaving brings the chosen one back"
     browser.pointer(f".grid a[href='#{cells[2]}']", click=True)
     browser.pointer("h1")
     assert browser.evaluate(CHOSEN) == cells[2], "a click chooses"
@@ -223,13 +240,41 @@ def heads(browser):
     )
     off = browser.evaluate("document.querySelectorAll('.grid a.off').length")
     assert browser.evaluate(shown) == len(cells) - off > 0, "only heads with a label of the family"
-    browser.evaluate("document.querySelector('.chosen details.metrics').open = true")
+    assert not browser.evaluate("document.querySelectorAll('details.metrics[open]').length"), "metrics are closed"
+    browser.evaluate("document.querySelectorAll('.chosen details.metrics').forEach((group) => { group.open = true; })")
     rows = browser.evaluate("new Promise((done) => setTimeout(() => done(document.querySelectorAll('.chosen details.metrics tr').length), 100))")
     assert rows == browser.evaluate("document.querySelectorAll('details.metric table.map').length"), "all metrics of a head"
 
 
+def glance(browser):
+    """Thumbnails of all heads: the tokens under the pointer are told, the head stands large, and a click opens its card."""
+    thumbnails = "[...document.querySelectorAll('.thumbs a')].map((link) => link.hash.slice(1))"
+    names = browser.evaluate(thumbnails)
+    if not names:
+        return
+    cards = browser.evaluate("[...document.querySelectorAll('.grid a')].map((cell) => cell.hash.slice(1))")
+    assert not cards or names[: len(cards)] == cards, "a thumbnail for each head"
+    drawn = "((canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte))"
+    assert browser.evaluate(f"[...document.querySelectorAll('.thumbs canvas')].every({drawn})"), "every head attends to something"
+    browser.pointer(f".thumbs a[href='#{names[-1]}'] canvas")
+    told = browser.evaluate("[...document.querySelectorAll('.large .key-line')].at(-1).textContent")
+    assert told.startswith(f"{names[-1]}: from ") and " to " in told, told
+    large = browser.evaluate("[...document.querySelectorAll('.large b')].at(-1).textContent")
+    assert large.startswith(names[-1]), "the head under the pointer stands large"
+    tokens = browser.evaluate("JSON.parse(document.querySelector('.thumbnails').dataset.tokens)")
+    for axis in ["from", "to"]:
+        on_axis = browser.evaluate(f"[...document.querySelector('.{axis}').children].map((token) => token.textContent)")
+        assert on_axis == tokens, (axis, on_axis)
+    if cards:
+        browser.pointer(f".thumbs a[href='#{names[1]}']", click=True)
+        assert browser.evaluate(CHOSEN) == names[1], "a click opens the card of the head"
+    print(f"{len(names)} thumbnails of attention, each with its head")
+
+
 def tables(browser):
     """Sorts the first table whose second column has numbers, by that."""
+    if not browser.evaluate("document.querySelectorAll('table.sort').length"):
+        return
     table = (
         "[...document.querySelectorAll('table.sort')].find((table) =>"
         " [...table.tBodies[0].rows].every((row) => !isNaN(parseFloat(row.cells[1].textContent))))"
@@ -273,29 +318,43 @@ def without_scripts(browser, address):
     browser("Emulation.setScriptExecutionDisabled", value=False)
 
 
+def figure(browser, address):
+    """A figure alone has all of its texts in it."""
+    browser.open(address)
+    assert browser.complaints() == [], browser.complaints()
+    assert browser.evaluate("document.querySelectorAll('text').length") > 0, "a figure without a text"
+    audit = browser.evaluate(f"({AUDIT})()")
+    assert audit["cut"] == [], (address, audit["cut"][:10])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("program", metavar="CHROMIUM")
-    parser.add_argument("page", metavar="PAGE.html")
+    parser.add_argument("pages", metavar="PAGE.html|FIGURE.svg", nargs="+")
     parser.add_argument("--screenshots", metavar="FOLDER")
     parser.add_argument("--blessed", metavar="FOLDER")
     parser.add_argument("--bless", action="store_true")
     options = parser.parse_args()
-    program, page = options.program, options.page
-    address = pathlib.Path(page).resolve().as_uri()
     with tempfile.TemporaryDirectory() as profile:
-        browser = Browser(program, profile)
+        browser = Browser(options.program, profile)
         try:
-            themes_and_widths(browser, address, options.screenshots, options.blessed, options.bless)
-            heads(browser)
-            tables(browser)
-            metrics(browser)
-            names(browser)
-            assert browser.complaints() == [], browser.complaints()
-            without_scripts(browser, address)
+            for page in options.pages:
+                address = pathlib.Path(page).resolve().as_uri()
+                if page.endswith(".svg"):
+                    figure(browser, address)
+                    print(f"{page}: no text is cut")
+                    continue
+                themes_and_widths(browser, address, options.screenshots, options.blessed, options.bless)
+                heads(browser)
+                glance(browser)
+                tables(browser)
+                metrics(browser)
+                names(browser)
+                assert browser.complaints() == [], browser.complaints()
+                without_scripts(browser, address)
+                print(f"{page}: hover, click, keyboard, filter, sorting and heat maps work; without scripts all is there")
         finally:
             browser.close()
-    print(f"{page}: hover, click, keyboard, filter, sorting and heat maps work; without scripts all is there")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
     let observation = whole(options)?;
     ensure_no_stage_is_missing(&observation)?;
     wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
-    write_report(observation, policy, wanted.threads, outputs).map(drop)
+    write_report(observation, policy, wanted.threads, outputs)
 }
 
 /// The shards, to the partial that a run over everything would write.

@@ -11,6 +11,7 @@ use textwrap::core::display_width;
 
 use super::figures;
 use super::page::filled;
+use super::page::glance::Thumbnails;
 use super::svg::{Medium, clipped};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;
@@ -182,9 +183,10 @@ fn sentence(viewed: &SentenceAttention) -> ArcSentence {
 }
 
 #[derive(Serialize)]
-struct ViewPage {
+struct ViewPage<'a> {
     title: String,
     facts: Vec<(&'static str, String)>,
+    thumbnails: &'a [Thumbnails],
     heads: Vec<HeadFigure>,
     footer: String,
 }
@@ -207,10 +209,22 @@ pub fn page(model: &str, heads: &[HeadPlace], seen: &[SentenceAttention]) -> Res
         let svg = Value::from_safe_string(drawn.svg(Medium::Page));
         HeadFigure { title: drawn.title, reading: drawn.reading, svg, columns, rows }
     };
+    let sentences = seen.len() / heads.len().max(1);
+    view_page(model, sentences, &[], heads.iter().map(of_head).collect())
+}
+
+/// A page with thumbnails of all heads for each sentence.
+/// Fails for no attention.
+pub fn page_of_all(model: &str, thumbnails: &[Thumbnails]) -> Result<Vec<u8>> {
+    view_page(model, thumbnails.len(), thumbnails, Vec::new())
+}
+
+fn view_page(model: &str, sentences: usize, thumbnails: &[Thumbnails], heads: Vec<HeadFigure>) -> Result<Vec<u8>> {
     let page = ViewPage {
         title: format!("Attention of {model}"),
-        facts: vec![("Sentences", (seen.len() / heads.len().max(1)).to_string())],
-        heads: heads.iter().map(of_head).collect(),
+        facts: vec![("Sentences", sentences.to_string())],
+        thumbnails,
+        heads,
         footer: "Layers, heads and sentences are counted from 0.".to_owned(),
     };
     filled("attention", &page)

@@ -15,6 +15,7 @@ mod reference_choice;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attention_maps;
 mod bad_input;
 mod batch;
 mod candle;

@@ -45,6 +45,15 @@ fn a_page_is_one_file_made_of_a_saved_report_alone() {
         assert!(html.contains(&format!("<article class=card id=\"{name}\">")), "{name}");
         assert!(html.contains(&format!("href=\"#{name}\"")), "{name}");
     }
+    // The card that stands first is that of the firm role with the largest margin; every planted head has one.
+    let margin = |head: &Value| head["labels"][0]["margin"].as_f64();
+    let firm = json["heads"].as_array().unwrap().iter();
+    let firm = firm.filter(|head| head["labels"][0]["borderline"] == false && head["primary"] != "broad");
+    let most = firm.max_by(|a, b| margin(a).partial_cmp(&margin(b)).unwrap()).unwrap();
+    let first = html.split("data-first=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    let chosen = json["heads"].as_array().unwrap().iter().find(|head| head["name"] == first).unwrap();
+    assert_eq!(margin(chosen), margin(most), "{first}");
+    assert!(html.contains("<details class=caveats><summary>"), "caveats are folded");
     for caveat in json["caveats"].as_array().unwrap() {
         let id = format!("({})", caveat["id"].as_str().unwrap());
         assert_eq!(html.matches(&id).count(), 1, "{id} stands where it applies, once");
@@ -62,7 +71,11 @@ fn a_page_is_one_file_made_of_a_saved_report_alone() {
             assert_eq!(html.contains(&table), is_measured, "{name}");
         }
     }
-    assert!(html.contains("--with effect"), "what was not run is named with the option that adds it");
+    assert!(html.contains("--with examples"), "what was not run is named with the option that adds it");
+    // The planted model predicts nothing: what needs a loss is not suggested.
+    assert_eq!(json["model"]["objective"], Value::Null);
+    assert!(!html.contains("--with effect"), "what would fail is not suggested");
+    assert!(html.contains("which has no head by which it was trained, and so no loss"), "but named with the reason");
     assert!(html.contains("default-src 'none'"));
     for asked in ["http://", "https://", "src=", "url(", "@import"] {
         assert!(!html.contains(asked), "{asked}");

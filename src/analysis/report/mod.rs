@@ -1,5 +1,6 @@
 //! The report: what is written, with its JSON Schema. docs/REPORT.md explains each key.
 
+mod attention_maps;
 mod caveats;
 mod control;
 mod corpus;
@@ -34,6 +35,7 @@ use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErr
 use crate::study::section::{Completion, Section};
 use crate::study::{AnyStudy, columns, saved};
 
+pub use attention_maps::{AttentionMaps, MOST_TOKENS};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;
@@ -80,6 +82,10 @@ pub struct Report {
     /// The sections that studies add, each under keys of its own; [`Report::parse`] reads them.
     #[serde(flatten, skip_deserializing)]
     pub sections: Sections,
+    /// The attention of every head over one sentence: one that was given, or one of those of `examples`; absent unless asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "AttentionMaps")]
+    pub attention_maps: Option<AttentionMaps>,
     /// Caveats: facts that the labels do not show.
     pub caveats: Vec<Caveat>,
     /// Time, threads and host; absent with `--no-run-info`. Nothing else in the report depends on the run.
@@ -264,6 +270,7 @@ impl Report {
             controls,
             heads: measured.zip(verdicts.into_iter().zip(choices)).enumerate().map(head).collect(),
             sections: Sections(sections),
+            attention_maps: None,
             caveats,
             run,
         };
@@ -282,11 +289,12 @@ impl Report {
     /// The same evidence under another policy: new labels, q-values and caveats.
     ///
     /// The labels of the controls are left out, because a report does not have the evidence for them.
-    pub fn relabel(self, policy: Policy) -> Self {
+    pub fn relabel(mut self, policy: Policy) -> Self {
+        let attention_maps = self.attention_maps.take();
         let (circumstances, mut findings) = self.into_parts();
         findings.correct(&policy);
         let settings = Settings { policy, ..circumstances.settings };
-        Self::new(ReportContext { settings, ..circumstances }, findings)
+        Self { attention_maps, ..Self::new(ReportContext { settings, ..circumstances }, findings) }
     }
 
     /// The inputs of the report, without its controls, of which it has only the outcome.
@@ -353,7 +361,8 @@ impl Report {
         {
             return Some(lacking(head));
         }
-        self.sections.0.iter().find_map(|(_, section)| section.defect(grid))
+        let of_maps = self.attention_maps.as_ref().and_then(|maps| maps.defect(grid));
+        of_maps.or_else(|| self.sections.0.iter().find_map(|(_, section)| section.defect(grid)))
     }
 
     /// Puts all metrics in the order of the tables, and gives the first fault of a report that this version could not have

@@ -7,6 +7,14 @@ use crate::studies::registry::detector_of;
 use crate::study::labels::Label;
 use crate::system::counted::{counted, plural};
 
+/// The heads whose first label is a firm role, by its falling margin over the threshold, the earlier one of equals first.
+pub fn by_margin(heads: &[HeadReport]) -> Vec<&HeadReport> {
+    let margin = |head: &HeadReport| Some(head.labels.first().filter(|label| is_firm_role(label))?.margin);
+    let mut firm: Vec<(&HeadReport, f64)> = heads.iter().filter_map(|head| Some((head, margin(head)?))).collect();
+    firm.sort_by(|a, b| b.1.total_cmp(&a.1));
+    firm.into_iter().map(|(head, _)| head).collect()
+}
+
 /// How many heads have a firm label, by whether it is a role: the label of heads that attend to everything is none, for
 /// untrained heads have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -89,6 +89,16 @@ pub struct HeadCard {
     pub clauses: Vec<String>,
     /// Figures.
     pub figures: Vec<Figure>,
+    /// The same lines as a table, where they are alike.
+    pub table: Option<CardTable>,
+}
+
+/// A small table on the card of a head.
+pub struct CardTable {
+    /// The names of its columns.
+    pub columns: &'static [&'static str],
+    /// Its rows, each with a cell for every column.
+    pub rows: Vec<Vec<String>>,
 }
 
 impl FromIterator<String> for HeadCard {
@@ -111,6 +121,8 @@ pub struct Exports {
     pub tracked: Vec<Tracked>,
     /// The tests of whether the model uses the arcs that labels are about.
     pub tests_of_use: Vec<HeadUseTest>,
+    /// Heads with the place in the corpus of the sentence that is typical of each.
+    pub typical: Vec<(HeadPlace, u64)>,
 }
 
 /// The test of whether the model uses the arcs that a label of a head is about.

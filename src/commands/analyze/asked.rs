@@ -3,6 +3,7 @@
 use anyhow::{Result, anyhow};
 
 use super::options::AnalyzeOptions;
+use crate::evaluation::askable::Askable;
 use crate::evaluation::presets::PRESETS;
 use crate::model::Model;
 use crate::studies::registry::STUDIES;
@@ -11,18 +12,12 @@ use crate::system::errors::Facts;
 
 /// Why a study cannot be asked of a model, as a sentence without its subject, the model.
 pub fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
-    let card = study.card();
-    if model.tokenizer.is_of_residues() && card.of_language {
-        return Some("knows no words: its tokens are residues of proteins".to_owned());
-    }
-    let is_decoder = model.is_decoder();
-    if card.of_decoders && !is_decoder {
-        return Some("is no decoder: it does not predict the next token from those before it".to_owned());
-    }
-    if card.of_decoders && model.objective.is_none() {
-        return Some("has no head that predicts the next token".to_owned());
-    }
-    card.beyond_decoders.filter(|_| is_decoder).map(|why| format!("is a decoder, which {why}"))
+    let askable = Askable {
+        of_residues: model.tokenizer.is_of_residues(),
+        is_decoder: model.is_decoder(),
+        predicts: model.objective.is_some(),
+    };
+    askable.beyond(study)
 }
 
 /// The studies that were chosen, and of a decoder those that run on one.

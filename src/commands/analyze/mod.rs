@@ -1,6 +1,7 @@
 //! `headscope analyze`: a model over a corpus, to a report, or to the partial of one shard.
 
 mod asked;
+mod attention_maps;
 mod known_counts;
 pub mod loaded;
 pub mod observe;
@@ -12,7 +13,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::reporting::write_report::{ReportOptions, write_report};
+use super::reporting::outputs;
+use super::reporting::write_report::{ReportOptions, reported};
 use crate::export::summary;
 use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
@@ -39,6 +41,8 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
     let policy = wanted.policy.policy()?;
     let (loaded, corpus) = Loaded::with_corpus(options)?;
     let mut ready = PreparedRun::new(options, &loaded, corpus)?;
+    // A sentence that cannot be shown is refused before anything runs.
+    let shown = ready.shown()?;
     let observation = ready.observe(folder, &policy)?;
     // The sums come first: of them `headscope merge` makes the report, should that not be written.
     if let Some(mut sums) = sums {
@@ -46,7 +50,8 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
         sums.write(&partial::render(Shard::WHOLE, &observation)?)?;
         sums.commit()?;
     }
-    write_report(observation, policy, wanted.threads, outputs).map(drop)
+    let report = ready.with_attention_maps(reported(observation, policy, wanted.threads)?, shown);
+    outputs::write(&report, outputs)
 }
 
 /// One shard, to its sums, unless they are there already.

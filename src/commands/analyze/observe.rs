@@ -65,17 +65,17 @@ impl FirstStage {
 
 /// A model that is loaded and a corpus that is there: all that the observations of its shards have in common.
 pub struct PreparedRun<'a> {
-    options: &'a AnalyzeOptions,
+    pub(super) options: &'a AnalyzeOptions,
     started: (SystemTime, Instant),
     /// The corpus, until it is read for the first time.
     opened: Option<Corpus>,
     /// Its index, if it has one.
     index: Option<Arc<Index>>,
     loaded: &'a Loaded,
-    model: &'a Model,
+    pub(super) model: &'a Model,
     /// The model's tokenizer, with what the run puts before a text.
-    tokenizer: Cow<'a, ModelTokenizer>,
-    protocol: Protocol,
+    pub(super) tokenizer: Cow<'a, ModelTokenizer>,
+    pub(super) protocol: Protocol,
     plan: Plan,
     counts: Option<Arc<TokenCounts>>,
     /// The corpus that the counts are from.

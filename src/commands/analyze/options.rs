@@ -66,8 +66,19 @@ pub struct AnalyzeOptions {
     pub counts: Option<PathBuf>,
     /// The index of the corpus, by which a shard reads its own part alone.
     pub index: Option<PathBuf>,
+    /// The sentence over which the report has the attention of every head, if it has.
+    pub show: Option<Shown>,
     /// The form in which the analysis ends.
     pub outcome: Outcome,
+}
+
+/// A sentence over which a report has the attention of every head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// This one.
+    Text(String),
+    /// One of those that the study `examples` chose.
+    Example,
 }
 
 /// The form in which `headscope analyze` ends.

@@ -41,20 +41,24 @@ impl ReportOptions {
     }
 }
 
-/// Measures, labels and reports an observation; the report that was written.
+/// Measures, labels and reports an observation, and writes the report.
 /// Fails if nothing was observed, or an output cannot be written.
 pub fn write_report(
     observation: Observation,
     policy: Policy,
     threads: NonZeroUsize,
     outputs: Vec<OpenOutput>,
-) -> Result<Report> {
+) -> Result<()> {
+    outputs::write(&reported(observation, policy, threads)?, outputs)
+}
+
+/// Measures, labels and reports an observation.
+/// Fails if nothing was observed.
+pub fn reported(observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Report> {
     let started = Instant::now();
     let (mut circumstances, findings) = measure(observation, policy, threads, false)?;
     circumstances.run = circumstances.run.map(|run| run.and(started.elapsed()));
-    let report = Report::new(circumstances, findings);
-    outputs::write(&report, outputs)?;
-    Ok(report)
+    Ok(Report::new(circumstances, findings))
 }
 
 /// Measures an observation; with `leaves_out` also without each block, for the block test of two observations.

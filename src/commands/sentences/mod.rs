@@ -17,6 +17,7 @@ use crate::model::forward::{Scratch, Start};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Model};
+use crate::report::AttentionMaps;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tally::SkipReason;
@@ -115,6 +116,15 @@ pub fn attention(
     let pack = Pack { sentences: vec![sequence.clone()] };
     model.encoder.forward_from(Start::Embeddings, &pack.batch(), gates, scratch, &mut recorder)?;
     Ok(recorder.weights)
+}
+
+/// The attention of all heads over a sentence, rounded.
+/// Fails if the forward pass fails.
+pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Result<AttentionMaps> {
+    let heads: Vec<HeadPlace> = model.grid().places().collect();
+    let weights = attention(model, sequence, &heads, gates, &mut Scratch::default())?;
+    let tokens = sequence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect();
+    Ok(AttentionMaps::new(tokens, &weights))
 }
 
 /// Copies the views of chosen heads to their places.

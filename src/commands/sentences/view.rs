@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, ensure};
 
-use super::{HeadChoice, NamedSentence, SentenceChoice, attention, chosen, heads, load, view_of};
-use crate::export::attention::{SentenceAttention, figure, grid, page};
+use super::{HeadChoice, NamedSentence, SentenceChoice, attention, attention_maps, chosen, heads, load, view_of};
+use crate::export::attention::{SentenceAttention, figure, grid, page, page_of_all};
+use crate::export::page::glance::Thumbnails;
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::HeadPlace;
@@ -14,9 +15,11 @@ use crate::model::grid::visibility::Visibility;
 use crate::model::source::ModelRef;
 use crate::passes::pass::Pass;
 use crate::passes::run::token_limit;
+use crate::report::{AttentionMaps, MOST_TOKENS};
 use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::reading::Context as Reads;
+use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
@@ -30,7 +33,7 @@ pub struct ViewOptions {
     /// The sentences that are shown.
     pub sentences: SentenceChoice,
     /// The heads that are shown, in this order.
-    pub heads: Vec<HeadPlace>,
+    pub heads: HeadChoice,
     /// Whether weights are shown as numbers.
     pub numbers: bool,
     /// Longer sentences are skipped, or are an error if they were requested by number.
@@ -56,14 +59,25 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     let open = |(path, drawing): &(PathBuf, Drawing)| Ok((Output::open(path)?, *drawing));
     let outputs: Vec<(Output, Drawing)> = options.outputs.iter().map(open).collect::<Result<_>>()?;
     let (model, _) = load(&options.model)?;
-    let heads = heads(&HeadChoice::Heads(options.heads.clone()), &model).class(Class::Usage)?;
+    let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
     let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false);
     let sentences = chosen(&options.sentences, &mut encoder)?;
+    let gates = Pass::PLAIN.gates();
+    let draws_page = outputs.iter().any(|(_, drawing)| *drawing == Drawing::Html);
+    let mut thumbnails = Vec::new();
+    if draws_page && options.heads == HeadChoice::All {
+        for NamedSentence { sequence, .. } in &sentences {
+            ensure_short(sequence).class(Class::Usage)?;
+            let sentence = (!matches!(options.sentences, SentenceChoice::Texts(_))).then_some(sequence.index);
+            let maps = attention_maps(&model, sequence, &gates)?;
+            thumbnails.push(Thumbnails::new(&AttentionMaps { sentence, ..maps }, model.grid()));
+        }
+    }
     let mut scratch = Scratch::default();
     let mut seen: Vec<SentenceAttention> = Vec::new();
     for sentence in &sentences {
-        let weights = attention(&model, &sentence.sequence, &heads, &Pass::PLAIN.gates(), &mut scratch)?;
+        let weights = attention(&model, &sentence.sequence, &heads, &gates, &mut scratch)?;
         for (place, head) in heads.iter().enumerate() {
             seen.push(viewed(options, &model, sentence, &weights, (place, *head)));
         }
@@ -76,11 +90,24 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     for (mut output, drawing) in outputs {
         let bytes = match drawing {
             Drawing::Svg => figure(&seen).into_bytes(),
-            Drawing::Html => page(&model.id, &heads, &seen)?,
+            Drawing::Html if thumbnails.is_empty() => page(&model.id, &heads, &seen)?,
+            Drawing::Html => page_of_all(&model.id, &thumbnails)?,
         };
         output.write(&bytes)?;
         output.commit()?;
     }
+    Ok(())
+}
+
+/// Fails if a sentence has more tokens than thumbnails have.
+fn ensure_short(sequence: &Sequence) -> Result<()> {
+    let (index, tokens) = (sequence.index, sequence.ids.len());
+    let long = || {
+        let error =
+            anyhow!("sentence {index} has {tokens} tokens, and thumbnails of all heads have {MOST_TOKENS} at most");
+        error.of_option("head").of_value("all").hint("choose a shorter one, or name heads: --head L0H0")
+    };
+    ensure!(tokens <= MOST_TOKENS, long());
     Ok(())
 }
 

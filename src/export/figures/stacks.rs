@@ -38,9 +38,13 @@ pub fn draw(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium: M
                 svg.rect([x + 0.5, y], [wide - 1.0, height], Ink::Label(hue));
             }
         });
+        let name = stack.place.head.to_string();
+        if width_of(&name, SMALL) <= wide {
+            svg.text([x + wide / 2.0, base + 14.0], Anchor::Middle, SMALL, Ink::Muted, &name);
+        }
         if stack.place.head == 0 {
             let name = format!("L{}", stack.place.layer);
-            svg.text([x, base + 16.0], Anchor::Start, SMALL, Ink::Muted, &name);
+            svg.text([x, base + 28.0], Anchor::Start, SMALL, Ink::Text, &name);
         }
     }
     let mut x = LEFT;
@@ -49,8 +53,8 @@ pub fn draw(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium: M
         svg.text([x + 16.0, TOP - 19.0], Anchor::Start, SMALL, Ink::Text, name);
         x += 16.0 + width_of(name, SMALL) + 16.0;
     }
-    svg.text([LEFT, base + 34.0], Anchor::Start, SMALL, Ink::Muted, scale);
-    svg.finish([right.max(x) + 8.0, base + 42.0], &figure.title, &figure.reading)
+    svg.text([0.0, TOP - 38.0], Anchor::Start, SMALL, Ink::Muted, scale);
+    svg.finish([right.max(x) + 8.0, base + 36.0], &figure.title, &figure.reading)
 }
 
 /// The left of a bar.

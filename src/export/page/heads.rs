@@ -8,10 +8,11 @@ use crate::export::heads::{HeadCell, LabelFamily, families as found, shown};
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
-use crate::report::roles::Roles;
+use crate::report::roles::{Roles, by_margin};
 use crate::report::{HeadReport, Report, lacking};
 use crate::study::labels::evidence::{Direction, Reach};
-use crate::study::labels::{Label, Near};
+use crate::study::labels::{BORDERLINE, Label, Near};
+use crate::study::section::CardTable;
 use crate::study::show::figure::{Figure, Mark};
 use crate::study::show::wording::{decimal, significance};
 
@@ -24,6 +25,8 @@ pub struct GridCell {
     hue: String,
     words: String,
     families: String,
+    /// How it chooses, shortened; empty where that is not known.
+    chooses: String,
 }
 
 /// A family of labels that some head has.
@@ -49,6 +52,7 @@ pub struct Card {
     chooses: Option<String>,
     lines: Vec<String>,
     studies: Vec<StudyLine>,
+    examples: Vec<ExampleTable>,
     figures: Vec<CardFigure>,
 }
 
@@ -57,6 +61,13 @@ pub struct Card {
 struct StudyLine {
     study: &'static str,
     line: String,
+}
+
+/// What a study has of a head as a table.
+#[derive(Serialize)]
+struct ExampleTable {
+    columns: &'static [&'static str],
+    rows: Vec<Vec<String>>,
 }
 
 /// A figure on a card, which opens.
@@ -85,13 +96,19 @@ pub fn hue(hue: Hue) -> String {
 /// The grid, layer by layer.
 pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
     let cell = |head: &HeadReport| {
-        let HeadCell { code, marks, hue: of, words } = HeadCell::of(head);
+        let HeadCell { code, marks, hue: of, mut words } = HeadCell::of(head);
+        let chooses = head.chooses.as_ref().map_or_else(String::new, |label| {
+            let mark = if label.borderline { BORDERLINE } else { "" };
+            words.push_str(&format!("; {}", label.label));
+            format!("{}{mark}", shown(&label.label).code)
+        });
         let families: Vec<String> = if head.labels.is_empty() {
             vec![head.primary.clone()]
         } else {
             head.labels.iter().map(|label| shown(&label.label).family).collect()
         };
-        GridCell { name: head.place.to_string(), code, marks, hue: hue(of), words, families: families.join(" ") }
+        let name = head.place.to_string();
+        GridCell { name, code, marks, hue: hue(of), words, families: families.join(" "), chooses }
     };
     report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect()).collect()
 }
@@ -107,6 +124,16 @@ pub fn families(report: &Report) -> Vec<FamilyRow> {
         meaning,
     };
     found(report).into_iter().map(row).collect()
+}
+
+/// The head whose card stands first, and why: the one whose firm role has the largest margin over its threshold; the first of all where
+/// none has one.
+pub fn first(report: &Report) -> (String, String) {
+    let (place, why) = match by_margin(&report.heads).first() {
+        Some(head) => (head.place, format!("of all firm roles, {} is the furthest above its threshold", head.primary)),
+        None => (report.heads[0].place, "no head has a firm role".to_owned()),
+    };
+    (place.to_string(), format!("The card is that of {place} until another is chosen: {why}."))
 }
 
 /// How many heads have a firm role, and how many labels are borderline.
@@ -133,6 +160,7 @@ pub fn cards(report: &Report) -> Vec<Card> {
             chooses: head.chooses.as_ref().map(chooses),
             lines: if head.labels.is_empty() { lacking.clone() } else { kept.collect() },
             studies: studies(report, head),
+            examples: examples(report, head),
             figures: figures(report, head),
         }
     };
@@ -148,6 +176,13 @@ fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
         on_head.lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
     });
     said.collect()
+}
+
+/// The tables of a head by the studies.
+fn examples(report: &Report, head: &HeadReport) -> Vec<ExampleTable> {
+    let policy = &report.settings.policy;
+    let tables = report.sections.0.iter().filter_map(|(_, section)| section.of_head(head.place, policy).table);
+    tables.map(|CardTable { columns, rows }| ExampleTable { columns, rows }).collect()
 }
 
 /// The drawings of a head by the studies.

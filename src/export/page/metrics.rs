@@ -7,11 +7,22 @@ use crate::report::Report;
 use crate::stats::interval::Interval;
 use crate::studies::registry;
 use crate::study::metrics::metric::Denominator;
+use crate::study::section::Section;
+use crate::study::{AnyStudy, columns};
 use crate::system::counted::counted;
+
+/// The metrics of a study.
+#[derive(Serialize)]
+pub struct MetricGroup {
+    study: &'static str,
+    /// So many, each number of those of several.
+    numbers: String,
+    metrics: Vec<MetricTables>,
+}
 
 /// A metric with its cells: one, or one for each key.
 #[derive(Serialize)]
-pub struct MetricTables {
+struct MetricTables {
     name: String,
     measures: &'static str,
     rests_on: String,
@@ -26,8 +37,21 @@ struct CellTable {
     rows: Vec<Vec<String>>,
 }
 
-/// The tables of all metrics that some head has a value of, in the order of the report.
-pub fn tables(report: &Report) -> Vec<MetricTables> {
+/// The tables of all metrics that some head has a value of, study by study.
+pub fn by_study(report: &Report) -> Vec<MetricGroup> {
+    let mut tables = tables(report);
+    let group = |(study, _): &(&'static dyn AnyStudy, Box<dyn Section>)| {
+        let own: Vec<&str> = columns(*study).into_iter().map(|column| column.id).collect();
+        let metrics: Vec<MetricTables> = tables.extract_if(.., |metric| own.contains(&metric.name.as_str())).collect();
+        let numbers = metrics.iter().map(|metric| metric.tables.len()).sum::<usize>();
+        let numbers = counted(numbers, "metric");
+        (!metrics.is_empty()).then_some(MetricGroup { study: study.card().name, numbers, metrics })
+    };
+    report.sections.0.iter().filter_map(group).collect()
+}
+
+/// The tables in the order of the report.
+fn tables(report: &Report) -> Vec<MetricTables> {
     let known: Vec<Vec<(Option<f64>, Option<Interval>)>> = report
         .heads
         .iter()

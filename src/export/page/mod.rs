@@ -3,6 +3,7 @@
 //! Reading it needs no script; the script shows one card at a time, sorts, filters and colours. Its digest stands in
 //! the page's content security policy, so that no other script would run, and nothing is loaded from anywhere.
 
+pub mod glance;
 mod heads;
 mod metrics;
 pub mod several;
@@ -24,6 +25,7 @@ use super::summary;
 use super::svg::{Medium, escaped};
 use crate::report::{Caveat, Report, is_about_certainty};
 use crate::system::counted::counted;
+use glance::Thumbnails;
 
 /// The templates by name; all others but `runs` fill in the blocks of `base`.
 const TEMPLATES: [(&str, &str); 6] = [
@@ -42,18 +44,26 @@ const SCRIPT: &str = include_str!("script.js");
 struct ReportPage<'a> {
     title: String,
     facts: Vec<(&'static str, String)>,
-    about_labels: Vec<&'a Caveat>,
-    about_certainty: Vec<&'a Caveat>,
+    /// The report in a few sentences.
+    brief: Vec<String>,
+    /// Caveats that are of no section.
+    caveats: Vec<&'a Caveat>,
     heads_across: Vec<usize>,
     grid: Vec<Vec<heads::GridCell>>,
     families: Vec<heads::FamilyRow>,
-    firm: String,
+    /// Whether some head has a label of how it chooses.
+    chooses: bool,
+    /// The head whose card stands first, and why.
+    first: String,
+    why_first: String,
     cards: Vec<heads::Card>,
+    thumbnails: Vec<Thumbnails>,
     depth: Value,
     studies: Vec<studies::StudySection>,
     controls: String,
-    metrics: Vec<metrics::MetricTables>,
+    metrics: Vec<metrics::MetricGroup>,
     missing: Vec<studies::StudyNotRun>,
+    beyond: Vec<studies::StudyBeyond>,
     command: String,
     footer: String,
 }
@@ -63,26 +73,32 @@ struct ReportPage<'a> {
 pub fn render(report: &Report) -> Result<Vec<u8>> {
     let studies = studies::of(report);
     let of_studies = |caveat: &&Caveat| studies.iter().any(|study| study.caveats.iter().any(|one| one.id == caveat.id));
+    // Those about what labels say stand before those about how sure they are.
     let general = report.caveats.iter().filter(|caveat| !of_studies(caveat));
-    let (about_certainty, about_labels) = general.partition(|caveat| is_about_certainty(&caveat.id));
-    let missing = studies::missing(report);
+    let (certainty, meaning): (Vec<_>, Vec<_>) = general.partition(|caveat| is_about_certainty(&caveat.id));
+    let (missing, beyond) = studies::missing(report);
+    let (first, why_first) = heads::first(report);
     let names: Vec<&str> = missing.iter().map(|study| study.name).collect();
     let page = ReportPage {
         title: format!("Attention heads of {}", report.model.id),
         facts: facts(report),
-        about_labels,
-        about_certainty,
+        brief: if report.in_brief.is_empty() { vec![heads::firm(report)] } else { report.in_brief.clone() },
+        caveats: [meaning, certainty].concat(),
         heads_across: (0..report.model.heads).collect(),
         grid: heads::grid(report),
         families: heads::families(report),
-        firm: heads::firm(report),
+        chooses: report.heads.iter().any(|head| head.chooses.is_some()),
+        first,
+        why_first,
         cards: heads::cards(report),
+        thumbnails: report.attention_maps.iter().map(|maps| Thumbnails::new(maps, report.model.grid())).collect(),
         depth: Value::from_safe_string(figures::named(report, figures::LAYERS, Medium::Page)?),
         studies,
         controls: summary::of_controls(report),
-        metrics: metrics::tables(report),
+        metrics: metrics::by_study(report),
         command: format!("headscope analyze MODEL --corpus CORPUS --with {} -o report.html", names.join(",")),
         missing,
+        beyond,
         footer: footer(report),
     };
     filled("report", &page)

@@ -94,9 +94,14 @@ const colour = (table) => {
     cell.className = 'c' + step;
   });
 };
-const select = one('metric');
+const select = one('metric'), groups = all('details.group');
 if (select && maps.length) {
-  maps.forEach((table, place) => select.append(new Option(table.dataset.n, place)));
+  groups.forEach((group) => {
+    const list = document.createElement('optgroup');
+    list.label = group.dataset.n;
+    all('table.map', group).forEach((table) => list.append(new Option(table.dataset.n, maps.indexOf(table))));
+    select.append(list);
+  });
   const draw = () => {
     const table = maps[select.value].cloneNode(true);
     const about = document.createElement('p');
@@ -112,30 +117,101 @@ if (select && maps.length) {
   all('details.metric').forEach((details) => details.addEventListener('toggle', () => all('table.map', details).forEach(colour)));
 }
 
-// All metrics of a head, out of these tables, under its card.
+// The metrics of a head, out of these tables, under its card: those of each study together.
 function metricsOf(card) {
   if (card.querySelector('.metrics')) return;
   const [, layer, head] = card.id.match(/^L(\d+)H(\d+)$/) || [];
   if (!head || !maps.length) return;
-  const details = document.createElement('details'), summary = document.createElement('summary');
-  details.className = 'metrics';
-  summary.textContent = 'All metrics of ' + card.id;
-  details.append(summary);
-  details.addEventListener('toggle', () => {
-    if (details.children.length > 1) return;
-    const table = document.createElement('table');
-    maps.forEach((map) => {
-      const row = table.insertRow();
-      row.insertCell().textContent = map.dataset.n;
-      row.insertCell().textContent = map.rows[+layer + 1].cells[+head + 1].textContent;
-      row.insertCell().textContent = map.caption.querySelector('span').textContent;
+  const list = document.createElement('div');
+  list.className = 'groups';
+  list.append('Metrics:');
+  groups.forEach((group) => {
+    const details = document.createElement('details'), summary = document.createElement('summary');
+    details.className = 'metrics';
+    summary.textContent = group.querySelector('summary').textContent.replace(/\D*$/, '');
+    details.append(summary);
+    details.addEventListener('toggle', () => {
+      if (details.children.length > 1) return;
+      const table = document.createElement('table');
+      all('table.map', group).forEach((map) => {
+        const row = table.insertRow();
+        row.insertCell().textContent = map.dataset.n;
+        row.insertCell().textContent = map.rows[+layer + 1].cells[+head + 1].textContent;
+        row.insertCell().textContent = map.caption.querySelector('span').textContent;
+      });
+      details.append(table);
     });
-    details.append(table);
+    list.append(details);
   });
-  card.append(details);
+  card.append(list);
 }
+// Thumbnails of the attention of every head over a sentence; the one under the pointer stands large beside them, with its tokens.
+const levels = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+const make = (tag, name, ...parts) => {
+  const element = document.createElement(tag);
+  element.className = name;
+  element.append(...parts);
+  return element;
+};
+all('.thumbnails').forEach((place) => {
+  const heads = +place.dataset.heads, tokens = JSON.parse(place.dataset.tokens), count = tokens.length;
+  const maps = place.dataset.maps.split(' ').map((map) => [...map].map((letter) => levels.indexOf(letter) / 63));
+  const nameOf = (at) => 'L' + Math.floor(at / heads) + 'H' + at % heads;
+  const paint = (canvas, at) => {
+    canvas.width = canvas.height = count;
+    const ink = getComputedStyle(place).getPropertyValue('--accent').match(/\w\w/g).map((part) => parseInt(part, 16));
+    const image = new ImageData(count, count);
+    // The root of a weight: what is weak is seen as well.
+    maps[at].forEach((weight, pair) => image.data.set([...ink, 255 * Math.sqrt(weight)], 4 * pair));
+    canvas.getContext('2d').putImageData(image, 0, 0);
+  };
+  const large = make('canvas', ''), title = make('b', ''), told = make('p', 'key-line');
+  const axis = (name) => make('div', name, ...tokens.map((token) => make('span', '', token)));
+  told.setAttribute('aria-live', 'polite');
+  let chosen = Math.max(0, cards ? maps.findIndex((_, at) => nameOf(at) === cards.dataset.first) : 0), seen = chosen;
+  const look = (at) => {
+    seen = at;
+    title.textContent = cells[at] ? cells[at].title : nameOf(at);
+    paint(large, at);
+  };
+  const tell = (canvas, at) => canvas.addEventListener('mousemove', (event) => {
+    const box = canvas.getBoundingClientRect(), last = count - 1;
+    const to = Math.min(last, Math.floor((event.clientX - box.left) / box.width * count));
+    const from = Math.min(last, Math.floor((event.clientY - box.top) / box.height * count));
+    const weight = maps[at()][Math.max(0, from) * count + Math.max(0, to)];
+    told.textContent = nameOf(at()) + ': from ' + tokens[from] + ' to ' + tokens[to] + ' ' + weight.toFixed(2);
+  });
+  const table = make('table', 'thumbs'), top = table.createTHead().insertRow(), body = table.createTBody();
+  top.append(make('td', ''), ...Array.from({ length: heads }, (_, head) => make('th', '', 'H' + head)));
+  const canvases = maps.map((_, at) => {
+    if (at % heads === 0) body.insertRow().append(make('th', '', 'L' + at / heads));
+    const canvas = make('canvas', ''), link = make('a', '', canvas);
+    link.href = '#' + nameOf(at);
+    link.setAttribute('aria-label', 'Attention of ' + nameOf(at));
+    if (cells[at]) link.append(make('small', '', cells[at].firstChild.textContent));
+    for (const event of ['mouseenter', 'focus']) link.addEventListener(event, () => look(at));
+    link.addEventListener('mouseleave', () => look(chosen));
+    link.addEventListener('click', (event) => {
+      event.preventDefault();
+      chosen = at;
+      if (!cards) return;
+      choose(nameOf(at));
+      one(nameOf(at)).scrollIntoView({ block: 'center' });
+    });
+    tell(canvas, () => at);
+    body.rows[body.rows.length - 1].insertCell().append(link);
+    return canvas;
+  });
+  tell(large, () => seen);
+  const axes = make('div', 'axes', make('span', '', 'from \u2193 to \u2192'), axis('to'), axis('from'), large);
+  place.append(make('div', 'wide', table), make('div', 'wide large', make('p', '', title), axes, told));
+  const draw = () => { canvases.forEach(paint); look(seen); };
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+  draw();
+});
+
 if (cells.length) {
   const named = location.hash.slice(1);
-  choose(cells.some((cell) => cell.hash === '#' + named) ? named : cells[0].hash.slice(1));
+  choose(cells.some((cell) => cell.hash === '#' + named) ? named : cards.dataset.first);
 }
 })();

@@ -3,6 +3,7 @@
 use minijinja::value::Value;
 use serde::Serialize;
 
+use crate::evaluation::askable::Askable;
 use crate::export::figures;
 use crate::export::svg::Medium;
 use crate::report::{Caveat, Report};
@@ -47,6 +48,14 @@ pub struct StudyNotRun {
     needs: &'static str,
 }
 
+/// Studies that cannot be asked of the model.
+#[derive(Serialize)]
+pub struct StudyBeyond {
+    names: Vec<&'static str>,
+    /// A sentence without its subject, the model.
+    why: String,
+}
+
 /// The studies of a report that have something to show beside metrics and labels.
 pub fn of(report: &Report) -> Vec<StudySection> {
     let policy = &report.settings.policy;
@@ -78,17 +87,27 @@ pub fn of(report: &Report) -> Vec<StudySection> {
         }
     };
     let mut sections: Vec<StudySection> = report.sections.0.iter().map(section).collect();
-    sections
-        .retain(|section| !(section.figures.is_empty() && section.summary.is_empty() && section.caveats.is_empty()));
+    sections.retain(|section| !(section.figures.is_empty() && section.summary.is_empty()));
     sections
 }
 
 /// The width of what studies say in words, in columns: room for every column of their tables.
 const WIDTH: usize = 160;
 
-/// The studies that a report does not have.
-pub fn missing(report: &Report) -> Vec<StudyNotRun> {
+/// The studies that a report does not have and that can be asked of its model; and those that cannot, each with the reason.
+pub fn missing(report: &Report) -> (Vec<StudyNotRun>, Vec<StudyBeyond>) {
+    let askable = Askable::of(&report.model);
+    let (mut missing, mut beyond) = (Vec::new(), Vec::<StudyBeyond>::new());
     let ran = |name: &str| report.sections.0.iter().any(|(study, _)| study.card().name == name);
-    let cards = STUDIES.iter().map(|study| study.card()).filter(|card| !ran(card.name));
-    cards.map(|card| StudyNotRun { name: card.name, question: card.question, needs: card.needs }).collect()
+    for study in STUDIES.iter().filter(|study| !ran(study.card().name)) {
+        let card = study.card();
+        match askable.beyond_or_without_loss(*study) {
+            None => missing.push(StudyNotRun { name: card.name, question: card.question, needs: card.needs }),
+            Some(why) => match beyond.iter_mut().find(|other| other.why == why) {
+                Some(other) => other.names.push(card.name),
+                None => beyond.push(StudyBeyond { names: vec![card.name], why }),
+            },
+        }
+    }
+    (missing, beyond)
 }

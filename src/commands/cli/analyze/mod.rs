@@ -19,7 +19,7 @@ use super::shared::statuses::{RUNNING, help};
 use super::shared::values::{Named, one_of};
 use super::shared::{numbers, presets};
 use crate::commands::analyze::analyze;
-use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions};
+use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
@@ -190,6 +190,15 @@ pub struct AnalyzeArguments {
     /// sentences pairwise, and `headscope merge` makes reports of one
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
     partial: Option<PathBuf>,
+    /// Keep the attention of every head over this sentence as well: the page draws a thumbnail for each head
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["shard", "show_example"])]
+    show: Option<String>,
+    #[arg(long, conflicts_with = "shard", help = format!(
+        "Of the study `{}`: the same over one of its sentences, the longest that is typical of one of the eight heads whose firm roles \
+         are the furthest above their thresholds",
+        registry::with_option("show-example")
+    ))]
+    show_example: bool,
     #[command(flatten)]
     report: ReportArguments,
 }
@@ -249,6 +258,12 @@ impl AnalyzeArguments {
         refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
         let probes = probes(&studies, self.probes)?;
+        let about = registry::with_option("show-example");
+        if self.show_example && studies.iter().all(|study| study.card().name != about) {
+            return Err(anyhow!("--show-example is about the study {about}")
+                .of_option("show-example")
+                .hint(format!("give --with {about} as well")));
+        }
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
         if let Some(after) = self.after.as_ref().filter(|_| !follow(&studies)) {
@@ -288,6 +303,7 @@ impl AnalyzeArguments {
             left_out,
             counts: self.counts,
             index: self.index,
+            show: self.show.map(Shown::Text).or(self.show_example.then_some(Shown::Example)),
             outcome,
         })
     }

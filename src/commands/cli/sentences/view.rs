@@ -1,6 +1,7 @@
 //! The arguments of `headscope view`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
 
@@ -13,6 +14,7 @@ use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments};
 use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::statuses::{RUNNING, help};
 use crate::commands::cli::shared::values::one_of;
+use crate::commands::sentences::HeadChoice;
 use crate::commands::sentences::view::{Drawing, ViewOptions, view};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::FromToken;
@@ -24,6 +26,7 @@ Examples:
   headscope view ./my-model --head L2H8,L3H1 --corpus treebank.conllu --find because
   headscope view ./my-model --head L2H8 --corpus treebank.conllu --sentence 7 --numbers
   headscope view ./my-model --head L2H8 --corpus treebank.conllu --sentence 7 -o sentence.svg -o sentence.html
+  headscope view ./my-model --head all --text \"The cat sat on the mat.\" -o heads.html
 
 Rows attend to columns, which are numbered as the rows are. A > stands before the head of the word in the tree, where the corpus has \
 trees.
@@ -32,7 +35,7 @@ trees.
 /// Show the attention of heads over sentences
 ///
 /// In the terminal as blocks or numbers, word by word; or as a figure (.svg) or a page (.html) with arcs from each word to where
-/// it attends most.
+/// it attends most. With --head all a page has the thumbnails of all heads, token by token.
 #[derive(Args)]
 #[command(after_help = help(EXAMPLES, RUNNING))]
 pub struct ViewArguments {
@@ -42,9 +45,9 @@ pub struct ViewArguments {
     network: NetworkArguments,
     #[command(flatten)]
     wanted: SentenceArguments,
-    /// Show this head. May be repeated
+    /// Show this head, or `all` heads: on a page as thumbnails. May be repeated
     #[arg(long = "head", value_name = "L2H8", value_delimiter = ',', required = true)]
-    heads: Vec<HeadPlace>,
+    heads: Vec<ViewedHeads>,
     /// Only sentences of the corpus with this word, in capitals or not
     #[arg(long, value_name = "WORD", conflicts_with_all = ["texts", "sentences"])]
     find: Option<String>,
@@ -63,6 +66,30 @@ pub struct ViewArguments {
     /// Write to this file in place of the terminal: .svg or .html. May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
     outputs: Vec<PathBuf>,
+}
+
+/// A head, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ViewedHeads {
+    All,
+    One(HeadPlace),
+}
+
+impl FromStr for ViewedHeads {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        text.parse().map(Self::One).map_err(|error: String| format!("{error}; `all` is every head"))
+    }
+}
+
+/// The heads that were named, each once, or all.
+fn choice(named: Vec<ViewedHeads>) -> HeadChoice {
+    let heads = named.iter().map(|named| if let ViewedHeads::One(head) = named { Some(*head) } else { None });
+    heads.collect::<Option<Vec<HeadPlace>>>().map_or(HeadChoice::All, |heads| HeadChoice::Heads(once(heads)))
 }
 
 impl ViewArguments {
@@ -84,7 +111,7 @@ impl ViewArguments {
         let options = ViewOptions {
             model,
             sentences,
-            heads: once(self.heads),
+            heads: choice(self.heads),
             numbers: self.numbers,
             max_tokens: self.max_tokens.map(|tokens| tokens as usize),
             from_token: self.from_token,

@@ -12,6 +12,9 @@ pub const SEED: u64 = 0;
 /// The share of the untrained model's edges that have a smaller excess than one that is called above.
 const SHARE: f64 = 0.95;
 
+/// The largest excess over a product that is told in percent; the exponential of a larger one may be infinite.
+const MOST_PERCENT: f64 = 1000.0;
+
 /// The edges of an untrained model of the same shape, over the same sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Untrained {
@@ -47,23 +50,26 @@ impl Untrained {
 
     /// The sentence that says what it means of an edge to be above chance.
     pub fn meaning(&self) -> String {
-        let (Some(percentile), Some(percent)) = (self.percentile, self.percent()) else {
+        let (Some(percentile), Some(more)) = (self.percentile, self.above_product()) else {
             return "An untrained model of the same shape has no shift, so there is nothing to compare with."
                 .to_owned();
         };
         format!(
             "That is a shift of at least {LEAST_SHIFT} and an excess (in ln) surely above {percentile:+.2}, the 95th percentile of an \
-             untrained model of the same shape, {} of whose own {} {} so: some {percent:.0} % more than the product of what the \
-             earlier head shifts in the layer and what shifts the later head, no more.",
+             untrained model of the same shape, {} of whose own {} {} so: {more} the product of what the earlier \
+             head shifts in the layer and what shifts the later head, no more.",
             self.above,
             counted(self.edges, "edge"),
             plural(&self.above, "is", "are")
         )
     }
 
-    /// How much larger than a product of source and target a shift with just this excess is, in percent.
-    pub fn percent(&self) -> Option<f64> {
-        self.percentile.map(|percentile| 100.0 * percentile.exp_m1())
+    /// How much larger than a product of source and target a shift with just this excess is, in words.
+    fn above_product(&self) -> Option<String> {
+        self.percentile.map(|percentile| match 100.0 * percentile.exp_m1() {
+            percent if percent <= MOST_PERCENT => format!("some {percent:.0} % more than"),
+            _ => format!("more than {:.0} times", 1.0 + MOST_PERCENT / 100.0),
+        })
     }
 }
 
@@ -86,7 +92,10 @@ mod tests {
         assert!((percentile(&[1.0, 2.0, 4.0]) - 3.8).abs() < 1e-12);
         assert_eq!(percentile(&[7.0]), 7.0);
         let untrained = Untrained::new([Some(2.0_f64.ln()), None, Some(2.0_f64.ln())]);
-        assert_eq!((untrained.edges, untrained.percent().map(f64::round)), (2, Some(100.0)));
+        assert_eq!((untrained.edges, untrained.above_product().as_deref()), (2, Some("some 100 % more than")));
+        // The exponential of such a number is infinite.
+        let huge = Untrained::new([Some(1e30)]);
+        assert_eq!(huge.above_product().as_deref(), Some("more than 11 times"));
         assert_eq!(Untrained::new([None]).percentile, None);
     }
 }

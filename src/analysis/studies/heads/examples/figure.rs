@@ -6,21 +6,26 @@ use crate::study::labels::evidence::Direction;
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Figure};
 use crate::system::counted::counted;
 
-/// A sentence in a few words: `typical, 0.62 (3 of 5 arcs), sentence 12`.
+/// A sentence in a few words: `typical, 3 of 5 arcs, sentence 12`.
 pub fn about(of: &HeadExamples, example: &Example) -> String {
-    let Example { rank, sentence, score, queries, .. } = example;
+    let [rank, score] = rank_and_score(of, example);
+    format!("{rank}, {score}, sentence {}", example.sentence)
+}
+
+/// How a sentence stands to the others, and by how much it shows the label.
+pub fn rank_and_score(of: &HeadExamples, example: &Example) -> [String; 2] {
+    let Example { rank, score, queries, .. } = example;
     let rank = match rank {
         Rank::Best => "best",
         Rank::Typical => "typical",
         Rank::Worst if of.direction.is_some() && *score < 1.0 => "a failure",
         Rank::Worst => "weakest",
     };
-    match of.direction {
-        Some(_) => {
-            format!("{rank}, {:.0} of {}, sentence {sentence}", score * *queries as f64, counted(*queries, "arc"))
-        }
-        None => format!("{rank}, {score:.2}, sentence {sentence}"),
-    }
+    let score = match of.direction {
+        Some(_) => format!("{:.0} of {}", score * *queries as f64, counted(*queries, "arc")),
+        None => format!("{score:.2}"),
+    };
+    [rank.to_owned(), score]
 }
 
 /// The figure; none where no sentence shows the label.

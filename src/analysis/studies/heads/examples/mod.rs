@@ -30,6 +30,7 @@ impl Study for ExampleSentences {
         question: "Which sentences show what the labels say?",
         needs: "a corpus in files, read once more when the labels are known; the report then holds sentences of the corpus",
         figures: &["examples:HEAD"],
+        options: &["show-example"],
         ..Card::NEW
     };
 

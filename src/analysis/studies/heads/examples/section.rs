@@ -4,11 +4,15 @@ use std::fmt::Write as _;
 
 use super::figure;
 use super::report::{Example, Examples, HeadExamples};
+use super::sums::Rank;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{HeadCard, Section, stored};
+use crate::study::section::{CardTable, Exports, HeadCard, Section, stored};
 use crate::study::show::summary::Summary;
 use crate::system::counted::{counted, plural};
+
+/// The columns of the sentences on a card.
+const COLUMNS: [&str; 4] = ["example", "shows it", "sentence", "words"];
 
 pub struct ExamplesSection {
     pub examples: Examples,
@@ -37,11 +41,25 @@ impl Section for ExamplesSection {
     fn of_head(&self, head: HeadPlace, _: &Policy) -> HeadCard {
         let Some(of) = self.examples.of(head) else { return HeadCard::default() };
         let line = |example: &Example| format!("{}: {}", figure::about(of, example), example.drawn.text());
+        let row = |example: &Example| {
+            let [rank, score] = figure::rank_and_score(of, example);
+            vec![rank, score, example.sentence.to_string(), example.drawn.text()]
+        };
+        let rows: Vec<Vec<String>> = of.examples.iter().map(row).collect();
         HeadCard {
+            table: (!rows.is_empty()).then_some(CardTable { columns: &COLUMNS, rows }),
             lines: of.examples.iter().map(line).collect(),
             figures: figure::figure(of).into_iter().collect(),
             ..HeadCard::default()
         }
+    }
+
+    fn exports(&self) -> Exports {
+        let typical = |head: &HeadExamples| {
+            let example = head.examples.iter().find(|example| example.rank == Rank::Typical)?;
+            Some((head.place, example.sentence))
+        };
+        Exports { typical: self.examples.heads.iter().filter_map(typical).collect(), ..Exports::default() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

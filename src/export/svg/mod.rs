@@ -1,9 +1,14 @@
 //! A writer of SVG: shapes and text, with the same bytes for the same figure.
 
+mod letters;
+
 use std::fmt::Write;
 
 use super::palette::Ink;
 use crate::system::printable::printable;
+use letters::Extent;
+
+pub use letters::width_of;
 
 /// The medium of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,29 +40,30 @@ pub const SMALL: f64 = 10.5;
 pub struct Svg {
     medium: Medium,
     body: String,
+    /// The room that its texts take.
+    texts: Extent,
 }
 
 impl Svg {
     /// An empty one.
     pub fn new(medium: Medium) -> Self {
-        Self { medium, body: String::new() }
+        Self { medium, body: String::new(), texts: Extent::NONE }
     }
 
-    /// The document, `width` by `height` pixels; `title` is its name to those who cannot see it, `text` what it shows.
-    pub fn finish(self, [width, height]: [f64; 2], title: &str, text: &str) -> String {
-        let size = format!("{} {}", number(width), number(height));
+    /// The document, `width` by `height` pixels, or larger where a text reaches beyond that; `title` is its name to those who cannot see
+    /// it, `text` what it shows.
+    pub fn finish(self, size: [f64; 2], title: &str, text: &str) -> String {
+        let [left, top, width, height] = self.texts.within(size).map(number);
         let (title, text) = (escaped(title), escaped(text));
         let head = match self.medium {
             Medium::Alone => format!(
-                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {size}\" \
-                 font-family=\"sans-serif\">\n<title>{title}</title>\n<desc>{text}</desc>\n<rect width=\"{0}\" \
-                 height=\"{1}\" fill=\"#ffffff\"/>\n",
-                number(width),
-                number(height),
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"{left} {top} {width} \
+                 {height}\" font-family=\"sans-serif\">\n<title>{title}</title>\n<desc>{text}</desc>\n<rect x=\"{left}\" y=\"{top}\" \
+                 width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
             ),
             Medium::Page => format!(
-                "<svg role=\"img\" width=\"{}\" viewBox=\"0 0 {size}\" aria-label=\"{title}\">\n<desc>{text}</desc>\n",
-                number(width),
+                "<svg role=\"img\" width=\"{width}\" viewBox=\"{left} {top} {width} {height}\" aria-label=\"{title}\">\n\
+                 <desc>{text}</desc>\n",
             ),
         };
         format!("{head}{}</svg>\n", self.body)
@@ -128,6 +134,10 @@ impl Svg {
     /// Texts on one line, each with its middle at a place; `y` is their base line.
     pub fn words(&mut self, words: &[(f64, String)], y: f64, size: f64, ink: Ink) {
         let fill = self.colour(ink);
+        for (x, text) in words {
+            let width = width_of(&printable(text), size);
+            self.texts.add([x - width / 2.0, y], width, size);
+        }
         let word = |(x, text): &(f64, String)| format!("<tspan x=\"{}\">{}</tspan>", number(*x), escaped(text));
         let words: String = words.iter().map(word).collect();
         let [y, size] = [y, size].map(number);
@@ -147,6 +157,13 @@ impl Svg {
 
     /// A text on one line; `y` is its base line.
     pub fn text(&mut self, [x, y]: [f64; 2], anchor: Anchor, size: f64, ink: Ink, text: &str) {
+        let width = width_of(&printable(text), size);
+        let before = match anchor {
+            Anchor::Start => 0.0,
+            Anchor::Middle => width / 2.0,
+            Anchor::End => width,
+        };
+        self.texts.add([x - before, y], width, size);
         let (fill, text) = (self.colour(ink), escaped(text));
         let [x, y, size] = [x, y, size].map(number);
         let anchor = match anchor {
@@ -192,12 +209,6 @@ pub fn escaped(text: &str) -> String {
         }
     }
     shown
-}
-
-/// The width of a text in pixels, about: fonts differ, so what is laid out by it has room.
-pub fn width_of(text: &str, size: f64) -> f64 {
-    // 0.6 em is above the mean of the common sans-serif fonts; wide scripts have letters of a whole em.
-    text.chars().map(|c| if u32::from(c) < 0x1100 { 0.6 } else { 1.0 }).sum::<f64>() * size
 }
 
 /// The text, or its beginning where it has more than `most` characters.

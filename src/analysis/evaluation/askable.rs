@@ -1,0 +1,76 @@
+//! The questions that cannot be asked of a model, and why.
+
+use crate::passes::observation::identity::ModelInfo;
+use crate::studies::registry;
+use crate::study::AnyStudy;
+
+/// The facts about a model on which it depends what can be asked of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Askable {
+    /// Whether its tokens are residues of proteins, so that it knows no words.
+    pub of_residues: bool,
+    /// Whether it is a decoder.
+    pub is_decoder: bool,
+    /// Whether it has the head by which it was trained, so that it has a loss.
+    pub predicts: bool,
+}
+
+impl Askable {
+    /// Those of a model in a report.
+    pub fn of(model: &ModelInfo) -> Self {
+        Self {
+            of_residues: model.residues,
+            is_decoder: model.visibility.are_causal(),
+            predicts: model.objective.is_some(),
+        }
+    }
+
+    /// Why a study cannot be asked, as a sentence without its subject, the model; `None` if it can, as far as its kind goes.
+    pub fn beyond(self, study: &dyn AnyStudy) -> Option<String> {
+        let card = study.card();
+        if self.of_residues && card.of_language {
+            return Some("knows no words: its tokens are residues of proteins".to_owned());
+        }
+        if card.of_decoders && !self.is_decoder {
+            return Some("is no decoder: it does not predict the next token from those before it".to_owned());
+        }
+        if card.of_decoders && !self.predicts {
+            return Some("has no head that predicts the next token".to_owned());
+        }
+        card.beyond_decoders.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
+    }
+
+    /// The same, or that the study is of losses, which a model without the head by which it was trained does not have.
+    pub fn beyond_or_without_loss(self, study: &dyn AnyStudy) -> Option<String> {
+        let needs_loss = || !self.predicts && is_of_losses(study);
+        let without = "has no head by which it was trained, and so no loss";
+        self.beyond(study).or_else(|| needs_loss().then(|| without.to_owned()))
+    }
+}
+
+/// Whether a study, or one that it builds on, needs predictions.
+fn is_of_losses(study: &dyn AnyStudy) -> bool {
+    let own = study.passes().iter().any(|spec| spec.pass.predicts());
+    own || study.card().builds_on.iter().filter_map(|name| registry::named(name)).any(is_of_losses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_asked_of_models_that_have_one() {
+        let named = |name: &str| registry::named(name).unwrap();
+        let encoder = Askable { of_residues: false, is_decoder: false, predicts: false };
+        for name in ["effect", "pruning", "gradient"] {
+            assert!(encoder.beyond(named(name)).is_none(), "{name}");
+            assert!(encoder.beyond_or_without_loss(named(name)).unwrap().ends_with("no loss"), "{name}");
+            let predicting = Askable { predicts: true, ..encoder };
+            assert_eq!(predicting.beyond_or_without_loss(named(name)), None, "{name}");
+        }
+        assert_eq!(encoder.beyond_or_without_loss(named("examples")), None);
+        assert!(encoder.beyond(named("in-context")).unwrap().starts_with("is no decoder"));
+        let proteins = Askable { of_residues: true, ..encoder };
+        assert!(proteins.beyond(named("coreference")).unwrap().starts_with("knows no words"));
+    }
+}

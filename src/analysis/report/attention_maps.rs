@@ -1,0 +1,101 @@
+//! The attention of every head over one sentence, small enough to be seen at a glance.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::grid::{HeadGrid, HeadPlace};
+
+/// Most tokens of the sentence. Beyond that a token of a thumbnail is hardly to be seen, and a page outgrows a mail: the maps of 144
+/// heads have 144 * 32 * 32 letters, 147 kB.
+pub const MOST_TOKENS: usize = 32;
+
+/// The levels of a weight, each a letter: base64 has as many (RFC 4648, table 1), and none that JSON or HTML escapes.
+const LEVELS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// The attention of every head over one sentence, rounded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AttentionMaps {
+    /// The head whose typical example the sentence is; null of a sentence that was given.
+    pub example_of: Option<HeadPlace>,
+    /// The place of the sentence in the corpus, counted from 0; null of a sentence that was given.
+    pub sentence: Option<u64>,
+    /// Its tokens.
+    #[schemars(length(min = 1, max = 32))]
+    pub tokens: Vec<String>,
+    /// The maps of the heads, layer by layer. A map has a letter for each pair of tokens, from the first token to each token, then from
+    /// the second: `A` to `Z`, `a` to `z`, `0` to `9`, `+` and `/` are 0 to 63 of 63 parts of a weight of 1.
+    pub maps: Vec<String>,
+}
+
+impl AttentionMaps {
+    /// The maps of a sentence that was given, of the attention of all heads, `[heads, tokens, tokens]`.
+    pub fn new(tokens: Vec<String>, weights: &[f32]) -> Self {
+        let maps = weights.chunks(tokens.len() * tokens.len()).map(encoded).collect();
+        Self { example_of: None, sentence: None, tokens, maps }
+    }
+
+    /// The first thing in which they are not those of a model with these heads.
+    pub fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let Self { tokens, maps, example_of, .. } = self;
+        if let Some(stray) = grid.stray(*example_of) {
+            return Some(format!("`attention_maps` has {stray}, which the model has not"));
+        }
+        if !(1..=MOST_TOKENS).contains(&tokens.len()) {
+            return Some(format!("`attention_maps` has {} tokens, and not from 1 to {MOST_TOKENS}", tokens.len()));
+        }
+        let is_whole = |map: &String| {
+            map.len() == tokens.len() * tokens.len() && map.bytes().all(|letter| LEVELS.contains(&letter))
+        };
+        if maps.len() != grid.count() || !maps.iter().all(is_whole) {
+            return Some("`attention_maps` has not a weight of each head for each pair of tokens".to_owned());
+        }
+        None
+    }
+}
+
+/// Weights as letters, each the nearest level.
+fn encoded(weights: &[f32]) -> String {
+    let level = |weight: &f32| {
+        let level = (weight.clamp(0.0, 1.0) * (LEVELS.len() - 1) as f32).round();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 63")]
+        char::from(LEVELS[level as usize])
+    };
+    weights.iter().map(level).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn maps() -> AttentionMaps {
+        let tokens = ["[CLS]", "a"].map(str::to_owned).to_vec();
+        AttentionMaps::new(tokens, &[1.0, 0.0, 0.5, 0.5, 0.0, 1.0, 0.99, 0.01])
+    }
+
+    #[test]
+    fn weights_are_letters() {
+        // 63 is `/`, 0 `A`; 31.5 is rounded away from zero to 32, `g`; 62.4 and 0.63 to 62, `+`, and 1, `B`.
+        assert_eq!(maps().maps, ["/Agg", "A/+B"]);
+    }
+
+    fn grid(heads: usize) -> HeadGrid {
+        HeadGrid { layers: 1, heads }
+    }
+
+    #[test]
+    fn maps_are_of_all_heads_and_pairs() {
+        assert_eq!(maps().defect(grid(2)), None);
+        assert!(maps().defect(grid(3)).is_some());
+        let with = |change: &dyn Fn(&mut AttentionMaps)| {
+            let mut other = maps();
+            change(&mut other);
+            other.defect(grid(2)).is_some()
+        };
+        assert!(with(&|maps| maps.tokens.push("b".to_owned())));
+        assert!(with(&|maps| maps.maps[0].push('A')));
+        assert!(with(&|maps| maps.maps[1] = "AA<A".to_owned()));
+        assert!(with(&|maps| maps.example_of = Some(HeadPlace { layer: 0, head: 2 })));
+        assert!(with(&|maps| maps.tokens.clear()));
+        assert!(with(&|maps| maps.tokens = vec![String::new(); 33]));
+    }
+}

@@ -1,0 +1,91 @@
+//! The attention of every head over one sentence, for the report: one that was given, or one that the study `examples` chose.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, anyhow};
+
+use super::observe::PreparedRun;
+use super::options::Shown;
+use crate::commands::sentences::{NamedSentence, SentenceChoice, attention_maps, chosen};
+use crate::model::forward::gates::Gates;
+use crate::model::grid::HeadPlace;
+use crate::passes::pass::Pass;
+use crate::report::roles::by_margin;
+use crate::report::{AttentionMaps, HeadReport, MOST_TOKENS, Report};
+use crate::sequences::tokenize::SentenceTokenizer;
+use crate::system::errors::{Class, Facts};
+use crate::system::terminal::say;
+
+/// So many heads are asked for their typical sentence. An example has 16 words at most, so most are short enough; the longest of a few
+/// shows more than the first.
+const MOST_ASKED: usize = 8;
+
+impl PreparedRun<'_> {
+    /// The maps of the sentence of `--show`, if there is one.
+    /// Fails if it cannot go through the model, or is too long.
+    pub fn shown(&self) -> Result<Option<AttentionMaps>> {
+        let Some(Shown::Text(text)) = &self.options.show else { return Ok(None) };
+        let sentences = self.encoded(&SentenceChoice::Texts(vec![text.clone()]))?;
+        let [NamedSentence { sequence, .. }] = &sentences[..] else { return Ok(None) };
+        let (model, tokens) = (self.model, sequence.ids.len());
+        if tokens > MOST_TOKENS {
+            let id = &model.id;
+            let long =
+                anyhow!("--show: the sentence has {tokens} tokens of `{id}`, and at most {MOST_TOKENS} are shown");
+            return Err(long.of_option("show").of_value(text).hint("give a shorter one")).class(Class::Usage);
+        }
+        attention_maps(model, sequence, &self.gates()).map(Some)
+    }
+
+    /// A report with the maps of the sentence that was given, or with those of an example if that was asked for. Should there be none, or
+    /// none that can be read once more, the report is without maps, and that is said.
+    pub fn with_attention_maps(&self, report: Report, shown: Option<AttentionMaps>) -> Report {
+        let chosen = || {
+            let found = self.typical(&report);
+            let why = match &found {
+                Ok(None) => "no head with a firm role has a typical example that is short enough".to_owned(),
+                Ok(Some(_)) => return found.unwrap_or_default(),
+                Err(error) => format!("{error:#}"),
+            };
+            say(&format!("--show-example: the report has no attention over an example: {why}"));
+            None
+        };
+        let asked = self.options.show == Some(Shown::Example);
+        let attention_maps = if asked { chosen() } else { shown };
+        Report { attention_maps, ..report }
+    }
+
+    /// The maps of the longest sentence, of those with few enough tokens, that is typical of one of the heads whose firm roles have the
+    /// largest margins over their thresholds.
+    /// Fails if the corpus cannot be read once more.
+    fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
+        let typical: Vec<(HeadPlace, u64)> =
+            report.sections.0.iter().flat_map(|(_, section)| section.exports().typical).collect();
+        let of = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
+        let wanted: Vec<(HeadPlace, u64)> =
+            by_margin(&report.heads).into_iter().filter_map(of).take(MOST_ASKED).collect();
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let indices = BTreeSet::from_iter(wanted.iter().map(|(_, sentence)| *sentence)).into_iter().collect();
+        let inputs = self.options.corpus.clone();
+        let sentences = self.encoded(&SentenceChoice::Corpus { inputs, indices, find: None, limit: None })?;
+        let short = sentences.iter().map(|named| &named.sequence).filter(|sequence| sequence.ids.len() <= MOST_TOKENS);
+        // Of equally long ones the first.
+        let Some(sequence) = short.rev().max_by_key(|sequence| sequence.ids.len()) else { return Ok(None) };
+        let example_of = wanted.iter().find(|(_, sentence)| *sentence == sequence.index).map(|(head, _)| *head);
+        let maps = attention_maps(self.model, sequence, &self.gates())?;
+        Ok(Some(AttentionMaps { example_of, sentence: Some(sequence.index), ..maps }))
+    }
+
+    /// The model without the heads that are removed from it.
+    fn gates(&self) -> Gates {
+        Pass::PLAIN.without(&self.protocol.removed).gates()
+    }
+
+    /// The sentences of a choice, each by itself.
+    fn encoded(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
+        let mut encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
+        chosen(choice, &mut encoder)
+    }
+}

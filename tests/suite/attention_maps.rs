@@ -1,0 +1,142 @@
+//! The attention of every head over one sentence, in reports and on pages, through the real binary.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{path, run};
+use safetensors::SafeTensors;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const TEXT: &str = "The old teacher gave the children a book.";
+
+/// The levels of weights, in their order (RFC 4648, table 1).
+const LEVELS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn analyze(folder: &Path, more: &[&str]) -> (Value, String) {
+    let (report, page) = (folder.join("report.json"), folder.join("page.html"));
+    let arguments = ["analyze", "--limit", "60", "--no-run-info", "-q", "-o", path(&report), "-o", path(&page)];
+    run(&[&arguments[..], more].concat()).unwrap();
+    (serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap(), fs::read_to_string(page).unwrap())
+}
+
+/// The weights of a map, each to half of a level.
+fn weights(map: &Value) -> Vec<f64> {
+    let level = |letter| LEVELS.find(letter).unwrap() as f64 / 63.0;
+    map.as_str().unwrap().chars().map(level).collect()
+}
+
+#[test]
+fn a_sentence_that_is_given_is_shown_as_maps_has_it() {
+    let folder = TempDir::new().unwrap();
+    let (report, page) = analyze(folder.path(), &["--show", TEXT]);
+    let found = &report["attention_maps"];
+    let file = folder.path().join("maps.safetensors");
+    run(&["maps", "--text", TEXT, "-o", path(&file)]).unwrap();
+    let bytes = fs::read(&file).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let expected: Vec<f64> = tensors
+        .tensor("attentions.0")
+        .unwrap()
+        .data()
+        .chunks_exact(4)
+        .map(|four| f64::from(f32::from_le_bytes(four.try_into().unwrap())))
+        .collect();
+    let shown: Vec<f64> = found["maps"].as_array().unwrap().iter().flat_map(weights).collect();
+    assert_eq!(shown.len(), expected.len());
+    assert!(shown.iter().zip(&expected).all(|(shown, exact)| (shown - exact).abs() <= 0.5 / 63.0 + 1e-6));
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
+    let tokens: Value = serde_json::from_str(&metadata.metadata().as_ref().unwrap()["tokens.0"]).unwrap();
+    assert_eq!(found["tokens"], tokens);
+    assert_eq!((&found["sentence"], &found["example_of"]), (&Value::Null, &Value::Null));
+    let maps: Vec<&str> = found["maps"].as_array().unwrap().iter().map(|map| map.as_str().unwrap()).collect();
+    assert!(page.contains(&format!("data-maps=\"{}\"", maps.join(" "))), "the page has them");
+    // A report with them is read, relabelled and exported.
+    let (saved, other) = (folder.path().join("report.json"), folder.path().join("other.json"));
+    run(&["relabel", path(&saved), "--preset", "voita2019", "-o", path(&other)]).unwrap();
+    let other: Value = serde_json::from_str(&fs::read_to_string(other).unwrap()).unwrap();
+    assert_eq!(&other["attention_maps"], found);
+}
+
+#[test]
+fn an_example_is_shown_if_that_is_asked_for() {
+    let folder = TempDir::new().unwrap();
+    let (report, page) = analyze(folder.path(), &["--with", "examples"]);
+    assert!(report.get("attention_maps").is_none() && !page.contains("id=glance"));
+    let (report, page) = analyze(folder.path(), &["--with", "examples", "--show-example"]);
+    let found = &report["attention_maps"];
+    let heads = report["heads"].as_array().unwrap();
+    let name = &found["example_of"]["name"];
+    assert!(heads.iter().any(|head| &head["name"] == name && head["labels"][0]["borderline"] == false), "{name}");
+    let typical = |head: &Value| {
+        let of_head = head["examples"].as_array().unwrap().iter();
+        of_head.clone().find(|example| example["rank"] == "typical").cloned()
+    };
+    let examples = report["examples"]["heads"].as_array().unwrap();
+    let of_head = typical(examples.iter().find(|head| &head["name"] == name).unwrap()).unwrap();
+    assert_eq!(of_head["sentence"], found["sentence"]);
+    assert_eq!(found["maps"].as_array().unwrap().len(), heads.len());
+    let sentence = found["sentence"].as_u64().unwrap();
+    assert!(page.contains("id=glance") && page.contains(&format!("Sentence {sentence} of the corpus: ")));
+    let (status, message) = run(&["analyze", "--show-example"]).unwrap_err();
+    assert_eq!(status, 2, "{message}");
+    assert!(message.contains("--show-example is about the study examples: give --with examples as well"), "{message}");
+}
+
+#[test]
+fn a_sentence_that_is_too_long_is_refused_before_anything_runs() {
+    let long = "a ".repeat(40);
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("report.json");
+    let (status, message) = run(&["analyze", "--show", &long, "-o", path(&output)]).unwrap_err();
+    assert_eq!(status, 2, "{message}");
+    assert!(message.contains("42 tokens") && message.contains("at most 32 are shown"), "{message}");
+    assert!(!output.exists());
+    let page = folder.path().join("page.html");
+    let (status, message) = run(&["view", "--head", "all", "--text", &long, "-o", path(&page)]).unwrap_err();
+    assert_eq!(status, 2, "{message}");
+    assert!(message.contains("42 tokens") && message.contains("--head L0H0"), "{message}");
+    assert_eq!(run(&["analyze", "--show", "", "-o", path(&output)]).unwrap_err().0, 3);
+}
+
+/// 144 heads of 24 tokens, the size of BERT base and a long sentence.
+#[test]
+fn thumbnails_of_a_large_model_are_small() {
+    let folder = TempDir::new().unwrap();
+    let (mut report, page) = analyze(folder.path(), &[]);
+    let heads = report["heads"].as_array().unwrap().len();
+    let maps = |heads: usize, tokens: usize| {
+        serde_json::json!({
+            "example_of": null,
+            "sentence": null,
+            "tokens": vec!["token"; tokens],
+            "maps": vec!["g".repeat(tokens * tokens); heads],
+        })
+    };
+    report["attention_maps"] = maps(heads, 24);
+    let (saved, other) = (folder.path().join("saved.json"), folder.path().join("other.html"));
+    fs::write(&saved, report.to_string()).unwrap();
+    run(&["export", path(&saved), "-o", path(&other)]).unwrap();
+    let of_each = (fs::read_to_string(&other).unwrap().len() - page.len()) as f64 / heads as f64;
+    assert!(144.0 * of_each < 150_000.0, "{of_each} bytes a head");
+    // What is not whole is refused.
+    for (change, heads, tokens) in [("heads", heads - 1, 24), ("tokens", heads, 33)] {
+        report["attention_maps"] = maps(heads, tokens);
+        fs::write(&saved, report.to_string()).unwrap();
+        let (status, message) = run(&["export", path(&saved), "-o", path(&other)]).unwrap_err();
+        assert_eq!(status, 3, "{change}: {message}");
+        assert!(message.contains("`attention_maps` has"), "{change}: {message}");
+    }
+}
+
+#[test]
+fn all_heads_are_viewed_on_a_page() {
+    let folder = TempDir::new().unwrap();
+    let page = folder.path().join("page.html");
+    run(&["view", "--head", "all", "--text", TEXT, "--text", "It <slept>.", "-o", path(&page)]).unwrap();
+    let html = fs::read_to_string(&page).unwrap();
+    assert_eq!(html.matches("data-maps=").count(), 2);
+    assert!(html.contains("default-src 'none'") && !html.contains("<slept>"));
+    let terminal = run(&["view", "--head", "all", "--text", "It slept."]).unwrap();
+    assert!(terminal.contains("L0H0, sentence 0") && terminal.contains("L3H3, sentence 0"), "{terminal}");
+}
