@@ -1,0 +1,38 @@
+"""Reports in other formats."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from ._document import Document, as_files
+from ._program import PathLike, run
+
+
+def export(
+    reports: PathLike | Document | Iterable[PathLike | Document],
+    *outputs: PathLike,
+    figure: str | None = None,
+    table: str | None = None,
+) -> None:
+    """Runs ``headscope export``: writes a report in the formats of the ``outputs``' extensions, or a ``figure`` or ``table`` of it.
+
+    ``.html`` is a page, of several reports one with them side by side; ``.json`` is a report, ``.csv`` a row for each head, ``.svg``
+    a figure, ``.parquet`` a table.
+
+    Raises ``HeadscopeError`` if the program fails.
+    """
+    inputs = [reports] if isinstance(reports, (str, os.PathLike, Document)) else reports
+    named = [f"--{name}={value}" for name, value in [("figure", figure), ("table", table)] if value is not None]
+    with as_files(inputs) as paths:
+        run(["export", *named, *(f"--output={os.fspath(path)}" for path in outputs), "--", *paths])
+
+
+def exported(report: Document, name: str, figure: str | None = None, table: str | None = None) -> str:
+    """What is written to a file of this name."""
+    with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
+        path = Path(folder, name)
+        export(report, path, figure=figure, table=table)
+        return path.read_text(encoding="utf-8")
