@@ -19,15 +19,15 @@ RESULT = frozenset({"output", "quiet", "json", "color", "error-format", "help"})
 
 
 def arguments(options: Mapping[str, Value], refused: Collection[str] = RESULT) -> list[str]:
-    """Options as they stand on the command line, ``_`` for ``-``.
-
-    Raises ``TypeError`` of an option that is refused.
-    """
+    """Options as they stand on the command line, ``_`` for ``-``; raises as ``option`` does."""
     return [argument for name, value in options.items() for argument in option(name, value, refused)]
 
 
 def option(name: str, value: Value, refused: Collection[str]) -> list[str]:
-    """An option as it stands on the command line; of ``None`` and ``False`` nothing does."""
+    """An option as it stands on the command line; of ``None`` and ``False`` nothing does.
+
+    Raises ``TypeError`` of a refused option, and ``ValueError`` of an empty list, which would be taken for the default.
+    """
     spelt = name.rstrip("_").replace("_", "-")
     if spelt in refused:
         raise TypeError(f"the option {name!r} is not for Python, where a function returns its result: run headscope itself")
@@ -35,7 +35,10 @@ def option(name: str, value: Value, refused: Collection[str]) -> list[str]:
         return []
     if value is True:
         return [f"--{spelt}"]
-    return [f"--{spelt}={os.fspath(one) if isinstance(one, os.PathLike) else one}" for one in several(value)]
+    values = several(value)
+    if not values:
+        raise ValueError(f"{name} is an empty list: give None, or leave it out, for the default")
+    return [f"--{spelt}={os.fspath(one) if isinstance(one, os.PathLike) else one}" for one in values]
 
 
 def several(values: One | Iterable[One]) -> list[One]:

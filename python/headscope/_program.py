@@ -45,6 +45,10 @@ class HeadscopeError(Exception):
         self.hint = error["hint"]
         self.earlier = tuple(earlier)
 
+    def __reduce__(self) -> tuple[type[HeadscopeError], tuple[dict[str, Any], tuple[HeadscopeError, ...]]]:
+        # As it is made, so that one goes from a process of a pool to another.
+        return type(self), ({key: getattr(self, key) for key in self.KEYS}, self.earlier)
+
 
 def program() -> Path:
     """The program: that of the environment variable ``HEADSCOPE``, that of this installation, or that of ``PATH``."""

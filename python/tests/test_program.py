@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import tempfile
 import unittest
@@ -33,6 +34,10 @@ class Options(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "'help'"):
             headscope.view(help=True)
 
+    def test_an_empty_list_is_not_taken_for_the_default(self) -> None:
+        with self.assertRaisesRegex(ValueError, "corpus is an empty list"):
+            headscope.analyze(corpus=[])
+
     def test_any_command_runs(self) -> None:
         self.assertIn("broad", headscope.run(["explain", "broad"]))
 
@@ -59,6 +64,8 @@ class Errors(unittest.TestCase):
         error = error_of(4, "\n".join(["note: again", *lines]))
         self.assertEqual((error.message, str(error)), ("1 failed", "1 failed\n- no model"))
         self.assertEqual([one.message for one in error.earlier], ["no model"])
+        sent = pickle.loads(pickle.dumps(error))
+        self.assertEqual((str(sent), sent.status, len(sent.earlier)), (str(error), 4, 1))
 
     def test_a_program_that_was_killed_has_the_status_of_a_shell(self) -> None:
         ended = error_of(-signal.SIGTERM, "headscope: half a line")
