@@ -9,7 +9,7 @@ from ._program import HeadscopeError, program, run, version
 from ._report import Report, load
 from ._analyze import analyze, analyze_shard, merge, merge_parts, missing_shards
 from ._batch import Batch, batch
-from ._changes import Changes, Comparison, diff
+from ._changes import Changes, Comparison, compare, diff
 from ._export import export
 from ._maps import Maps, SentenceMap, load_maps, maps
 from ._pictures import Page, Picture, View, view
@@ -28,6 +28,7 @@ __all__ = [
     "analyze",
     "analyze_shard",
     "batch",
+    "compare",
     "diff",
     "export",
     "load",

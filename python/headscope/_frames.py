@@ -104,7 +104,7 @@ def cells(name: str, value: Any) -> Iterable[tuple[str, Any]]:
     elif not isinstance(value, list):
         yield name, value
     elif not any(isinstance(inner, (Mapping, list)) for inner in value):
-        yield name, " ".join(map(str, value))
+        yield name, " ".join(map(str, value)) or None
 
 
 def of_values(values: list[Any]) -> Column:

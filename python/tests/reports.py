@@ -8,8 +8,8 @@ import headscope
 
 @functools.cache
 def planted() -> headscope.Report:
-    """A model whose heads are known, over 20 sentences."""
-    return headscope.analyze("box:planted", "box:gold", limit=20, no_run_info=True)
+    """A model whose heads are known, over 200 sentences."""
+    return headscope.analyze("box:planted", "box:gold", limit=200, no_run_info=True)
 
 
 @functools.cache

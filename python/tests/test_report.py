@@ -17,7 +17,7 @@ class Reports(unittest.TestCase):
         versions = subprocess.run([headscope.program(), "--version", "--verbose"], capture_output=True, text=True, check=True)
         self.assertIn(f"report schema: {report['schema_version']}\n", versions.stdout)
         self.assertEqual(report.model["id"], "box:planted")
-        self.assertEqual(report.corpus["sentences"], 20)
+        self.assertEqual(report.corpus["sentences"], 200)
         self.assertEqual(len(report.heads), report.model["layers"] * report.model["heads"])
         self.assertEqual(report.head("L0H0"), report.heads[0])
         self.assertIn("heads", dir(report))
@@ -37,7 +37,7 @@ class Reports(unittest.TestCase):
     def test_it_is_the_report_that_the_program_writes(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "report.json")
-            options = ["-c", "box:gold", "--limit=20", "--no-run-info", "-q", "-o", str(path)]
+            options = ["-c", "box:gold", "--limit=200", "--no-run-info", "-q", "-o", str(path)]
             subprocess.run([headscope.program(), "analyze", "box:planted", *options], check=True)
             self.assertEqual(planted().to_json(), path.read_text(encoding="utf-8"))
             self.assertEqual(dict(headscope.load(path)), dict(planted()))
@@ -72,11 +72,11 @@ class Reports(unittest.TestCase):
 
     def test_a_cell_shows_the_grid_first(self) -> None:
         shown = planted()._repr_html_()
-        self.assertTrue(shown.startswith("<p>headscope.Report: box:planted, 3 x 4 heads, over box:gold, 20 sentences</p><svg "))
+        self.assertTrue(shown.startswith("<p>headscope.Report: box:planted, 3 x 4 heads, over box:gold, 200 sentences</p><svg "))
         for head in planted().heads:
             self.assertIn(f"<title>{head['name']}: {head['primary']}", shown)
         self.assertLess(len(shown), 20_000)
-        self.assertEqual(repr(planted()), "<headscope.Report: box:planted, 3 x 4 heads, over box:gold, 20 sentences>")
+        self.assertEqual(repr(planted()), "<headscope.Report: box:planted, 3 x 4 heads, over box:gold, 200 sentences>")
 
     def test_a_cell_says_why_there_is_no_grid(self) -> None:
         other = headscope.Report(json.dumps({**planted(), "heads": []}))
