@@ -20,6 +20,7 @@ RENAMED = {
     "use_of_arcs": "knockout",
     "dependence": "edges",
     "drift": "output_shift",
+    "cluster_drift": "cluster_shift",
     "explained": "explained_variance",
 }
 """Sections that had another name: files of either are read by either."""
