@@ -37,20 +37,21 @@ class Page(str):
 
 
 class View(NamedTuple):
-    """Attention of heads over sentences, which a cell of a notebook shows as arcs."""
+    """Attention of heads over sentences, which a cell of a notebook shows as arcs; that of all heads as their page."""
 
     picture: Picture
     page: Page
+    of_all: bool
 
     def _repr_html_(self) -> str:
-        return self.picture._repr_html_()
+        return self.page._repr_html_() if self.of_all else self.picture._repr_html_()
 
 
 def view(model: PathLike | None = None, text: str | Iterable[str] | None = None, **options: Value) -> View:
     """Runs ``headscope view``: ``view("box:small", "The cat sat.", head="L2H8")``.
 
     ``text`` is one sentence or several; without it sentences of ``corpus`` are shown, or of the corpus in the program. ``head`` is
-    a head or several, and the other options are those of the command line with ``_`` for ``-``.
+    a head, several or ``"all"``, and the other options are those of the command line with ``_`` for ``-``.
 
     Raises ``HeadscopeError`` if the program fails.
     """
@@ -58,4 +59,5 @@ def view(model: PathLike | None = None, text: str | Iterable[str] | None = None,
     with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
         picture, page = Path(folder, "view.svg"), Path(folder, "view.html")
         run([*given, f"--output={picture}", f"--output={page}", *model_argument(model)])
-        return View(Picture(picture.read_text(encoding="utf-8")), Page(page.read_text(encoding="utf-8")))
+        read = [path.read_text(encoding="utf-8") for path in (picture, page)]
+        return View(Picture(read[0]), Page(read[1]), of_all=options.get("head") == "all")
