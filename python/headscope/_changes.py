@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,8 @@ class SideBySide(Document):
 
     TABLE: str
     """The table that ``frame()`` gives."""
+    TEXTS: Collection[str] = ()
+    """Columns of texts that may have no value in any row."""
 
     def __init__(self, text: str, page: str) -> None:
         super().__init__(text)
@@ -38,7 +40,7 @@ class SideBySide(Document):
             raise TypeError(f"the table {name!r} has one form: wide=True is for 'heads' of a report")
         if name not in tables:
             raise KeyError(f"there is no table {name!r}: there are {', '.join(tables)}")
-        return of_objects(tables[name])
+        return of_objects(tables[name], self.TEXTS)
 
     def _sides(self) -> str:
         a, b = (f"{side['model']} over {side['corpus']}" for side in (self["a"], self["b"]))
@@ -71,6 +73,7 @@ class Comparison(SideBySide):
     """
 
     TABLE = "heads"
+    TEXTS = frozenset({"kept", "gained", "lost", "could_not_tell", "choice_outcome", "choice_a", "choice_b", "doubt"})
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in self["labels_by_outcome"].items() if count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
@@ -84,15 +84,16 @@ def of_cells(cells: list[str]) -> Column:
     return Column(kind, [read(cell) if cell else None for cell in cells])
 
 
-def of_objects(objects: Iterable[Mapping[str, Any]]) -> Columns:
+def of_objects(objects: Iterable[Mapping[str, Any]], texts: Collection[str] = ()) -> Columns:
     """Objects of JSON as rows, as the program's own flat tables have them.
 
     A key within an object stands after a dot, the ends of an interval are ``ci95_low`` and ``ci95_high``, lists of texts are
-    joined by spaces, and lists of objects are left out.
+    joined by spaces, and lists of objects are left out. Where no row has a value, those of ``texts`` are texts all the same.
     """
     rows = [dict(cells("", one)) for one in objects]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return {name: of_values([row.get(name) for row in rows]) for name in names}
+    columns = {name: of_values([row.get(name) for row in rows]) for name in names}
+    return {name: Column(str, column.values) if name in texts else column for name, column in columns.items()}
 
 
 def cells(name: str, value: Any) -> Iterable[tuple[str, Any]]:

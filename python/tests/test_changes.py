@@ -10,11 +10,11 @@ from reports import has, planted, small
 
 
 def changed() -> headscope.Report:
-    """The report of planted heads, but that the first one attends to the token before by a tenth."""
+    """The report of planted heads, but that L1H0 attends to separators by a tenth."""
     data = json.loads(planted().to_json())
-    head = data["heads"][0]
-    head["metrics"]["offset_mass"]["-1"] = 0.1
-    head["ci95"]["offset_mass"]["-1"] = [0.09, 0.11]
+    head = data["heads"][4]
+    head["metrics"]["separator_mass"] = 0.1
+    head["ci95"]["separator_mass"] = [0.09, 0.11]
     return headscope.Report(json.dumps(data))
 
 
@@ -31,7 +31,7 @@ class Diff(unittest.TestCase):
             changed().save(path)
             changes = headscope.diff(planted(), path, rate=0.001)
         self.assertTrue(changes.changed)
-        self.assertEqual([(one["name"], one["number"]) for one in changes.metrics], [("L0H0", "offset_mass.-1")])
+        self.assertEqual([(one["name"], one["number"]) for one in changes.metrics], [("L1H0", "separator_mass")])
         self.assertEqual(changes["rate"], 0.001)
 
     def test_what_is_no_report_is_an_error(self) -> None:
@@ -43,8 +43,8 @@ class Diff(unittest.TestCase):
     def test_frames(self) -> None:
         changes = headscope.diff(planted(), changed())
         metrics = changes.frame()
-        self.assertEqual(metrics[["name", "number"]].to_numpy().tolist(), [["L0H0", "offset_mass.-1"]])
-        self.assertEqual((metrics["a.value"][0], metrics["b.value"][0]), (planted().heads[0]["metrics"]["offset_mass"]["-1"], 0.1))
+        self.assertEqual(metrics[["name", "number"]].to_numpy().tolist(), [["L1H0", "separator_mass"]])
+        self.assertEqual((metrics["a.value"][0], metrics["b.value"][0]), (planted().heads[4]["metrics"]["separator_mass"], 0.1))
         self.assertEqual((metrics["b.ci95_low"][0], metrics["b.ci95_high"][0]), (0.09, 0.11))
         self.assertEqual(list(changes.frame("heads")["changed"]), [1])
         with self.assertRaisesRegex(KeyError, "no table 'corpus': there are metrics, labels, relations, heads, left_aside"):
@@ -69,8 +69,9 @@ class Compare(unittest.TestCase):
     def test_a_label_that_is_lost(self) -> None:
         compared = headscope.compare(planted(), changed())
         self.assertTrue(compared.changed)
-        first = compared.heads[0]
-        self.assertEqual((first["outcome"], first["primary_a"]), ("lost", "previous-token"))
+        lost = [(head["name"], head["primary_a"]) for head in compared.heads if head["outcome"] == "lost"]
+        self.assertEqual(lost, [("L1H0", "separator")])
+        self.assertIn(", 1 lost", repr(compared))
 
     @unittest.skipUnless(has("pandas"), "without pandas")
     def test_frames(self) -> None:
@@ -78,6 +79,7 @@ class Compare(unittest.TestCase):
         heads = same.frame()
         self.assertEqual(list(heads["primary_a"]), [head["primary"] for head in planted().heads])
         self.assertEqual(heads["kept"][0], "previous-token")
+        self.assertEqual((str(heads["lost"].dtype), heads["lost"].count()), ("string", 0))
         self.assertEqual(len(same.frame("labels")), sum(len(head["labels"]) for head in planted().heads))
         self.assertIn("agreement.share", same.frame("families").columns)
 
