@@ -1,8 +1,8 @@
 """Analyses of attention heads, run by the program ``headscope`` and read from what it writes.
 
 The module calls the program that is installed with it; it computes nothing.
-Each function is a command, its options are those of the command line (``headscope analyze --help``), and what it returns has the
-names of the program's JSON (docs/REPORT.md). docs/PYTHON.md shows all of it.
+Each function is a command, its options are those of the command line (``headscope analyze --help``), and what it returns has
+the names of the program's JSON (docs/REPORT.md). docs/PYTHON.md shows all of it.
 """
 
 from ._program import HeadscopeError, program, run, version

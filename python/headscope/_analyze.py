@@ -67,7 +67,10 @@ def merge_parts(parts: Paths, output: PathLike, **options: Value) -> Path:
 
 
 def missing_shards(parts: Paths, of: int) -> str:
-    """Runs ``headscope merge --missing``: which of ``of`` shards are not there or not whole, as ``3,7-9``; of none an empty text."""
+    """Runs ``headscope merge --missing``: which of ``of`` shards are not there or not whole, as ``3,7-9``.
+
+    The text is empty if none is missing.
+    """
     # Status 6 says that shards are missing.
     return run(["merge", f"--missing={of}", "--", *map(str, several(parts))], accepted=(0, 6)).strip()
 

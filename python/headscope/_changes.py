@@ -51,8 +51,8 @@ class Changes(SideBySide):
     """What changed between two analyses, beyond chance: the JSON of ``headscope diff --json`` (``headscope schema diff``).
 
     ``changes.changed`` says whether anything did.
-    ``frame()`` has a row for each metric that did, ``frame("labels")``, ``frame("relations")`` and ``frame("heads")`` for each label,
-    accuracy on a relation, and head.
+    ``frame()`` has a row for each metric that did, ``frame("labels")``, ``frame("relations")`` and ``frame("heads")`` for each
+    label, accuracy on a relation, and head.
     """
 
     TABLE = "metrics"
@@ -68,22 +68,26 @@ class Changes(SideBySide):
 class Comparison(SideBySide):
     """Which heads keep, gain or lose a label: the JSON of ``headscope compare --json`` (``headscope schema compare``).
 
-    ``comparison.agreement`` says how far the two agree, with intervals; ``frame()`` has a row for each head, ``frame("labels")`` for
-    each label of each head, with its evidence on both sides, ``frame("families")`` for each family of labels.
+    ``comparison.agreement`` says how far the two agree, with intervals; ``frame()`` has a row for each head, ``frame("labels")``
+    for each label of each head, with its evidence on both sides, ``frame("families")`` for each family of labels.
     """
 
     TABLE = "heads"
     TEXTS = frozenset({"kept", "gained", "lost", "could_not_tell", "choice_outcome", "choice_a", "choice_b", "doubt"})
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in self["labels_by_outcome"].items() if count)
+        counts = ", ".join(
+            f"{count} {outcome.replace('_', ' ')}" for outcome, count in self["labels_by_outcome"].items() if count
+        )
         return f"<headscope.Comparison: {self._sides()}: labels {counts or 'none'}>"
 
     def _tables(self) -> dict[str, Iterable[Mapping[str, Any]]]:
         heads = self["heads"]
         return {
             "heads": map(head_outcome, heads),
-            "labels": [{**place(head), **label} for head in heads for label in [*head["labels"], *choice(head).get("labels", [])]],
+            "labels": [
+                {**place(head), **label} for head in heads for label in [*head["labels"], *choice(head).get("labels", [])]
+            ],
             "families": self["families"],
         }
 
@@ -127,7 +131,9 @@ def compare(a: PathLike | Document, b: PathLike | Document, **options: Value) ->
 Kind = TypeVar("Kind", bound=SideBySide)
 
 
-def side_by_side(kind: type[Kind], command: str, a: PathLike | Document, b: PathLike | Document, options: Mapping[str, Value]) -> Kind:
+def side_by_side(
+    kind: type[Kind], command: str, a: PathLike | Document, b: PathLike | Document, options: Mapping[str, Value]
+) -> Kind:
     given = arguments(options, RESULT | {"full", "table"})
     with as_files([a, b]) as paths, tempfile.TemporaryDirectory(prefix="headscope-") as folder:
         page = Path(folder, "page.html")

@@ -17,10 +17,10 @@ def export(
     figure: str | None = None,
     table: str | None = None,
 ) -> None:
-    """Runs ``headscope export``: writes a report in the formats of the ``outputs``' extensions, or a ``figure`` or ``table`` of it.
+    """Runs ``headscope export``: writes a report to ``outputs``, or one ``figure`` or ``table`` of it.
 
-    ``.html`` is a page, of several reports one with them side by side; ``.json`` is a report, ``.csv`` a row for each head, ``.svg``
-    a figure, ``.parquet`` a table.
+    The format is that of the extension: ``.html`` is a page, of several reports one with them side by side; ``.json`` is a
+    report, ``.csv`` a row for each head, ``.svg`` a figure, ``.parquet`` a table.
 
     Raises ``HeadscopeError`` if the program fails.
     """

@@ -148,6 +148,4 @@ def polars_frame(columns: Columns) -> polars.DataFrame:
     import polars
 
     types = {int: polars.Int64, bool: polars.Boolean, float: polars.Float64, str: polars.String}
-    return polars.DataFrame(
-        [polars.Series(name, column.values, dtype=types[column.kind]) for name, column in columns.items()]
-    )
+    return polars.DataFrame([polars.Series(name, column.values, dtype=types[column.kind]) for name, column in columns.items()])

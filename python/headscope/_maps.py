@@ -112,8 +112,8 @@ def sentence(index: int, tensors: Mapping[str, NDArray[numpy.float32]], metadata
 def maps(model: PathLike | None = None, text: str | Iterable[str] | None = None, **options: Value) -> Maps:
     """Runs ``headscope maps``; needs numpy: ``maps("box:small", "The cat sat.")[0].attention``.
 
-    ``text`` is one sentence or several; without it all sentences of ``corpus`` are mapped, or of the corpus in the program, unless
-    ``sentence`` or ``limit`` says otherwise. The other options are those of the command line with ``_`` for ``-``.
+    ``text`` is one sentence or several; without it all sentences of ``corpus`` are mapped, or of the corpus in the program,
+    unless ``sentence`` or ``limit`` says otherwise. The other options are those of the command line with ``_`` for ``-``.
 
     Raises ``HeadscopeError`` if the program fails, and ``ImportError`` without numpy.
     """
@@ -128,8 +128,8 @@ def maps(model: PathLike | None = None, text: str | Iterable[str] | None = None,
 def load_maps(path: PathLike) -> Maps:
     """Reads a file that ``headscope maps`` wrote; needs numpy.
 
-    The format is that of safetensors: the length of the header in 8 bytes, the header in JSON, the tensors one after the other. All
-    tensors are float32.
+    The format is that of safetensors: the length of the header in 8 bytes, the header in JSON, the tensors one after the
+    other. All tensors are float32.
 
     Raises ``ValueError``, with the file's name, of a file that is no such file.
     """

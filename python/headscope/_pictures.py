@@ -50,8 +50,8 @@ class View(NamedTuple):
 def view(model: PathLike | None = None, text: str | Iterable[str] | None = None, **options: Value) -> View:
     """Runs ``headscope view``: ``view("box:small", "The cat sat.", head="L2H8")``.
 
-    ``text`` is one sentence or several; without it sentences of ``corpus`` are shown, or of the corpus in the program. ``head`` is
-    a head, several or ``"all"``, and the other options are those of the command line with ``_`` for ``-``.
+    ``text`` is one sentence or several; without it sentences of ``corpus`` are shown, or of the corpus in the program.
+    ``head`` is a head, several or ``"all"``, and the other options are those of the command line with ``_`` for ``-``.
 
     Raises ``HeadscopeError`` if the program fails.
     """

@@ -22,8 +22,11 @@ class Diff(unittest.TestCase):
     def test_the_same_has_no_changes(self) -> None:
         same = headscope.diff(planted(), planted())
         self.assertFalse(same.changed)
-        self.assertEqual(repr(same), "<headscope.Changes: from box:planted over box:gold to box:planted over box:gold: "
-                                     "0 labels, 0 relations, 0 metrics>")
+        self.assertEqual(
+            repr(same),
+            "<headscope.Changes: from box:planted over box:gold to box:planted over box:gold: "
+            "0 labels, 0 relations, 0 metrics>",
+        )
 
     def test_a_change_is_told_and_is_no_error(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +62,11 @@ class Compare(unittest.TestCase):
         self.assertEqual(same.agreement["first_label"]["share"], 1)
         firm = sum(not label["borderline"] for head in planted().heads for label in head["labels"])
         self.assertEqual(same.labels_by_outcome["kept"], firm)
-        self.assertTrue(repr(same).startswith(f"<headscope.Comparison: from box:planted over box:gold to box:planted over box:gold: labels {firm} kept"))
+        self.assertTrue(
+            repr(same).startswith(
+                f"<headscope.Comparison: from box:planted over box:gold to box:planted over box:gold: labels {firm} kept"
+            )
+        )
         self.assertTrue(same.page().lower().startswith("<!doctype html>"))
 
     def test_other_heads_cannot_be_compared(self) -> None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class Columns(unittest.TestCase):
     def test_cells_of_csv_have_the_type_of_all_in_a_column(self) -> None:
         columns = of_csv('a,b,c,d,e\n1,1,true,,"x, y"\n-2,1e-5,false,,\n,,,,3\n')
-        self.assertEqual({name: column.kind for name, column in columns.items()}, dict(zip("abcde", [int, float, bool, float, str])))
+        self.assertEqual(
+            {name: column.kind for name, column in columns.items()}, dict(zip("abcde", [int, float, bool, float, str]))
+        )
         self.assertEqual(columns["a"].values, [1, -2, None])
         self.assertEqual(columns["b"].values, [1.0, 1e-5, None])
         self.assertEqual(columns["c"].values, [True, False, None])
@@ -43,7 +45,8 @@ class Columns(unittest.TestCase):
 
 # Those that a model with a masked-LM head and the corpus in the program can have.
 STUDIES = (
-    "norms,repeats,segments,knockout,output-shift,similarity,cluster-effect,probes,parser,effect,gradient,pruning,edges,examples"
+    "norms,repeats,segments,effect,gradient,knockout,pruning,output-shift,edges,similarity,cluster-effect,cluster-shift,"
+    "probes,parser,examples"
 )
 
 

@@ -56,7 +56,15 @@ class Maps(unittest.TestCase):
                     for index in maps:
                         self.assertTrue((file.get_tensor(f"attentions.{index}") == maps[index].attention).all())
             whole = path.read_bytes()
-            for other in [b"", b"12", b"\xff" * 64, whole[:-8], whole[:300], b"\x02" + bytes(7) + b"[]", b"\x02" + bytes(7) + b"{}"]:
+            for other in [
+                b"",
+                b"12",
+                b"\xff" * 64,
+                whole[:-8],
+                whole[:300],
+                b"\x02" + bytes(7) + b"[]",
+                b"\x02" + bytes(7) + b"{}",
+            ]:
                 path.write_bytes(other)
                 with self.assertRaises(ValueError) as raised:
                     headscope.load_maps(path)

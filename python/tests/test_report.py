@@ -72,7 +72,9 @@ class Reports(unittest.TestCase):
 
     def test_a_cell_shows_the_grid_first(self) -> None:
         shown = planted()._repr_html_()
-        self.assertTrue(shown.startswith("<p>headscope.Report: box:planted, 3 x 4 heads, over box:gold, 200 sentences</p><svg "))
+        self.assertTrue(
+            shown.startswith("<p>headscope.Report: box:planted, 3 x 4 heads, over box:gold, 200 sentences</p><svg ")
+        )
         for head in planted().heads:
             self.assertIn(f"<title>{head['name']}: {head['primary']}", shown)
         self.assertLess(len(shown), 20_000)
