@@ -12,7 +12,7 @@ from ._report import Report, load
 
 
 class Batch(Mapping[str, Report], Tabular):
-    """The folder that ``headscope batch`` writes: its reports by the names of their runs; ``frame()`` has a row for each run."""
+    """The folder that ``headscope batch`` writes: reports by the names of their runs; ``frame()`` has a row for each run."""
 
     def __init__(self, folder: PathLike) -> None:
         self.folder = Path(folder)

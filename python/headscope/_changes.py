@@ -68,8 +68,9 @@ class Changes(SideBySide):
 class Comparison(SideBySide):
     """Which heads keep, gain or lose a label: the JSON of ``headscope compare --json`` (``headscope schema compare``).
 
-    ``comparison.agreement`` says how far the two agree, with intervals; ``frame()`` has a row for each head, ``frame("labels")``
-    for each label of each head, with its evidence on both sides, ``frame("families")`` for each family of labels.
+    ``comparison.agreement`` says how far the two agree, with intervals.
+    ``frame()`` has a row for each head, ``frame("labels")`` for each label of each head, with its evidence on both sides,
+    ``frame("families")`` for each family of labels.
     """
 
     TABLE = "heads"

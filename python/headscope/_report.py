@@ -35,12 +35,12 @@ class Report(Document):
         raise KeyError(f"the model has no head {name!r}: heads are named L0H0 to {self['heads'][-1]['name']}")
 
     def _columns(self, table: str | None, wide: bool) -> Columns:
-        """``heads`` has a row for each head, other names are those of ``headscope export --table``."""
+        """``heads`` has a row for each head, wide as in ``export -o heads.csv``; other names are those of ``--table``."""
         if wide and table not in (None, "heads"):
             raise TypeError(f"the table {table!r} has one form: wide=True is for 'heads'")
         if table in (None, "heads") and not wide:
             return heads(self)
-        return of_csv(exported(self, "table.csv", table=table or "heads"))
+        return of_csv(exported(self, "heads.csv") if wide else exported(self, "table.csv", table=table))
 
     def summary(self) -> str:
         """The summary that ``headscope show`` prints."""

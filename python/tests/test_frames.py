@@ -64,7 +64,9 @@ class Pandas(unittest.TestCase):
         self.assertEqual(row["entropy"], first["metrics"]["entropy"])
         self.assertEqual(row["score"], first["labels"][0]["score"])
         self.assertEqual([row["ci95_low"], row["ci95_high"]], first["labels"][0]["ci95"])
-        self.assertEqual(row["effect_verdict"], small().effect["heads"][at]["verdict"])
+        effect = small().effect["heads"][at]
+        self.assertEqual(row["effect_verdict"], effect["verdict"])
+        self.assertEqual([row["loss_effect_ci95_low"], row["loss_effect_ci95_high"]], effect["ci95"])
         self.assertEqual(row["description"], first["description"])
 
     def test_types_do_not_depend_on_what_a_report_has(self) -> None:
@@ -80,7 +82,10 @@ class Pandas(unittest.TestCase):
 
     def test_the_wide_table_has_every_metric_with_its_interval(self) -> None:
         wide = small().frame(wide=True)
-        self.assertIn("metrics.offset_mass.-1", wide.columns)
+        self.assertIn("offset_mass.-1", wide.columns)
+        entropy, ends = small().heads[0]["metrics"]["entropy"], small().heads[0]["ci95"]["entropy"]
+        row = [wide[name][0] for name in ("entropy", "entropy_ci95_low", "entropy_ci95_high")]
+        self.assertEqual(row, [entropy, *ends])
         self.assertEqual(list(wide["name"]), list(small().frame()["name"]))
         with self.assertRaisesRegex(TypeError, "wide=True is for 'heads'"):
             small().frame("labels", wide=True)
@@ -103,7 +108,7 @@ class Polars(unittest.TestCase):
         heads: polars.DataFrame = small().frame(library="polars")
         self.assertEqual(heads["primary"].to_list(), [head["primary"] for head in small().heads])
         types = [heads.schema[name] for name in ("layer", "primary", "borderline", "entropy")]
-        self.assertEqual(types, [pl.Int64, pl.String, pl.Boolean, pl.Float64])
+        self.assertEqual(types, [pl.Int64, pl.String, pl.String, pl.Float64])
         self.assertEqual(heads["first_token_mass"].null_count(), heads.height)
 
     @unittest.skipUnless(has("pandas"), "without pandas")
