@@ -22,6 +22,11 @@ class Pictures(unittest.TestCase):
         with self.assertRaisesRegex(headscope.HeadscopeError, "L9H9"):
             headscope.view("box:planted", "The cat sat .", head="L9H9")
 
+    def test_a_view_of_all_heads_is_shown_as_its_page(self) -> None:
+        view = headscope.view("box:planted", "The cat sat .", head="all")
+        self.assertEqual(view._repr_html_(), view.page._repr_html_())
+        self.assertIn("thumbnails", view.page)
+
     def test_figures_of_a_report(self) -> None:
         grid = planted().figure()
         self.assertEqual(ElementTree.fromstring(grid).tag, "{http://www.w3.org/2000/svg}svg")
