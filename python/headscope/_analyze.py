@@ -1,24 +1,19 @@
-"""Runs an analysis."""
+"""Analyses, and shards of them."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
-from typing import Iterable, Optional, Sequence, Union
 
-from ._program import run
+from ._options import RESULT, Paths, Value, arguments, model_argument, several
+from ._program import PathLike, run
 from ._report import Report, load
 
-PathLike = Union[str, "os.PathLike[str]"]
-Value = Union[str, int, float, bool, PathLike, Iterable[Union[str, int, float, PathLike]], None]
+SHARD = {"shard", "after"}
+"""Options of what is no report yet."""
 
 
-def analyze(
-    model: Optional[PathLike] = None,
-    corpus: Union[PathLike, Sequence[PathLike], None] = None,
-    **options: Value,
-) -> Report:
+def analyze(model: PathLike | None = None, corpus: Paths | None = None, **options: Value) -> Report:
     """Runs ``headscope analyze`` and reads its report.
 
     ``model`` is a Hub id, a folder or a name in the box, ``corpus`` a path or several; without them the model and the corpus
@@ -27,33 +22,62 @@ def analyze(
 
     Raises ``HeadscopeError`` if the program fails.
     """
-    corpora = [] if corpus is None else [corpus] if isinstance(corpus, (str, os.PathLike)) else list(corpus)
-    arguments = ["analyze", "--quiet"]
-    arguments += [f"--corpus={os.fspath(path)}" for path in corpora]
-    for name, value in options.items():
-        arguments += option(name, value)
+    given = arguments({"corpus": corpus, **options}, RESULT | SHARD)
+    return reported(["analyze", *given], model_argument(model))
+
+
+def analyze_shard(
+    model: PathLike | None = None,
+    corpus: Paths | None = None,
+    *,
+    shard: str,
+    output: PathLike,
+    after: PathLike | None = None,
+    **options: Value,
+) -> Path:
+    """Runs ``headscope analyze --shard``: writes shard ``"I/N"`` of an analysis to ``output``, a file named ``.headscope``.
+
+    ``after`` is what ``merge_parts`` made of all shards of the first stage, for studies that look at the corpus twice.
+
+    Raises ``HeadscopeError`` if the program fails.
+    """
+    given = arguments({"corpus": corpus, "shard": shard, "after": after, **options})
+    run(["analyze", "--quiet", *given, f"--output={Path(output)}", *model_argument(model)])
+    return Path(output)
+
+
+def merge(parts: Paths, **options: Value) -> Report:
+    """Runs ``headscope merge``: the report of all shards, which is that of one run over the whole corpus.
+
+    ``parts`` are files that ``analyze_shard`` or ``headscope analyze --shard`` wrote, or folders of them.
+
+    Raises ``HeadscopeError`` if the program fails, with status 6 if shards are missing.
+    """
+    return reported(["merge", *arguments(options, RESULT | {"missing"})], ["--", *map(str, several(parts))])
+
+
+def merge_parts(parts: Paths, output: PathLike, **options: Value) -> Path:
+    """Runs ``headscope merge -o FILE.headscope``: adds parts up to one, which a second stage is run after.
+
+    Raises ``HeadscopeError`` if the program fails, with status 6 if shards are missing.
+    """
+    given = arguments(options, RESULT | {"missing"})
+    run(["merge", "--quiet", *given, f"--output={Path(output)}", "--", *map(str, several(parts))])
+    return Path(output)
+
+
+def missing_shards(parts: Paths, of: int) -> str:
+    """Runs ``headscope merge --missing``: which of ``of`` shards are not there or not whole, as ``3,7-9``.
+
+    The text is empty if none is missing.
+    """
+    # Status 6 says that shards are missing.
+    return run(["merge", f"--missing={of}", "--", *map(str, several(parts))], accepted=(0, 6)).strip()
+
+
+def reported(command: list[str], inputs: list[str]) -> Report:
+    """The report that a command writes."""
     with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
         path = Path(folder, "report.json")
-        arguments.append(f"--output={path}")
-        if model is not None:
-            arguments += ["--", os.fspath(model)]
-        run(arguments)
+        run([*command, "--quiet", f"--output={path}", *inputs])
         return load(path)
-
-
-REFUSED = {"output", "quiet", "shard", "after", "error-format", "help"}
-"""Options that say where the report goes, or that there is none."""
-
-
-def option(name: str, value: Value) -> list[str]:
-    """An option as it stands on the command line; of ``None`` and ``False`` nothing does."""
-    spelt = name.rstrip("_").replace("_", "-")
-    if spelt in REFUSED:
-        raise TypeError(f"analyze() returns the report, so it takes no option {name!r}: run headscope itself")
-    if value is None or value is False:
-        return []
-    if value is True:
-        return [f"--{spelt}"]
-    if isinstance(value, (str, int, float, os.PathLike)):
-        value = [value]
-    return [f"--{spelt}={os.fspath(one) if isinstance(one, os.PathLike) else one}" for one in value]

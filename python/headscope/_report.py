@@ -1,51 +1,24 @@
-"""A report: its JSON by name, as data frames and as a page."""
+"""A report: its JSON by name, as data frames, as a page and as figures."""
 
 from __future__ import annotations
 
 import html
-import json
 import os
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Union
+from typing import Any
 
-from ._program import HeadscopeError, run
-
-if TYPE_CHECKING:
-    import pandas
-
-PathLike = Union[str, "os.PathLike[str]"]
+from ._document import Document, as_files, read_json
+from ._export import exported
+from ._frames import Columns, of_csv
+from ._heads import heads
+from ._pictures import Page, Picture
+from ._program import HeadscopeError, PathLike, run
 
 
-class Report(Mapping[str, Any]):
+class Report(Document):
     """What each head of a model does, with the evidence: the JSON that ``headscope analyze -o report.json`` writes.
 
     ``report["heads"]`` and ``report.heads`` are the same; docs/REPORT.md explains every key.
     """
-
-    def __init__(self, data: dict[str, Any], text: Optional[str] = None) -> None:
-        self._data = data
-        self._text = text
-
-    def __getitem__(self, key: str) -> Any:
-        return self._data[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._data)
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return self._data[name]
-        except KeyError:
-            raise AttributeError(f"the report has no key {name!r}: it has {', '.join(self._data)}") from None
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._data})
 
     def __repr__(self) -> str:
         model, corpus = self["model"], self["corpus"]
@@ -57,82 +30,50 @@ class Report(Mapping[str, Any]):
         """The head of this name, such as ``L0H3``."""
         for head in self["heads"]:
             if head["name"] == name:
-                return head
+                found: dict[str, Any] = head
+                return found
         raise KeyError(f"the model has no head {name!r}: heads are named L0H0 to {self['heads'][-1]['name']}")
 
-    def to_json(self) -> str:
-        """The report as the program wrote it."""
-        return self._text if self._text is not None else json.dumps(self._data, ensure_ascii=False, indent=2) + "\n"
+    def _columns(self, table: str | None, wide: bool) -> Columns:
+        """``heads`` has a row for each head, wide as in ``export -o heads.csv``; other names are those of ``--table``."""
+        if wide and table not in (None, "heads"):
+            raise TypeError(f"the table {table!r} has one form: wide=True is for 'heads'")
+        if table in (None, "heads") and not wide:
+            return heads(self)
+        return of_csv(exported(self, "heads.csv") if wide else exported(self, "table.csv", table=table))
 
-    def save(self, path: PathLike) -> None:
-        """Writes the report as JSON."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+    def summary(self) -> str:
+        """The summary that ``headscope show`` prints."""
+        with as_files([self]) as paths:
+            return run(["show", *paths])
 
-    def frame(self, key: str = "heads") -> "pandas.DataFrame":
-        """A list of the report as a data frame, one row for each of its objects; needs pandas.
+    def figure(self, name: str = "grid") -> Picture:
+        """A figure as SVG, by its name in ``headscope export --figure``: ``grid``, ``heatmap:entropy``, ``effects``."""
+        return Picture(exported(self, "figure.svg", figure=name))
 
-        ``key`` is ``heads`` or another key whose value is a list of objects, or several joined by dots: ``corpus.files``.
-        Columns are named as in the JSON, joined by dots: ``metrics.entropy_ratio``.
-        """
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError("data frames need pandas: pip install pandas") from None
-        value: Any = self._data
-        for part in key.split("."):
-            value = value[part]
-        if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-            raise TypeError(f"{key!r} of the report is no list of objects")
-        return pandas.json_normalize(value)
-
-    def labels(self) -> "pandas.DataFrame":
-        """Every label of every head as a row, with the head's ``layer``, ``head`` and ``name``; needs pandas."""
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError("data frames need pandas: pip install pandas") from None
-        columns = ["layer", "head", "name"]
-        return pandas.json_normalize(self["heads"], record_path="labels", meta=columns)
-
-    def page(self) -> str:
-        """The report as a page in HTML, as ``headscope export`` writes it."""
-        with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
-            path = Path(folder, "report.html")
-            run(["export", "-", "--output", str(path)], self.to_json())
-            return path.read_text(encoding="utf-8")
+    def page(self) -> Page:
+        """The report as a page in HTML, which a cell of a notebook shows."""
+        return Page(exported(self, "report.html"))
 
     def _repr_html_(self) -> str:
-        """The report for a notebook: its page in a frame of its own, else its heads and their labels in a table."""
+        """The report for a notebook: the grid of the heads' labels, which ``page()`` has more of."""
+        title = html.escape(repr(self).strip("<>"))
         try:
-            page = self.page()
-        except (HeadscopeError, OSError):
-            return self._table()
-        return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 40rem; border: 0"></iframe>'
-
-    def _table(self) -> str:
-        """The primary label of each head, layers down, heads across."""
-        model = self["model"]
-        rows: list[list[str]] = [[""] * model["heads"] for _ in range(model["layers"])]
-        for head in self["heads"]:
-            rows[head["layer"]][head["head"]] = html.escape(head["primary"])
-        header = "".join(f"<th>H{number}</th>" for number in range(model["heads"]))
-        lines = [
-            f"<tr><th>L{number}</th>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for number, row in enumerate(rows)
-        ]
-        title = html.escape(repr(self))
-        return f"<p>{title}</p><table><tr><th></th>{header}</tr>{''.join(lines)}</table>"
+            grid = self.figure("grid")
+        except (HeadscopeError, OSError) as error:
+            return f"<p>{title}</p><p>The grid of its heads cannot be drawn: {html.escape(str(error))}</p>"
+        return f"<p>{title}</p>{grid}<p><code>.page()</code> shows all, <code>.frame()</code> has a row for each head.</p>"
 
 
 def load(path: PathLike) -> Report:
-    """Reads a report that the program wrote as JSON.
+    """Reads a report that the program wrote as JSON, which may be compressed (``.json.gz``).
 
     Raises ``ValueError``, with the file's name, of a file that is no such report.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        data = json.loads(text)
+        report = Report(read_json(path))
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: this is no report of headscope in JSON: {error}") from None
-    if not isinstance(data, dict) or "schema_version" not in data or "heads" not in data:
-        raise ValueError(f"{os.fspath(path)}: this is no report of headscope in JSON")
-    return Report(data, text)
+    if not {"schema_version", "heads", "model"} <= report.keys():
+        raise ValueError(f"{os.fspath(path)}: this is no report of headscope in JSON: it has no heads of a model")
+    return report

@@ -1,0 +1,143 @@
+"""Two analyses side by side: what changed between them, and which labels heads keep."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ._document import Document, as_files
+from ._frames import Columns, of_objects
+from ._options import RESULT, Value, arguments
+from ._pictures import Page
+from ._program import PathLike, run
+
+
+class SideBySide(Document):
+    """What the program says of two analyses."""
+
+    TABLE: str
+    """The table that ``frame()`` gives."""
+    TEXTS: Collection[str] = ()
+    """Columns of texts that may have no value in any row."""
+
+    def __init__(self, text: str, page: str) -> None:
+        super().__init__(text)
+        self._page = page
+
+    def page(self) -> Page:
+        """The same as a page in HTML, which a cell of a notebook shows."""
+        return Page(self._page)
+
+    def _tables(self) -> dict[str, Iterable[Mapping[str, Any]]]:
+        raise NotImplementedError
+
+    def _columns(self, table: str | None, wide: bool) -> Columns:
+        tables = self._tables()
+        name = table or self.TABLE
+        if wide:
+            raise TypeError(f"the table {name!r} has one form: wide=True is for 'heads' of a report")
+        if name not in tables:
+            raise KeyError(f"there is no table {name!r}: there are {', '.join(tables)}")
+        return of_objects(tables[name], self.TEXTS)
+
+    def _sides(self) -> str:
+        a, b = (f"{side['model']} over {side['corpus']}" for side in (self["a"], self["b"]))
+        return f"from {a} to {b}"
+
+
+class Changes(SideBySide):
+    """What changed between two analyses, beyond chance: the JSON of ``headscope diff --json`` (``headscope schema diff``).
+
+    ``changes.changed`` says whether anything did.
+    ``frame()`` has a row for each metric that did, ``frame("labels")``, ``frame("relations")`` and ``frame("heads")`` for each
+    label, accuracy on a relation, and head.
+    """
+
+    TABLE = "metrics"
+
+    def __repr__(self) -> str:
+        changed = ", ".join(f"{len(self[part])} {part}" for part in ("labels", "relations", "metrics"))
+        return f"<headscope.Changes: {self._sides()}: {changed}>"
+
+    def _tables(self) -> dict[str, Iterable[Mapping[str, Any]]]:
+        return {name: self[name] for name in ("metrics", "labels", "relations", "heads", "left_aside")}
+
+
+class Comparison(SideBySide):
+    """Which heads keep, gain or lose a label: the JSON of ``headscope compare --json`` (``headscope schema compare``).
+
+    ``comparison.agreement`` says how far the two agree, with intervals.
+    ``frame()`` has a row for each head, ``frame("labels")`` for each label of each head, with its evidence on both sides,
+    ``frame("families")`` for each family of labels.
+    """
+
+    TABLE = "heads"
+    TEXTS = frozenset({"kept", "gained", "lost", "could_not_tell", "choice_outcome", "choice_a", "choice_b", "doubt"})
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{count} {outcome.replace('_', ' ')}" for outcome, count in self["labels_by_outcome"].items() if count
+        )
+        return f"<headscope.Comparison: {self._sides()}: labels {counts or 'none'}>"
+
+    def _tables(self) -> dict[str, Iterable[Mapping[str, Any]]]:
+        heads = self["heads"]
+        return {
+            "heads": map(head_outcome, heads),
+            "labels": [
+                {**place(head), **label} for head in heads for label in [*head["labels"], *choice(head).get("labels", [])]
+            ],
+            "families": self["families"],
+        }
+
+
+def place(head: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: head[name] for name in ("layer", "head", "name")}
+
+
+def choice(head: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = head["choice"] or {}
+    return found
+
+
+def head_outcome(head: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a head, with its labels by what became of them, as the program's own table has it."""
+    outcomes = ("kept", "gained", "lost", "could_not_tell")
+    return {
+        **place(head),
+        **{name: head[name] for name in ("outcome", "primary_a", "primary_b")},
+        **{outcome: [label["label"] for label in head["labels"] if label["outcome"] == outcome] for outcome in outcomes},
+        **{f"choice_{name}": choice(head).get(name) for name in ("outcome", "a", "b")},
+    }
+
+
+def diff(a: PathLike | Document, b: PathLike | Document, **options: Value) -> Changes:
+    """Runs ``headscope diff --json`` on two reports, or files of reports or of partials (``.headscope``).
+
+    Raises ``HeadscopeError`` if the program fails.
+    """
+    return side_by_side(Changes, "diff", a, b, options)
+
+
+def compare(a: PathLike | Document, b: PathLike | Document, **options: Value) -> Comparison:
+    """Runs ``headscope compare --json`` on two reports, or files of reports or of partials (``.headscope``).
+
+    Raises ``HeadscopeError`` if the program fails, or the models do not have the same layers and heads.
+    """
+    return side_by_side(Comparison, "compare", a, b, options)
+
+
+Kind = TypeVar("Kind", bound=SideBySide)
+
+
+def side_by_side(
+    kind: type[Kind], command: str, a: PathLike | Document, b: PathLike | Document, options: Mapping[str, Value]
+) -> Kind:
+    given = arguments(options, RESULT | {"full", "table"})
+    with as_files([a, b]) as paths, tempfile.TemporaryDirectory(prefix="headscope-") as folder:
+        page = Path(folder, "page.html")
+        # Status 1 says that something changed.
+        text = run([command, "--json", *given, f"--output={page}", "--", *paths], accepted=(0, 1))
+        return kind(text, page.read_text(encoding="utf-8"))

@@ -1,0 +1,83 @@
+"""Options and errors: how the program is called, and what it says when it fails."""
+
+import json
+import os
+import pickle
+import signal
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import headscope
+from headscope._program import error_of
+
+
+class Options(unittest.TestCase):
+    def test_options_of_every_kind(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            text = Path(folder, "text.txt")
+            text.write_text("The cat sat on the mat .\nA dog barked .\n", encoding="utf-8")
+            report = headscope.analyze(
+                "box:planted", [text], with_=["repeats"], without="frequency", truncate=True, strict=False, threads=1
+            )
+        self.assertIn("repeats", report.settings["studies"])
+        self.assertNotIn("frequency", report.settings["studies"])
+        self.assertTrue(report.settings["truncate"])
+        self.assertEqual(report.run["threads"], 1)
+
+    def test_options_that_say_where_a_result_goes_are_refused(self) -> None:
+        with self.assertRaisesRegex(TypeError, "'output'"):
+            headscope.analyze(output="x.json")
+        with self.assertRaisesRegex(TypeError, "'shard'"):
+            headscope.analyze(shard="1/2")
+        with self.assertRaisesRegex(TypeError, "'help'"):
+            headscope.view(help=True)
+
+    def test_an_empty_list_is_not_taken_for_the_default(self) -> None:
+        with self.assertRaisesRegex(ValueError, "corpus is an empty list"):
+            headscope.analyze(corpus=[])
+
+    def test_any_command_runs(self) -> None:
+        self.assertIn("broad", headscope.run(["explain", "broad"]))
+
+
+class Errors(unittest.TestCase):
+    def test_errors_have_the_keys_of_the_program(self) -> None:
+        with self.assertRaises(headscope.HeadscopeError) as raised:
+            headscope.analyze("box:smal")
+        self.assertEqual((raised.exception.code, raised.exception.status), ("usage", 2))
+        self.assertIn("did you mean `box:small`?", raised.exception.message)
+        self.assertEqual((raised.exception.value, raised.exception.line), ("box:smal", None))
+        self.assertEqual(str(raised.exception), raised.exception.message)
+        with tempfile.TemporaryDirectory() as folder:
+            broken = Path(folder, "broken.conllu")
+            broken.write_text("1\tThe\n", encoding="utf-8")
+            with self.assertRaises(headscope.HeadscopeError) as raised:
+                headscope.analyze("box:planted", broken)
+        self.assertEqual((raised.exception.code, raised.exception.line), ("input", 1))
+        self.assertEqual(raised.exception.file, str(broken))
+
+    def test_the_last_error_has_those_before_it(self) -> None:
+        none = {"file": None, "line": None, "value": None, "hint": None}
+        lines = [json.dumps({"code": "model", "status": 4, "message": text, **none}) for text in ["no model", "1 failed"]]
+        error = error_of(4, "\n".join(["note: again", *lines]))
+        self.assertEqual((error.message, str(error)), ("1 failed", "1 failed\n- no model"))
+        self.assertEqual([one.message for one in error.earlier], ["no model"])
+        sent = pickle.loads(pickle.dumps(error))
+        self.assertEqual((str(sent), sent.status, len(sent.earlier)), (str(error), 4, 1))
+
+    def test_a_program_that_was_killed_has_the_status_of_a_shell(self) -> None:
+        ended = error_of(-signal.SIGTERM, "headscope: half a line")
+        self.assertEqual((ended.code, ended.status, ended.message), ("failed", 143, "headscope: half a line"))
+        self.assertEqual(str(error_of(-9, "")), "headscope ended with status 137")
+
+    def test_a_program_that_is_nowhere_is_named(self) -> None:
+        with mock.patch.dict(os.environ, {"PATH": ""}), mock.patch("headscope._program.NAME", "headscope-nowhere"):
+            os.environ.pop("HEADSCOPE", None)
+            with self.assertRaisesRegex(FileNotFoundError, r"pip install \.` in a checkout .* HEADSCOPE"):
+                headscope.version()
+
+
+if __name__ == "__main__":
+    unittest.main()
