@@ -51,7 +51,7 @@ def put(report, places):
 
 with tempfile.TemporaryDirectory() as scratch:
     saved, page = Path(scratch) / "report.json", Path(scratch) / "page.html"
-    made = run("analyze", "--corpus", "box:gold", "--limit", "60", "--with", "coreference,likeness", "-q", "-o", saved)
+    made = run("analyze", "--corpus", "box:gold", "--limit", "60", "--with", "coreference,similarity", "-q", "-o", saved)
     assert made.returncode == 0, made.stderr.decode()
     original = saved.read_text()
 

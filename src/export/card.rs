@@ -121,7 +121,7 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
         let q = tags.q.map_or_else(|| "which is not above the margin".to_owned(), |q| format!("q {}", significance(q)));
         writeln!(out, "{name} {reach} beyond word classes: {points} points over the better of offset and tags, {q}.")?;
     }
-    let Some(test) = &label.use_of_arcs else { return Ok(()) };
+    let Some(test) = &label.knockout else { return Ok(()) };
     let Some(used) = test.used else {
         return writeln!(
             out,

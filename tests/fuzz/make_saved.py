@@ -26,15 +26,15 @@ def without(*studies):
     return [argument for study in studies for argument in ("--without", study)]
 
 
-# Each below the 16 KiB that an input may have; the sums of `words` and `explained` are never so small.
+# Each below the 16 KiB that an input may have; the sums of `words` and `explained-variance` are never so small.
 OPTIONS = dict(
-    two=without("words", "frequency", "explained"),
-    clark2019=without("words", "frequency", "explained") + ["--preset", "clark2019"],
-    control=without("words", "frequency", "explained", "attention", "dependency") + ["--control", "shuffled-words"],
-    frequency=without("words", "explained", "attention", "trees", "dependency"),
+    two=without("words", "frequency", "explained-variance"),
+    clark2019=without("words", "frequency", "explained-variance") + ["--preset", "clark2019"],
+    control=without("words", "frequency", "explained-variance", "attention", "dependency") + ["--control", "shuffled-words"],
+    frequency=without("words", "explained-variance", "attention", "trees", "dependency"),
 )
 # Of reports that are drawn: each a study with figures.
-DRAWN = ["likeness", "examples", "dependence", "probes"]
+DRAWN = ["similarity", "examples", "edges", "probes"]
 
 
 def run(*arguments: object) -> None:
@@ -69,7 +69,7 @@ with tempfile.TemporaryDirectory() as scratch:
     save("report", "bad-no-heads", json.dumps(whole | dict(heads=[]), separators=(",", ":")).encode())
     save("partial", "bad-cut", partial.read_bytes()[:-1])
     for study in DRAWN:
-        others = without("words", "frequency", "explained", "attention", "dependency", "trees")
+        others = without("words", "frequency", "explained-variance", "attention", "dependency", "trees")
         run("analyze", HERE / "model", "-c", corpus, "--no-run-info", "--quiet", *others, "--with", study, "-o", report)
         whole = json.loads(report.read_text())
         save("crafted-report", study, json.dumps(whole, separators=(",", ":")).encode())
@@ -77,7 +77,7 @@ with tempfile.TemporaryDirectory() as scratch:
     table, folder = Path(scratch) / "runs.toml", Path(scratch) / "reports"
     table.write_text(
         f'[models]\na = {{ model = "{HERE / "model"}" }}\n'
-        f'[corpora]\nc = {{ corpus = "{corpus}", without = ["words", "frequency", "explained"] }}\n'
+        f'[corpora]\nc = {{ corpus = "{corpus}", without = ["words", "frequency", "explained-variance"] }}\n'
     )
     run("batch", table, "-o", folder, "--quiet")
     known = (folder / "batch.json").read_text()

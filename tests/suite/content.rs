@@ -45,7 +45,7 @@ fn check_heads(report: &Value, golden: &Value) {
 
 #[test]
 fn what_explains_a_head_is_that_of_the_reference() {
-    check_heads(&analyze(&fixture("corpus/gold.conllu"), &["--limit", "120"]), &golden("explained"));
+    check_heads(&analyze(&fixture("corpus/gold.conllu"), &["--limit", "120"]), &golden("explained-variance"));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn standard_input_has_no_rare_words_unless_they_are_counted() {
     let without = piped(&[]);
     let told = String::from_utf8(without.stderr.clone()).unwrap();
     assert!(told.contains("the study frequency is left out: it must count the tokens of the corpus"), "{told}");
-    assert!(told.contains("the study explained does without how common tokens are"), "{told}");
+    assert!(told.contains("the study explained-variance does without how common tokens are"), "{told}");
     assert_eq!(report(&without)["settings"]["left_out"], serde_json::json!(["frequency"]));
     let (status, refused) = outcome(&piped(&["--with", "frequency"])).unwrap_err();
     assert!(status == 2 && refused.contains("--with frequency: it must count"), "{refused}");

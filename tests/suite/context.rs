@@ -114,8 +114,8 @@ fn shards_and_parts_of_windows_add_up() {
     let corpus = documents(folder.path());
     let file = |name: &str| folder.path().join(name);
     // Clusters would join the others, but in parts.
-    let studies = "norms,effect,gradient,drift,likeness,dependence,probes,examples";
-    let with = ["--with", studies, "--without", "cluster-effect,cluster-drift", "--sample", "60"];
+    let studies = "norms,effect,gradient,output-shift,similarity,edges,probes,examples";
+    let with = ["--with", studies, "--without", "cluster-effect,cluster-shift", "--sample", "60"];
     let common = [&["analyze", "box:causal", "-c", path(&corpus), "--no-run-info", "-q"][..], &with].concat();
     let whole = file("whole.json");
     run(&[&common[..], &["--threads", "2", "-o", path(&whole)]].concat()).unwrap();

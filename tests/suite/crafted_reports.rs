@@ -14,7 +14,7 @@ use tempfile::TempDir;
 fn report() -> &'static Value {
     static REPORT: OnceLock<Value> = OnceLock::new();
     REPORT.get_or_init(|| {
-        let with = "coreference,pruning,probes,use,dependence,likeness,examples";
+        let with = "coreference,pruning,probes,knockout,edges,similarity,examples";
         let arguments =
             ["analyze", "--corpus", "box:gold", "--limit", "60", "--with", with, "--no-run-info", "-o", "-"];
         serde_json::from_str(&run(&arguments).unwrap()).unwrap()
@@ -194,11 +194,11 @@ fn a_report_is_held_against_its_own_grid() {
         list.push(list.last().unwrap().clone());
     };
     assert!(refused(|report| more(&mut report["heads"])).contains("`heads` does not list 4 layers of 4 heads"));
-    // A list of heads that is longer while the likeness has its pairs.
+    // A list of heads that is longer while the similarity has its pairs.
     let pairs = |report: &mut Value| {
         more(&mut report["heads"]);
-        more(&mut report["likeness"]["disagreement"]);
-        report["likeness"]["distance"].as_array_mut().unwrap().extend(vec![Value::Array(Vec::new()); 4]);
+        more(&mut report["similarity"]["disagreement"]);
+        report["similarity"]["distance"].as_array_mut().unwrap().extend(vec![Value::Array(Vec::new()); 4]);
     };
     assert!(refused(pairs).contains("`heads` does not list"));
     let go = |report: &mut Value| {

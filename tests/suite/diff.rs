@@ -523,7 +523,7 @@ fn a_report_and_its_partial_are_written_in_one_run() {
     assert!(fs::read(&resumed).unwrap() == of_shard);
     // Of two stages as well: it is the whole run.
     let two = ["analyze", "box:small", "-c", path(&corpus), "-q", "--no-run-info", "--limit", "200", "--sample", "64"];
-    let two = [&two[..], &["--with", "likeness,effect"]].concat();
+    let two = [&two[..], &["--with", "similarity,effect"]].concat();
     let (whole, sums, merged) = (context.path("two.json"), context.path("two.headscope"), context.path("merged.json"));
     run(&[&two[..], &["-o", path(&whole), "--partial", path(&sums)]].concat()).unwrap();
     run(&["merge", path(&sums), "-q", "--no-run-info", "-o", path(&merged)]).unwrap();
@@ -555,7 +555,7 @@ fn trouble_is_not_a_change() {
         refused("bad.headscope", b"{}").contains("bad.headscope`: it is not what `headscope analyze --shard` writes")
     );
     let newer = context.changed("newer.json", |report| report["schema_version"] = json!(99));
-    assert!(context.diff(&newer, &[]).1.contains("newer.json: its schema_version is 99 and this program reads 3: "));
+    assert!(context.diff(&newer, &[]).1.contains("newer.json: its schema_version is 99 and this program reads 4: "));
     assert_eq!(context.diff(&context.path("missing.json"), &[]).0, 3);
     for wrong in [
         ["--tolerance", "-1"],

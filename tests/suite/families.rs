@@ -143,7 +143,7 @@ fn the_heads_of_a_report_say_with_which_they_share_keys() {
     let folder = with_tokenizer("tiny-eurobert");
     let output = folder.path().join("report.json");
     let model = path(folder.path());
-    let summary = run(&["analyze", model, "--with", "likeness", "--limit", "60", "-o", path(&output)]).unwrap();
+    let summary = run(&["analyze", model, "--with", "similarity", "--limit", "60", "-o", path(&output)]).unwrap();
     let told = "        every 3 heads of a layer share their keys and values: what is counted are heads of queries\n";
     assert!(summary.contains(told), "{summary}");
     let report: Value = serde_json::from_str(&fs::read_to_string(&output).unwrap()).unwrap();
@@ -151,7 +151,7 @@ fn the_heads_of_a_report_say_with_which_they_share_keys() {
     let groups: Vec<_> = report["heads"].as_array().unwrap().iter().map(|head| &head["key_value_group"]).collect();
     assert_eq!(groups, [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1]);
     // Two groups of three in each of two layers.
-    assert_eq!(report["likeness"]["same_key_value_group"]["distance"]["pairs"], 12);
+    assert_eq!(report["similarity"]["same_key_value_group"]["distance"]["pairs"], 12);
     let card = run(&["show", path(&output), "L1H4"]).unwrap();
     assert!(card.contains("\nIt shares its keys and values with L1H3, L1H5.\n"), "{card}");
     let table = folder.path().join("heads.csv");
@@ -164,7 +164,7 @@ fn the_heads_of_a_report_say_with_which_they_share_keys() {
     fs::write(&policy, "min_queries = 100\n").unwrap();
     run(&["relabel", path(&output), "--policy", path(&policy), "-o", path(&again)]).unwrap();
     let again: Value = serde_json::from_str(&fs::read_to_string(again).unwrap()).unwrap();
-    assert_eq!((&again["heads"], &again["likeness"]), (&report["heads"], &report["likeness"]));
+    assert_eq!((&again["heads"], &again["similarity"]), (&report["heads"], &report["similarity"]));
     // Heads with keys of their own have no such key.
     let plain = support::analyze(&fixture("corpus/gold.conllu"), &["--limit", "5"]);
     assert!(plain["model"].get("key_value_heads").is_none() && plain["heads"][0].get("key_value_group").is_none());
@@ -362,7 +362,7 @@ fn decoders_are_analysed() {
     assert!(caveats.contains(&"causal") && !caveats.contains(&"windows"), "{caveats:?}");
     let card = run(&["show", path(&out), "--relation", "all"]).unwrap();
     assert!(card.contains("head on the left") && card.contains("head on the right"), "{card}");
-    for study in ["use", "segments"] {
+    for study in ["knockout", "segments"] {
         let (status, error) = analyze(&["--with", study]).unwrap_err();
         assert_eq!(status, 2, "{error}");
         assert!(
@@ -558,7 +558,7 @@ fn a_protein_in_fasta_is_a_sentence_of_residues() {
     assert_eq!(corpus["files"][0]["format"], "fasta");
     assert_eq!(proteins["model"]["residues"], true);
     assert_eq!(proteins["settings"]["left_out"], json!(["trees", "dependency", "words", "frequency"]));
-    assert_eq!(proteins["settings"]["studies"], json!(["attention", "explained"]));
+    assert_eq!(proteins["settings"]["studies"], json!(["attention", "explained-variance"]));
     assert!(proteins["caveats"].as_array().unwrap().iter().any(|caveat| caveat["id"] == "residues"));
     let summary = run(&["analyze", path(model.path()), "-c", path(&fasta)]).unwrap();
     for line in [
@@ -586,7 +586,7 @@ fn words_and_proteins_are_not_taken_for_each_other() {
         format!("error: --with trees: `{name}` knows no words: its tokens are residues of proteins: leave it out\n");
     let arguments = ["analyze", path(model.path()), "-c", path(&fasta), "--with", "trees"];
     assert_eq!(run(&arguments), Err((2, asked)));
-    let arguments = ["analyze", path(model.path()), "-c", path(&fasta), "--without", "attention,explained"];
+    let arguments = ["analyze", path(model.path()), "-c", path(&fasta), "--without", "attention,explained-variance"];
     let nothing =
         format!("error: no study can be asked of `{name}`: it knows no words: its tokens are residues of proteins\n");
     assert_eq!(run(&arguments), Err((2, nothing)));

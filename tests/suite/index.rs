@@ -166,7 +166,8 @@ fn reports_are_the_same_in_blocks_of(unit: &str, corpus: fn(&Path) -> Vec<PathBu
     let common: Vec<&str> =
         ["analyze", path(&model), "--no-run-info", "-q", "--max-tokens", "16"].into_iter().chain(corpora).collect();
     // Of the whole corpus, of documents, of a sample, and with what stands for heads of all of the sample.
-    let options = ["--with", "segments,drift", "--sample", "40", "--control", "shuffled-words", "--control-seeds", "1"];
+    let options =
+        ["--with", "segments,output-shift", "--sample", "40", "--control", "shuffled-words", "--control-seeds", "1"];
     let whole = run(&[&common[..], &options, &["-o", "-"]].concat()).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&whole).unwrap()["corpus"]["unit"], unit);
     let parts = folder.path().join("parts");

@@ -114,8 +114,8 @@ fn hostile_names_stay_text() {
 
 #[test]
 fn figures_alone_have_their_colours_and_the_same_bytes() {
-    let (folder, report) = report(&["--min-count", "20", "--with", "drift"]);
-    for name in ["grid", "layers", "heatmap:entropy", "heatmap:offset_mass.-1", "relations", "drift"] {
+    let (folder, report) = report(&["--min-count", "20", "--with", "output-shift"]);
+    for name in ["grid", "layers", "heatmap:entropy", "heatmap:offset_mass.-1", "relations", "output-shift"] {
         let svg = export(&report, &["--figure", name], &folder.path().join("a.svg"));
         assert_eq!(svg, export(&report, &["--figure", name], &folder.path().join("b.svg")), "{name}");
         assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\""), "{name}");
@@ -133,24 +133,24 @@ fn figures_alone_have_their_colours_and_the_same_bytes() {
 fn studies_on_request_are_drawn_and_are_on_the_cards() {
     let folder = TempDir::new().unwrap();
     let (report, page) = (folder.path().join("report.json"), folder.path().join("page.html"));
-    let asked = "effect,use,pruning,drift,dependence,likeness,probes";
+    let asked = "effect,knockout,pruning,output-shift,edges,similarity,probes";
     let arguments = ["analyze", "box:small", "--limit", "40", "--no-run-info", "-q", "--with", asked];
     run(&[&arguments[..], &["-o", path(&report), "-o", path(&page)]].concat()).unwrap();
     let (json, html) = (json(&report), fs::read_to_string(&page).unwrap());
-    for name in ["effects", "pruning", "drift", "dependence", "likeness-map", "likeness-tree"] {
+    for name in ["effects", "pruning", "output-shift", "edges", "similarity-map", "similarity-tree"] {
         let svg = export(&report, &["--figure", name], &folder.path().join("figure.svg"));
         let title = svg.split("<title").nth(1).and_then(|rest| rest.split(['>', '<']).nth(1)).unwrap();
         assert!(!title.is_empty() && html.contains(title), "{name}: `{title}` is not on the page");
     }
     // Heads are joined until one is left: lines of two that become one.
-    let tree = export(&report, &["--figure", "likeness-tree"], &folder.path().join("tree.svg"));
+    let tree = export(&report, &["--figure", "similarity-tree"], &folder.path().join("tree.svg"));
     let heads = json["heads"].as_array().unwrap();
     let joins = tree.matches("<polyline").count() - 1;
     assert_eq!(joins, heads.len() - 1, "a join less than heads, and the cut");
     let cards: Vec<&str> = html.split("<article class=card id=").skip(1).collect();
     assert_eq!(cards.len(), heads.len());
     for (card, head) in cards.iter().zip(heads) {
-        for study in ["effect", "dependence", "likeness"] {
+        for study in ["effect", "edges", "similarity"] {
             assert!(card.contains(&format!("<b>{study}</b>")), "the card of {} has nothing of {study}", head["name"]);
         }
     }
@@ -158,7 +158,7 @@ fn studies_on_request_are_drawn_and_are_on_the_cards() {
 
 #[test]
 fn tables_have_the_names_of_the_report() {
-    let (folder, report) = report(&["--with", "dependence"]);
+    let (folder, report) = report(&["--with", "edges"]);
     let json = json(&report);
     let heads = json["heads"].as_array().unwrap();
     let read = |name: &str| {
@@ -185,7 +185,7 @@ fn tables_have_the_names_of_the_report() {
     assert_eq!(rows.len(), relations.len() * heads.len());
     assert_eq!(columns[..6], ["relation", "layer", "head", "name", "dep->head", "head->dep"]);
     let (columns, rows) = read("edges");
-    assert_eq!(rows.len() as u64, json["dependence"]["edges"].as_u64().unwrap());
+    assert_eq!(rows.len() as u64, json["edges"]["pairs"].as_u64().unwrap());
     let ends = ["source.layer", "source.head", "source.name", "target.layer", "target.head", "target.name"];
     assert_eq!(columns[..6], ends);
     let (columns, rows) = read("metrics");

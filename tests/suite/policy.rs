@@ -121,7 +121,7 @@ fn policies_and_reports_that_cannot_be_used() {
     let text = context.file("text.json", "{\n  oops\n}\n");
     assert!(refusal(text).starts_with("error: this is no report of headscope in JSON: text.json:2: "));
     let newer = refusal(context.changed("newer.json", |report| report["schema_version"] = json!(99)));
-    assert!(newer.starts_with("error: newer.json: its schema_version is 99 and this program reads 3: "), "{newer}");
+    assert!(newer.starts_with("error: newer.json: its schema_version is 99 and this program reads 4: "), "{newer}");
     let older = refusal(context.changed("older.json", |report| {
         report["heads"][3].as_object_mut().unwrap().remove("ci95");
     }));

@@ -7,7 +7,7 @@ use crate::support::{fixture, path, run};
 use serde_json::{Value, json};
 
 /// The other studies have tests of their own.
-const OTHERS: &str = "attention,trees,dependency,words,frequency,explained,coreference";
+const OTHERS: &str = "attention,trees,dependency,words,frequency,explained-variance,coreference";
 
 fn analyze(more: &[&str]) -> String {
     let corpus = fixture("corpus/gold.conllu");
@@ -77,7 +77,12 @@ fn shards_of_both_stages_come_to_one_run() {
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (corpus, sample) = (fixture("corpus/gold.conllu"), ["--sample", "12", "--no-run-info", "-q"]);
     // All that look at the corpus twice; `use` needs the labels of `dependency`.
-    let with = ["--with", "probes,use,pruning", "--without", "attention,trees,words,frequency,explained,coreference"];
+    let with = [
+        "--with",
+        "probes,knockout,pruning",
+        "--without",
+        "attention,trees,words,frequency,explained-variance,coreference",
+    ];
     let run_to = |output: &str, more: &[&str]| {
         let common = ["analyze", "box:small", "-c", path(&corpus), "-o", output];
         run(&[&common[..], &with, &sample, more].concat()).map(|_| fs::read(output).unwrap())

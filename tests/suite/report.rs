@@ -78,7 +78,7 @@ fn figures_and_tables_are_those_of_the_cards() {
     fs::write(&everything, &*EVERYTHING).unwrap();
     fs::write(&decoder, &*DECODER).unwrap();
     // Cuts of arcs are tested where there are enough of them.
-    let enough = ["--limit", "300", "--sample", "300", "--with", "use"];
+    let enough = ["--limit", "300", "--sample", "300", "--with", "knockout"];
     run(&[&["analyze", "box:small", "-q", "-o", path(&arcs)], &enough[..]].concat()).unwrap();
     // An unknown name is told of with all that the report has.
     let drawn = |option: &str, output: &str| -> BTreeSet<String> {
@@ -118,7 +118,7 @@ fn heads_are_written_one_way() {
     // What was asked for, as it was given.
     assert_eq!(report["settings"].as_object_mut().unwrap().remove("removed"), Some(json!(["L0H0"])));
     assert_eq!(head_written_otherwise("", &report), None);
-    assert!(report["dependence"]["strongest"][0]["source"]["name"].is_string());
+    assert!(report["edges"]["strongest"][0]["source"]["name"].is_string());
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn top_level_keys_are_in_their_order() {
     let text = run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "5", "-o", "-"]).unwrap();
     let keys: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("  \"")?.split_once('"')).map(|(key, _)| key).collect();
-    let expected = "schema_version tool model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests words frequency explained caveats run";
+    let expected = "schema_version tool model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests words frequency explained_variance caveats run";
     assert_eq!(keys, expected.split(' ').collect::<Vec<_>>());
 }
 
@@ -290,11 +290,11 @@ fn what_nothing_is_eligible_for_is_null() {
 fn standard_input_reads_as_a_file_does() {
     let (model, corpus) = (tiny_bert(), gold());
     let bytes = fs::read(&corpus).unwrap();
-    let command = ["analyze", path(&model), "-c", "-", "--format", "conllu", "--without", "explained"];
+    let command = ["analyze", path(&model), "-c", "-", "--format", "conllu", "--without", "explained-variance"];
     let piped = headscope(&[&command[..], &["-o", "-", "--no-run-info"]].concat()).write_stdin(bytes).output().unwrap();
     let piped: Value = serde_json::from_str(&outcome(&piped).unwrap()).unwrap();
     // Tokens are counted beforehand, so a corpus that is read once has no rare ones, and they explain nothing.
-    let read = analyze(&corpus, &["--without", "explained", "--without", "frequency"]);
+    let read = analyze(&corpus, &["--without", "explained-variance", "--without", "frequency"]);
     assert_eq!(piped["corpus"]["name"], "-");
     for key in ["heads", "relations", "chance"] {
         assert_eq!(piped[key], read[key]);
@@ -373,7 +373,7 @@ fn an_existing_report_is_replaced() {
     let (model, corpus) = (tiny_bert(), gold());
     run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "3", "-q", "-o", path(&output)]).unwrap();
     let report: Value = serde_json::from_slice(&fs::read(&output).unwrap()).unwrap();
-    assert_eq!(report["schema_version"], 3);
+    assert_eq!(report["schema_version"], 4);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing but the report is left");
 }
 

@@ -16,7 +16,7 @@ fn a_run_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let [whole, again, parts] = ["whole.json", "again.json", "parts"].map(|name| folder.path().join(name));
-    let with = ["--with", "dependence,drift", "--sample", "20"];
+    let with = ["--with", "edges,output-shift", "--sample", "20"];
     let run_to = |output: &Path, more: &[&str]| {
         let more = [&with[..], &["-o", path(output)], more].concat();
         let found = headscope(&arguments(&model, &corpus, &more)).output().unwrap();
@@ -67,7 +67,7 @@ fn a_run_goes_on_where_it_was() {
 fn a_run_of_two_stages_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let [whole, again, parts] = ["whole.json", "again.json", "parts"].map(|name| folder.path().join(name));
-    let others = "attention,trees,dependency,words,frequency,explained,coreference";
+    let others = "attention,trees,dependency,words,frequency,explained-variance,coreference";
     let common = ["analyze", "box:small", "--with", "probes", "--without", others, "--no-run-info", "-q", "-o"];
     run(&[&common[..], &[path(&whole)]].concat()).unwrap();
     let resumed = |more: &[&str]| run(&[&common[..], &[path(&again), "--resume", path(&parts)], more].concat());

@@ -115,7 +115,7 @@ fn ten_documents_are_blocks_however_the_corpus_is_run() {
     shards.corpus = documents(shards.folder.path(), 10);
     assert_eq!(unit(&shards.analyze(&["-o", "-", "--limit", "540"])), "sentences");
     assert_eq!(unit(&shards.analyze(&["-o", "-", "--limit", "541"])), "documents");
-    let options = ["--with", "segments,drift", "--sample", "50"];
+    let options = ["--with", "segments,output-shift", "--sample", "50"];
     let options = &options[..];
     let whole = shards.analyze(&[options, &["-o", "-", "--threads", "1"]].concat());
     assert_eq!(unit(&whole), "documents");
@@ -286,7 +286,7 @@ fn shards_of_models_of_several_classes_merge() {
         }
         fs::copy(tiny_bert().join("tokenizer.json"), model.join("tokenizer.json")).unwrap();
         let (corpus, whole) = (fixture("corpus/gold.conllu"), folder.path().join(format!("{name}.json")));
-        let studies = ["--with", "norms,repeats,coreference,likeness"];
+        let studies = ["--with", "norms,repeats,coreference,similarity"];
         let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "120", "--no-run-info"];
         parts_add_up(&[&common[..], &studies].concat(), &whole);
     }
@@ -430,7 +430,7 @@ fn a_job_without_a_number_is_refused() {
 #[test]
 fn an_array_of_jobs_runs_the_second_stage() {
     let shards = Shards::new();
-    let with = ["--with", "probes", "--without", "trees,words,frequency,explained"];
+    let with = ["--with", "probes", "--without", "trees,words,frequency,explained-variance"];
     let whole = shards.analyze(&[&with[..], &["-o", "-"]].concat());
     let [first, after, merged] = ["first", "after", "merged.headscope"].map(|name| shards.file(name));
     for id in ["1", "2", "3"] {

@@ -11,7 +11,7 @@ fn saved() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
     let corpus = fixture("corpus/gold.conllu");
-    let arguments = ["analyze", "box:small", "-c", path(&corpus), "--with", "dependence,effect", "--sample", "32"];
+    let arguments = ["analyze", "box:small", "-c", path(&corpus), "--with", "edges,effect", "--sample", "32"];
     run(&[&arguments[..], &["--no-run-info", "-q", "-o", path(&report)]].concat()).unwrap();
     let report = report.to_str().unwrap().to_owned();
     (folder, report)
@@ -21,7 +21,7 @@ fn saved() -> (tempfile::TempDir, String) {
 fn a_report_is_shown_again() {
     let (folder, report) = saved();
     let corpus = fixture("corpus/gold.conllu");
-    let arguments = ["analyze", "box:small", "-c", path(&corpus), "--with", "dependence,effect", "--sample", "32"];
+    let arguments = ["analyze", "box:small", "-c", path(&corpus), "--with", "edges,effect", "--sample", "32"];
     assert_eq!(run(&["show", &report]).unwrap(), run(&arguments).unwrap());
 
     let short = run(&["show", &report, "--summary", "short"]).unwrap();
@@ -60,7 +60,7 @@ fn a_head_has_a_card() {
     has("beyond word classes");
     has("dependency: the best head of case (dep->head)");
     has("effect: without it (by mean) the loss is");
-    has("dependence: what shifts it most beyond expectation is L");
+    has("edges: what shifts it most beyond expectation is L");
     has("entropy");
     has("Source: ");
 

@@ -29,10 +29,10 @@ use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::pack::{Pack, Packs};
 use headscope::sequences::sequence::Sequence;
 use headscope::stats::blocks::Merge;
-use headscope::studies::ablation::dependence::LaterHeads;
-use headscope::studies::ablation::drift::OutputDrift;
+use headscope::studies::ablation::edges::LaterHeads;
 use headscope::studies::ablation::effect::Effect;
 use headscope::studies::ablation::gradient::Gradient;
+use headscope::studies::ablation::output_shift::OutputShift;
 use headscope::study::metrics::estimates::{Estimates, EstimationContext};
 use headscope::study::section::Section;
 use headscope::study::{AnyStudy, Observed, ObservedPass, Subject};
@@ -317,12 +317,12 @@ fn plain() -> Vec<Sequence> {
     sentences(&[13, 8, 30, 9, 21])
 }
 
-/// The section `dependence` of the report.
-fn dependence(parameters: &Parameters, removal: Replacement) -> Value {
+/// The section `edges` of the report.
+fn edges(parameters: &Parameters, removal: Replacement) -> Value {
     let (_, section) = found(&LaterHeads, parameters, &plain(), removal);
-    let (key, dependence) = AnyStudy::entries(&LaterHeads, &*section).remove(0);
-    assert_eq!(key, "dependence");
-    serde_json::to_value(dependence).unwrap()
+    let (key, edges) = AnyStudy::entries(&LaterHeads, &*section).remove(0);
+    assert_eq!(key, "edges");
+    serde_json::to_value(edges).unwrap()
 }
 
 /// Three layers of two heads, of which L1H0 writes nothing that is read and L1H1 always the same.
@@ -369,23 +369,23 @@ fn so_it_is_with_gradients() {
 }
 
 #[test]
-fn so_it_is_with_drift_and_dependence() {
+fn so_it_is_with_drift_and_edges() {
     let heads = 2;
     for removal in [Replacement::Mean, Replacement::Zero] {
         let gone = |head: usize| head == 0 || removal == Replacement::Mean;
-        let (drifts, _) = found(&OutputDrift, &planted(), &plain(), removal);
-        let dependence = dependence(&planted(), removal);
+        let (shifts, _) = found(&OutputShift, &planted(), &plain(), removal);
+        let edges = edges(&planted(), removal);
         // From layer 1 to layer 2.
-        let pair = &dependence["layers"][2];
+        let pair = &edges["layers"][2];
         for head in 0..heads {
             let place = SILENT + head;
-            let drift = of_heads(&drifts, "output_drift")[place] + of_heads(&drifts, "pooled_drift")[place];
-            assert_eq!(drift == 0.0, gone(head), "{removal:?} {head} {drift}");
+            let shift = of_heads(&shifts, "output_shift")[place] + of_heads(&shifts, "pooled_shift")[place];
+            assert_eq!(shift == 0.0, gone(head), "{removal:?} {head} {shift}");
             let shifts: Vec<f64> = serde_json::from_value(pair["shift"][head].clone()).unwrap();
             assert!(shifts.iter().all(|&shift| (shift == 0.0) == gone(head)), "{removal:?} {head} {shifts:?}");
             assert_eq!(pair["excess"][head][0].is_null(), gone(head));
         }
-        assert_eq!(dependence["without_shift"], if removal == Replacement::Mean { 4 } else { 2 });
+        assert_eq!(edges["without_shift"], if removal == Replacement::Mean { 4 } else { 2 });
     }
 }
 
@@ -407,15 +407,15 @@ fn the_head_that_a_later_one_reads_from_is_found() {
         if output % hidden / dim == 1 { others.fill(0.0) } else { last.fill(0.0) }
     }
     for removal in [Replacement::Mean, Replacement::Zero] {
-        let dependence = dependence(&parameters, removal);
-        let strongest = &dependence["strongest"][0];
+        let edges = edges(&parameters, removal);
+        let strongest = &edges["strongest"][0];
         assert_eq!(
             (&strongest["source"]["name"], &strongest["target"]["name"]),
             (&json!("L0H0"), &json!("L1H1")),
             "{strongest}"
         );
         assert!(strongest["excess"].as_f64().unwrap() > 1.0, "{strongest}");
-        assert_eq!(dependence["heads"][4]["upstream"], *strongest);
-        assert_eq!(dependence["heads"][0]["downstream"], *strongest);
+        assert_eq!(edges["heads"][4]["upstream"], *strongest);
+        assert_eq!(edges["heads"][0]["downstream"], *strongest);
     }
 }

@@ -241,7 +241,7 @@ mod tests {
             versus_offset: None,
             beyond: None,
             versus_tags: None,
-            use_of_arcs: None,
+            knockout: None,
         }
     }
 

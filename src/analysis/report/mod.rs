@@ -37,7 +37,7 @@ pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// A report on what each head of a model does, with the evidence.
 #[derive(Serialize, Deserialize, JsonSchema)]

@@ -19,7 +19,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &patterns::dependency::Dependency,
     &patterns::words::Words,
     &patterns::frequency::Frequency,
-    &patterns::explained::Explained,
+    &patterns::explained_variance::Explained,
     &patterns::repeats::RepeatedTokens,
     &ablation::in_context::InContext,
     &patterns::coreference::Antecedents,
@@ -28,22 +28,22 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &ablation::effect::Effect,
     &ablation::in_context::InContextEffect,
     &ablation::gradient::Gradient,
-    &ablation::arc_use::ArcUse,
+    &ablation::knockout::ArcKnockout,
     &ablation::pruning::Pruning,
-    &ablation::drift::OutputDrift,
-    &ablation::dependence::LaterHeads,
-    &heads::likeness::HeadLikeness,
+    &ablation::output_shift::OutputShift,
+    &ablation::edges::LaterHeads,
+    &heads::similarity::HeadSimilarity,
     &ablation::clusters::ClusterEffect,
-    &ablation::clusters::ClusterDrift,
+    &ablation::clusters::ClusterShift,
     &heads::probes::LinearProbes,
     &patterns::dependency::parser::AttentionParser,
     &heads::examples::ExampleSentences,
     &replication::clark2019::Clark2019,
 ];
 
-/// The study of this name.
+/// The study of this name, or that had it in the version before.
 pub fn named(name: &str) -> Option<&'static dyn AnyStudy> {
-    STUDIES.iter().copied().find(|study| study.card().name == name)
+    STUDIES.iter().copied().find(|study| study.card().name == name || study.card().formerly == Some(name))
 }
 
 /// The studies that run by default.

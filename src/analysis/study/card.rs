@@ -18,6 +18,8 @@ use crate::passes::control::ControlKind;
 pub struct Card {
     /// Its name: on the command line, in reports, in partials.
     pub name: &'static str,
+    /// Its name in the version before, which the command line still understands; `None` if it had no other.
+    pub formerly: Option<&'static str>,
     /// The question, as a sentence.
     pub question: &'static str,
     /// Its needs of the corpus, and its cost.
@@ -78,6 +80,7 @@ impl Card {
     /// A card with nothing on it: a study on request, without metrics, labels or caveats.
     pub const NEW: Self = Self {
         name: "",
+        formerly: None,
         question: "",
         needs: "",
         by_default: false,

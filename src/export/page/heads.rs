@@ -175,7 +175,7 @@ fn row(label: &Label) -> LabelRow {
         let q = tags.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
         sure.push(format!("{reach} ({:+.1} points{q})", 100.0 * tags.lead));
     }
-    if let Some((test, used)) = label.use_of_arcs.as_ref().and_then(|test| Some((test, test.used?))) {
+    if let Some((test, used)) = label.knockout.as_ref().and_then(|test| Some((test, test.used?))) {
         let q = test.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
         sure.push(format!("{}{q}", if used { "its arcs are used" } else { "use of its arcs not shown" }));
     }

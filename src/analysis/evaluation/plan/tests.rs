@@ -269,8 +269,8 @@ fn studies_of_a_report_are_those_that_it_lists() {
     let refusal = self::studies(&["cats".to_owned()]).err().unwrap().to_string();
     assert_eq!(
         refusal,
-        "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained, repeats, \
-            in-context, coreference, segments, choice, effect, in-context-effect, gradient, use, pruning, drift, dependence, \
-            likeness, cluster-effect, cluster-drift, probes, parser, examples, clark2019"
+        "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained-variance, repeats, \
+            in-context, coreference, segments, choice, effect, in-context-effect, gradient, knockout, pruning, output-shift, edges, \
+            similarity, cluster-effect, cluster-shift, probes, parser, examples, clark2019"
     );
 }

@@ -61,7 +61,7 @@ impl Results {
             let labels = &mut verdicts[grid.index(head.layer, head.head)].labels;
             if let Some(tested) = labels.iter_mut().find(|one| (&one.label, one.direction) == (&label, Some(direction)))
             {
-                tested.use_of_arcs = Some(test);
+                tested.knockout = Some(test);
             }
         }
         verdicts

@@ -1,14 +1,14 @@
 //! Studies of ablation: what the model loses, and how far its output moves, without heads or parts of their attention.
 
-pub mod arc_use;
 pub mod band;
 pub mod clusters;
-pub mod dependence;
-pub mod drift;
-pub mod drifts;
+pub mod edges;
 pub mod effect;
 pub mod gradient;
 pub mod in_context;
+pub mod knockout;
 pub mod losses;
+pub mod output_shift;
+pub mod output_shifts;
 pub mod pruning;
 pub mod removal;

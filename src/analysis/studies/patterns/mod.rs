@@ -4,7 +4,7 @@ pub mod attention;
 pub mod choice;
 pub mod coreference;
 pub mod dependency;
-pub mod explained;
+pub mod explained_variance;
 pub mod frequency;
 pub mod norms;
 pub mod repeats;

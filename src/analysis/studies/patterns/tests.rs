@@ -102,7 +102,7 @@ fn observed(studies: &[&'static dyn AnyStudy], corpus: &[Sequence], classes: &La
 
 #[test]
 fn every_metric_is_at_the_chance_of_its_layer() {
-    let studies = ["attention", "words", "frequency", "explained"].map(|name| named(name).expect("a study"));
+    let studies = ["attention", "words", "frequency", "explained-variance"].map(|name| named(name).expect("a study"));
     let classes = LayerClasses::new(&LAYERS);
     let sums = observed(&studies, &corpus(), &classes);
     let passes: Vec<Vec<ObservedPass<'_>>> =

@@ -87,7 +87,7 @@ pub struct UseTest {
     /// The mean loss of the query word once the head's weights on its partner and on the word whose distance is nearest to the
     /// partner's are exchanged, less that before, in nats; the weights on all other words are dealt out at random in both.
     /// Null without an arc.
-    #[serde(rename = "use")]
+    #[serde(rename = "loss_effect")]
     pub loss: Option<f64>,
     /// The 95 % interval of that.
     pub ci95: Option<Interval>,
@@ -112,7 +112,7 @@ pub struct UseOffOffset {
     /// Arcs.
     pub arcs: u64,
     /// Their use, in nats; null without an arc.
-    #[serde(rename = "use")]
+    #[serde(rename = "loss_effect")]
     pub loss: Option<f64>,
     /// Its 95 % interval; null where fewer than 10 blocks have such an arc.
     pub ci95: Option<Interval>,

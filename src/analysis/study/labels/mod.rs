@@ -228,9 +228,9 @@ pub struct Label {
     pub beyond: Option<Reach>,
     /// The head against the tag baseline; null as `beyond` is.
     pub versus_tags: Option<TagComparison>,
-    /// Whether the model uses the arcs that a syntactic label is about: null unless the study `use` tested it.
+    /// Whether the model uses the arcs that a syntactic label is about: null unless the study `knockout` tested it.
     #[serde(default)]
-    pub use_of_arcs: Option<UseTest>,
+    pub knockout: Option<UseTest>,
 }
 
 /// A label that a head does not have, and how far off it is.
@@ -374,7 +374,7 @@ pub fn assess(
         versus_offset: None,
         beyond: None,
         versus_tags: None,
-        use_of_arcs: None,
+        knockout: None,
     };
     let (fires, attainable) = (bound.holds(score, threshold), bound.attainable(threshold));
     let p_of_failing = estimate.map(|estimate| estimate.p_below(threshold));

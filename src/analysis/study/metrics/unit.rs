@@ -55,7 +55,7 @@ impl<T: Copy> PerUnit<T> {
 ///
 /// Round numbers above the largest differences between a model and the same in bfloat16 (each weight rounded to 8 bits, to
 /// the nearest), over EWT dev and GUM dev: all-MiniLM-L6-v2 by default, `box:small` also with norms, repeats, segments,
-/// likeness, effect, gradient and drift. Shares: .0043 (`explained_alone`), .0034 (`first_special_mass`); nats: .0070
+/// similarity, effect, gradient and shift. Shares: .0043 (`explained_alone`), .0034 (`first_special_mass`); nats: .0070
 /// (`entropy`; .0110 over `box:gold`), .0013 (`loss_effect`); tokens: .0147 (`mean_distance`). Numbers over few things move by whole ones, which
 /// their standard errors know: accuracies on relations .018 (2 words of 113), `loss_effect_by_class` .019.
 /// Weights in f16 make a ninth of these differences in the median, and 1e-7 of each weight as noise, as another order of

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 
 use anyhow::{Error, anyhow};
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::commands::analyze::options::{GIVE_COUNTS, ONLY_ONCE};
 use crate::commands::cli::shared::command::Usage;
@@ -18,10 +18,14 @@ use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Counts};
 use crate::system::errors::Facts;
 
-/// Reads the name of a study.
-pub(super) fn names() -> PossibleValuesParser {
-    let value = |study: &&dyn AnyStudy| PossibleValue::new(study.card().name).help(study.card().question);
+/// Reads the name of a study; one of the version before becomes that of now.
+pub(super) fn names() -> impl TypedValueParser<Value = String> {
+    let value = |study: &&dyn AnyStudy| {
+        let card = study.card();
+        PossibleValue::new(card.name).help(card.question).aliases(card.formerly)
+    };
     PossibleValuesParser::new(STUDIES.iter().map(value))
+        .map(|given| registry::named(&given).expect("the parser knows these names only").card().name.to_owned())
 }
 
 /// The studies that run by default, or where no corpus is named, those that presets and `--with` switch on, less those that

@@ -10,8 +10,8 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
-use section::{DriftSection, Drifts, EffectSection, Effects};
-use sets::{ClusterDrifts, ClusterLosses, Clusters};
+use section::{EffectSection, Effects, OutputShiftSection, OutputShifts};
+use sets::{ClusterLosses, ClusterShifts, Clusters};
 use terms::TERMS;
 
 /// The effect of removing clusters.
@@ -23,9 +23,9 @@ impl Study for ClusterEffect {
     const CARD: Card = Card {
         name: "cluster-effect",
         question: "What does the model lose without heads that look alike, and without all but one of them?",
-        needs: "as `effect`, when `likeness` is over: for each cluster of k heads up to 22k + 1 passes over the sample, 20k of \
+        needs: "as `effect`, when `similarity` is over: for each cluster of k heads up to 22k + 1 passes over the sample, 20k of \
             them for random sets beside it; runs wherever these two do, over all of a corpus at once",
-        builds_on: &["effect", "likeness"],
+        builds_on: &["effect", "similarity"],
         joins: true,
         terms: TERMS,
         verdicts: VERDICTS,
@@ -51,18 +51,19 @@ impl Study for ClusterEffect {
     }
 }
 
-/// The drift without clusters.
-pub struct ClusterDrift;
+/// The shift without clusters.
+pub struct ClusterShift;
 
-impl Study for ClusterDrift {
-    type Section = DriftSection;
+impl Study for ClusterShift {
+    type Section = OutputShiftSection;
 
     const CARD: Card = Card {
-        name: "cluster-drift",
+        name: "cluster-shift",
+        formerly: Some("cluster-drift"),
         question: "How far does the output move without heads that look alike, and without all but one of them?",
-        needs: "as `drift`, when `likeness` is over: for each cluster of k heads 2k + 1 passes over the sample; runs wherever \
+        needs: "as `output-shift`, when `similarity` is over: for each cluster of k heads 2k + 1 passes over the sample; runs wherever \
             these two do, over all of a corpus at once",
-        builds_on: &["drift", "likeness"],
+        builds_on: &["output-shift", "similarity"],
         joins: true,
         caveats: CAVEATS,
         ..Card::NEW
@@ -71,15 +72,15 @@ impl Study for ClusterDrift {
     fn passes(&self) -> Vec<PassSpec> {
         vec![
             PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
-                ClusterDrifts::new(subject.grid, Clusters::alone(&subject.found.clusters))
+                ClusterShifts::new(subject.grid, Clusters::alone(&subject.found.clusters))
             })
             .following(),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ClusterDrifts = observed.sums();
-        let section = DriftSection { cluster_drift: Drifts::new(sums, context) };
+        let sums: &ClusterShifts = observed.sums();
+        let section = OutputShiftSection { cluster_shift: OutputShifts::new(sums, context) };
         (Estimates::none(context.grid.count()), section)
     }
 }
@@ -106,11 +107,11 @@ const LEAST: &str = "{min_queries} predicted tokens in {min_sentences} sentences
 
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
-    id: "cluster-drift-geometry",
-    text: "A drift grows with the square of what is missing: heads that move the output the same way move it more together \
+    id: "cluster-shift-geometry",
+    text: "A shift grows with the square of what is missing: heads that move the output the same way move it more together \
             than one by one, whether or not one of them would do.",
     about: CaveatSubject::Meaning,
-    applies: |labelling| !section::<DriftSection>(labelling.section).cluster_drift.clusters.is_empty(),
+    applies: |labelling| !section::<OutputShiftSection>(labelling.section).cluster_shift.clusters.is_empty(),
 }];
 
 #[cfg(test)]

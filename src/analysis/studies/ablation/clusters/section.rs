@@ -1,4 +1,4 @@
-//! The sections `cluster_effect` and `cluster_drift` of the report.
+//! The sections `cluster_effect` and `cluster_shift` of the report.
 
 use std::fmt::{self, Write};
 
@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sets::{ClusterDrifts, ClusterLosses, Clusters, all_but};
+use super::sets::{ClusterLosses, ClusterShifts, Clusters, all_but};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::stats::block_test::{Estimate, Jackknife};
@@ -30,8 +30,8 @@ pub struct EffectSection {
 }
 
 #[derive(Deserialize)]
-pub struct DriftSection {
-    pub cluster_drift: Drifts,
+pub struct OutputShiftSection {
+    pub cluster_shift: OutputShifts,
 }
 
 /// What the model loses without clusters of heads that look alike, in nats a masked token.
@@ -123,7 +123,7 @@ impl Interplay {
 
 /// How far the output moves without clusters of heads that look alike, as 1 - cos.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Drifts {
+pub struct OutputShifts {
     /// Sentences with a token of text, the first of each family alone.
     pub sentences: u64,
     /// Tokens of text.
@@ -323,9 +323,9 @@ fn tested(
     found.into_iter().enumerate().map(cluster).collect()
 }
 
-impl Drifts {
+impl OutputShifts {
     /// The section that these sums give.
-    pub fn new(sums: &ClusterDrifts, context: &EstimationContext) -> Self {
+    pub fn new(sums: &ClusterShifts, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         Self { sentences: total.sentences, tokens: total.tokens, clusters: Changes::new(sums).clusters(context) }
     }
@@ -382,7 +382,7 @@ fn effects(
     Ok(())
 }
 
-fn drifts(Drifts { sentences, tokens, clusters }: &Drifts, out: &mut Summary) -> fmt::Result {
+fn shifts(OutputShifts { sentences, tokens, clusters }: &OutputShifts, out: &mut Summary) -> fmt::Result {
     if clusters.is_empty() {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
     }
@@ -428,14 +428,14 @@ impl Section for EffectSection {
     }
 }
 
-stored!(DriftSection { cluster_drift: Drifts });
+stored!(OutputShiftSection { cluster_shift: OutputShifts });
 
-impl Section for DriftSection {
+impl Section for OutputShiftSection {
     fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| drifts(&self.cluster_drift, out))
+        Summary::written(|out| shifts(&self.cluster_shift, out))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        defect("cluster_drift", self.cluster_drift.clusters.iter(), grid)
+        defect("cluster_shift", self.cluster_shift.clusters.iter(), grid)
     }
 }

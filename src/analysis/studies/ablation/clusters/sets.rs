@@ -7,15 +7,15 @@ use sha2::{Digest, Sha256};
 
 use crate::model::grid::HeadGrid;
 use crate::passes::run::variants::{HeadSet, all_heads, heads_at};
-use crate::studies::ablation::drifts::DriftTotals;
 use crate::studies::ablation::losses::Losses;
+use crate::studies::ablation::output_shifts::OutputShiftTotals;
 use crate::studies::ablation::removal::{RemovalSums, Removals};
 
 /// The losses without clusters.
 pub type ClusterLosses = RemovalSums<Clusters, Losses>;
 
-/// The drifts without clusters.
-pub type ClusterDrifts = RemovalSums<Clusters, DriftTotals>;
+/// The shifts without clusters.
+pub type ClusterShifts = RemovalSums<Clusters, OutputShiftTotals>;
 
 /// So many sets of heads are drawn beside each cluster: of twenty one passes by chance where one in twenty does.
 const RANDOM_SETS: usize = 20;

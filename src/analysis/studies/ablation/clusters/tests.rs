@@ -114,7 +114,7 @@ fn heads_that_stand_in_for_each_other_are_told() {
 }
 
 /// Each head turns a vector of two dimensions by its share of a right angle.
-fn show_states(sums: &mut ClusterDrifts, indices: impl Iterator<Item = u64>) {
+fn show_states(sums: &mut ClusterShifts, indices: impl Iterator<Item = u64>) {
     for index in indices {
         let mut state = sums.begin(&sentence(index, 1, "dep"));
         #[expect(clippy::cast_possible_truncation, reason = "a hidden state")]
@@ -139,16 +139,16 @@ fn show_states(sums: &mut ClusterDrifts, indices: impl Iterator<Item = u64>) {
 
 #[test]
 fn drifts_without_clusters_by_hand() {
-    let mut sums = ClusterDrifts::new(GRID, Clusters::alone(&[vec![0, 1, 5]]));
+    let mut sums = ClusterShifts::new(GRID, Clusters::alone(&[vec![0, 1, 5]]));
     show_states(&mut sums, 0..64);
-    let found = Drifts::new(&sums, &context());
+    let found = OutputShifts::new(&sums, &context());
     let [cluster] = &found.clusters[..] else { panic!("one cluster") };
     let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found} {expected}");
     near(cluster.together.value, 1.0);
     near(cluster.alone[2].value, 1.0 - 0.75_f64.sqrt());
     near(cluster.sum.value, 3.0 * (1.0 - 0.75_f64.sqrt()));
     near(cluster.all_but_one.value, 0.5);
-    let section = DriftSection { cluster_drift: found };
+    let section = OutputShiftSection { cluster_shift: found };
     assert!(section.summary(&default_policy()).to_string().contains("L0H0 L0H1 L1H2  +1.00000"));
     assert_eq!(section.defect(GRID), None);
 }
@@ -164,7 +164,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     assert_eq!(left, whole);
     let other = HeadGrid { layers: 1, heads: 6 };
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(other, FromToken::Mean));
-    let [mut whole, mut left, mut right] = [0; 3].map(|_| ClusterDrifts::new(GRID, Clusters::alone(&clusters())));
+    let [mut whole, mut left, mut right] = [0; 3].map(|_| ClusterShifts::new(GRID, Clusters::alone(&clusters())));
     show_states(&mut whole, 0..6);
     show_states(&mut left, 0..2);
     show_states(&mut right, 2..6);
@@ -181,7 +181,7 @@ fn without_clusters_nothing_runs() {
     assert!(!ClusterLosses::is_relevant(&state) && sums.further_runs().variants().is_empty());
     let section = EffectSection { cluster_effect: Effects::new(&sums, &context()) };
     assert!(section.summary(&default_policy()).to_string().starts_with("No cluster of heads held"));
-    let mut sums = ClusterDrifts::new(GRID, Clusters::alone(&[]));
+    let mut sums = ClusterShifts::new(GRID, Clusters::alone(&[]));
     let state = sums.begin(&sentence(1, 2, "dep"));
-    assert!(!ClusterDrifts::is_relevant(&state));
+    assert!(!ClusterShifts::is_relevant(&state));
 }

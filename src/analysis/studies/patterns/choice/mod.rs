@@ -39,7 +39,7 @@ impl Study for HeadChoices {
             worker take 32 bytes for each dimension of the embedding by each of the layer's input, in every layer (226 MB for a model of \
             BERT-base's size, and 0.3 MB for each position of the longest sentence), and what is fitted of them a quarter of that",
         in_first_run: true,
-        controls: &[ControlKind::RandomInit],
+        controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
         range: |metric| match metric {
             "rebuilt" => f64::NEG_INFINITY..=1.0,

@@ -24,7 +24,7 @@ use terms::TERMS;
 /// The tree that can be read out of all heads together.
 pub struct AttentionParser;
 
-/// The seed of the untrained model: that of the study `dependence`, with which the pass is shared.
+/// The seed of the untrained model: that of the study `edges`, with which the pass is shared.
 const SEED: u64 = 0;
 
 impl Study for AttentionParser {

@@ -1,0 +1,365 @@
+//! The section `edges` of the report: the shifts of all edges, the strongest of them, and chains.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::edges::Edges;
+use super::measure::{EdgeEstimate, LEAST_SHIFT, all_excesses, measured};
+use super::strongest::{Edge, HeadEdges, chains};
+use super::sums::EdgeSums;
+use super::untrained::Untrained;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Replacement;
+use crate::stats::interval::Interval;
+use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::EstimationContext;
+use crate::study::section::{Completion, HeadCard, Section, stored};
+use crate::study::show::figure::Figure;
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::{plain_table, significance};
+use crate::system::counted::{counted, plural};
+
+/// Edges that the report lists as the strongest.
+const LISTED: usize = 20;
+
+/// Edges, and chains, that the summary shows.
+const SHOWN: usize = 10;
+
+#[derive(Deserialize)]
+pub struct EdgesSection {
+    pub edges: EdgesReport,
+    /// The first label of each head, once they are known, for the summary.
+    #[serde(skip)]
+    labels: BTreeMap<HeadPlace, String>,
+}
+
+impl EdgesSection {
+    /// A section that does not know the labels yet.
+    pub fn new(edges: EdgesReport) -> Self {
+        Self { edges, labels: BTreeMap::new() }
+    }
+}
+
+/// How far the attention of later heads shifts when an earlier head is removed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EdgesReport {
+    /// What stood for removed heads.
+    pub removal: Option<Replacement>,
+    /// Sentences with a token of text, the first of each family alone; none of a model of one layer.
+    pub sentences: u64,
+    /// Tokens of text: the rows of attention that were compared.
+    pub tokens: u64,
+    /// Pairs of a head, the source, and a head of a later layer, the target.
+    pub pairs: u64,
+    /// Those whose target's attention does not shift at all: they have no excess.
+    pub without_shift: u64,
+    /// Those that are above chance: a shift of at least 0.0001, and an excess above the percentile of `untrained` with a q of at
+    /// most `settings.policy.label_q`, in a sample that is large enough.
+    pub above: u64,
+    /// The edges of an untrained model.
+    pub untrained: Untrained,
+    /// The shifts between each two layers.
+    pub layers: Vec<LayerPair>,
+    /// The edges of the largest excess, by the lower end of its interval, the largest first; at most twenty.
+    pub strongest: Vec<Edge>,
+    /// The strongest edges of each head, layer by layer.
+    pub heads: Vec<HeadEdges>,
+    /// Paths of edges that are above, each of them the strongest downstream edge of its source and the strongest upstream
+    /// edge of its target; the longest first, then by their first heads.
+    pub chains: Vec<Vec<HeadPlace>>,
+}
+
+/// The shifts of the heads of one layer by removing those of an earlier one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerPair {
+    /// The layer of the sources, counted from 0.
+    pub source: usize,
+    /// The layer of the targets.
+    pub target: usize,
+    /// `[sources, targets]`: the mean over tokens of text of the squared Hellinger distance of the target's attention with
+    /// the source and without.
+    #[schemars(schema_with = "shares")]
+    pub shift: Vec<Vec<f64>>,
+    /// `[sources, targets]`: the same with everything between held, so that the source is missing in the residual stream alone;
+    /// empty where it was not measured.
+    #[schemars(schema_with = "shares")]
+    #[serde(default)]
+    pub direct: Vec<Vec<f64>>,
+    /// `[sources, targets]`: `ln shift` less the mean of its row and of its column, plus the mean of all; null where the
+    /// shift is 0.
+    pub excess: Vec<Vec<Option<f64>>>,
+    /// `[sources, targets]`: the q-value of the excess being above the percentile of the untrained model's; null where it is not,
+    /// and where the shift is below 0.0001.
+    #[schemars(schema_with = "shares_or_null")]
+    pub q: Vec<Vec<Option<f64>>>,
+}
+
+fn shares(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let row = schemars::json_schema!({ "type": "array", "items": { "type": "number", "minimum": 0, "maximum": 1 } });
+    schemars::json_schema!({ "type": "array", "items": row })
+}
+
+fn shares_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let share = schemars::json_schema!({ "type": ["number", "null"], "minimum": 0, "maximum": 1 });
+    schemars::json_schema!({ "type": "array", "items": { "type": "array", "items": share } })
+}
+
+impl EdgesReport {
+    /// The section that these sums give.
+    pub fn new(sums: &EdgeSums, untrained: &EdgeSums, context: &EstimationContext) -> Self {
+        let null = Untrained::new(all_excesses(untrained));
+        let null_edges = measured(untrained, null.percentile, context);
+        let found = measured(sums, null.percentile, context);
+        let (edges, total) = (Edges(context.grid), sums.blocks.total());
+        let mut layers = Vec::new();
+        let mut ranked = Vec::new();
+        for between in edges.layers().filter(|_| !found.is_empty()) {
+            let found = &found[edges.between(between)];
+            layers.push(LayerPair::new(between, found, context.grid.heads));
+            let edge = |(place, measured): (usize, &EdgeEstimate)| Edge::new(edges.ends(between, place), measured);
+            ranked.extend(found.iter().enumerate().filter_map(edge));
+        }
+        ranked.sort_by(|a: &Edge, b| b.surely().total_cmp(&a.surely()));
+        let of_head = |place: usize| {
+            let place = context.grid.place(place);
+            let strongest = |end: fn(&Edge) -> HeadPlace| ranked.iter().find(|edge| end(edge) == place).copied();
+            HeadEdges { place, upstream: strongest(|edge| edge.target), downstream: strongest(|edge| edge.source) }
+        };
+        Self {
+            removal: sums.conditions.removal,
+            sentences: total.sentences,
+            tokens: total.rows,
+            pairs: edges.count() as u64,
+            without_shift: found.iter().filter(|measured| measured.excess.is_none()).count() as u64,
+            above: 0,
+            untrained: null.tested(&null_edges),
+            layers,
+            heads: (0..context.grid.count()).map(of_head).collect(),
+            strongest: ranked.iter().take(LISTED).copied().collect(),
+            chains: Vec::new(),
+        }
+    }
+
+    /// The edges that are above chance by `policy`, and the chains of them.
+    pub fn judge(&mut self, policy: &Policy) {
+        let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
+        let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
+        // A q is of an edge that has the shift, and whose excess is above the percentile.
+        let above = |q: Option<f64>| enough && significant(q);
+        let cells = self.layers.iter().flat_map(|pair| pair.q.iter().flatten());
+        self.above = cells.filter(|q| above(**q)).count() as u64;
+        self.untrained.above = self.untrained.q.iter().filter(|q| above(Some(**q))).count() as u64;
+        let of_heads = self.heads.iter_mut().flat_map(|head| [&mut head.upstream, &mut head.downstream]).flatten();
+        for edge in self.strongest.iter_mut().chain(of_heads) {
+            edge.above = above(edge.q);
+        }
+        self.chains = chains(&self.heads);
+    }
+
+    fn write_summary(&self, labels: &BTreeMap<HeadPlace, String>, out: &mut Summary) -> fmt::Result {
+        let Self { removal, sentences, tokens, pairs, without_shift, above, untrained, strongest, chains, .. } = self;
+        if *pairs == 0 {
+            return writeln!(out, "The model has one layer: no head comes after another, so none depends on one.");
+        }
+        let Some(removal) = removal.filter(|_| *tokens > 0) else {
+            return writeln!(out, "No sentence had a token of text, so no head was removed.");
+        };
+        writeln!(
+            out,
+            "Heads removed one at a time (by {}): how far the attention of each later head shifts (squared Hellinger distance, over \
+             {} of {}), through whatever lies between. Of {} {above} {} above chance; {without_shift} {} no shift. {} \
+             The strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
+            removal.name(),
+            counted(*tokens, "token"),
+            counted(*sentences, "sentence"),
+            format_args!("{pairs} {} of heads", plural(pairs, "pair", "pairs")),
+            plural(above, "is", "are"),
+            plural(without_shift, "has", "have"),
+            untrained.meaning()
+        )?;
+        out.table_without(table(strongest.iter().take(SHOWN), labels), MAY_GO);
+        if strongest.iter().any(|edge| edge.ratio.is_some()) {
+            writeln!(
+                out,
+                "\nDirect is the shift with all other heads and feed-forward blocks held as they were, so that the residual stream alone \
+                 lacks the earlier head, over the shift; above 1, what lies between opposes it."
+            )?;
+        }
+        let long: Vec<&Vec<HeadPlace>> = chains.iter().filter(|chain| chain.len() > 2).collect();
+        if long.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\nChains of edges, each the strongest of both its ends:\n")?;
+        for chain in long.iter().take(SHOWN) {
+            let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
+            writeln!(out, "  {}", names.join(" -> "))?;
+        }
+        match long.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => writeln!(out, "  and {more} more in the report"),
+        }
+    }
+}
+
+/// An edge, as tables list it.
+#[derive(Serialize)]
+pub struct EdgeRow {
+    source: HeadPlace,
+    target: HeadPlace,
+    shift: f64,
+    direct: Option<f64>,
+    ratio: Option<f64>,
+    excess: Option<f64>,
+    q: Option<f64>,
+}
+
+impl LayerPair {
+    /// All edges between the two layers.
+    pub fn edges(&self) -> impl Iterator<Item = EdgeRow> {
+        let head = |layer: usize, head: usize| HeadPlace { layer, head };
+        let rows = self.shift.iter().zip(&self.excess).zip(&self.q).enumerate();
+        rows.flat_map(move |(source, ((shift, excess), q))| {
+            let cells = shift.iter().zip(excess).zip(q).enumerate();
+            cells.map(move |(target, ((&shift, &excess), &q))| {
+                let direct = self.direct.get(source).map(|row| row[target]);
+                let ratio = direct.filter(|_| shift >= LEAST_SHIFT).map(|direct| direct / shift);
+                let (source, target) = (head(self.source, source), head(self.target, target));
+                EdgeRow { source, target, shift, direct, ratio, excess, q }
+            })
+        })
+    }
+
+    fn new((source, target): (usize, usize), found: &[EdgeEstimate], heads: usize) -> Self {
+        Self {
+            source,
+            target,
+            shift: rows(found, heads, |measured| measured.shift),
+            direct: if found.iter().all(|measured| measured.direct.is_some()) {
+                rows(found, heads, |measured| measured.direct.unwrap_or_default())
+            } else {
+                Vec::new()
+            },
+            excess: rows(found, heads, |measured| measured.excess),
+            q: rows(found, heads, |measured| measured.q),
+        }
+    }
+
+    fn has(&self, heads: usize) -> bool {
+        fn is_square<T>(rows: &[Vec<T>], heads: usize) -> bool {
+            rows.len() == heads && rows.iter().all(|row| row.len() == heads)
+        }
+        (self.direct.is_empty() || is_square(&self.direct, heads))
+            && is_square(&self.shift, heads)
+            && is_square(&self.excess, heads)
+            && is_square(&self.q, heads)
+    }
+}
+
+/// One thing of each edge between two layers, `[sources, targets]`.
+fn rows<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
+    found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
+}
+
+/// The columns that may go where there is no room: the shift.
+const MAY_GO: &[usize] = &[2];
+
+fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace, String>) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["edge", "labels", "shift", "direct", "excess", "q"]);
+    let spread = |ci95: Option<Interval>, digits: usize| {
+        ci95.map_or_else(String::new, |ci95| format!(" ±{:.digits$}", ci95.half_width()))
+    };
+    for Edge { source, target, shift, shift_ci95, ratio, ratio_ci95, excess, excess_ci95, q, .. } in edges {
+        table.add_row([
+            format!("{source} -> {target}"),
+            [source, target].map(|head| labels.get(head).map_or("-", String::as_str)).join(" -> "),
+            format!("{shift:.5}{}", spread(*shift_ci95, 5)),
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}{}", spread(*ratio_ci95, 2))),
+            format!("{excess:+.2}{}", spread(*excess_ci95, 2)),
+            q.map_or_else(|| "-".to_owned(), significance),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+stored!(EdgesSection { edges: EdgesReport });
+
+impl Section for EdgesSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        match known {
+            Completion::Policy(policy) => self.edges.judge(policy),
+            Completion::Labels(labels) => {
+                let heads = self.edges.heads.iter().map(|edges| edges.place);
+                self.labels = heads.zip(labels.iter().cloned()).collect();
+            }
+            Completion::Estimates(..) | Completion::Control(..) | Completion::SharedKeys(_) => {}
+        }
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        Summary::written(|out| self.edges.write_summary(&self.labels, out))
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+        let Some(HeadEdges { upstream, downstream, .. }) = self.edges.heads.iter().find(|edges| edges.place == place)
+        else {
+            return HeadCard::default();
+        };
+        let label = |head: &HeadPlace| self.labels.get(head).map_or("-", String::as_str);
+        let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
+            let Edge { shift, ratio, excess, excess_ci95, above, q, .. } = edge;
+            let direct = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of it directly)"));
+            let spread = excess_ci95.map_or_else(String::new, |ci95| format!(" ±{:.2}", ci95.half_width()));
+            let sure = if *above { "above chance" } else { "not above chance" };
+            let by = match (q, self.edges.untrained.percentile) {
+                (Some(q), _) => format!(" (q {})", significance(*q)),
+                (None, Some(_)) if *shift < LEAST_SHIFT => format!(" (a shift below {LEAST_SHIFT})"),
+                (None, Some(percentile)) => format!(" (chance: {percentile:+.2})"),
+                (None, None) => String::new(),
+            };
+            format!(
+                "{ends} {other} ({}): shift {shift:.5}{direct}, excess {excess:+.2}{spread}, {sure}{by}",
+                label(other)
+            )
+        };
+        let up = upstream.as_ref().map(|edge| line("what shifts it most beyond expectation is", &edge.source, edge));
+        let down =
+            downstream.as_ref().map(|edge| line("what it shifts most beyond expectation is", &edge.target, edge));
+        let shown = downstream.as_ref().filter(|edge| edge.above);
+        let clause = shown.map(|edge| {
+            format!("moves the attention of {} beyond what its layer does (excess {:+.2})", edge.target, edge.excess)
+        });
+        up.into_iter().chain(down).collect::<HeadCard>().saying(clause)
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let EdgesReport { layers, heads, .. } = &self.edges;
+        let pairs = layers.iter().map(|pair| (pair.source, pair.target));
+        let whole = layers.is_empty() || pairs.eq(Edges(grid).layers());
+        if !whole || !layers.iter().all(|pair| pair.has(grid.heads)) {
+            return Some("`edges.layers` does not have each pair of layers once, with all their heads".to_owned());
+        }
+        if !grid.is(heads.iter().map(|edges| edges.place)) {
+            return Some("`edges.heads` does not have each head of the model once, layer by layer".to_owned());
+        }
+        None
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        super::figure::figures(&self.edges)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let edges = &self.edges;
+        vec![Table::of("edges", edges.layers.iter().flat_map(LayerPair::edges))]
+    }
+}

@@ -1,0 +1,196 @@
+//! How far the attention of later heads shifts when an earlier head is removed, summed by block.
+
+use multiversion::multiversion;
+use serde::{Deserialize, Serialize};
+
+use super::edges::Edges;
+use crate::linalg::lanes::{LANES, across};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Conditions;
+use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
+use crate::passes::run::variants::each_head;
+use crate::passes::setup::PassSetup;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
+use crate::stats::exact::ExactSum;
+use crate::study::instruments::roots::Roots;
+
+/// The shifts in some sentences.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shifts {
+    /// Tokens of text: the rows that are compared.
+    pub rows: u64,
+    /// Sentences with any, the first of each family alone.
+    pub sentences: u64,
+    /// The shift of each edge, summed over the rows; nothing where there is no row: an empty block is small.
+    pub edges: Vec<ExactSum>,
+    /// The direct shift of each edge, likewise; nothing where that is not measured.
+    pub direct: Vec<ExactSum>,
+}
+
+impl Shifts {
+    /// The mean shift of each edge.
+    pub fn mean(&self, edge: usize) -> f64 {
+        self.sum(edge) / self.rows as f64
+    }
+
+    /// Its sum.
+    pub fn sum(&self, edge: usize) -> f64 {
+        self.edges.get(edge).map_or(0.0, |sum| sum.value())
+    }
+
+    /// The sum of the direct shift of each edge.
+    pub fn direct(&self, edge: usize) -> f64 {
+        self.direct.get(edge).map_or(0.0, |sum| sum.value())
+    }
+}
+
+merge_fields!(Shifts { rows, sentences, edges, direct });
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EdgeSums {
+    /// The heads.
+    pub grid: HeadGrid,
+    /// Whether direct shifts are measured as well.
+    pub is_direct: bool,
+    /// How heads were removed, once the pass has begun.
+    pub conditions: Conditions,
+    /// The sums of each block.
+    pub blocks: Blocks<Shifts>,
+}
+
+impl EdgeSums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, is_direct: false, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
+    }
+
+    /// The same with direct shifts beside.
+    pub fn with_direct(self) -> Self {
+        Self { is_direct: true, ..self }
+    }
+}
+
+/// The state of a sequence.
+#[derive(Debug)]
+pub struct EdgeState {
+    block: usize,
+    /// The run that is shown.
+    run: Run,
+    /// The roots of each head after the first layer, in the baseline.
+    roots: Roots,
+}
+
+/// A run over a sequence; heads by their places.
+#[derive(Clone, Copy, Debug)]
+enum Run {
+    /// With all heads.
+    Baseline,
+    /// Without a head.
+    Without(usize),
+    /// The same with everything held but the residual stream.
+    Directly(usize),
+}
+
+/// The squared Hellinger distance of a row to what it was, from 0 to 1; `roots` are the square roots of the row as it was.
+///
+/// `1 - sum_j sqrt(a_j b_j)` of rows that sum to 1 is half of `sum_j (sqrt(a_j) - sqrt(b_j))²`, which is exactly 0 of equal
+/// rows, and of nearly equal ones is not lost in the rounding of a sum near 1.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
+    let mut squares = [0.0_f32; LANES];
+    let (row, row_left) = row.as_chunks::<LANES>();
+    let (roots, roots_left) = roots.as_chunks::<LANES>();
+    for (roots, weights) in roots.iter().zip(row) {
+        for lane in 0..LANES {
+            let difference = roots[lane] - weights[lane].sqrt();
+            squares[lane] += difference * difference;
+        }
+    }
+    for ((square, root), weight) in squares.iter_mut().zip(roots_left).zip(row_left) {
+        let difference = root - weight.sqrt();
+        *square += difference * difference;
+    }
+    (across(squares.map(f64::from), |a, b| a + b) / 2.0).min(1.0)
+}
+
+merge_fields!(EdgeSums[grid, is_direct] { conditions, blocks });
+
+impl Sums for EdgeSums {
+    type SequenceState = EdgeState;
+
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.conditions = known.conditions;
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> EdgeState {
+        let block = block_of(sequence.family.number);
+        // A model of one layer has no later head.
+        let edges = Edges(self.grid).count();
+        let rows: Vec<usize> = if edges == 0 { Vec::new() } else { sequence.text_places().collect() };
+        if !rows.is_empty() {
+            let sums = &mut self.blocks[block];
+            sums.rows += rows.len() as u64;
+            sums.sentences += u64::from(sequence.family.is_first);
+            sums.edges.resize(edges, ExactSum::default());
+            sums.direct.resize(if self.is_direct { edges } else { 0 }, ExactSum::default());
+        }
+        EdgeState { block, run: Run::Baseline, roots: Roots::of(rows) }
+    }
+
+    fn is_relevant(state: &EdgeState) -> bool {
+        !state.roots.rows.is_empty()
+    }
+
+    /// Variants without each head, except the heads of the last layer, which no head follows.
+    fn further_runs(&self) -> FurtherRuns {
+        let HeadGrid { layers, heads } = self.grid;
+        let removed = each_head(self.grid).take(layers.saturating_sub(1) * heads).collect();
+        if self.is_direct { FurtherRuns::WithoutAndDirectly(removed) } else { FurtherRuns::Without(removed) }
+    }
+
+    fn observe(&mut self, state: &mut EdgeState, event: &mut Event<'_>) {
+        match event {
+            Event::Variant(variant) => state.run = Run::Without(*variant),
+            Event::Direct(variant) => state.run = Run::Directly(*variant),
+            Event::Head(input) => self.head(state, input),
+            _ => {}
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let count = Edges(grid).count();
+        let fits = |Shifts { rows, edges, direct, .. }: &Shifts| {
+            let present = if *rows == 0 { 0 } else { count };
+            edges.len() == present && direct.len() == if self.is_direct { present } else { 0 }
+        };
+        self.grid == grid && self.blocks.fit(fits)
+    }
+}
+
+impl EdgeSums {
+    fn head(&mut self, state: &mut EdgeState, input: &mut HeadInput<'_>) {
+        let attention = input.attention();
+        let target = HeadPlace { layer: attention.layer, head: attention.head };
+        if target.layer == 0 || state.roots.rows.is_empty() {
+            return;
+        }
+        let (Run::Without(source) | Run::Directly(source)) = state.run else {
+            return state.roots.push(attention, (self.grid.layers - 1) * self.grid.heads);
+        };
+        let source = self.grid.place(source);
+        // The input of its layer is the same for every head of the layer.
+        if source.layer >= target.layer {
+            return;
+        }
+        let place = self.grid.index(target.layer - 1, target.head);
+        let roots = state.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
+        let rows = state.roots.rows.iter().zip(roots);
+        let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
+        let Shifts { edges, direct, .. } = &mut self.blocks[state.block];
+        let sums = if matches!(state.run, Run::Directly(_)) { direct } else { edges };
+        sums[Edges(self.grid).index(source, target)] += shift;
+    }
+}

@@ -1,0 +1,79 @@
+//! Whether the model uses the arcs that its heads are labelled for: masked words with the weight to their partner exchanged
+//! for that to a word as far away (METHODOLOGY, "Use of an arc").
+
+mod exchange;
+mod figure;
+mod section;
+mod sums;
+mod terms;
+
+use crate::passes::pass::{Pass, Phases, Portion, Sequences};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::section::section;
+use crate::study::verdict_rule::VerdictRule;
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
+use section::KnockoutSection;
+use sums::KnockoutSums;
+use terms::TERMS;
+
+/// The use of arcs: whether the model uses the arcs of syntactic labels.
+pub struct ArcKnockout;
+
+impl Study for ArcKnockout {
+    type Section = KnockoutSection;
+
+    const CARD: Card = Card {
+        name: "knockout",
+        formerly: Some("use"),
+        question: "Does the model use the arcs that its heads are labelled for?",
+        needs: "a model with a masked-LM head or that of a discriminator, and a corpus with dependency trees in files, read once more when the labels \
+            are known: seven passes over a sample of its sentences, and two for each arc of a label",
+        builds_on: &["dependency"],
+        verdicts: VERDICTS,
+        caveats: CAVEATS,
+        terms: TERMS,
+        figures: &["knockout"],
+        tables: &["knockout"],
+        of_language: true,
+        beyond_decoders: Some("reads no masked word, whose attention to its partner the study cuts"),
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        vec![
+            PassSpec::new(
+                Pass { sequences: Sequences::Corrupted(Phases::All), portion: Portion::Sample, ..Pass::PLAIN },
+                |subject| KnockoutSums::new(subject.grid, subject.found.claims.clone()).of_classes(subject.classes),
+            )
+            .following(),
+        ]
+    }
+
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &KnockoutSums = observed.sums();
+        (Estimates::none(context.grid.count()), KnockoutSection::new(sums, context))
+    }
+}
+
+/// The rule of `used`.
+const VERDICTS: &[VerdictRule] = &[VerdictRule {
+    verdict: "`used` of a syntactic label",
+    statistic: "loss of the masked query word once the weights on its partner and on a word as far away are exchanged, less that before",
+    margin: "0",
+    family: "all syntactic labels whose `use` is above it",
+    least: "{min_queries} arcs",
+    printed: "`use` with its interval, q",
+}];
+
+/// The limits of what the study shows.
+const CAVEATS: &[Caveat] = &[Caveat {
+    id: "knockout-of-one-weight",
+    text: "`used` says that a masked word is harder to predict once this head's weights on its partner and on a word as far \
+            away are exchanged. A label without it may still be of use to other words, to other tasks, or beside other \
+            heads that do the same.",
+    about: CaveatSubject::Meaning,
+    applies: |labels| section::<KnockoutSection>(labels.section).knockout.iter().any(|label| label.test.used.is_some()),
+}];
+
+#[cfg(test)]
+mod tests;

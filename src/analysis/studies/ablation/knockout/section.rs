@@ -1,0 +1,211 @@
+//! The section `knockout` of the report: each syntactic label put to the test.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::sums::{ClaimLosses, KnockoutSums, Losses};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::stats::block_test::Jackknife;
+use crate::stats::blocks::BLOCKS;
+use crate::stats::interval::Interval;
+use crate::stats::significance::q_of_those_above;
+use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::EstimationContext;
+use crate::study::section::{Completion, Exports, HeadUseTest, Section, stored};
+use crate::study::show::figure::Figure;
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::{plain_table, significance};
+use crate::study::upstream::ArcClaim;
+use crate::system::counted::{counted, plural};
+
+/// The results of the tests.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct KnockoutSection {
+    pub knockout: Vec<LabelUse>,
+}
+
+/// A syntactic label put to the test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LabelUse {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The label that it had when it was tested.
+    pub label: String,
+    /// The direction of the label.
+    pub direction: Direction,
+    /// The test.
+    #[serde(flatten)]
+    pub test: UseTest,
+}
+
+impl KnockoutSection {
+    /// The section that these sums give.
+    pub fn new(sums: &KnockoutSums, context: &EstimationContext) -> Self {
+        let of_claim = |(number, claim): (usize, &ArcClaim)| LabelUse {
+            place: context.grid.place(claim.place),
+            label: claim.label.clone(),
+            direction: claim.direction,
+            test: test_of(&std::array::from_fn(|block| sums.blocks[block][number])),
+        };
+        Self { knockout: sums.claims.iter().enumerate().map(of_claim).collect() }
+    }
+
+    fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
+        if self.knockout.is_empty() {
+            return writeln!(out, "No head has a syntactic label, so no use of an arc was tested.");
+        }
+        let used = self.knockout.iter().filter(|label| label.test.used == Some(true)).count();
+        let tested = self.knockout.iter().filter(|label| label.test.used.is_some()).count();
+        writeln!(
+            out,
+            "Use of arcs: the loss of a masked or replaced word once the head's weights on its partner and on a word as far away are \
+             exchanged, less that before, in nats a word, all other weights dealt out at random in both; over all arcs, and over \
+             those off the best offset. {}:\n",
+            of_tested(used, tested)
+        )?;
+        out.table_without(table(&self.knockout), MAY_GO);
+        writeln!(out)?;
+        let few = self.knockout.len() - tested;
+        if few > 0 {
+            let least = policy.count(&MIN_QUERIES);
+            writeln!(
+                out,
+                "Labels not tested: {few}, with fewer than {} in the sample (`--sample` sets its size), or with \
+                 arcs of too few sentences.",
+                counted(least, "such arc")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The test of a claim with these losses, before it is corrected.
+fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
+    let left_out = |part: fn(&ClaimLosses) -> Losses| {
+        let more = blocks.each_ref().map(|losses| part(losses).more());
+        let arcs = blocks.each_ref().map(|losses| part(losses).arcs as f64);
+        Jackknife::new(&more, &arcs)
+    };
+    let arcs = |part: fn(&ClaimLosses) -> Losses| blocks.iter().map(|losses| part(losses).arcs).sum::<u64>();
+    let (all, off_offset) = (left_out(ClaimLosses::all), left_out(|losses| losses.off_offset));
+    let loss = |left_out: &Jackknife| Some(left_out.all()).filter(|loss| loss.is_finite());
+    UseTest {
+        arcs: arcs(ClaimLosses::all),
+        blocks: all.blocks(),
+        loss: loss(&all),
+        ci95: all.interval(),
+        standard_error: all.standard_error(),
+        p: all.p_above(0.0),
+        off_offset: UseOffOffset {
+            arcs: arcs(|losses| losses.off_offset),
+            loss: loss(&off_offset),
+            ci95: off_offset.interval(),
+        },
+        ..UseTest::default()
+    }
+}
+
+/// How many of the labels that were tested are of arcs that are used.
+fn of_tested(used: usize, tested: usize) -> String {
+    if tested == 0 {
+        return "No label was tested".to_owned();
+    }
+    format!("{used} of {} tested {} of arcs that are used", counted(tested, "label"), plural(&used, "is", "are"))
+}
+
+/// The columns that may go where there is no room: how many arcs, and the use of those off the best offset.
+const MAY_GO: &[usize] = &[3, 6, 7];
+
+/// A use with its interval.
+fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {
+    let Some(loss) = loss else { return "-".to_owned() };
+    let half_width = ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
+    format!("{loss:+.3}{half_width}")
+}
+
+fn table(labels: &[LabelUse]) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["head", "label", "direction", "arcs", "use", "q", "arcs off offset", "use off offset", "used"]);
+    for LabelUse { place, label, direction, test } in labels {
+        let UseTest { arcs, loss, ci95, q, used, off_offset, .. } = test;
+        table.add_row([
+            place.to_string(),
+            label.clone(),
+            direction.name().to_owned(),
+            arcs.to_string(),
+            spread(*loss, *ci95),
+            q.map_or_else(|| "-".to_owned(), significance),
+            off_offset.arcs.to_string(),
+            spread(off_offset.loss, off_offset.ci95),
+            match used {
+                Some(true) => "yes",
+                Some(false) => "not shown",
+                None => "not tested",
+            }
+            .to_owned(),
+        ]);
+    }
+    for column in 3..8 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+stored!(KnockoutSection { knockout: Vec<LabelUse> });
+
+impl Section for KnockoutSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Policy(policy) = known {
+            self.correct(policy);
+        }
+    }
+
+    fn summary(&self, policy: &Policy) -> Summary {
+        Summary::written(|out| self.write_summary(out, policy))
+    }
+
+    fn exports(&self) -> Exports {
+        let exported = |LabelUse { place, label, direction, test }: &LabelUse| HeadUseTest {
+            head: *place,
+            label: label.clone(),
+            direction: *direction,
+            test: *test,
+        };
+        Exports { tests_of_use: self.knockout.iter().map(exported).collect(), ..Exports::default() }
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let stray = grid.stray(self.knockout.iter().map(|label| label.place))?;
+        Some(format!("`knockout` has {stray}, which the model has not"))
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        super::figure::figures(&self.knockout)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        vec![Table::of("knockout", &self.knockout)]
+    }
+}
+
+impl KnockoutSection {
+    fn correct(&mut self, policy: &Policy) {
+        let least = policy.count(&MIN_QUERIES);
+        let p_above = |LabelUse { test, .. }: &LabelUse| {
+            test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))
+        };
+        let p: Vec<Option<f64>> = self.knockout.iter().map(p_above).collect();
+        for (LabelUse { test, .. }, q) in self.knockout.iter_mut().zip(q_of_those_above(&p)) {
+            let used = policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
+            (test.q, test.used) = (q, (test.p.is_some() && test.arcs >= least).then_some(used && q.is_some()));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! How far the model's output moves without each head (METHODOLOGY, "Drift").
+
+mod figure;
+mod metrics;
+mod section;
+
+use crate::passes::pass::{Pass, Portion};
+use crate::studies::ablation::removal::EachHead;
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::metrics::metric;
+use crate::study::section::section;
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use metrics::{METRICS, OutputShiftSums, values};
+use section::{OutputShiftReport, OutputShiftSection};
+
+/// How far the output moves without each head.
+pub struct OutputShift;
+
+impl Study for OutputShift {
+    type Section = OutputShiftSection;
+
+    const CARD: Card = Card {
+        name: "output-shift",
+        formerly: Some("drift"),
+        question: "How far do the last hidden states move without each head?",
+        needs: "any model and any corpus in files, read twice more: as many passes over a sample of its sentences as half of \
+            the heads, and two",
+        metrics: || metric::listed(METRICS),
+        caveats: CAVEATS,
+        range: |_| 0.0..=2.0,
+        figures: &["output-shift"],
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        vec![PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
+            OutputShiftSums::new(subject.grid, EachHead)
+        })]
+    }
+
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &OutputShiftSums = observed.sums();
+        let blocks = sums.blocks.with_total();
+        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
+        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
+        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
+        let shift = OutputShiftReport::new(sums, &estimates, context);
+        (estimates, OutputShiftSection { output_shift: shift })
+    }
+}
+
+/// The limits of what the study shows.
+const CAVEATS: &[Caveat] = &[Caveat {
+    id: "output-shift-no-worth",
+    text: "Shift says how far the output turns without a head, not whether that is for better or worse, nor for what: no \
+            task is measured; and it depends on what stands for the head.",
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<OutputShiftSection>(labelling.section).output_shift.tokens > 0,
+}];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! The section `output_shift` of the report: which heads the output moves most and least without.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::metrics::{OutputShiftSums, output, pooled};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Replacement;
+use crate::stats::block_test::Jackknife;
+use crate::stats::blocks::PerBlock;
+use crate::stats::interval::Interval;
+use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts};
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::metrics::metric::Fraction;
+use crate::study::section::{Section, stored};
+use crate::study::show::figure::Figure;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::plain_table;
+use crate::system::counted::counted;
+
+/// Heads that are listed from either end.
+const LISTED: usize = 5;
+
+#[derive(Deserialize)]
+pub struct OutputShiftSection {
+    pub output_shift: OutputShiftReport,
+}
+
+/// How far the output moves without heads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OutputShiftReport {
+    /// What stood for removed heads.
+    pub removal: Option<Replacement>,
+    /// Sentences with a token of text, the first of each family alone.
+    pub sentences: u64,
+    /// Tokens of text.
+    pub tokens: u64,
+    /// The shift with all heads removed, beside which that without one head is read.
+    pub without_heads: MovedBy,
+    /// The heads without which the last hidden states move most, by falling shift; at most five.
+    pub most: Vec<HeadShift>,
+    /// Of the other heads those without which they move least, by rising shift; at most five.
+    pub least: Vec<HeadShift>,
+}
+
+/// A shift of tokens and of sentences, with their intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MovedBy {
+    /// The mean over tokens of text of `1 - cos` of the last hidden states with all heads and without.
+    #[schemars(range(min = 0, max = 2))]
+    pub output_shift: Option<f64>,
+    /// Its 95 % interval.
+    pub output_ci95: Option<Interval>,
+    /// The mean over sentences of `1 - cos` of the mean of the last hidden states.
+    #[schemars(range(min = 0, max = 2))]
+    pub pooled_shift: Option<f64>,
+    /// Its 95 % interval.
+    pub pooled_ci95: Option<Interval>,
+}
+
+/// The shift without one head; its values and intervals are the head's metrics `output_shift` and `pooled_shift`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadShift {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// How far it moves the output.
+    #[serde(flatten)]
+    pub moved: MovedBy,
+}
+
+impl OutputShiftReport {
+    /// The section that these sums give; `estimates` are the metrics of the same.
+    pub fn new(sums: &OutputShiftSums, estimates: &Estimates, context: &EstimationContext) -> Self {
+        let total = sums.blocks.total();
+        let head = |place: usize| {
+            let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
+            let ci95 = |metric: &str| estimates.ci95[place].get(metric, None).copied().flatten();
+            let moved = MovedBy {
+                output_shift: value("output_shift"),
+                output_ci95: ci95("output_shift"),
+                pooled_shift: value("pooled_shift"),
+                pooled_ci95: ci95("pooled_shift"),
+            };
+            HeadShift { place: context.grid.place(place), moved }
+        };
+        let mut heads: Vec<HeadShift> =
+            (0..context.grid.count()).map(head).filter(|head| head.moved.output_shift.is_some()).collect();
+        heads.sort_by(|a, b| b.moved.output_shift.partial_cmp(&a.moved.output_shift).expect("shifts are numbers"));
+        let others = heads.split_off(LISTED.min(heads.len()));
+        Self {
+            removal: sums.conditions.removal,
+            sentences: total.sentences,
+            tokens: total.tokens,
+            without_heads: without_heads(sums, &total),
+            most: heads,
+            least: others.into_iter().rev().take(LISTED).collect(),
+        }
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self { removal, sentences, tokens, without_heads, most, least } = self;
+        let Some(removal) = removal.filter(|_| *tokens > 0) else {
+            return writeln!(out, "No sentence had a token of text, so no head was removed.");
+        };
+        writeln!(
+            out,
+            "Heads removed one at a time (by {}): how far the output turns, as 1 - cosine of the last hidden states of {} \
+             and of the means of {}. The heads without which it moves most, and least, ± half of the 95 % interval:\n",
+            removal.name(),
+            counted(*tokens, "token"),
+            counted(*sentences, "sentence")
+        )?;
+        out.table(table(most.iter().chain(least), without_heads));
+        Ok(())
+    }
+}
+
+/// The shift with all heads removed.
+fn without_heads(sums: &OutputShiftSums, total: &OutputShiftTotals) -> MovedBy {
+    let estimate = |of: fn(&OutputShiftTotals, Option<&OutputShifts>) -> Fraction| {
+        let by_block = |part: fn(&Fraction) -> f64| -> PerBlock {
+            std::array::from_fn(|block| part(&of(&sums.blocks[block], Some(sums.blocks[block].without_any()))))
+        };
+        let ci95 = Jackknife::new(&by_block(Fraction::numerator), &by_block(Fraction::denominator)).interval();
+        (of(total, Some(total.without_any())).value(), ci95)
+    };
+    let ((output_shift, output_ci95), (pooled_shift, pooled_ci95)) = (estimate(output), estimate(pooled));
+    MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 }
+}
+
+fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["without", "output shift", "pooled shift"]);
+    let cell = |shift: Option<f64>, ci95: Option<Interval>| {
+        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.5}", ci95.half_width()));
+        shift.map_or_else(|| "-".to_owned(), |shift| format!("{shift:.5}{spread}"))
+    };
+    let row = |name: String, moved: &MovedBy| {
+        [name, cell(moved.output_shift, moved.output_ci95), cell(moved.pooled_shift, moved.pooled_ci95)]
+    };
+    for HeadShift { place, moved } in heads {
+        table.add_row(row(place.to_string(), moved));
+    }
+    table.add_row(row("all heads".to_owned(), without));
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+stored!(OutputShiftSection { output_shift: OutputShiftReport });
+
+impl Section for OutputShiftSection {
+    fn summary(&self, _: &Policy) -> Summary {
+        Summary::written(|out| self.output_shift.write_summary(out))
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let OutputShiftReport { most, least, .. } = &self.output_shift;
+        let stray = grid.stray(most.iter().chain(least).map(|head| head.place))?;
+        Some(format!("`output_shift` has {stray}, which the model has not"))
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        super::figure::figures(&self.output_shift)
+    }
+}

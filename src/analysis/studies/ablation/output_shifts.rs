@@ -1,0 +1,160 @@
+//! How far the last hidden states of a sequence are from what they are with all heads.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::Needs;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Merge, merge_fields};
+use crate::stats::exact::ExactSum;
+use crate::studies::ablation::removal::{PerToken, Quantity};
+
+/// `1 - cos` of vectors with all heads and without some, summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShiftSum {
+    /// The sum.
+    pub sum: ExactSum,
+    /// The vectors that are both not zero.
+    pub vectors: u64,
+}
+
+impl ShiftSum {
+    /// Adds a vector with all heads and the same without some.
+    fn add(&mut self, whole: &[f64], without: &[f64]) {
+        if let Some(shift) = one_less_cosine(whole, without) {
+            self.sum += shift;
+            self.vectors += 1;
+        }
+    }
+}
+
+merge_fields!(ShiftSum { sum, vectors });
+
+/// The shift of tokens of text and of sentences when some heads are removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutputShifts {
+    /// OutputShifts of the last hidden states of tokens of text.
+    pub output: ShiftSum,
+    /// OutputShifts of the mean of each sentence's last hidden states, special tokens included.
+    pub pooled: ShiftSum,
+}
+
+merge_fields!(OutputShifts { output, pooled });
+
+/// The shifts of some sentences without sets of heads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputShiftTotals {
+    /// Tokens of text.
+    pub tokens: u64,
+    /// Sentences with any.
+    pub sequences: u64,
+    /// The first of each family among them.
+    pub sentences: u64,
+    /// The sums of each variant; `[variants]`.
+    pub without: Vec<OutputShifts>,
+}
+
+impl OutputShiftTotals {
+    /// The shifts without any head, where that is the last variant.
+    pub fn without_any(&self) -> &OutputShifts {
+        self.without.last().expect("the last variant has no head")
+    }
+}
+
+merge_fields!(OutputShiftTotals { tokens, sequences, sentences, without });
+
+impl PerToken for OutputShiftTotals {
+    fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    fn change(&self, variant: usize) -> f64 {
+        self.without[variant].output.sum.value()
+    }
+}
+
+/// The tokens of text of a sequence, and its last hidden states with all heads, once they were shown.
+#[derive(Debug)]
+pub struct OutputShiftState {
+    text: Vec<usize>,
+    whole: States,
+}
+
+impl Quantity for OutputShiftTotals {
+    type State = OutputShiftState;
+
+    fn needs() -> Needs {
+        Needs { hidden_states: true, ..Needs::default() }
+    }
+
+    fn new(variants: usize) -> Self {
+        Self { tokens: 0, sequences: 0, sentences: 0, without: vec![OutputShifts::default(); variants] }
+    }
+
+    /// Nothing is counted without variants.
+    fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<OutputShiftState> {
+        let text: Vec<usize> = sequence.text_places().collect();
+        if text.is_empty() || variants == 0 {
+            return None;
+        }
+        self.tokens += text.len() as u64;
+        self.sequences += 1;
+        self.sentences += u64::from(sequence.family.is_first);
+        Some(OutputShiftState { text, whole: States::default() })
+    }
+
+    fn hidden_states(&mut self, state: &mut OutputShiftState, variant: Option<usize>, states: Rows<'_>) {
+        let seen = States::new(states, &state.text);
+        match variant {
+            None => state.whole = seen,
+            Some(variant) => self.without[variant].merge(&seen.shifts(&state.whole, states.width())),
+        }
+    }
+
+    fn fits(&self, variants: usize) -> bool {
+        self.without.len() == variants
+    }
+}
+
+/// The last hidden states of a sequence.
+#[derive(Debug, Default)]
+pub struct States {
+    /// The hidden states of tokens of text, one after the other.
+    text: Vec<f64>,
+    /// The mean of all.
+    pooled: Vec<f64>,
+}
+
+impl States {
+    /// The states of a sequence whose tokens of text are at these places.
+    pub fn new(states: Rows<'_>, text: &[usize]) -> Self {
+        let mut pooled = vec![0.0; states.width()];
+        for row in states.iter() {
+            pooled.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
+        }
+        pooled.iter_mut().for_each(|sum| *sum /= states.count() as f64);
+        Self { text: text.iter().flat_map(|&token| states.row(token)).copied().map(f64::from).collect(), pooled }
+    }
+
+    /// How far they are from what they were with all heads; `width` is that of a state.
+    pub fn shifts(&self, whole: &Self, width: usize) -> OutputShifts {
+        let mut shifts = OutputShifts::default();
+        let pairs = whole.text.chunks_exact(width).zip(self.text.chunks_exact(width));
+        pairs.for_each(|(whole, without)| shifts.output.add(whole, without));
+        shifts.pooled.add(&whole.pooled, &self.pooled);
+        shifts
+    }
+}
+
+/// `1 - cos` of two vectors, from 0 to 2; `None` if one of them is zero and has no direction.
+///
+/// It is computed as half of the squared distance of the vectors scaled to length 1, so that it is exactly 0 for equal
+/// vectors, and small values are not lost in the rounding of a cosine near 1.
+pub fn one_less_cosine(a: &[f64], b: &[f64]) -> Option<f64> {
+    let [a_length, b_length] = [a, b].map(|vector| vector.iter().map(|value| value * value).sum::<f64>().sqrt());
+    if a_length == 0.0 || b_length == 0.0 {
+        return None;
+    }
+    let squares = a.iter().zip(b).map(|(a, b)| (a / a_length - b / b_length).powi(2)).sum::<f64>();
+    Some((squares / 2.0).min(2.0))
+}

@@ -1,0 +1,198 @@
+//! Whether heads of one group are more alike than others, by permutation within strata.
+
+use std::ops::Range;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::pairs::HeadPairs;
+use crate::model::grid::HeadGrid;
+
+/// The ways in which heads are dealt out to groups anew: with the real one ten thousand.
+const PERMUTATIONS: usize = 9999;
+
+/// The seed of the permutations: the year of the first of them (Fisher 1935).
+const SEED: u64 = 1935;
+
+/// A number of pairs of one group beside that of other pairs of the same stratum.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// Pairs of one group.
+    pub pairs: u64,
+    /// The mean over pairs of one group.
+    pub same: f64,
+    /// The mean over the other pairs.
+    pub others: f64,
+    /// The share of 10,000 ways to deal out the heads of each stratum to groups of these sizes, the real one among them, in
+    /// which pairs of one group are at least as alike: one-sided.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: f64,
+}
+
+/// The order of similarity: which of two numbers says that heads are more alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoreAlike {
+    /// The lower one: a distance.
+    Low,
+    /// The higher one: a similarity.
+    High,
+}
+
+/// Heads, by their places, that are dealt out to groups among themselves; only pairs within one stratum count.
+pub type Stratum = Vec<usize>;
+
+/// Each layer of a model by itself.
+pub fn layers(grid: HeadGrid) -> Vec<Stratum> {
+    (0..grid.layers).map(|layer| places(grid, layer..layer + 1)).collect()
+}
+
+/// Layers two by two, each with its neighbour; the last of an odd number is left out.
+pub fn neighbours(grid: HeadGrid) -> Vec<Stratum> {
+    (1..grid.layers).step_by(2).map(|second| places(grid, second - 1..second + 1)).collect()
+}
+
+fn places(grid: HeadGrid, layers: Range<usize>) -> Stratum {
+    (layers.start * grid.heads..layers.end * grid.heads).collect()
+}
+
+/// Holds pairs of heads of one group against the others of their stratum; `values` are in the order of [`HeadPairs`], heads
+/// without a group have none in common. `None` where there are no pairs of the one or of the other kind, or a pair has no
+/// value.
+pub fn compare(
+    values: &[Option<f64>],
+    groups: &[Option<usize>],
+    strata: &[Stratum],
+    alike: MoreAlike,
+) -> Option<Comparison> {
+    let values: Vec<f64> = values.iter().copied().collect::<Option<_>>()?;
+    let value = |[a, b]: [usize; 2]| values[HeadPairs::index(a, b)];
+    let is_same = |[a, b]: &[usize; 2]| groups[*a].is_some() && groups[*a] == groups[*b];
+    let pairs = |stratum: &Stratum| {
+        let of = |[a, b]: [usize; 2]| [stratum[a], stratum[b]];
+        HeadPairs(stratum.len()).all().map(of).collect::<Vec<_>>()
+    };
+    let all: Vec<[usize; 2]> = strata.iter().flat_map(pairs).collect();
+    let same: Vec<[usize; 2]> = all.iter().copied().filter(is_same).collect();
+    let (count, others) = (same.len(), all.len() - same.len());
+    if count == 0 || others == 0 {
+        return None;
+    }
+    // Dealing out heads to groups is dealing out the places of groups to heads.
+    let sum = |heads: &[usize]| same.iter().map(|&[a, b]| value([heads[a], heads[b]])).sum::<f64>();
+    let own: Vec<usize> = (0..groups.len()).collect();
+    let (found, total) = (sum(&own), all.iter().map(|&pair| value(pair)).sum::<f64>());
+    // Numbers that differ only by the order of addition are equal.
+    let slack = 1e-12 * total.abs();
+    let mut random = ChaCha8Rng::seed_from_u64(SEED);
+    let mut dealt = strata.to_vec();
+    let mut heads = own;
+    let as_alike = (0..PERMUTATIONS).filter(|_| {
+        for (stratum, dealt) in strata.iter().zip(&mut dealt) {
+            dealt.shuffle(&mut random);
+            stratum.iter().zip(dealt).for_each(|(&place, head)| heads[place] = *head);
+        }
+        match alike {
+            MoreAlike::Low => sum(&heads) <= found + slack,
+            MoreAlike::High => sum(&heads) >= found - slack,
+        }
+    });
+    let p = (1 + as_alike.count()) as f64 / (1 + PERMUTATIONS) as f64;
+    Some(Comparison { pairs: count as u64, same: found / count as f64, others: (total - found) / others as f64, p })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three groups of four heads, dealt out over all of them.
+    fn groups() -> Vec<Option<usize>> {
+        (0..12).map(|head| Some(head / 4)).collect()
+    }
+
+    fn one_stratum() -> [Stratum; 1] {
+        [(0..12).collect()]
+    }
+
+    #[test]
+    fn groups_that_are_alike_are_told() {
+        let (groups, strata) = (groups(), one_stratum());
+        let near = |[a, b]: [usize; 2]| Some(if a / 4 == b / 4 { 0.1 } else { 0.5 + 0.001 * (a + b) as f64 });
+        let values: Vec<_> = HeadPairs(12).all().map(near).collect();
+        let found = compare(&values, &groups, &strata, MoreAlike::Low).unwrap();
+        assert_eq!((found.pairs, found.p), (18, 1e-4));
+        assert!((found.same - 0.1).abs() < 1e-12 && found.others > 0.5);
+        assert_eq!(compare(&values, &groups, &strata, MoreAlike::High).unwrap().p, 1.0);
+        // Equal values are equally alike however they are dealt out.
+        assert_eq!(compare(&[Some(0.3); 66], &groups, &strata, MoreAlike::Low).unwrap().p, 1.0);
+        assert_eq!(compare(&values, &[Some(0); 12], &strata, MoreAlike::Low), None);
+        assert_eq!(compare(&values, &[None; 12], &strata, MoreAlike::Low), None);
+        assert_eq!(compare(&[None; 66], &groups, &strata, MoreAlike::Low), None);
+    }
+
+    /// Two layers of three heads, of which the first of each is of one group: by hand.
+    #[test]
+    fn pairs_of_other_strata_do_not_count() {
+        let grid = HeadGrid { layers: 2, heads: 3 };
+        assert_eq!(layers(grid), [[0, 1, 2], [3, 4, 5]]);
+        assert_eq!(neighbours(grid), [[0, 1, 2, 3, 4, 5]]);
+        assert_eq!(neighbours(HeadGrid { layers: 3, heads: 1 }), [[0, 1]]);
+        // The first two heads of each layer are of one group, and nearest to each other.
+        let group = |head: usize| Some(usize::from(head % 3 == 2));
+        let groups: Vec<Option<usize>> = (0..6).map(group).collect();
+        let value = |[a, b]: [usize; 2]| match (a / 3 == b / 3, group(a) == group(b)) {
+            (true, true) => 0.2,
+            (true, false) => 0.6,
+            (false, _) => 0.9,
+        };
+        let values: Vec<_> = HeadPairs(6).all().map(|pair| Some(value(pair))).collect();
+        let found = compare(&values, &groups, &layers(grid), MoreAlike::Low).unwrap();
+        assert_eq!(found.pairs, 2);
+        assert!((found.same - 0.2).abs() < 1e-12 && (found.others - 0.6).abs() < 1e-12);
+        // In each layer one of three ways to deal out puts them together: one in nine.
+        assert!((found.p - 1.0 / 9.0).abs() < 0.01, "{}", found.p);
+        // Heads of one layer are 0.2, 0.6 and 0.6 apart, of two 0.9: of the 20 ways to deal out six heads to two layers two are
+        // as good.
+        let of_layer: Vec<Option<usize>> = (0..6).map(|head| Some(head / 3)).collect();
+        let found = compare(&values, &of_layer, &neighbours(grid), MoreAlike::Low).unwrap();
+        assert!(found.pairs == 6 && (found.p - 0.1).abs() < 0.01, "{}", found.p);
+    }
+
+    #[test]
+    fn chance_is_called_alike_one_time_in_twenty() {
+        let groups = groups();
+        let mut state = 1_u64;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f64
+        };
+        let alike = (0..200).filter(|_| {
+            let values: Vec<_> = (0..66).map(|_| Some(noise())).collect();
+            compare(&values, &groups, &one_stratum(), MoreAlike::Low).unwrap().p <= 0.05
+        });
+        // 10 are expected, with a standard deviation of 3.1.
+        assert!((1..=19).contains(&alike.count()));
+    }
+
+    /// Heads of one layer are alike, and heads of one label are in one layer: the label adds nothing.
+    #[test]
+    fn what_layers_have_in_common_is_not_the_label_s() {
+        let grid = HeadGrid { layers: 4, heads: 6 };
+        // Each layer has a label of its own, but for two heads of another one.
+        let groups: Vec<Option<usize>> = (0..24).map(|head| Some(if head % 6 < 4 { head / 6 } else { 9 })).collect();
+        let mut state = 3_u64;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            0.01 * (state >> 40) as f64 / f64::from(1 << 24)
+        };
+        let apart = |[a, b]: [usize; 2]| if a / 6 == b / 6 { 0.2 } else { 0.8 };
+        let alike = (0..100).filter(|_| {
+            let values: Vec<_> = HeadPairs(24).all().map(|pair| Some(apart(pair) + noise())).collect();
+            compare(&values, &groups, &layers(grid), MoreAlike::Low).unwrap().p <= 0.05
+        });
+        // 5 are expected, with a standard deviation of 2.2.
+        assert!(alike.count() <= 12);
+    }
+}

@@ -1,0 +1,275 @@
+//! The section on similarity: distances and similarity of all pairs, clusters, comparisons.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::compare::{Comparison, MoreAlike, Stratum, compare, neighbours};
+use super::measure::{MeasuredPairs, PairsByBlock};
+use super::pairs::HeadPairs;
+use super::show::map::Map;
+use super::sums::SimilaritySums;
+use super::weights::Weighed;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::stats::block_test::Jackknife;
+use crate::stats::blocks::PerBlock;
+use crate::stats::exact::ExactSum;
+use crate::stats::interval::Interval;
+use crate::stats::ranks::spearman;
+use crate::study::metrics::estimates::EstimationContext;
+
+/// Pairs that the report lists as the closest.
+const LISTED: usize = 10;
+
+/// A cluster is kept if all its heads are together in this share of the draws.
+const STABLE: f64 = 0.8;
+
+/// Which heads look alike and write alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Similarity {
+    /// Sentences with a token of text, the first of each family alone.
+    pub sentences: u64,
+    /// Tokens of text: the rows of attention that are compared.
+    pub tokens: u64,
+    /// Batches of tokens whose outputs are compared.
+    pub batches: u64,
+    /// Tokens in them.
+    pub batched_tokens: u64,
+    /// For each head, layer by layer, the Hellinger distance of its attention to that of each head before it.
+    #[schemars(schema_with = "shares")]
+    pub distance: Vec<Vec<f64>>,
+    /// For each head, layer by layer, the debiased linear CKA of what it writes with what each head before it writes; null
+    /// where one of the two writes the same everywhere, or there is no batch.
+    pub cka: Vec<Vec<Option<f64>>>,
+    /// The median distance of all pairs; null where there are none.
+    pub median_distance: Option<f64>,
+    /// Spearman's rank correlation over all pairs of the distance with the CKA: near -1 if heads that look alike write alike.
+    #[schemars(range(min = -1, max = 1))]
+    pub distance_with_cka: Option<f64>,
+    /// The closest pairs, the closest first; at most ten.
+    pub closest: Vec<ClosePair>,
+    /// Clusters of heads that look alike: average linkage of the distances, cut at half of the median.
+    pub clusters: Vec<Cluster>,
+    /// Pairs of heads of one layer beside pairs of heads of two neighbouring layers: layers 0 and 1, 2 and 3, and so on.
+    pub same_layer: Comparisons,
+    /// Pairs of heads of one layer with the same first label beside the other pairs of that layer; heads without a label have
+    /// none in common.
+    pub same_label: Comparisons,
+    /// Pairs of heads of one layer that share their keys and values beside the other pairs of that layer; absent where each
+    /// head has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Comparisons")]
+    pub same_key_value_group: Option<Comparisons>,
+    /// The mean distance and CKA of pairs by how many layers are between their heads, from 0, which is of one layer.
+    pub apart: Vec<Apart>,
+    /// Heads as points of the plane.
+    pub map: Option<Map>,
+    /// How much the heads of each layer disagree (Li et al. 2018).
+    pub disagreement: Vec<LayerDisagreement>,
+    /// What the weights tell by themselves; null where they cannot be had.
+    pub weights: Option<Weighed>,
+}
+
+fn shares(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let row = schemars::json_schema!({ "type": "array", "items": { "type": "number", "minimum": 0, "maximum": 1 } });
+    schemars::json_schema!({ "type": "array", "items": row })
+}
+
+/// Two heads that look alike.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClosePair {
+    /// The two heads.
+    pub heads: [HeadPlace; 2],
+    /// The Hellinger distance of their attention.
+    #[schemars(range(min = 0, max = 1))]
+    pub distance: f64,
+    /// Its 95 % interval.
+    pub distance_ci95: Option<Interval>,
+    /// The CKA of what they write.
+    pub cka: Option<f64>,
+    /// Its 95 % interval.
+    pub cka_ci95: Option<Interval>,
+}
+
+/// Heads that look alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cluster {
+    /// The heads, layer by layer.
+    pub heads: Vec<HeadPlace>,
+    /// The first label of each.
+    pub labels: Vec<String>,
+    /// The largest distance of two of them.
+    #[schemars(range(min = 0, max = 1))]
+    pub widest: f64,
+    /// The mean CKA of two of them; null where a pair has none.
+    pub mean_cka: Option<f64>,
+    /// The share of 200 resamples of the blocks in which all of them are in one cluster.
+    #[schemars(range(min = 0, max = 1))]
+    pub together: Option<f64>,
+    /// Whether that is at least 0.8: the others may be of this sample alone.
+    pub kept: bool,
+}
+
+/// Pairs of one group beside others, where they look and in what they write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparisons {
+    /// By the distance of their attention: the lower, the more alike. Null where there are no two kinds of pairs.
+    pub distance: Option<Comparison>,
+    /// By the CKA of what they write: the higher, the more alike.
+    pub cka: Option<Comparison>,
+}
+
+/// Pairs of heads so many layers apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Apart {
+    /// The difference of their layers.
+    pub layers: usize,
+    /// Their number.
+    pub pairs: u64,
+    /// The mean distance of their attention.
+    pub distance: f64,
+    /// The mean CKA of what they write; null where a pair has none.
+    pub cka: Option<f64>,
+}
+
+/// How much the heads of a layer disagree: the negative of the mean over all pairs of its heads, each with itself among them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerDisagreement {
+    /// The layer, counted from 0.
+    pub layer: usize,
+    /// By the cosine of their values.
+    #[schemars(range(min = -1, max = 0))]
+    pub subspace: f64,
+    /// Its 95 % interval.
+    pub subspace_ci95: Option<Interval>,
+    /// By the product of their weights, summed over the keys.
+    #[schemars(range(min = -1, max = 0))]
+    pub position: f64,
+    /// Its 95 % interval.
+    pub position_ci95: Option<Interval>,
+    /// By the cosine of their contexts.
+    #[schemars(range(min = -1, max = 0))]
+    pub output: f64,
+    /// Its 95 % interval.
+    pub output_ci95: Option<Interval>,
+}
+
+/// The rows of a triangle of pairs.
+fn triangle<T: Clone>(values: &[T], heads: usize) -> Vec<Vec<T>> {
+    let row = |head: usize| values.get(HeadPairs::index(0, head)..).and_then(|from| from.get(..head));
+    if values.is_empty() { Vec::new() } else { (0..heads).map(|head| row(head).unwrap_or_default().to_vec()).collect() }
+}
+
+/// The mean of values that are all there.
+fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let (sum, count) = values
+        .map(|value| value.map(|value| (value, 1.0)))
+        .try_fold((0.0, 0.0), |(sum, count), next| next.map(|(value, one)| (sum + value, count + one)))?;
+    (count > 0.0).then(|| sum / count)
+}
+
+impl Similarity {
+    /// The section that these sums give.
+    pub fn new(sums: &SimilaritySums, context: &EstimationContext) -> Self {
+        let (total, grid) = (sums.blocks.total(), sums.grid);
+        let heads = grid.count();
+        let pairs = HeadPairs(heads);
+        let MeasuredPairs { distances, cka, median, groups } = MeasuredPairs::new(sums, context);
+        let by_block = PairsByBlock::new(sums);
+        let index = |[a, b]: [usize; 2]| HeadPairs::index(a, b);
+        let places = |pair: [usize; 2]| pair.map(|place| grid.place(place));
+        let mut ranked: Vec<[usize; 2]> = if distances.is_empty() { Vec::new() } else { pairs.all().collect() };
+        ranked.sort_by(|&a, &b| distances[index(a)].total_cmp(&distances[index(b)]));
+        let close = |&pair: &[usize; 2]| ClosePair {
+            heads: places(pair),
+            distance: distances[index(pair)],
+            distance_ci95: by_block.distance_ci95(pair),
+            cka: cka[index(pair)],
+            cka_ci95: by_block.cka_ci95(pair),
+        };
+        let clusters = groups.into_iter().map(|group| {
+            let within = || {
+                let places = &group.places;
+                HeadPairs(places.len()).all().map(|[a, b]| HeadPairs::index(places[a], places[b]))
+            };
+            Cluster {
+                heads: group.places.iter().map(|&place| grid.place(place)).collect(),
+                labels: Vec::new(),
+                widest: within().map(|pair| distances[pair]).fold(0.0, f64::max),
+                mean_cka: mean(within().map(|pair| cka[pair])),
+                together: group.together,
+                kept: group.together.is_some_and(|share| share >= STABLE),
+            }
+        });
+        let layers_apart = |layers: usize| {
+            let there = || pairs.all().filter(move |[a, b]| b / grid.heads - a / grid.heads == layers).map(index);
+            let pairs = there().count() as u64;
+            let distance = mean(there().map(|pair| distances.get(pair).copied()))?;
+            Some(Apart { layers, pairs, distance, cka: mean(there().map(|pair| cka[pair])) })
+        };
+        let all_cka: Option<Vec<f64>> = cka.iter().copied().collect();
+        let of_layer: Vec<Option<usize>> = (0..heads).map(|place| Some(grid.at(place).0)).collect();
+        Self {
+            sentences: total.sentences,
+            tokens: total.rows,
+            batches: total.batches,
+            batched_tokens: total.batched,
+            median_distance: median,
+            distance_with_cka: all_cka.and_then(|cka| spearman(&distances, &cka)),
+            closest: ranked.iter().take(LISTED).map(close).collect(),
+            clusters: clusters.collect(),
+            same_layer: comparisons(&distances, &cka, &of_layer, &neighbours(grid)),
+            same_label: Comparisons::default(),
+            same_key_value_group: None,
+            apart: (0..grid.layers).filter_map(layers_apart).collect(),
+            map: if distances.is_empty() { None } else { Map::new(&distances, heads) },
+            disagreement: disagreement(sums),
+            weights: sums.weighed().cloned(),
+            distance: triangle(&distances, heads),
+            cka: triangle(&cka, heads),
+        }
+    }
+
+    /// The clusters that are kept, by the places of their heads.
+    pub fn kept(&self, grid: HeadGrid) -> Vec<Vec<usize>> {
+        let places = |cluster: &Cluster| cluster.heads.iter().map(|head| grid.index(head.layer, head.head)).collect();
+        self.clusters.iter().filter(|cluster| cluster.kept).map(places).collect()
+    }
+}
+
+/// Pairs of one group beside others of their strata.
+pub fn comparisons(
+    distances: &[f64],
+    cka: &[Option<f64>],
+    groups: &[Option<usize>],
+    strata: &[Stratum],
+) -> Comparisons {
+    if distances.is_empty() {
+        return Comparisons::default();
+    }
+    let distances: Vec<Option<f64>> = distances.iter().copied().map(Some).collect();
+    Comparisons {
+        distance: compare(&distances, groups, strata, MoreAlike::Low),
+        cka: compare(cka, groups, strata, MoreAlike::High),
+    }
+}
+
+/// The disagreement of each layer; none without a token of text.
+fn disagreement(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
+    let blocks = &sums.blocks;
+    let total = blocks.total();
+    let per_block = |part: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(part) };
+    let rows = per_block(&|block| blocks[block].rows as f64);
+    let layer = |(layer, all): (usize, &super::disagreement::Disagreement)| {
+        let mean = |part: fn(&super::disagreement::Disagreement) -> ExactSum| {
+            let of_block = |block: usize| blocks[block].disagreement.get(layer).map_or(0.0, |sums| -part(sums).value());
+            let ci95 = Jackknife::new(&per_block(&of_block), &rows).interval();
+            // Less than 0, for a cosine with itself is 1; rounding does not take it beyond.
+            ((-part(all).value() / total.rows as f64).clamp(-1.0, 0.0), ci95)
+        };
+        let (subspace, subspace_ci95) = mean(|sums| sums.subspace);
+        let (position, position_ci95) = mean(|sums| sums.position);
+        let (output, output_ci95) = mean(|sums| sums.output);
+        LayerDisagreement { layer, subspace, subspace_ci95, position, position_ci95, output, output_ci95 }
+    };
+    total.disagreement.iter().enumerate().map(layer).collect()
+}

@@ -1,0 +1,141 @@
+//! The metrics of how much cues explain: one table.
+
+use super::cues::GROUPS;
+use super::sentence::{ALL_KEYS, FORMS, TEXT};
+use super::shares::{COUNT, FormShares, Shares};
+use super::sums::FormSums;
+use crate::stats::blocks::BLOCKS;
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
+
+/// One head in a block, or in all of them.
+pub(super) struct ExplainedInputs<'a> {
+    /// The shares of every head.
+    pub shares: &'a [FormShares; FORMS],
+    /// The sums of the block.
+    pub sums: &'a [FormSums; FORMS],
+    /// The place of the head, or none for chance.
+    pub head: Option<usize>,
+    /// The place of the block, or none for all of them.
+    pub block: Option<usize>,
+}
+
+impl ExplainedInputs<'_> {
+    /// Every cell of the table.
+    pub fn values(&self) -> Vec<Fraction> {
+        METRICS.iter().flat_map(|metric| metric.keys.places().map(|cell| (metric.value)(self, cell))).collect()
+    }
+
+    /// A share of one form.
+    fn share(
+        &self,
+        form: usize,
+        of_head: impl Fn(&Shares<Vec<Fraction>>) -> &Vec<Fraction>,
+        any: impl Fn(&Shares<bool>) -> bool,
+    ) -> Fraction {
+        let FormSums { rows, sentences, .. } = self.sums[form];
+        let fraction = match self.head {
+            Some(head) => of_head(&self.shares[form].heads[head])[self.block.unwrap_or(BLOCKS)],
+            // Coefficients that are fitted to other blocks explain nothing of attention that the cues say nothing of.
+            None if rows > 0 && any(&self.shares[form].any) => Fraction::new(0.0, rows as f64),
+            None => Fraction::NONE,
+        };
+        fraction.over(rows, sentences)
+    }
+
+    fn alone(&self, form: usize, group: usize) -> Fraction {
+        self.share(form, |shares| &shares.alone[group], |shares| shares.alone[group])
+    }
+
+    fn unique(&self, form: usize, group: usize) -> Fraction {
+        self.share(form, |shares| &shares.unique[group], |shares| shares.unique[group])
+    }
+}
+
+/// The names of the forms.
+pub(super) const FORM_NAMES: [&str; FORMS] = ["all-keys", "text"];
+
+const BY_FORM: Keys = Keys::Each(FORMS, |form| FORM_NAMES[form].to_owned());
+const BY_GROUP: Keys = Keys::Each(COUNT, |group| GROUPS[group].name.to_owned());
+
+const OURS: &str = "Defined here.";
+const CHANCE: &str = "0: in a block the cues are fitted to all others, so that cues which have nothing to do with the attention \
+    explain nothing, or a little less";
+const CAVEATS: &str = "Least squares explain what is linear in the cues; a head can depend on one in another way. Cues that \
+    the corpus lacks are left out: `explained_variance.cues` of the report names those used.";
+const SHARED: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
+    coefficients of the group do not hold for other sentences.";
+
+/// A metric, cell by cell.
+type ExplainedMetric = Metric<for<'a> fn(&ExplainedInputs<'a>, usize) -> Fraction>;
+
+/// All metrics of the study, in the order of the report.
+pub(super) const METRICS: &[ExplainedMetric] = &[
+    Metric {
+        explanation: Explanation {
+            name: "explained_all",
+            measures: "How much of what varies within the rows of a head's attention all known cues explain together.",
+            formula: "1 - sum_b (Y_b - 2 β' b_b + β' G_b β) / sum_b Y_b, in block b: G_b the sum of x x', b_b of x y, Y_b of y², over \
+                queries i in T, all centred within the row, and β = G^+ b over all other blocks; all-keys: y = A[i, j] over all \
+                keys; text: y = A[i, j] over the sum of the row, j in T without i",
+            chance: CHANCE,
+            source: OURS,
+            caveats: CAVEATS,
+        },
+        keys: BY_FORM,
+        value: |seen, form| seen.share(form, |shares| &shares.all, |shares| shares.all),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "explained_alone",
+            measures: "How much of a head's attention over all keys each group of cues explains alone.",
+            formula: "explained_all[all-keys] by the cues of the group",
+            chance: CHANCE,
+            source: OURS,
+            caveats: CAVEATS,
+        },
+        keys: BY_GROUP,
+        value: |seen, group| seen.alone(ALL_KEYS, group),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "explained_unique",
+            measures: "How much of a head's attention over all keys each group of cues explains that the others do not.",
+            formula: "explained_all[all-keys] less the same by the cues of all other groups",
+            chance: CHANCE,
+            source: OURS,
+            caveats: SHARED,
+        },
+        keys: BY_GROUP,
+        value: |seen, group| seen.unique(ALL_KEYS, group),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "explained_text_alone",
+            measures: "How much of a head's attention between tokens of text each group of cues explains alone.",
+            formula: "explained[text] by the cues of the group",
+            chance: CHANCE,
+            source: OURS,
+            caveats: CAVEATS,
+        },
+        keys: BY_GROUP,
+        value: |seen, group| seen.alone(TEXT, group),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: "explained_text_unique",
+            measures: "How much of a head's attention between tokens of text each group of cues explains that the others do not.",
+            formula: "explained[text] less the same by the cues of all other groups",
+            chance: CHANCE,
+            source: OURS,
+            caveats: SHARED,
+        },
+        keys: BY_GROUP,
+        value: |seen, group| seen.unique(TEXT, group),
+        chance: None,
+    },
+];

@@ -1,0 +1,183 @@
+//! The shares of attention that cues explain, of each head: in each block by coefficients that are fitted to all others.
+
+use super::cues::{CUES, GROUPS};
+use super::least_squares::{Fit, Gram};
+use super::sentence::FORMS;
+use super::sums::{ExplainedSums, FormSums};
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::by_class::ByClass;
+use crate::stats::blocks::BLOCKS;
+use crate::study::metrics::estimates::EstimationContext;
+use crate::study::metrics::metric::Fraction;
+use crate::system::parallel::in_parallel;
+
+/// The groups.
+pub const COUNT: usize = GROUPS.len();
+
+/// The shares of one form: of all cues, of each group alone, and what each adds to all others; null where there is no such
+/// cue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shares<T> {
+    /// All cues.
+    pub all: T,
+    /// Each group alone.
+    pub alone: [T; COUNT],
+    /// The share of all cues less the share of all other groups; below 0 if the group makes the fit worse.
+    pub unique: [T; COUNT],
+}
+
+impl<T> Shares<T> {
+    fn map<U>(&self, mut f: impl FnMut(&T) -> U) -> Shares<U> {
+        Shares { all: f(&self.all), alone: self.alone.each_ref().map(&mut f), unique: self.unique.each_ref().map(f) }
+    }
+}
+
+/// The least mean variance of a row for which a share is reported: weights are f32, so the squares of a row are good to
+/// about 1e-7.
+const VARIES: f64 = 1e-6;
+
+/// The shares of every head in one form.
+pub struct FormShares {
+    /// A fraction of each head for each block and, last, one for the whole corpus.
+    pub heads: Vec<Shares<Vec<Fraction>>>,
+    /// Whether there are cues for each share.
+    pub any: Shares<bool>,
+    /// The cues that are there.
+    pub cues: Vec<usize>,
+}
+
+/// The sums of a form, in a block or in several.
+struct Numbers {
+    gram: Gram,
+    /// The products of each head with the cues, and its squares.
+    heads: Vec<([f64; CUES], f64)>,
+    rows: f64,
+}
+
+impl Numbers {
+    fn new(sums: &FormSums) -> Self {
+        let head = |place: usize| {
+            let head = &sums.heads[place];
+            (std::array::from_fn(|cue| head.products[cue].value()), head.squares.value())
+        };
+        Self {
+            gram: Gram::new(sums.cues.iter().map(|sum| sum.value()).collect()),
+            heads: (0..sums.heads.len()).map(head).collect(),
+            rows: sums.rows as f64,
+        }
+    }
+
+    /// The cues that vary.
+    fn cues(&self) -> Vec<usize> {
+        (0..CUES).filter(|&cue| self.gram.varies(cue)).collect()
+    }
+
+    /// Whether there are cues for each share.
+    fn any(&self) -> Shares<bool> {
+        let alone = GROUPS.map(|group| group.cues().any(|cue| self.gram.varies(cue)));
+        Shares { all: alone.contains(&true), alone, unique: alone }
+    }
+
+    /// The squares of each head in a block that cues explain which are fitted to all other blocks.
+    fn explained_of(&self, block: &Self) -> Vec<Shares<f64>> {
+        const NOTHING: Shares<f64> = Shares { all: 0.0, alone: [0.0; COUNT], unique: [0.0; COUNT] };
+        if block.rows <= 0.0 {
+            return vec![NOTHING; self.heads.len()];
+        }
+        let rest = self.gram.less(&block.gram);
+        // The cues are the same for all heads, so each fit is worked out once.
+        let fits = Shares {
+            all: Fit::new(&rest, 0..CUES),
+            alone: GROUPS.map(|group| Fit::new(&rest, group.cues())),
+            unique: GROUPS.map(|group| Fit::new(&rest, group.others())),
+        };
+        let of_head = |((all, squares), (own, _)): (&HeadProducts, &HeadProducts)| {
+            // Even attention, or a head of another class of layers.
+            if *squares <= 0.0 {
+                return NOTHING;
+            }
+            let fitted: [f64; CUES] = std::array::from_fn(|cue| all[cue] - own[cue]);
+            let explained = fits.map(|fit| fit.explained(&fitted, &block.gram, own));
+            Shares { unique: explained.unique.map(|others| explained.all - others), ..explained }
+        };
+        self.heads.iter().zip(&block.heads).map(of_head).collect()
+    }
+}
+
+/// The products of a head's weights with each cue, and with themselves, summed over rows.
+type HeadProducts = ([f64; CUES], f64);
+
+/// The shares of every head in each form.
+pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
+    let total = sums.blocks.total();
+    std::array::from_fn(|form| {
+        let whole = Numbers::new(&total[form]);
+        let blocks: Vec<Numbers> = sums.blocks.iter().map(|block| Numbers::new(&block[form])).collect();
+        let explained = in_parallel(context.threads, &blocks, |block| whole.explained_of(block));
+        let any = whole.any();
+        // With one block there is nothing to fit to.
+        let is_fitted = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
+        let of_head = |place: usize| {
+            let varies = whole.heads[place].1 > VARIES * whole.rows;
+            let share = |any: bool, of: &dyn Fn(&Shares<f64>) -> f64| {
+                if !(any && varies && is_fitted) {
+                    return vec![Fraction::NONE; BLOCKS + 1];
+                }
+                let of_block =
+                    |(explained, block): (&Vec<Shares<f64>>, &Numbers)| [of(&explained[place]), block.heads[place].1];
+                let parts: Vec<[f64; 2]> = explained.iter().zip(&blocks).map(of_block).collect();
+                let all = parts.iter().fold([0.0; 2], |sums, part| [sums[0] + part[0], sums[1] + part[1]]);
+                parts.iter().chain([&all]).map(|&[explained, squares]| Fraction::new(explained, squares)).collect()
+            };
+            Shares {
+                all: share(any.all, &|shares| shares.all),
+                alone: std::array::from_fn(|group| share(any.alone[group], &|shares| shares.alone[group])),
+                unique: std::array::from_fn(|group| share(any.unique[group], &|shares| shares.unique[group])),
+            }
+        };
+        let heads = (0..whole.heads.len()).map(of_head).collect();
+        FormShares { heads, any, cues: whole.cues() }
+    })
+}
+
+/// The shares of every head, each from its layer's class, with the cues that are there in any.
+pub fn of_all_layers(classes: &ByClass<&[FormShares; FORMS]>, grid: HeadGrid) -> [FormShares; FORMS] {
+    std::array::from_fn(|form| {
+        let of_head = |place: usize| classes.of_layer(grid.at(place).0)[form].heads[place].clone();
+        let mut cues: Vec<usize> = classes.each().iter().flat_map(|class| class[form].cues.clone()).collect();
+        cues.sort_unstable();
+        cues.dedup();
+        let any = classes.each()[0][form].any.clone();
+        FormShares { heads: (0..grid.count()).map(of_head).collect(), any, cues }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studies::patterns::explained_variance::sentence::PAIRS;
+
+    /// The sums of a head over one cue.
+    fn numbers(cue: f64, product: f64, squares: f64) -> Numbers {
+        let mut cells = vec![0.0; PAIRS];
+        cells[0] = cue;
+        let mut products = [0.0; CUES];
+        products[0] = product;
+        Numbers { gram: Gram::new(cells), heads: vec![(products, squares)], rows: 1.0 }
+    }
+
+    #[test]
+    fn an_example_by_hand() {
+        // y = 2 x for x = (1, -1) in one block, y = x for the same in the other.
+        let blocks = [numbers(2.0, 4.0, 8.0), numbers(2.0, 2.0, 2.0)];
+        let whole = numbers(4.0, 6.0, 10.0);
+        let explained = blocks.each_ref().map(|block| whole.explained_of(block)[0].clone());
+        // Fitted to the other one x leaves 2 of 8, and 2 x leaves 2 of 2: 6 of 10, where both together would explain 9.
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        // The cue is the first offset: it is the first group's, and what that adds to the others is all there is.
+        for (shares, squares) in explained.iter().zip([6.0, 0.0]) {
+            assert!([shares.all, shares.alone[0], shares.unique[0]].into_iter().all(|found| close(found, squares)));
+            assert!([shares.alone[1], shares.unique[1]].into_iter().all(|found| close(found, 0.0)));
+        }
+    }
+}
