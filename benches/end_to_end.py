@@ -18,7 +18,7 @@ Both sides read the same input, in turn, and their time begins when the model is
 The peer: attn_implementation="eager", float32, all cores, batches of inputs of like length at the best of a few
 batch sizes, and only the token-level statistics (offset masses and argmaxes, special, punctuation and window masses,
 entropy, distance, confidence), summed over batches in float32 with float64 totals.
-headscope computes everything in docs/METHODOLOGY.md.
+headscope computes everything in docs/methodology/.
 Then headscope alone: one thread against all, and the peak of its memory, over a corpus ten times as long too.
 """
 

@@ -78,9 +78,9 @@ pub fn one(name: &str) -> Result<String> {
         ));
     }
     let other = || {
-        let term = registry::term(name).map(|Term { name, also, meaning, section }| {
+        let term = registry::term(name).map(|Term { name, also, meaning, page }| {
             let also = if also.is_empty() { String::new() } else { format!("Also: {}\n", also.join(", ")) };
-            format!("{name}\n\n{meaning}\n\n{also}More: docs/METHODOLOGY.md, \"{section}\"\n")
+            format!("{name}\n\n{meaning}\n\n{also}More: docs/methodology/{page}\n")
         });
         term.or_else(|| {
             let Threshold { name, default, about, .. } = registry::threshold(name)?;
@@ -130,7 +130,7 @@ fn of_cell(cell: &str) -> Option<String> {
 /// The name under which [`one`] explains the rules of all verdicts.
 pub const VERDICTS: &str = "verdicts";
 
-/// The rules of all verdicts, as a Markdown table; docs/METHODOLOGY.md has it.
+/// The rules of all verdicts, as a Markdown table; docs/detectors.md has it.
 pub fn verdicts() -> String {
     let [headings, lines] = [VerdictRow::HEADINGS, ["---"; 6]].map(|cells| format!("| {} |\n", cells.join(" | ")));
     let rows: String = registry::verdicts().map(|row| row.to_string()).collect();
@@ -144,7 +144,7 @@ pub fn markdown() -> String {
          This page is made from the program's own tables: `headscope explain --markdown > docs/detectors.md`.\n\
          A metric is evidence; a label is a policy over evidence.\n\
          A study asks one question of every head: it has the metrics and the labels.\n\
-         The symbols of the formulas are those of [METHODOLOGY.md](METHODOLOGY.md).\n\
+         The symbols of the formulas are those of [methodology/units.md](methodology/units.md).\n\
          Of them v is the number of keys that a query sees: all tokens of its sequence, unless the layer has a window.\n",
     );
     for (title, entries) in
@@ -153,10 +153,12 @@ pub fn markdown() -> String {
         write!(page, "\n## {title}\n").expect("writing to a string does not fail");
         entries.iter().for_each(|entry| page.push_str(&entry.markdown()));
     }
-    page.push_str("\n## Other words\n\n| word | meaning | METHODOLOGY |\n|---|---|---|\n");
-    for Term { name, also, meaning, section } in registry::terms() {
+    page.push_str("\n## Verdicts\n\n");
+    page.push_str(&verdicts());
+    page.push_str("\n## Other words\n\n| word | meaning | page |\n|---|---|---|\n");
+    for Term { name, also, meaning, page: defines } in registry::terms() {
         let also: String = also.iter().flat_map(|other| [", `", other, "`"]).collect();
-        writeln!(page, "| `{name}`{also} | {meaning} | {section} |").expect("as above");
+        writeln!(page, "| `{name}`{also} | {meaning} | [{defines}](methodology/{defines}) |").expect("as above");
     }
     page.push_str("\n## Studies\n");
     for study in STUDIES {
@@ -169,25 +171,50 @@ pub fn markdown() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::{fs, io};
+
     use super::*;
 
     #[test]
-    fn the_readme_lists_every_study() {
+    fn the_page_of_studies_lists_every_study() {
         let line = |study: &&dyn AnyStudy| {
             format!("| `{}` | {} | {} |\n", study.card().name, study.card().question, runs(*study))
         };
         let table: String = STUDIES.iter().map(line).collect();
-        let readme = include_str!("../../README.md");
-        assert!(readme.contains(&format!("|---|---|---|\n{table}\n")), "the README's table is to be\n{table}");
+        let page = include_str!("../../docs/STUDIES.md");
+        assert!(page.contains(&format!("|---|---|---|\n{table}\n")), "the table in STUDIES.md is to be\n{table}");
     }
 
     #[test]
-    fn the_methodology_has_the_rule_of_every_verdict() {
-        let (methodology, table) = (include_str!("../../docs/METHODOLOGY.md"), verdicts());
-        assert!(
-            methodology.contains(&table),
-            "the table in METHODOLOGY.md is to be that of `explain verdicts`\n{table}"
-        );
+    fn the_index_of_the_methodology_names_every_study_and_pages_that_there_are() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/methodology");
+        let index = fs::read_to_string(folder.join("README.md")).unwrap();
+        for study in STUDIES {
+            let name = study.card().name;
+            assert!(index.contains(&format!("`{name}`")), "the index names no page of the study {name}");
+        }
+        for (page, _) in index.lines().filter_map(|line| line.strip_prefix("| [")?.split_once(']')) {
+            assert!(folder.join(page).is_file(), "there is no page {page}");
+        }
+    }
+
+    #[test]
+    fn the_methodology_names_every_label_and_metric() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/methodology");
+        let page = |entry: io::Result<fs::DirEntry>| fs::read_to_string(entry.unwrap().path()).unwrap();
+        let pages: String = fs::read_dir(folder).unwrap().map(page).collect();
+        for name in registry::labels().chain(registry::metrics()).map(|entry| entry.name()) {
+            // What a metric is beside chance is defined once for all.
+            let beside = ["_expected", "_over_chance", "_over_position"];
+            let stem = beside.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+            assert!(pages.contains(&format!("`{stem}")), "no page of docs/methodology defines {stem}");
+        }
+    }
+
+    #[test]
+    fn rules_of_verdicts_name_thresholds_that_there_are() {
+        let table = verdicts();
         assert!(!table.contains('{'), "a threshold that there is not\n{table}");
     }
 }

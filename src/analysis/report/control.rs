@@ -12,7 +12,7 @@ use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::study::labels::Verdict;
 
-/// Labels found in a control (docs/METHODOLOGY.md, "Controls").
+/// Labels found in a control (docs/methodology/controls.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ControlReport {
     /// Which control, with its seed.

@@ -30,7 +30,7 @@ use crate::study::labels::{Label, Near, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
 use crate::study::section::{Completion, Section};
-use crate::study::{AnyStudy, columns};
+use crate::study::{AnyStudy, columns, saved};
 
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo};
@@ -71,8 +71,8 @@ pub struct Report {
     pub controls: Vec<ControlReport>,
     /// One object per head, layer by layer.
     pub heads: Vec<HeadReport>,
-    /// The sections that studies add, each under keys of its own.
-    #[serde(flatten)]
+    /// The sections that studies add, each under keys of its own; [`Report::parse`] reads them.
+    #[serde(flatten, skip_deserializing)]
     pub sections: Sections,
     /// Caveats: facts that the labels do not show.
     pub caveats: Vec<Caveat>,
@@ -92,13 +92,6 @@ impl Serialize for Sections {
             map.serialize_entry(key, value)?;
         }
         map.end()
-    }
-}
-
-/// Each study reads its own section of the whole text: see [`Report::parse`].
-impl<'de> Deserialize<'de> for Sections {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self::default())
     }
 }
 
@@ -312,8 +305,8 @@ impl Report {
         let studies = plan::studies(&report.settings.protocol.studies).map_err(serde_json::Error::custom)?;
         // The report in the form of this version.
         report.settings.protocol.studies = plan::names(&studies);
-        let sections = studies.into_iter().map(|study| Ok((study, study.read(text)?)));
-        report.sections = Sections(sections.collect::<serde_json::Result<_>>()?);
+        let sections = saved::sections(&studies, text)?;
+        report.sections = Sections(studies.into_iter().zip(sections).collect());
         // One that is not whole is refused for that; its sections cannot be completed.
         if report.defect().is_some() {
             return Ok(report);

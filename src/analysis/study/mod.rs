@@ -6,11 +6,14 @@ pub mod instruments;
 pub mod labels;
 pub mod metrics;
 pub mod pass_spec;
+pub mod saved;
 pub mod section;
 pub mod show;
 pub mod tracked;
 pub mod upstream;
 pub mod verdict_rule;
+
+use std::any::Any;
 
 use schemars::{Schema, SchemaGenerator};
 
@@ -18,7 +21,7 @@ use crate::stats::block_test::Scale;
 use metrics::estimates::{Estimates, EstimationContext};
 use metrics::explanation::Explanation;
 use metrics::metric::{Column, Keys};
-use section::{Entry, Section, Stored};
+use section::{Entry, Parts, Section, Stored};
 use upstream::UpstreamResults;
 
 pub use card::{Card, Caveat, CaveatSubject, Counts, Labelling};
@@ -66,9 +69,16 @@ pub trait AnyStudy: Sync {
     /// The keys of its section in the report, with the schema of each.
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 
-    /// Its section of a saved report.
-    /// Fails if `report` lacks it, or it is another.
-    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>>;
+    /// The keys of its section.
+    fn keys(&self) -> &'static [&'static str];
+
+    /// The value of one of these keys in a saved report.
+    /// Fails if it is another thing. Panics if it is of no key.
+    fn part(&self, key: &str, value: &mut dyn erased_serde::Deserializer<'_>) -> erased_serde::Result<Box<dyn Any>>;
+
+    /// Its section, of the values of its keys.
+    /// Fails with the first key that is not there.
+    fn of_parts(&self, parts: &mut Parts) -> Result<Box<dyn Section>, &'static str>;
 }
 
 impl<S: Study> AnyStudy for S {
@@ -97,8 +107,16 @@ impl<S: Study> AnyStudy for S {
         S::Section::schema(generator)
     }
 
-    fn read(&self, report: &str) -> serde_json::Result<Box<dyn Section>> {
-        Ok(Box::new(S::Section::read(report)?))
+    fn keys(&self) -> &'static [&'static str] {
+        S::Section::KEYS
+    }
+
+    fn part(&self, key: &str, value: &mut dyn erased_serde::Deserializer<'_>) -> erased_serde::Result<Box<dyn Any>> {
+        S::Section::part(key, value)
+    }
+
+    fn of_parts(&self, parts: &mut Parts) -> Result<Box<dyn Section>, &'static str> {
+        Ok(Box::new(S::Section::of_parts(parts)?))
     }
 }
 

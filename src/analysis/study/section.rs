@@ -1,6 +1,7 @@
 //! A study's section of the report.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 
 use schemars::{Schema, SchemaGenerator};
 
@@ -118,17 +119,27 @@ pub struct HeadUseTest {
 /// A key of a section in the report with its value.
 pub type Entry<'a> = (&'static str, &'a dyn erased_serde::Serialize);
 
+/// The values of the keys of sections in a saved report, each of the type that its section has under it.
+pub type Parts = BTreeMap<&'static str, Box<dyn Any>>;
+
 /// A section as it stands in a report: under keys of its own. [`stored!`](crate::stored) implements it.
 pub trait Stored: Section + Sized {
+    /// Its keys.
+    const KEYS: &'static [&'static str];
+
     /// The keys with their values.
     fn entries(&self) -> Vec<Entry<'_>>;
 
     /// The keys with their schemas.
     fn schema(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 
-    /// The section of a report.
-    /// Fails if `report` lacks it, or it is another.
-    fn read(report: &str) -> serde_json::Result<Self>;
+    /// The value of one of the keys.
+    /// Fails if it is another thing. Panics if it is of no key.
+    fn part(key: &str, value: &mut dyn erased_serde::Deserializer<'_>) -> erased_serde::Result<Box<dyn Any>>;
+
+    /// The section, of the values of its keys.
+    /// Fails with the first key that is not there.
+    fn of_parts(parts: &mut Parts) -> Result<Self, &'static str>;
 }
 
 /// Implements [`Stored`] for a struct each of whose fields is a key of the report.
@@ -136,6 +147,8 @@ pub trait Stored: Section + Sized {
 macro_rules! stored {
     ($section:ty { $($key:ident: $value:ty),+ $(,)? }) => {
         impl $crate::study::section::Stored for $section {
+            const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
+
             fn entries(&self) -> Vec<$crate::study::section::Entry<'_>> {
                 vec![$((stringify!($key), &self.$key)),+]
             }
@@ -144,13 +157,30 @@ macro_rules! stored {
                 vec![$((stringify!($key), generator.subschema_for::<$value>())),+]
             }
 
-            fn read(report: &str) -> serde_json::Result<Self> {
-                serde_json::from_str(report)
+            fn part(
+                key: &str,
+                value: &mut dyn erased_serde::Deserializer<'_>,
+            ) -> erased_serde::Result<Box<dyn std::any::Any>> {
+                match key {
+                    $(stringify!($key) => Ok(Box::new(erased_serde::deserialize::<$value>(value)?)),)+
+                    _ => unreachable!("{key} is no key of the section"),
+                }
+            }
+
+            fn of_parts(parts: &mut $crate::study::section::Parts) -> Result<Self, &'static str> {
+                Ok(Self { $($key: $crate::study::section::take(parts, stringify!($key))?),+ })
             }
         }
     };
 }
 pub use crate::stored;
+
+/// Takes the value of a key, of the type that [`Stored::part`] gave it.
+/// Fails with the key if it is not there.
+pub fn take<T: 'static>(parts: &mut Parts, key: &'static str) -> Result<T, &'static str> {
+    let value = parts.remove(key).ok_or(key)?;
+    Ok(*value.downcast().unwrap_or_else(|_| unreachable!("{key} was read as what it is")))
+}
 
 /// The section of a study that has none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -159,6 +189,8 @@ pub struct NoSection;
 impl Section for NoSection {}
 
 impl Stored for NoSection {
+    const KEYS: &'static [&'static str] = &[];
+
     fn entries(&self) -> Vec<Entry<'_>> {
         Vec::new()
     }
@@ -167,7 +199,11 @@ impl Stored for NoSection {
         Vec::new()
     }
 
-    fn read(_: &str) -> serde_json::Result<Self> {
+    fn part(key: &str, _: &mut dyn erased_serde::Deserializer<'_>) -> erased_serde::Result<Box<dyn Any>> {
+        unreachable!("{key} is a key, and there is none")
+    }
+
+    fn of_parts(_: &mut Parts) -> Result<Self, &'static str> {
         Ok(Self)
     }
 }

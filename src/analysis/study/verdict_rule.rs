@@ -1,4 +1,4 @@
-//! The rules by which verdicts are given: one row each of the table in docs/METHODOLOGY.md.
+//! The rules by which verdicts are given: one row each of the table in docs/detectors.md.
 
 use std::fmt;
 
@@ -49,8 +49,8 @@ impl VerdictRow {
         });
         let margins = if margins.is_empty() { "off by default".to_owned() } else { margins.join(", ") };
         let statistic = format!("`{}`", explanation.formula.replace('|', "\\|"));
-        let family = "all heads and all labels of this row whose score is above its threshold";
-        let printed = "score with its interval, threshold, q; `?` where q > {label_q}";
+        let family = "all heads and labels of this row";
+        let printed = "score, interval, threshold, q";
         let name = format!("`{}`", explanation.name);
         Self([&name, &statistic, &margins, family, &least, printed].map(|text| filled(text, policy)))
     }

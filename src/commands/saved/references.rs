@@ -1,4 +1,4 @@
-//! The papers that the sources of labels and metrics name. docs/METHODOLOGY.md lists the same.
+//! The papers that the sources of labels and metrics name. docs/methodology/references.md lists the same.
 
 /// A paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,13 +164,9 @@ mod tests {
 
     #[test]
     fn the_page_lists_the_same_papers() {
-        let page = include_str!("../../../docs/METHODOLOGY.md");
-        let section = page.split("\n## References\n").nth(1).expect("the page has references");
-        let listed: Vec<&str> = section
-            .lines()
-            .take_while(|line| !line.starts_with("## "))
-            .filter_map(|line| line.strip_prefix("- "))
-            .collect();
+        let page = include_str!("../../../docs/methodology/references.md");
+        let of_sources = page.lines().take_while(|line| !line.starts_with("## "));
+        let listed: Vec<&str> = of_sources.filter_map(|line| line.strip_prefix("- ")).collect();
         assert_eq!(listed, PAPERS.iter().map(Paper::reference).collect::<Vec<_>>());
     }
 }

@@ -1,4 +1,4 @@
-//! Controls: the same analysis without something that labels are thought to rest on (METHODOLOGY, "Controls").
+//! Controls: the same analysis without something that labels are thought to rest on (docs/methodology/controls.md).
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! How a decoder reads a corpus: how much of the text is one sequence, and what that begins with (METHODOLOGY, "Causal
-//! attention").
+//! How a decoder reads a corpus: how much of the text is one sequence, and what that begins with
+//! (docs/methodology/causal.md).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -189,7 +189,7 @@ pub struct Token {
     pub kind: TokenKind,
 }
 
-/// The kind of a token to the metrics (METHODOLOGY, "Notation").
+/// The kind of a token to the metrics (docs/methodology/units.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// An ordinary token.

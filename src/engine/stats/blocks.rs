@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exact::{Component, ExactSum};
 
-/// The sentences of document `f`, or of family `f` of sentences, belong to block `f mod 64` (METHODOLOGY, "Uncertainty").
+/// The sentences of document `f`, or of family `f` of sentences, belong to block `f mod 64` (docs/methodology/units.md).
 ///
 /// The number is even, so the parity of the block is that of the number: the two folds are whole blocks.
 pub const BLOCKS: usize = 64;

@@ -1,5 +1,4 @@
-//! Do two analyses differ in a number by more than chance? docs/METHODOLOGY.md, "Comparing two analyses", has the
-//! argument.
+//! Do two analyses differ in a number by more than chance? docs/methodology/comparing.md has the argument.
 
 use statrs::function::factorial::ln_binomial;
 

@@ -1,6 +1,6 @@
 //! Uncertainty of numbers: intervals by leaving out blocks of sentences, and tests of heads against their baselines.
 //!
-//! docs/METHODOLOGY.md, "Uncertainty", has the assumptions of each.
+//! docs/methodology/verdicts.md has the assumptions of each.
 
 pub mod block_test;
 pub mod blocks;

@@ -61,7 +61,7 @@ struct PrimaryLabel {
     hue: String,
 }
 
-/// METHODOLOGY, "Causal attention", in short.
+/// docs/methodology/causal.md in short.
 const DECODERS_BESIDE_ENCODERS: &str = "Some of these models are decoders, whose tokens see those before them alone. Labels, leads over \
     chance and entropy ratios compare. Masses do not, for they are of fewer keys; nor do uas and relations, which are of the \
     words whose head is on the side that is seen; next-token and offsets to the right are of encoders alone, first-token is of \

@@ -1,4 +1,4 @@
-//! The word that a head takes for the other end of a word's arc (METHODOLOGY, "Dependency alignment").
+//! The word that a head takes for the other end of a word's arc (docs/methodology/dependency.md).
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Position-matched chance: the score of a head with the same preference for offsets that is blind otherwise
-//! (METHODOLOGY, "Position-matched chance").
+//! (docs/methodology/words.md).
 //!
 //! Attention to what stands nearby finds what tends to stand nearby. So a head's mean weight in each bin of offsets,
 //! over the queries of a metric, is multiplied with how often a key in that bin is what the metric looks for.

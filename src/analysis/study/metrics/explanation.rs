@@ -11,7 +11,7 @@ pub struct Explanation {
     pub name: &'static str,
     /// Its meaning for a head, as a sentence.
     pub measures: &'static str,
-    /// The formula; symbols as in docs/METHODOLOGY.md. A threshold's name in braces is replaced by its default.
+    /// The formula; symbols as in docs/methodology/units.md. A threshold's name in braces is replaced by its default.
     pub formula: &'static str,
     /// The value of a head without any preference.
     pub chance: &'static str,

@@ -9,8 +9,8 @@ pub struct Term {
     pub also: &'static [&'static str],
     /// Its meaning.
     pub meaning: &'static str,
-    /// The heading of docs/METHODOLOGY.md that defines it.
-    pub section: &'static str,
+    /// The page of docs/methodology/ that defines it.
+    pub page: &'static str,
 }
 
 /// The words of all studies, in the order in which a reader of a summary meets them.
@@ -21,56 +21,56 @@ pub const TERMS: &[Term] = &[
         meaning: "The label of a head that stands first: the firm one with the largest margin, a borderline one only where \
             none is firm, or `unlabelled`. The report lists all labels of the head; the grid shows how many more there \
             are (`case+7`).",
-        section: "Labels",
+        page: "labels.md",
     },
     Term {
         name: "margin",
         also: &[],
         meaning: "How far a score is beyond its threshold, as a share of the room that is left above it: (score - threshold) \
             / (1 - threshold). Labels of one head are ordered by it.",
-        section: "Labels",
+        page: "labels.md",
     },
     Term {
         name: "borderline",
         also: &["?", "firm"],
         meaning: "A label whose score is above its threshold while the test does not show it (`?` in the grid): another sample \
             of such text might not give it. A label that is not borderline is firm: its q is at most `label_q`.",
-        section: "Labels",
+        page: "labels.md",
     },
     Term {
         name: "nearest",
         also: &["shortfall"],
         meaning: "Of an unlabelled head the two labels with the largest margins, and by how much the score falls short of the \
             threshold.",
-        section: "Labels",
+        page: "labels.md",
     },
     Term {
         name: "tied",
         also: &["~"],
         meaning: "Of labels of one head that are as firm as its first: the intervals of the two margins meet, so that either might \
             stand first (`~` in the grid).",
-        section: "Labels",
+        page: "labels.md",
     },
     Term {
         name: "rests_on",
         also: &["rests on"],
         meaning: "The label of the head that this one says more of, as `sink:no-op` does of `first-special`: it stands after that \
             one, with no larger margin, and never ties with it.",
-        section: "Labels",
+        page: "labels.md",
     },
     Term {
         name: "beside",
         also: &[],
         meaning: "In tables of labels what the score is to be read beside: the chance level of the number, or the baseline that the \
             label is held against; the report has it as `baseline` of the label.",
-        section: "Labels",
+        page: "labels.md",
     },
     Term {
         name: "family",
         also: &["families"],
         meaning: "Of sentences: equal ones, and those that the corpus says belong together, which are evidence once. Of labels: \
             those of one rule, as `offset:-2` is of `offset:k`. Of tests: those whose p-values are corrected together.",
-        section: "Families of sentences",
+        page: "units.md",
     },
     Term {
         name: "interval",
@@ -78,106 +78,109 @@ pub const TERMS: &[Term] = &[
         meaning: "The 95 % interval of a number, by leaving out one block of the corpus at a time; `±` is half of its width. It is \
             about more documents like these, or where there are fewer than ten about more sentences like these \
             (`corpus.unit`), not about another kind of text.",
-        section: "Intervals",
+        page: "verdicts.md",
     },
     Term {
         name: "chance",
         also: &["baseline"],
         meaning: "What a head without any preference would score on the same corpus; of a relation the baseline is what a rule \
             without a head scores: the best fixed offset, or the best word classes.",
-        section: "Chance levels",
+        page: "attention.md",
     },
     Term {
         name: "direction",
         also: &["dep->head", "head->dep"],
         meaning: "From which end of an arc the syntactic head is found: `dep->head`, the word that the dependent attends to \
             most; `head->dep`, the word that attends to the dependent most.",
-        section: "Dependency alignment",
+        page: "dependency.md",
     },
     Term {
         name: "accuracy",
         also: &[],
         meaning: "Of the words of a relation, the share whose syntactic head is the word that the head's attention points to. \
             That of the best head is biased upwards, since it is the best of many.",
-        section: "Dependency alignment",
+        page: "dependency.md",
     },
     Term {
         name: "held-out",
         also: &["heldout", "heldout_accuracy"],
         meaning: "The accuracy of the head that is best on one half of the sentences, scored on the other half, both ways: what \
             choosing the best of many heads has added to `accuracy` is gone from it.",
-        section: "Held-out selection",
+        page: "dependency.md",
     },
     Term {
         name: "offset",
         also: &["offset baseline"],
         meaning: "The best rule `the syntactic head is the word so many places away`, with its accuracy: `+1: 58.9` is the next \
             word, right for 58.9 % of the words of the relation.",
-        section: "Fixed-offset baseline",
+        page: "dependency.md",
     },
     Term {
         name: "tags",
         also: &["tag baseline", "tag_baseline"],
         meaning: "The accuracy of the best rules `the syntactic head is the nearest word of this word class on this side`, one \
             rule for each word class of the dependent.",
-        section: "Tag baseline",
+        page: "dependency.md",
     },
     Term {
         name: "gain",
         also: &["over offset", "over tags", "difference", "versus_offset", "versus_tags"],
         meaning: "A head's accuracy less that of a baseline on the same words, in percentage points: `over offset` and `over \
             tags` in the summary, `difference` in the report.",
-        section: "Labels",
+        page: "labels.md",
     },
     Term {
         name: "beyond",
         also: &[],
         meaning: "How far a syntactic label reaches: `offset`, or `tags` if the head is also above the better of both baselines \
             by more than two points, with a q-value that is small enough (`versus_tags.q`).",
-        section: "Labels",
+        page: "labels.md",
     },
     Term {
         name: "p",
         also: &["p-value"],
         meaning: "How likely a lead over the baseline as large as the one found is if there is none, for one test by itself.",
-        section: "The block test",
+        page: "verdicts.md",
     },
     Term {
         name: "q",
         also: &["q-value", "significant"],
         meaning: "A p-value corrected for the number of heads and relations that were tried (Benjamini & Hochberg 1995): of all \
             tests with q of at most 0.05, 5 % are expected to be false. `<1e-6` is below one in a million.",
-        section: "Verdicts",
+        page: "verdicts.md",
     },
     Term {
         name: "block",
         also: &["blocks"],
         meaning: "One of 64 parts of the corpus: document d, or where there are fewer than ten family f of sentences, is in part \
             d or f mod 64. Intervals and tests leave out whole parts, so that what belongs together stays together.",
-        section: "Uncertainty",
+        page: "units.md",
     },
     Term {
         name: "control",
         also: &["controls", "kept", "random-init", "shuffled-words"],
         meaning: "The same analysis with something taken away: what was learned (`random-init`), where labels are false \
             positives, or the order of words (`shuffled-words`), where a label that its head keeps does not rest on order.",
-        section: "Controls",
+        page: "controls.md",
     },
 ];
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
 
     use crate::studies::registry;
 
     #[test]
-    fn every_word_is_defined_on_the_page_on_methodology_and_means_one_thing() {
-        let page = include_str!("../../../../docs/METHODOLOGY.md");
-        let headings: BTreeSet<&str> = page.lines().filter_map(|line| Some(line.split_once("# ")?.1)).collect();
+    fn every_word_is_on_its_page_on_methodology_and_means_one_thing() {
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/methodology");
         let mut known = BTreeSet::new();
         for term in registry::terms() {
-            assert!(headings.contains(term.section), "there is no section {}", term.section);
+            let page =
+                fs::read_to_string(pages.join(term.page)).unwrap_or_else(|error| panic!("{}: {error}", term.page));
+            assert!(page.to_lowercase().contains(&term.name.to_lowercase()), "{} is not on {}", term.name, term.page);
             for name in term.also.iter().chain([&term.name]) {
                 assert!(known.insert(*name) && registry::find(name).is_none(), "{name} is explained twice");
             }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The keys that a query can see: those at most so many places before it and after it, itself among them.
 ///
-/// `V(i)` of METHODOLOGY, "Keys that a query can see".
+/// `V(i)` of docs/methodology/units.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Visibility {
     /// The farthest place before the query; null if all before it can be seen.

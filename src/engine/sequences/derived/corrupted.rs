@@ -1,5 +1,5 @@
 //! Sentences with the tokens that a model predicts, for the loss by which it was trained: with whole words masked or replaced, or
-//! of a decoder as they are (METHODOLOGY, "What removal does").
+//! of a decoder as they are (docs/methodology/effect.md).
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::sequences::sequence::Sequence;
 ///
 /// A row of causal attention sums to 1 over as many keys as there are up to its query, and a word gets the attention of all
 /// its tokens: so without the factors the even head takes the word after `d`, or the longest word before it, for the head of
-/// `d` (METHODOLOGY, "Causal attention"). Where queries see keys on both sides all factors are 1.
+/// `d` (docs/methodology/causal.md). Where queries see keys on both sides all factors are 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lifts {
     words: usize,

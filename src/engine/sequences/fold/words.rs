@@ -1,4 +1,4 @@
-//! Attention between words: one head's attention between tokens, folded (METHODOLOGY, "Word level").
+//! Attention between words: one head's attention between tokens, folded (docs/methodology/dependency.md).
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Ablation of clusters of heads that look alike, and of all heads of a cluster but one (METHODOLOGY, "Removal of a
-//! cluster").
+//! Ablation of clusters of heads that look alike, and of all heads of a cluster but one
+//! (docs/methodology/similarity.md).
 
 mod section;
 mod sets;

@@ -24,12 +24,10 @@ use crate::study::show::summary::Summary;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::counted;
 
-#[derive(Deserialize)]
 pub struct EffectSection {
     pub cluster_effect: Effects,
 }
 
-#[derive(Deserialize)]
 pub struct OutputShiftSection {
     pub cluster_shift: OutputShifts,
 }

@@ -49,7 +49,7 @@ impl Clusters {
 }
 
 /// As many heads of each layer as the cluster of this number has, ascending: those whose numbers in the model have the lowest
-/// SHA-256 (METHODOLOGY, "Removal of a cluster").
+/// SHA-256 (docs/methodology/similarity.md).
 fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> Vec<usize> {
     let hash = |place: &usize| Sha256::digest(format!("headscope/clusters/{seed}/{number}/{place}"));
     let of_layer = |layer: usize| {

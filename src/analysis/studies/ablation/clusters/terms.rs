@@ -9,5 +9,5 @@ pub const TERMS: &[Term] = &[Term {
     meaning: "Of a cluster, of the study `cluster-effect`: the model loses more without all of its heads than without each, added \
             up, beyond chance. One will do if without all but one the change is surely negligible, whichever is kept; beside it \
             stands in how many of 20 random sets of as many heads of the same layers one would do as well.",
-    section: "Removal of a cluster",
+    page: "similarity.md",
 }];

@@ -1,4 +1,4 @@
-//! Dependence of later heads on each head (METHODOLOGY, "Dependence between heads").
+//! Dependence of later heads on each head (docs/methodology/edges.md).
 
 mod edges;
 mod excess;
@@ -52,7 +52,7 @@ impl Study for LaterHeads {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let [sums, untrained] = observed.each().collect::<Vec<_>>()[..] else { unreachable!("a pass of either model") };
         let edges = EdgesReport::new(sums, untrained, context);
-        (Estimates::none(context.grid.count()), EdgesSection::new(edges))
+        (Estimates::none(context.grid.count()), EdgesSection { edges })
     }
 }
 

@@ -31,19 +31,8 @@ const LISTED: usize = 20;
 /// Edges, and chains, that the summary shows.
 const SHOWN: usize = 10;
 
-#[derive(Deserialize)]
 pub struct EdgesSection {
     pub edges: EdgesReport,
-    /// The first label of each head, once they are known, for the summary.
-    #[serde(skip)]
-    labels: BTreeMap<HeadPlace, String>,
-}
-
-impl EdgesSection {
-    /// A section that does not know the labels yet.
-    pub fn new(edges: EdgesReport) -> Self {
-        Self { edges, labels: BTreeMap::new() }
-    }
 }
 
 /// How far the attention of later heads shifts when an earlier head is removed.
@@ -73,6 +62,9 @@ pub struct EdgesReport {
     /// Paths of edges that are above, each of them the strongest downstream edge of its source and the strongest upstream
     /// edge of its target; the longest first, then by their first heads.
     pub chains: Vec<Vec<HeadPlace>>,
+    /// The first label of each head, once they are known, for the summary.
+    #[serde(skip)]
+    pub labels: BTreeMap<HeadPlace, String>,
 }
 
 /// The shifts of the heads of one layer by removing those of an earlier one.
@@ -143,6 +135,7 @@ impl EdgesReport {
             heads: (0..context.grid.count()).map(of_head).collect(),
             strongest: ranked.iter().take(LISTED).copied().collect(),
             chains: Vec::new(),
+            labels: BTreeMap::new(),
         }
     }
 
@@ -162,8 +155,10 @@ impl EdgesReport {
         self.chains = chains(&self.heads);
     }
 
-    fn write_summary(&self, labels: &BTreeMap<HeadPlace, String>, out: &mut Summary) -> fmt::Result {
-        let Self { removal, sentences, tokens, pairs, without_shift, above, untrained, strongest, chains, .. } = self;
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self {
+            removal, sentences, tokens, pairs, without_shift, above, untrained, strongest, chains, labels, ..
+        } = self;
         if *pairs == 0 {
             return writeln!(out, "The model has one layer: no head comes after another, so none depends on one.");
         }
@@ -299,14 +294,14 @@ impl Section for EdgesSection {
             Completion::Policy(policy) => self.edges.judge(policy),
             Completion::Labels(labels) => {
                 let heads = self.edges.heads.iter().map(|edges| edges.place);
-                self.labels = heads.zip(labels.iter().cloned()).collect();
+                self.edges.labels = heads.zip(labels.iter().cloned()).collect();
             }
             Completion::Estimates(..) | Completion::Control(..) | Completion::SharedKeys(_) => {}
         }
     }
 
     fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.edges.write_summary(&self.labels, out))
+        Summary::written(|out| self.edges.write_summary(out))
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
@@ -314,7 +309,7 @@ impl Section for EdgesSection {
         else {
             return HeadCard::default();
         };
-        let label = |head: &HeadPlace| self.labels.get(head).map_or("-", String::as_str);
+        let label = |head: &HeadPlace| self.edges.labels.get(head).map_or("-", String::as_str);
         let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
             let Edge { shift, ratio, excess, excess_ci95, above, q, .. } = edge;
             let direct = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of it directly)"));

@@ -10,7 +10,7 @@ pub const TERMS: &[Term] = &[
         meaning: "Of an edge from an earlier head to a later one, of the study `edges`: how far the attention of the later \
             head is from what it was when the earlier one is removed, as squared Hellinger distance, from 0 to 1, through \
             whatever lies between. The earlier head is upstream of the later one.",
-        section: "Dependence between heads",
+        page: "edges.md",
     },
     Term {
         name: "excess",
@@ -18,7 +18,7 @@ pub const TERMS: &[Term] = &[
         meaning: "Of an edge: how far the logarithm of its shift is above what the earlier head does to all heads of the layer and \
             what all heads of the earlier layer do to the later head. An edge is above if that is surely more than 95 % of the edges of \
             an untrained model have, and its shift is at least 0.0001.",
-        section: "Dependence between heads",
+        page: "edges.md",
     },
     Term {
         name: "ratio",
@@ -26,13 +26,13 @@ pub const TERMS: &[Term] = &[
         meaning: "Of an edge: its direct shift over its shift. The direct shift is that of the later head when all other heads and \
             feed-forward blocks write what they wrote and only the residual stream, normalised anew, lacks the earlier head. It is no share: \
             above 1, what lies between opposes it. Edges of a ratio below 0.5 are drawn as mediated.",
-        section: "Dependence between heads",
+        page: "edges.md",
     },
     Term {
         name: "chain",
         also: &["chains"],
         meaning: "Heads of which each has its strongest downstream edge to the next, and the next its strongest upstream edge from \
             it, all of them above.",
-        section: "Dependence between heads",
+        page: "edges.md",
     },
 ];

@@ -201,7 +201,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     let pair = &found.layers[0];
     assert_eq!((pair.source, pair.target, &pair.shift[0], &pair.excess[0]), (0, 1, &vec![0.0; 3], &vec![None; 3]));
     assert!(pair.q[0].iter().all(Option::is_none) && pair.q[1][2].unwrap() < 1e-9);
-    let mut section = EdgesSection::new(found);
+    let mut section = EdgesSection { edges: found };
     section.complete(&Completion::Labels(&["broad".to_owned(), "separator".to_owned()]));
     let summary = section.summary(&default_policy()).to_string();
     assert!(
@@ -344,7 +344,7 @@ fn a_model_of_one_layer_has_no_later_heads() {
     let mut sums = state(grid);
     let state = sums.begin(&sentence(5, 3, "dep"));
     assert!(!EdgeSums::is_relevant(&state));
-    let section = EdgesSection::new(measured(sums, grid));
+    let section = EdgesSection { edges: measured(sums, grid) };
     let summary = section.summary(&default_policy()).to_string();
     assert_eq!(summary, "The model has one layer: no head comes after another, so none depends on one.\n");
     assert_eq!(section.defect(grid), None);
@@ -353,7 +353,7 @@ fn a_model_of_one_layer_has_no_later_heads() {
 #[test]
 fn without_sentences_there_is_nothing_to_say() {
     let grid = HeadGrid { layers: 2, heads: 2 };
-    let section = EdgesSection::new(measured(state(grid), grid));
+    let section = EdgesSection { edges: measured(state(grid), grid) };
     assert_eq!(
         section.summary(&default_policy()).to_string(),
         "No sentence had a token of text, so no head was removed.\n"

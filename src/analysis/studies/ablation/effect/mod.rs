@@ -1,4 +1,4 @@
-//! Effect of each head: the loss of masked tokens without it (METHODOLOGY, "What removal does").
+//! Effect of each head: the loss of masked tokens without it (docs/methodology/effect.md).
 
 mod figure;
 mod metrics;

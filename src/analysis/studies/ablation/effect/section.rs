@@ -32,7 +32,6 @@ use crate::system::parallel::in_parallel;
 /// Heads that the summary shows from either end.
 const SHOWN: usize = 5;
 
-#[derive(Deserialize)]
 pub struct EffectSection {
     pub effect: Effects,
 }

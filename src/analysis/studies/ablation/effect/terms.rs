@@ -10,5 +10,5 @@ pub const TERMS: &[Term] = &[Term {
             without a harmful one it falls, both beyond chance; of a negligible one the change is surely below a hundredth \
             of what all heads together are worth, and below half of an equal share of it; of an undecided one none of these \
             can be said. A helpful or harmful head can be negligible as well.",
-    section: "What removal does",
+    page: "effect.md",
 }];

@@ -1,5 +1,5 @@
-//! Effect of each head to first order: derivatives of the loss of masked tokens by the heads' gates (METHODOLOGY,
-//! "Gradients").
+//! Effect of each head to first order: derivatives of the loss of masked tokens by the heads' gates
+//! (docs/methodology/gradient.md).
 
 mod integrated;
 mod metrics;

@@ -27,7 +27,6 @@ const SHOWN: usize = 5;
 /// The metric that derivatives are an estimate of.
 const EXACT: &str = "loss_effect";
 
-#[derive(Deserialize)]
 pub struct GradientSection {
     pub gradient: Gradients,
 }

@@ -23,7 +23,6 @@ use crate::study::show::wording::{plain_table, significance};
 const LISTED: usize = 8;
 
 /// The section of the model without each head.
-#[derive(Deserialize)]
 pub struct InContextEffectSection {
     pub in_context_effect: GainEffects,
 }

@@ -13,7 +13,6 @@ use crate::study::section::{Section, stored};
 use crate::study::show::summary::Summary;
 
 /// The section of the model as it is.
-#[derive(Deserialize)]
 pub struct InContextSection {
     pub in_context: Gain,
 }

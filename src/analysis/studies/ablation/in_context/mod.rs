@@ -1,4 +1,4 @@
-//! The gain of a decoder from having read the same tokens before, and what each head has in it (METHODOLOGY, "In-context copying").
+//! The gain of a decoder from having read the same tokens before, and what each head has in it (docs/methodology/repeats.md).
 
 mod effect;
 mod figure;

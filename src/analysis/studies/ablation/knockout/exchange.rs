@@ -1,5 +1,5 @@
 //! The attention of a query word dealt out anew: its masses on other words go round, and the one on its partner stays or is
-//! exchanged (METHODOLOGY, "Use of an arc").
+//! exchanged (docs/methodology/knockout.md).
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
 //! Whether the model uses the arcs that its heads are labelled for: masked words with the weight to their partner exchanged
-//! for that to a word as far away (METHODOLOGY, "Use of an arc").
+//! for that to a word as far away (docs/methodology/knockout.md).
 
 mod exchange;
 mod figure;
@@ -60,9 +60,9 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "`used` of a syntactic label",
     statistic: "loss of the masked query word once the weights on its partner and on a word as far away are exchanged, less that before",
     margin: "0",
-    family: "all syntactic labels whose `use` is above it",
+    family: "all syntactic labels whose `loss_effect` is above it",
     least: "{min_queries} arcs",
-    printed: "`use` with its interval, q",
+    printed: "`loss_effect` with its interval, q",
 }];
 
 /// The limits of what the study shows.

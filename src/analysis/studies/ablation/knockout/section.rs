@@ -24,7 +24,7 @@ use crate::study::upstream::ArcClaim;
 use crate::system::counted::{counted, plural};
 
 /// The results of the tests.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KnockoutSection {
     pub knockout: Vec<LabelUse>,
 }

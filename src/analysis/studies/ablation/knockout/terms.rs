@@ -8,5 +8,5 @@ pub const TERMS: &[Term] = &[Term {
     also: &["knockout"],
     meaning: "Of a syntactic label, by the study `knockout`: masked words are harder to predict once the head's weights on their partner \
             and on a word as far away are exchanged, beyond chance.",
-    section: "Use of an arc",
+    page: "knockout.md",
 }];

@@ -43,7 +43,7 @@ pub const METRICS: &[OutputShiftMetric] = &[
             formula: "output_shift = mean over i in T of 1 - cos(h_i, h'_i), h_i the last hidden state with the head and h'_i \
                 without it",
             chance: CHANCE,
-            source: "This project (METHODOLOGY, \"Drift\").",
+            source: "This project (docs/methodology/output-shift.md).",
             caveats: CAVEATS,
         },
         keys: Keys::Single,
@@ -57,8 +57,8 @@ pub const METRICS: &[OutputShiftMetric] = &[
             formula: "pooled_shift = mean over sentences of 1 - cos(m, m'), m the mean of the last hidden states of all tokens \
                 with the head and m' without it",
             chance: CHANCE,
-            source: "This project (METHODOLOGY, \"Drift\"); the mean over tokens is how many sentence encoders make the vector \
-                of a sentence (Reimers & Gurevych 2019).",
+            source: "This project (docs/methodology/output-shift.md); the mean over tokens is how many sentence encoders make \
+                the vector of a sentence (Reimers & Gurevych 2019).",
             caveats: CAVEATS,
         },
         keys: Keys::Single,

@@ -1,4 +1,4 @@
-//! How far the model's output moves without each head (METHODOLOGY, "Drift").
+//! How far the model's output moves without each head (docs/methodology/output-shift.md).
 
 mod figure;
 mod metrics;

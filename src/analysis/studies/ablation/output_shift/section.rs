@@ -25,7 +25,6 @@ use crate::system::counted::counted;
 /// Heads that are listed from either end.
 const LISTED: usize = 5;
 
-#[derive(Deserialize)]
 pub struct OutputShiftSection {
     pub output_shift: OutputShiftReport,
 }

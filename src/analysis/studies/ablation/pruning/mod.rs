@@ -1,5 +1,5 @@
 //! How many heads can go: one head after the other is removed, and the loss of masked tokens is measured each time
-//! (METHODOLOGY, "Pruning curve").
+//! (docs/methodology/pruning.md).
 
 mod figure;
 mod section;

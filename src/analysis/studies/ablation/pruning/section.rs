@@ -25,7 +25,6 @@ use crate::study::upstream::Ranking;
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
-#[derive(Deserialize)]
 pub struct PruningSection {
     pub pruning: Curves,
 }

@@ -1,5 +1,5 @@
 //! Sentences that show what labels say: of each head the one that shows it most, one that is typical, and one in which it fails
-//! (METHODOLOGY, "Examples").
+//! (docs/methodology/examples.md).
 
 mod drawn;
 mod figure;

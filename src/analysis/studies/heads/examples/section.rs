@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use serde::Deserialize;
-
 use super::figure;
 use super::report::{Example, Examples, HeadExamples};
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -12,7 +10,6 @@ use crate::study::section::{HeadCard, Section, stored};
 use crate::study::show::summary::Summary;
 use crate::system::counted::{counted, plural};
 
-#[derive(Deserialize)]
 pub struct ExamplesSection {
     pub examples: Examples,
 }

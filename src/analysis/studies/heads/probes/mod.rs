@@ -1,4 +1,4 @@
-//! Probes: the information in a head's output, read by linear discriminants on its contexts (METHODOLOGY, "Probes").
+//! Probes: the information in a head's output, read by linear discriminants on its contexts (docs/methodology/probes.md).
 
 mod classifiers;
 mod discriminant;

@@ -25,7 +25,6 @@ const SHOWN: usize = 5;
 /// points over `box:gold`.
 pub(super) const LEAST_GAIN: f64 = 0.01;
 
-#[derive(Deserialize)]
 pub struct ProbesSection {
     pub probes: Vec<TaskProbes>,
 }

@@ -10,20 +10,20 @@ pub const TERMS: &[Term] = &[
         meaning: "Of a head, in the study `probes`: its gain is more than one point by the block test: its output says more of the \
             word than a linear reading of the word's embedding does, and no more than that. The gain is the share of words that a linear \
             discriminant gets right on the word embedding and the head's output together, less the share on the embedding alone.",
-        section: "Probes",
+        page: "probes.md",
     },
     Term {
         name: "selectivity",
         also: &["control task"],
         meaning: "Of a head, in the study `probes`: the share of words that a discriminant on the head's output gets right, less that \
             for a control task, in which every form has a class at random: what is beyond knowing the form.",
-        section: "Probes",
+        page: "probes.md",
     },
     Term {
         name: "majority",
         also: &["form", "embedding", "input"],
         meaning: "What probes are read beside: the most frequent class, the most frequent class of the word's form, and discriminants \
             on the word embedding and on what goes into the layer.",
-        section: "Probes",
+        page: "probes.md",
     },
 ];

@@ -1,4 +1,4 @@
-//! Similarity of heads: where they look, and what they write (METHODOLOGY, "Which heads are the same").
+//! Similarity of heads: where they look, and what they write (docs/methodology/similarity.md).
 
 mod batches;
 mod clusters;

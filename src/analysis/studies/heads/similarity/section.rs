@@ -1,7 +1,5 @@
 //! The section `similarity` of the report.
 
-use serde::Deserialize;
-
 use super::compare::layers;
 use super::report::{Similarity, comparisons};
 use super::show::summary;
@@ -13,7 +11,6 @@ use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::system::counted::plural;
 
-#[derive(Deserialize)]
 pub struct SimilaritySection {
     pub similarity: Similarity,
 }

@@ -18,9 +18,9 @@ use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
-use crate::study::AnyStudy;
 use crate::study::section::Completion;
 use crate::study::section::Section;
+use crate::study::{AnyStudy, saved};
 
 /// One head over one sentence: its weights, `[n, n]`, and its contexts, `[n, width]`.
 struct TestHead {
@@ -188,7 +188,7 @@ fn planted_heads_are_a_cluster_at_distance_0() {
         "{summary}"
     );
     let text = serde_json::to_string(&serde_json::json!({ "similarity": section.similarity })).unwrap();
-    let again = AnyStudy::read(&HeadSimilarity, &text).unwrap();
+    let again = saved::sections(&[&HeadSimilarity], &text).unwrap().remove(0);
     assert_eq!(crate::study::section::section::<SimilaritySection>(&*again).similarity, section.similarity);
 }
 

@@ -1,4 +1,4 @@
-//! Attention by tokens: to offsets, to special tokens and punctuation, and how broadly (METHODOLOGY, "Token level").
+//! Attention by tokens: to offsets, to special tokens and punctuation, and how broadly (docs/methodology/attention.md).
 
 mod aims;
 mod broad;

@@ -6,7 +6,7 @@ use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
 /// The least mean squared Hellinger distance from even attention of a head of which there is something to rebuild: untrained
-/// heads have .0002 to .002, trained ones at least .05 (docs/METHODOLOGY.md, "How a head chooses").
+/// heads have .0002 to .002, trained ones at least .05 (docs/methodology/choice.md).
 pub const LEAST_DISTANCE: f64 = 0.01;
 
 /// One head in a block, or in all of them.

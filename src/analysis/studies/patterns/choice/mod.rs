@@ -1,5 +1,5 @@
 //! How a head chooses: how much of its attention comes back when the input of its layer is replaced by what it would be without
-//! context (METHODOLOGY, "How a head chooses").
+//! context (docs/methodology/choice.md).
 
 mod figure;
 mod fit;

@@ -22,7 +22,6 @@ use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::system::counted::counted;
 
-#[derive(Deserialize)]
 pub struct ChoiceSection {
     pub choice: Choice,
 }

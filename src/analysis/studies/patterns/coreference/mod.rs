@@ -1,5 +1,5 @@
-//! Coreference: how often a head's attention points from a mention of an entity to an earlier one (METHODOLOGY,
-//! "Coreference").
+//! Coreference: how often a head's attention points from a mention of an entity to an earlier one
+//! (docs/methodology/coreference.md).
 
 mod anaphors;
 mod figure;

@@ -27,7 +27,7 @@ use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
 /// The section as it stands in a report.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CoreferenceSection {
     /// The results.
     pub coreference: Coreference,

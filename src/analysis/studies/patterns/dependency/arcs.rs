@@ -1,4 +1,4 @@
-//! How often a head's attention points from a word to its syntactic head (METHODOLOGY, "Dependency alignment").
+//! How often a head's attention points from a word to its syntactic head (docs/methodology/dependency.md).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Dependency relations: how often a head's attention points from a word to its syntactic head (METHODOLOGY,
-//! "Dependency alignment").
+//! Dependency relations: how often a head's attention points from a word to its syntactic head
+//! (docs/methodology/dependency.md).
 
 pub mod arcs;
 mod assessment;

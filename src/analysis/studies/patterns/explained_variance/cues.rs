@@ -1,4 +1,4 @@
-//! The cues that attention is explained by, and their groups (METHODOLOGY, "What explains a head").
+//! The cues that attention is explained by, and their groups (docs/methodology/explained-variance.md).
 
 use crate::corpus::Upos;
 use crate::sequences::fold::roles::{OFFSETS, offset_at};

@@ -1,4 +1,4 @@
-//! How much of a variable is explained by others, from sums of products (METHODOLOGY, "What explains a head").
+//! How much of a variable is explained by others, from sums of products (docs/methodology/explained-variance.md).
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 

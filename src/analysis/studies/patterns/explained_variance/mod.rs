@@ -1,5 +1,5 @@
 //! Explained attention: how much of a head's attention all known cues explain together, how much each adds, and the
-//! residual (METHODOLOGY, "What explains a head").
+//! residual (docs/methodology/explained-variance.md).
 
 mod cues;
 mod least_squares;

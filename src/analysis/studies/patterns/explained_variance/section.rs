@@ -15,7 +15,6 @@ use crate::study::section::{Section, stored};
 use crate::study::show::summary::Summary;
 
 /// The section of the report.
-#[derive(Deserialize)]
 pub struct ExplainedSection {
     /// Under the key `explained_variance`.
     pub explained_variance: Summed,

@@ -1,4 +1,4 @@
-//! Rare and common words: whether a head goes to the one or the other (METHODOLOGY, "Frequency").
+//! Rare and common words: whether a head goes to the one or the other (docs/methodology/frequency.md).
 
 mod metrics;
 mod sums;
@@ -58,7 +58,6 @@ const RARE_WORDS: Detector = Detector {
 };
 
 /// The section `frequency` of the report.
-#[derive(Deserialize)]
 pub struct FrequencySection {
     frequency: Counted,
 }

@@ -1,4 +1,4 @@
-//! The norms of what each head writes, and the heads whose attention rests on a sink (METHODOLOGY, "Norms and sinks").
+//! The norms of what each head writes, and the heads whose attention rests on a sink (docs/methodology/norms.md).
 
 mod head_sums;
 mod metrics;

@@ -18,7 +18,6 @@ use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{percent, plain_table, plus_minus};
 
-#[derive(Deserialize)]
 pub struct NormsSection {
     pub mixing: Vec<LayerMixing>,
 }

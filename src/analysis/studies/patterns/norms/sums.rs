@@ -71,7 +71,7 @@ impl NormExposure {
     }
 }
 
-/// How much a layer mixes into text queries from other tokens (METHODOLOGY, "Mixing").
+/// How much a layer mixes into text queries from other tokens (docs/methodology/norms.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MixingSums {
     /// The mixing ratio, summed over text queries.

@@ -1,5 +1,5 @@
-//! Attention to an earlier or later occurrence of the same tokens, on random tokens that come twice (METHODOLOGY,
-//! "Repeats").
+//! Attention to an earlier or later occurrence of the same tokens, on random tokens that come twice
+//! (docs/methodology/repeats.md).
 
 mod copying;
 mod labels;
@@ -91,7 +91,6 @@ fn merged<'a>(mut passes: impl Iterator<Item = &'a ByClass<RepeatSums>>) -> ByCl
 }
 
 /// The section `repeats` of the report.
-#[derive(Deserialize)]
 pub struct RepeatsSection {
     repeats: Made,
 }

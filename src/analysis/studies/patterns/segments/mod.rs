@@ -1,4 +1,4 @@
-//! Attention over pairs of sentences: within the sentence, and by which pattern (METHODOLOGY, "Segments").
+//! Attention over pairs of sentences: within the sentence, and by which pattern (docs/methodology/segments.md).
 
 mod design;
 mod labels;
@@ -70,7 +70,6 @@ impl Study for Segments {
 }
 
 /// The section `segments` of the report.
-#[derive(Deserialize)]
 pub struct SegmentsSection {
     segments: Pairs,
 }

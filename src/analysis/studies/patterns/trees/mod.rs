@@ -1,4 +1,4 @@
-//! The gold tree in the maximum spanning tree of a head's attention (METHODOLOGY, "Trees").
+//! The gold tree in the maximum spanning tree of a head's attention (docs/methodology/trees.md).
 
 pub mod spanning;
 mod sums;

@@ -1,4 +1,4 @@
-//! How much of the gold tree is in the maximum spanning tree of a head's attention (METHODOLOGY, "Trees").
+//! How much of the gold tree is in the maximum spanning tree of a head's attention (docs/methodology/trees.md).
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Word classes and meaning: which words each head attends to, by what they are (METHODOLOGY, "Word classes and
-//! meaning").
+//! Word classes and meaning: which words each head attends to, by what they are
+//! (docs/methodology/words.md).
 
 mod labels;
 mod measure;
@@ -34,7 +34,6 @@ use sums::WordsSums;
 pub struct Words;
 
 /// The section `words` of the report.
-#[derive(Deserialize)]
 pub struct WordsSection {
     words: Looked,
 }

@@ -1,5 +1,5 @@
 //! One head over one sentence: how much of its attention goes to each word class, to words like the query, and to the
-//! query's own token elsewhere (METHODOLOGY, "Word classes and meaning").
+//! query's own token elsewhere (docs/methodology/words.md).
 
 use multiversion::multiversion;
 

@@ -1,7 +1,7 @@
 //! The preset `clark2019`: the published analysis of Clark et al. 2019 as its released code does it, quirks included.
 //!
 //! It is a reading of its own beside the report's: sequences are packed otherwise ([`pairs`](crate::sequences::derived::pairs)), and the numbers are
-//! others ([`tokens`], [`syntax`], [`distances`]). docs/METHODOLOGY.md has the differences.
+//! others ([`tokens`], [`syntax`], [`distances`]). docs/methodology/presets.md has the differences.
 
 pub mod distances;
 pub mod syntax;
@@ -70,7 +70,6 @@ impl Study for Clark2019 {
 }
 
 /// The section `clark2019` of the report.
-#[derive(Deserialize)]
 pub struct Clark2019Section {
     clark2019: Findings,
 }

@@ -1,5 +1,5 @@
 //! Labels by what a head attends to: above uniform attention, and above what its preference for offsets alone would
-//! give (METHODOLOGY, "Labels of content").
+//! give (docs/methodology/labels.md).
 
 use super::evidence::LABEL_Q;
 use super::policy::{Policy, Threshold};

@@ -1,5 +1,5 @@
-//! Windows of a document: as many whole consecutive sentences as fit, as one sequence of one segment (METHODOLOGY,
-//! "Coreference" and "Causal attention").
+//! Windows of a document: as many whole consecutive sentences as fit, as one sequence of one segment
+//! (docs/methodology/coreference.md and causal.md).
 
 use std::iter::Peekable;
 use std::ops::Range;

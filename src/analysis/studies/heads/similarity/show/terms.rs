@@ -9,33 +9,33 @@ pub const TERMS: &[Term] = &[
         also: &["hellinger", "widest", "median_distance"],
         meaning: "Of two heads, of the study `similarity`: the Hellinger distance of their attention, from 0 if they give all tokens the \
             same weights to 1 if no token gets weight from both. Of a cluster `widest` is the largest distance of two of its heads.",
-        section: "Where they look",
+        page: "similarity.md",
     },
     Term {
         name: "CKA",
         also: &["cka", "mean_cka"],
         meaning: "How alike what two heads write is: 1 if it is the same but for a rotation and a factor, 0 if the one has nothing to \
             do with the other. It has no bias, so it may be a little below 0.",
-        section: "What they write",
+        page: "similarity.md",
     },
     Term {
         name: "cluster",
         also: &["clusters", "together"],
         meaning: "Heads that look alike: joined at a mean distance of at most half of the median of all pairs. `together` is the share \
             of resamples in which all of them are in one cluster; those of at least 80 % are kept.",
-        section: "Clusters, and a map",
+        page: "similarity.md",
     },
     Term {
         name: "disagreement",
         also: &["subspace", "position", "output"],
         meaning: "How much the heads of a layer differ in values, weights and contexts (Li et al. 2018): -1 if not at all.",
-        section: "Disagreement, spectra, composition",
+        page: "similarity.md",
     },
     Term {
         name: "composition",
         also: &["above_random"],
         meaning: "How much of what a head writes a head of a later layer would read, by their weights alone, less what two matrices \
             turned at random have: a hint.",
-        section: "Disagreement, spectra, composition",
+        page: "similarity.md",
     },
 ];

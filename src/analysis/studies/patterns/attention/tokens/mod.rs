@@ -1,4 +1,4 @@
-//! Token-level sums of one head: where its attention goes, how far, and how widely (METHODOLOGY, "Token level").
+//! Token-level sums of one head: where its attention goes, how far, and how widely (docs/methodology/attention.md).
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 

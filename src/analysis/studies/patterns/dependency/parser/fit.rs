@@ -1,4 +1,4 @@
-//! The parser that is likeliest on some sentences (METHODOLOGY, "A tree from all heads").
+//! The parser that is likeliest on some sentences (docs/methodology/parser.md).
 
 use super::graph::{NodeScores, Parser};
 use super::minimise::minimise;

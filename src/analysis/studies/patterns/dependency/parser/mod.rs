@@ -1,5 +1,5 @@
-//! The dependency tree that all heads together hold: the attention-only probe of Clark et al. 2019 (METHODOLOGY, "A tree from
-//! all heads").
+//! The dependency tree that all heads together hold: the attention-only probe of Clark et al. 2019
+//! (docs/methodology/parser.md).
 
 mod figure;
 mod fit;

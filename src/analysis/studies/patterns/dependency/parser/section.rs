@@ -34,7 +34,6 @@ pub const PARSERS: [&str; 8] = [
 /// Relations that the summary shows.
 const SHOWN: usize = 6;
 
-#[derive(Deserialize)]
 pub struct ParserSection {
     pub parser: ParserReport,
 }

@@ -11,7 +11,7 @@ pub const TERMS: &[Term] = &[
             two, in both directions and in all heads (Clark et al. 2019, section 5). Attention is ahead of a parser by the share of words \
             that it gets right less the share that the other does; distances are the same parser with nothing but how far two words are \
             apart.",
-        section: "A tree from all heads",
+        page: "parser.md",
     },
     Term {
         name: "right-branching",
@@ -19,6 +19,6 @@ pub const TERMS: &[Term] = &[
         meaning: "Simple parsers beside it, in the study `parser`: the head of a word is the next word; the word that one attention head \
             attends to most, or that attends most to it; the word at a fixed offset; the nearest word of a word class that goes with the \
             word's own. The last three are chosen on one half of the blocks and scored on the other.",
-        section: "A tree from all heads",
+        page: "parser.md",
     },
 ];

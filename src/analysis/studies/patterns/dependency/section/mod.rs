@@ -29,7 +29,7 @@ use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
 /// All relations of a corpus, by name, and the tests on them.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Relations {
     /// One object per dependency relation; empty for a corpus without trees.
     pub relations: Vec<RelationMetrics>,

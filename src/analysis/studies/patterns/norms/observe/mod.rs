@@ -1,4 +1,4 @@
-//! The norms and projections of one head over one sequence (METHODOLOGY, "Norms and sinks").
+//! The norms and projections of one head over one sequence (docs/methodology/norms.md).
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 

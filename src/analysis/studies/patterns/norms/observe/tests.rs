@@ -86,7 +86,7 @@ fn close(actual: f64, expected: f64) {
     assert!((actual - expected).abs() < 1e-6, "{actual}, not {expected}");
 }
 
-/// The example of METHODOLOGY: `[CLS]` (0,1), and the words (3,4) and (-3,4).
+/// The example of docs/methodology/norms.md: `[CLS]` (0,1), and the words (3,4) and (-3,4).
 fn example(values: &[f32], bias: &[f32]) -> (NormSums<f64>, f64) {
     let weights = [1.0, 0.0, 0.0, 0.6, 0.2, 0.2, 0.5, 0.5, 0.0];
     let mut buffers = Buffers::default();

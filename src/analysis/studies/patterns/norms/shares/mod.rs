@@ -1,5 +1,5 @@
 //! Shares of the vectors that a head writes, which are no ratios of sums: the part that is the same everywhere, and the
-//! part that differs from sentence to sentence (METHODOLOGY, "Norms and sinks").
+//! part that differs from sentence to sentence (docs/methodology/norms.md).
 
 use super::head_sums::{SINK_KINDS, VECTORS};
 use super::sums::{AllNorms, NormBlock, NormExposure};

@@ -22,7 +22,7 @@ const NO_OP_OUTPUT: Threshold = Threshold::rule(
     "sink_no_op_output",
     0.3,
     "largest `output_share` of `sink:no-op`: removing a head moves the last hidden states about as the square of its \
-        output_share (docs/METHODOLOGY.md), so that such a head moves them a tenth as much as the mean head of its layer",
+        output_share (docs/methodology/norms.md), so that such a head moves them a tenth as much as the mean head of its layer",
 );
 const PARKED_PART: Threshold = Threshold::rule(
     "sink_parked_part",

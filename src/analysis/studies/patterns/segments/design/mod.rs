@@ -1,5 +1,5 @@
 //! The variance of attention over a pair of sentences, given to columns, then to offsets, then to whether query and key
-//! are of the same sentence (METHODOLOGY, "Segments").
+//! are of the same sentence (docs/methodology/segments.md).
 //!
 //! Least squares over all `n * n` cells, with a level for each row: rows of attention all sum to 1. Rows and columns are
 //! taken out of everything by centring (Frisch & Waugh 1933), which leaves 20 regressors: 19 offsets and the sentences.
