@@ -27,7 +27,7 @@ fn choices_are_those_of_the_reference() {
     let labelled = found["heads"].as_array().unwrap().iter().filter(|head| !head["chooses"].is_null()).count() as u64;
     let counts = found["label_counts"].as_object().unwrap();
     assert_eq!(counts.values().map(|count| count.as_u64().unwrap()).sum::<u64>(), labelled);
-    assert_eq!(labelled, 7);
+    assert_eq!(labelled, 9);
 }
 
 #[test]

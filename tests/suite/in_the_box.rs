@@ -161,14 +161,19 @@ fn heads_of_the_trained_model_have_learned_something() {
     assert_eq!(place(1, 3)["primary"], "previous-token");
     assert!(place(0, 0)["metrics"]["offset_mass"]["1"].as_f64().unwrap() > 0.95);
     assert!(place(1, 3)["metrics"]["offset_mass"]["-1"].as_f64().unwrap() > 0.95);
-    let syntactic: Vec<&Value> = report["heads"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .flat_map(|head| head["labels"].as_array().unwrap())
-        .filter(|label| label["label"].as_str().unwrap().starts_with("syntactic:"))
-        .collect();
-    assert!(!syntactic.is_empty());
+    let firm = |head: &Value| -> Vec<String> {
+        let labels = head["labels"].as_array().unwrap().iter().filter(|label| label["borderline"] == false);
+        labels.map(|label| label["label"].as_str().unwrap().to_owned()).collect()
+    };
+    for (layer, head, expected) in [
+        (2, 3, &["syntactic:case", "syntactic:det", "syntactic:cop"][..]),
+        (3, 0, &["syntactic:advcl", "separator"]),
+        (3, 2, &["syntactic:case", "syntactic:obj"]),
+        (3, 3, &["separator"]),
+    ] {
+        let found = firm(place(layer, head));
+        assert!(expected.iter().all(|&label| found.iter().any(|found| found == label)), "L{layer}H{head}: {found:?}");
+    }
     for control in report["controls"].as_array().unwrap() {
         let counts = &control["label_counts"];
         assert_eq!(counts["broad"], 16, "{control}");

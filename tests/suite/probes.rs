@@ -136,10 +136,15 @@ fn shards_of_both_stages_come_to_one_run() {
 #[test]
 fn an_untrained_model_stands_beside() {
     let found = report(&["--control", "random-init", "--control-seeds", "1"]);
-    let upos = &found["probes"][0];
-    let best = upos["heads"].as_array().unwrap().iter().find(|head| head["name"] == "L1H3").unwrap();
-    assert!(number(&best["gain"]) > number(&best["untrained"]["gain"]) + 0.005, "{best}");
-    assert!(number(&best["accuracy"]) > number(&best["untrained"]["accuracy"]), "{best}");
+    let head = |task: usize, name: &str| {
+        let heads = found["probes"][task]["heads"].as_array().unwrap();
+        heads.iter().find(|head| head["name"] == name).unwrap().clone()
+    };
+    // The part of speech is in the words, so that no head adds to it; the relation is not.
+    let (upos, relation) = (head(0, "L1H3"), head(1, "L3H2"));
+    assert!(number(&upos["accuracy"]) > number(&upos["untrained"]["accuracy"]) + 0.3, "{upos}");
+    assert!(number(&relation["gain"]) > number(&relation["untrained"]["gain"]) + 0.03, "{relation}");
+    assert!(number(&relation["accuracy"]) > number(&relation["untrained"]["accuracy"]) + 0.1, "{relation}");
 }
 
 #[test]
