@@ -39,7 +39,7 @@ fn a_user_sees_how_heads_choose() {
     assert!(summary.contains("chooses:position-token (both)"), "{summary}");
     assert!(summary.contains("0 of 16 heads (0 %) have a firm role."), "{summary}");
     assert!(summary.contains("\nHow heads choose: the share of a head's attention that comes back"), "{summary}");
-    let card = run(&["show", path(&file), "L0H1"]).unwrap();
+    let card = run(&["show", path(&file), "L0H1", "--all"]).unwrap();
     assert!(card.contains("chooses:position-token") && card.contains("choice: of its attention "), "{card}");
     let figure = folder.path().join("choice.svg");
     run(&["export", path(&file), "--figure", "choice", "-o", path(&figure)]).unwrap();
