@@ -119,7 +119,7 @@ fn ensure_same_heads(a: &Side, b: &Side) -> Result<()> {
 
 fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
     let firm = |head: &HeadComparison, side: fn(&LabelComparison) -> &Option<LabelEvidence>| -> BTreeSet<String> {
-        let labels = head.labels.iter().filter(|label| is_firm(side(label)));
+        let labels = head.labels.iter().filter(|label| is_firm(side(label).as_ref()));
         labels.map(|label| label.label.clone()).collect()
     };
     let first: Vec<(&str, &str)> = heads.iter().map(|head| (&*head.primary_a, &*head.primary_b)).collect();
@@ -135,8 +135,8 @@ fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
     }
 }
 
-fn is_firm(side: &Option<LabelEvidence>) -> bool {
-    side.as_ref().is_some_and(|evidence| evidence.standing == LabelStanding::Firm)
+fn is_firm(side: Option<&LabelEvidence>) -> bool {
+    side.is_some_and(|evidence| evidence.standing == LabelStanding::Firm)
 }
 
 /// The families of the labels that some head has, in the order of the table of detectors.
@@ -150,7 +150,7 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     let family = |(_, family): (usize, &str)| {
         let own = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
             let own = || labels.iter().filter(|label| label.family == family);
-            (own().any(|label| is_firm(&label.a)), own().any(|label| is_firm(&label.b)))
+            (own().any(|label| is_firm(label.a.as_ref())), own().any(|label| is_firm(label.b.as_ref())))
         };
         let firm: Vec<(bool, bool)> = labels.iter().map(|labels| own(labels)).collect();
         let count = |wanted: fn(&(bool, bool)) -> bool| firm.iter().filter(|pair| wanted(pair)).count();

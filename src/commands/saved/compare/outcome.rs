@@ -198,7 +198,7 @@ impl HeadComparison {
 }
 
 impl OutcomeCounts {
-    /// OutcomeCounts these.
+    /// How many of these there are of each.
     pub fn of(fates: impl IntoIterator<Item = Fate>) -> Self {
         let mut counts = Self::default();
         fates.into_iter().for_each(|fate| *counts.of_mut(fate) += 1);
