@@ -319,6 +319,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "commands/cli/",
         "commands/batch/",
         "commands/saved/diff/",
+        "commands/saved/sides/",
         "analysis/report/",
         "analysis/study/",
         "analysis/studies/",

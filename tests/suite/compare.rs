@@ -216,7 +216,7 @@ fn what_cannot_be_compared_is_refused() {
     let (status, message) = refused(&[path(&a), path(&a), "-o", "out.txt"]);
     assert!(status == 2 && message.contains("name a file .json, .csv or .html"), "{message}");
     // Other thresholds are another label.
-    let b = changed(&folder, &a, "b.json", |report| report["settings"]["policy"]["broad"] = json!(0.7));
+    let b = changed(&folder, &a, "b.json", |report| report["settings"]["policy"]["entropy_ratio"] = json!(0.7));
     let (status, outcome) = compared(&a, &b, &[]);
     let doubts: Vec<&Value> =
         outcome["heads"].as_array().unwrap().iter().flat_map(|head| head["labels"].as_array().unwrap()).collect();

@@ -70,10 +70,7 @@ fn parts(reference: &str) -> ReferenceParts<'_> {
         None => (reference, None),
     };
     let end = |mark: &str| rest.rfind(mark).map(|at| (at, at + mark.len()));
-    let split = [end(". ").map(|(at, next)| (at, next)), end("? ").map(|(at, next)| (at + 1, next))]
-        .into_iter()
-        .flatten()
-        .max();
+    let split = [end(". "), end("? ").map(|(at, next)| (at + 1, next))].into_iter().flatten().max();
     match split {
         Some((title, venue)) => ReferenceParts { title: Some(&rest[..title]), venue: &rest[venue..], arxiv },
         // A preprint has a title alone; a venue is one word.

@@ -34,8 +34,8 @@ pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
 /// The BibTeX of this version of the program, and of the papers that these sources name.
 fn bibtex_of(sources: &[&'static Explanation], version: &str) -> String {
     let papers: BTreeSet<Paper> = sources.iter().flat_map(|entry| named_in(entry.source)).collect();
-    let of_papers: String = papers.iter().map(|paper| format!("\n{}", bibtex::entry(paper))).collect();
-    format!("{}{of_papers}", bibtex::of_program(&field("title"), &field("license"), version))
+    let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}", bibtex::entry(paper))).collect();
+    bibtex::of_program(&field("title"), &field("license"), version) + &of_papers.concat()
 }
 
 /// A field of [`CITATION`].

@@ -12,7 +12,7 @@ const Z: f64 = 1.959_963_984_540_054;
 
 /// How far two sides agree on the categories of `things`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Agreement {
+pub struct CategoryAgreement {
     /// How many things both put into a category.
     pub things: usize,
     /// The share of them that both put into the same; null of none.
@@ -29,7 +29,7 @@ pub struct Agreement {
     pub kappa_ci95: Option<Interval>,
 }
 
-impl Agreement {
+impl CategoryAgreement {
     /// The agreement on these pairs of categories, one pair for each thing.
     pub fn of<C: Ord>(pairs: &[(C, C)]) -> Self {
         let things = pairs.len();
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn kappa_by_hand() {
         let pairs = [[('x', 'x'); 4].as_slice(), &[('x', 'y')], &[('y', 'x'); 2], &[('y', 'y'); 3]].concat();
-        let found = Agreement::of(&pairs);
+        let found = CategoryAgreement::of(&pairs);
         assert_eq!(found.things, 10);
         close(found.share.unwrap(), 0.7);
         close(found.expected.unwrap(), 0.5);
@@ -101,16 +101,16 @@ mod tests {
 
     #[test]
     fn agreement_without_disagreement_has_an_interval_and_one_category_no_kappa() {
-        let all = Agreement::of(&[[('x', 'x'); 6], [('y', 'y'); 6]].concat());
+        let all = CategoryAgreement::of(&[[('x', 'x'); 6], [('y', 'y'); 6]].concat());
         assert_eq!((all.share, all.kappa), (Some(1.0), Some(1.0)));
         // 12 of 12: 1 / (1 + z^2/12) = 0.7575.
         close(all.share_ci95.unwrap().low(), 1.0 / (1.0 + Z * Z / 12.0));
         assert_eq!(all.share_ci95.unwrap().high(), 1.0);
-        let one = Agreement::of(&[('x', 'x'); 3]);
+        let one = CategoryAgreement::of(&[('x', 'x'); 3]);
         assert_eq!((one.share, one.kappa, one.kappa_ci95), (Some(1.0), None, None));
-        assert_eq!(Agreement::of::<char>(&[]).share, None);
+        assert_eq!(CategoryAgreement::of::<char>(&[]).share, None);
         // Two single categories that differ: none agrees, and none would by chance.
-        let other = Agreement::of(&[('x', 'y'); 3]);
+        let other = CategoryAgreement::of(&[('x', 'y'); 3]);
         assert_eq!((other.share, other.expected, other.kappa), (Some(0.0), Some(0.0), Some(0.0)));
     }
 
@@ -118,11 +118,11 @@ mod tests {
         /// The names of categories and the order of the sides make no difference.
         #[test]
         fn sides_and_names_are_alike(pairs in prop::collection::vec((0..4_u8, 0..4_u8), 1..40)) {
-            let found = Agreement::of(&pairs);
+            let found = CategoryAgreement::of(&pairs);
             let swapped: Vec<_> = pairs.iter().map(|(a, b)| (*b, *a)).collect();
             let renamed: Vec<_> = pairs.iter().map(|(a, b)| (9 - a, 9 - b)).collect();
-            prop_assert_eq!(found, Agreement::of(&swapped));
-            prop_assert_eq!(found, Agreement::of(&renamed));
+            prop_assert_eq!(found, CategoryAgreement::of(&swapped));
+            prop_assert_eq!(found, CategoryAgreement::of(&renamed));
             let ci95 = found.share_ci95.unwrap();
             prop_assert!((ci95.low()..=ci95.high()).contains(&found.share.unwrap()));
             prop_assert!(found.kappa.is_none_or(|kappa| (-1.0..=1.0).contains(&kappa)));

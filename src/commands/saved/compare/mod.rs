@@ -21,13 +21,13 @@ use super::sides::{self, Side, facts};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::export::{json, tables::csv};
 use crate::model::grid::HeadGrid;
-use crate::stats::agreement::Agreement;
+use crate::stats::agreement::CategoryAgreement;
 use crate::studies::registry;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{self, print};
 use outcome::{
-    CompareOutcome, Counts, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, LabelEvidence,
+    CompareOutcome, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, LabelEvidence, OutcomeCounts,
     SCHEMA_VERSION,
 };
 pub use tables::ComparedTable;
@@ -88,15 +88,15 @@ fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
     let by_choice = || heads.iter().filter_map(|head| head.choice.as_ref());
     let with_choices = by_choice().next().is_some();
     let choice_of_all = heads.iter().map(|head| head.choice.as_ref().map_or(outcome::Fate::None, |of| of.outcome));
-    let heads_by_outcome = Counts::of(heads.iter().map(|head| head.outcome));
-    let choices_by_outcome = with_choices.then(|| Counts::of(choice_of_all));
+    let heads_by_outcome = OutcomeCounts::of(heads.iter().map(|head| head.outcome));
+    let choices_by_outcome = with_choices.then(|| OutcomeCounts::of(choice_of_all));
     Ok(CompareOutcome {
         schema_version: SCHEMA_VERSION,
         changed: heads_by_outcome.any_change() || choices_by_outcome.is_some_and(|counts| counts.any_change()),
         agreement: agreement(&heads, with_choices),
         heads_by_outcome,
         choices_by_outcome,
-        labels_by_outcome: Counts::of(heads.iter().flat_map(|head| &head.labels).map(|label| label.outcome)),
+        labels_by_outcome: OutcomeCounts::of(heads.iter().flat_map(|head| &head.labels).map(|label| label.outcome)),
         families: families(&heads),
         heads,
         not_shared: facts::not_shared(&a, &b),
@@ -119,7 +119,7 @@ fn ensure_same_heads(a: &Side, b: &Side) -> Result<()> {
 
 fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
     let firm = |head: &HeadComparison, side: fn(&LabelComparison) -> &Option<LabelEvidence>| -> BTreeSet<String> {
-        let labels = head.labels.iter().filter(|label| is_firm(side(label)));
+        let labels = head.labels.iter().filter(|label| is_firm(side(label).as_ref()));
         labels.map(|label| label.label.clone()).collect()
     };
     let first: Vec<(&str, &str)> = heads.iter().map(|head| (&*head.primary_a, &*head.primary_b)).collect();
@@ -129,14 +129,14 @@ fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
         .map(|head| head.choice.as_ref().map_or((None, None), |choice| (choice.a.as_deref(), choice.b.as_deref())))
         .collect();
     HeadAgreement {
-        first_label: Agreement::of(&first),
-        firm_labels: Agreement::of(&sets),
-        choice: with_choices.then(|| Agreement::of(&choices)),
+        first_label: CategoryAgreement::of(&first),
+        firm_labels: CategoryAgreement::of(&sets),
+        choice: with_choices.then(|| CategoryAgreement::of(&choices)),
     }
 }
 
-fn is_firm(side: &Option<LabelEvidence>) -> bool {
-    side.as_ref().is_some_and(|evidence| evidence.standing == LabelStanding::Firm)
+fn is_firm(side: Option<&LabelEvidence>) -> bool {
+    side.is_some_and(|evidence| evidence.standing == LabelStanding::Firm)
 }
 
 /// The families of the labels that some head has, in the order of the table of detectors.
@@ -150,7 +150,7 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     let family = |(_, family): (usize, &str)| {
         let own = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
             let own = || labels.iter().filter(|label| label.family == family);
-            (own().any(|label| is_firm(&label.a)), own().any(|label| is_firm(&label.b)))
+            (own().any(|label| is_firm(label.a.as_ref())), own().any(|label| is_firm(label.b.as_ref())))
         };
         let firm: Vec<(bool, bool)> = labels.iter().map(|labels| own(labels)).collect();
         let count = |wanted: fn(&(bool, bool)) -> bool| firm.iter().filter(|pair| wanted(pair)).count();
@@ -160,8 +160,8 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
             heads_a: count(|(a, _)| *a),
             heads_b: count(|(_, b)| *b),
             heads_both: count(|(a, b)| *a && *b),
-            outcomes: Counts::of(all.map(|label| label.outcome)),
-            agreement: Agreement::of(&firm),
+            outcomes: OutcomeCounts::of(all.map(|label| label.outcome)),
+            agreement: CategoryAgreement::of(&firm),
         }
     };
     met.into_iter().map(family).collect()

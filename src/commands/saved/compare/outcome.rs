@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::commands::saved::sides::described::{Described, Fact};
 use crate::commands::saved::sides::standing::LabelStanding;
 use crate::model::grid::HeadPlace;
-use crate::stats::agreement::Agreement;
+use crate::stats::agreement::CategoryAgreement;
 use crate::stats::interval::Interval;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
@@ -27,11 +27,11 @@ pub struct CompareOutcome {
     /// How far the two agree on heads.
     pub agreement: HeadAgreement,
     /// How many heads came to what, by their labels.
-    pub heads_by_outcome: Counts,
+    pub heads_by_outcome: OutcomeCounts,
     /// How many heads came to what, by how they choose; null where no side says how any head does.
-    pub choices_by_outcome: Option<Counts>,
+    pub choices_by_outcome: Option<OutcomeCounts>,
     /// How many labels came to what, those of how heads choose not among them.
-    pub labels_by_outcome: Counts,
+    pub labels_by_outcome: OutcomeCounts,
     /// One object for each head, layer by layer.
     pub heads: Vec<HeadComparison>,
     /// One object for each family of labels that some head has on either side.
@@ -44,11 +44,11 @@ pub struct CompareOutcome {
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 pub struct HeadAgreement {
     /// On the first label of each head, `primary` of a report: firm or borderline, or `unlabelled`.
-    pub first_label: Agreement,
+    pub first_label: CategoryAgreement,
     /// On the whole set of its firm labels; heads without one have an empty set.
-    pub firm_labels: Agreement,
+    pub firm_labels: CategoryAgreement,
     /// On the label of how it chooses, firm or borderline, or none; null where no side says how any head does.
-    pub choice: Option<Agreement>,
+    pub choice: Option<CategoryAgreement>,
 }
 
 /// What became of a label, or of a head by all its labels.
@@ -92,7 +92,7 @@ pub enum Doubt {
 
 /// How many came to what.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Counts {
+pub struct OutcomeCounts {
     /// Kept.
     pub kept: usize,
     /// Gained.
@@ -185,9 +185,9 @@ pub struct FamilyComparison {
     pub heads_both: usize,
     /// What became of its labels.
     #[serde(flatten)]
-    pub outcomes: Counts,
+    pub outcomes: OutcomeCounts,
     /// How far the two agree on which heads have a firm label of it.
-    pub agreement: Agreement,
+    pub agreement: CategoryAgreement,
 }
 
 impl HeadComparison {
@@ -197,8 +197,8 @@ impl HeadComparison {
     }
 }
 
-impl Counts {
-    /// Counts these.
+impl OutcomeCounts {
+    /// How many of these there are of each.
     pub fn of(fates: impl IntoIterator<Item = Fate>) -> Self {
         let mut counts = Self::default();
         fates.into_iter().for_each(|fate| *counts.of_mut(fate) += 1);
@@ -253,7 +253,7 @@ impl Doubt {
 impl CompareOutcome {
     /// What became of the heads, in a sentence.
     pub fn verdict(&self) -> String {
-        let Counts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
+        let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
         format!(
             "Labels of {} heads: {kept} kept, {gained} gained, {lost} lost, {changed} changed, {could_not_tell} could not be told; \
              {none} without a label in either analysis.",
@@ -263,7 +263,7 @@ impl CompareOutcome {
 
     /// What became of how the heads choose, in a sentence; `None` where neither analysis says.
     pub fn choices_in_words(&self) -> Option<String> {
-        let Counts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
+        let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
         Some(format!(
             "How they choose: {kept} kept, {gained} gained, {lost} lost, {changed} changed, {could_not_tell} could not be told, \
              {none} without a label of it in either."

@@ -4,11 +4,11 @@ use std::fmt::{self, Write};
 
 use comfy_table::{CellAlignment, Table};
 
-use super::outcome::{CompareOutcome, Counts, Doubt, Fate, LabelComparison, LabelEvidence};
+use super::outcome::{CompareOutcome, Doubt, Fate, LabelComparison, LabelEvidence, OutcomeCounts};
 use crate::commands::saved::sides::described::Valued;
 use crate::commands::saved::sides::text::{most, not_shared, sides};
 use crate::model::grid::HeadPlace;
-use crate::stats::agreement::Agreement;
+use crate::stats::agreement::CategoryAgreement;
 use crate::stats::interval::Interval;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table};
@@ -32,7 +32,7 @@ pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
 }
 
 /// A share in per cent with its interval.
-pub fn share(of: &Agreement) -> String {
+pub fn share(of: &CategoryAgreement) -> String {
     let percent = |share: f64| decimal(100.0 * share, 0);
     let Some(share) = of.share else { return "-".to_owned() };
     let ends = |ci95: Interval| format!(" [{}, {}]", percent(ci95.low()), percent(ci95.high()));
@@ -40,13 +40,13 @@ pub fn share(of: &Agreement) -> String {
 }
 
 /// Kappa with its interval.
-pub fn kappa(of: &Agreement) -> String {
+pub fn kappa(of: &CategoryAgreement) -> String {
     let valued = of.kappa.map(|value| Valued { value, ci95: of.kappa_ci95 }.in_words(2));
     valued.unwrap_or_else(|| "-".to_owned())
 }
 
 /// What is agreed on, with the agreement.
-pub fn agreements(outcome: &CompareOutcome) -> Vec<(&'static str, Agreement)> {
+pub fn agreements(outcome: &CompareOutcome) -> Vec<(&'static str, CategoryAgreement)> {
     let of = &outcome.agreement;
     let always = [("first label", of.first_label), ("all firm labels", of.firm_labels)];
     always.into_iter().chain(of.choice.map(|choice| ("how the head chooses", choice))).collect()
@@ -73,7 +73,7 @@ pub const FAMILY_COLUMNS: [&str; 8] =
 /// The rows of families.
 pub fn family_rows(outcome: &CompareOutcome) -> impl Iterator<Item = [String; 8]> {
     outcome.families.iter().map(|family| {
-        let Counts { kept, gained, lost, could_not_tell, .. } = family.outcomes;
+        let OutcomeCounts { kept, gained, lost, could_not_tell, .. } = family.outcomes;
         let [a, b, kept, gained, lost, untold] =
             [family.heads_a, family.heads_b, kept, gained, lost, could_not_tell].map(|count| count.to_string());
         [one_line(&family.family), a, b, kept, gained, lost, untold, kappa(&family.agreement)]

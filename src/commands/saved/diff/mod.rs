@@ -76,7 +76,7 @@ fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
     let of = |part: Part| if wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
     let (relations, metrics) = (of(Part::Relations), of(Part::Metrics));
     let (changes, one_sided) =
-        if wanted(Part::Labels) { (labels.changes, labels.one_sided) } else { Default::default() };
+        if wanted(Part::Labels) { (labels.changes, labels.one_sided) } else { (Vec::new(), Vec::new()) };
     let grids = [&a, &b].map(|side| side.circumstances.model.grid());
     let any = !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
     Ok(DiffOutcome {
