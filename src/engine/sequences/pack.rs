@@ -8,7 +8,7 @@ use crate::sequences::sequence::Sequence;
 
 /// A pack is closed when the next sentence would take it beyond this many tokens.
 ///
-/// Measured to be the fastest of 64, 256, 512 and 1024 (docs/PERFORMANCE.md, "Where the time goes").
+/// Measured to be the fastest of 64, 256, 512 and 1024 (docs/PERFORMANCE.md, "The limit: matrix products").
 pub const PACK_TOKENS: usize = 512;
 
 /// Whole sentences side by side.

@@ -20,7 +20,7 @@ use sums::EdgeSums;
 use terms::TERMS;
 use untrained::SEED;
 
-/// The dependence of later heads: those that look elsewhere without a head.
+/// Edges between heads: the later heads that look elsewhere without an earlier one.
 pub struct LaterHeads;
 
 impl Study for LaterHeads {
