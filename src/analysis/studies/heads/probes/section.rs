@@ -21,8 +21,8 @@ use crate::system::counted::{counted, plural};
 const SHOWN: usize = 5;
 
 /// The gain that a head must exceed to add to the word: one point. A gain above 0 is no sign of training, for the output of an
-/// untrained head is another view of the same word and of those around it: heads of an untrained `box:small` gain up to 0.7
-/// points over `box:gold`.
+/// untrained head is another view of the same word and of those around it: heads of an untrained `box:small` gain up to 1.3
+/// points over `box:gold`; a verdict asks for significantly more than one.
 pub(super) const LEAST_GAIN: f64 = 0.01;
 
 pub struct ProbesSection {
