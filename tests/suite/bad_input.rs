@@ -636,7 +636,7 @@ fn wrong_usage_ends_with_status_two() {
         ),
         (
             &["analyze", model, "-c", corpus, "-o", "report.xml"],
-            "cannot tell the format of output `report.xml` by its extension: use .json or .csv",
+            "cannot tell the format of output `report.xml` by its extension: use .json or .json.gz or .csv",
         ),
         (&["analyze", model, "-c", corpus, "-o", "a.json", "-o", "a.json"], "the same output is given twice"),
         (

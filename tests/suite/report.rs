@@ -77,8 +77,8 @@ fn figures_and_tables_are_those_of_the_cards() {
         ["everything.json", "arcs.json", "decoder.json"].map(|name| folder.path().join(name));
     fs::write(&everything, &*EVERYTHING).unwrap();
     fs::write(&decoder, &*DECODER).unwrap();
-    // Cuts of arcs are tested where there are enough of them.
-    let enough = ["--limit", "300", "--sample", "300", "--with", "knockout"];
+    // Cuts of arcs are tested, and edges are above chance, where there are enough of them.
+    let enough = ["--limit", "300", "--sample", "300", "--with", "knockout,edges"];
     run(&[&["analyze", "box:small", "-q", "-o", path(&arcs)], &enough[..]].concat()).unwrap();
     // An unknown name is told of with all that the report has.
     let drawn = |option: &str, output: &str| -> BTreeSet<String> {
@@ -175,7 +175,7 @@ fn top_level_keys_are_in_their_order() {
     let text = run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "5", "-o", "-"]).unwrap();
     let keys: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("  \"")?.split_once('"')).map(|(key, _)| key).collect();
-    let expected = "schema_version tool model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests words frequency explained_variance caveats run";
+    let expected = "schema_version tool in_brief model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests words frequency explained_variance caveats run";
     assert_eq!(keys, expected.split(' ').collect::<Vec<_>>());
 }
 
@@ -444,7 +444,7 @@ fn explain_says_what_things_are() {
         ("-2", "The label `offset:-2`.\n\noffset:k (label)\n"),
         ("+2+1", "The label `offset:2`; the head has 1 more label.\n\n"),
         ("punct", "The label `syntactic:punct`.\n\n"),
-        ("no label", "The label `unlabelled`.\n\nunlabelled (label)\n"),
+        ("no role found", "The label `unlabelled`.\n\nunlabelled (label)\n"),
     ] {
         let text = run(&["explain", cell]).unwrap();
         assert!(text.starts_with(&format!("{cell} (in the grid of a summary)\n\n{says}")), "{text}");

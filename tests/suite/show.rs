@@ -59,7 +59,7 @@ fn a_summary_opens_with_what_can_be_repeated() {
     let summary = run(&arguments).unwrap();
     let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
     let brief: Vec<&str> = report["in_brief"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
-    let opening: String = brief.iter().map(|line| format!("- {line}\n")).collect();
+    let opening = brief.iter().fold(String::new(), |all, line| all + &format!("- {line}\n"));
     assert!(summary.contains(&format!(" tokens\n\n{opening}\nPrimary label of each head")), "{summary}");
     assert_eq!(brief.len(), 5, "{brief:?}");
 
@@ -216,7 +216,7 @@ fn what_is_not_there_is_refused() {
     assert_eq!(refusal(&["--label", "brod"]), "error: there is no label `brod`; did you mean `broad`?\n");
     assert_eq!(
         refusal(&["--label", "induction"]),
-        "error: no head has the label `induction` in this report; the study `repeats` gives it, and was not run: `--with repeats`\n"
+        "error: no head has the label `induction` in this report: the study `repeats` gives it, and was not run: `--with repeats`\n"
     );
     assert!(refusal(&["L2H3", "--label", "broad"]).contains("cannot be used with"));
     assert!(run(&["explain", "L2H3"]).unwrap_err().1.contains("`headscope show report.json L2H3`"));

@@ -124,8 +124,8 @@ fn plain_text_will_do() {
 fn former_names_of_studies_are_understood() {
     let common = ["--limit", "5", "--sample", "2", "--with"];
     let of = |names: &'static str| report("box:small", &[], &[&common[..], &[names]].concat());
-    let found = of("likeness,use,drift,dependence");
-    assert_eq!(found, of("similarity,knockout,output-shift,edges"));
+    let found = of("likeness,drift,dependence");
+    assert_eq!(found, of("similarity,output-shift,edges"));
     assert!(list(&found["settings"]["studies"]).contains(&json!("similarity")));
 }
 

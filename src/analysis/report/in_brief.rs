@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::roles::{Roles, is_firm_role};
+use super::firm::is_firm_role;
+use super::roles::Roles;
 use super::{ControlReport, HeadReport, Report, lacking};
 use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
@@ -83,7 +84,7 @@ fn in_controls(report: &Report, count: fn(&ControlReport) -> Option<u64>) -> Str
     let said = controls.iter().filter_map(|(kind, runs)| {
         let counts: Vec<u64> = runs.iter().map(|run| count(run)).collect::<Option<_>>()?;
         let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
-        let digits = if mean.fract() == 0.0 { 0 } else { 1 };
+        let digits = usize::from(mean.fract() != 0.0);
         let what = match kind {
             ControlKind::RandomInit => "an untrained model has",
             ControlKind::ShuffledWords => "over shuffled words there are",

@@ -5,6 +5,7 @@ mod caveats;
 mod control;
 mod corpus;
 mod description;
+mod firm;
 mod in_brief;
 pub mod lacking;
 mod remarks;
@@ -81,6 +82,7 @@ pub struct Report {
     pub heads: Vec<HeadReport>,
     /// The sections that studies add, each under keys of its own; [`Report::parse`] reads them.
     #[serde(flatten, skip_deserializing)]
+    #[schemars(!skip_deserializing)]
     pub sections: Sections,
     /// The attention of every head over one sentence: one that was given, or one of those of `examples`; absent unless asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use super::HeadReport;
-use crate::studies::registry::detector_of;
-use crate::study::labels::Label;
+use super::firm::{chooses_firmly, has_firm_role, is_firm_role};
 use crate::system::counted::{counted, plural};
 
 /// The heads whose first label is a firm role, by its falling margin over the threshold, the earlier one of equals first.
@@ -28,21 +27,6 @@ pub struct Roles {
     without_role: usize,
     labels: usize,
     borderline: usize,
-}
-
-/// Whether one of these labels of a head is firm and a role.
-pub fn has_firm_role(labels: &[Label]) -> bool {
-    labels.iter().any(is_firm_role)
-}
-
-/// Whether a label is firm and a role.
-pub fn is_firm_role(label: &Label) -> bool {
-    !label.borderline && detector_of(&label.label).is_none_or(|detector| detector.is_role)
-}
-
-/// Whether a head has a firm way of choosing.
-pub fn chooses_firmly(chooses: Option<&Label>) -> bool {
-    chooses.is_some_and(|label| !label.borderline)
 }
 
 impl Roles {

@@ -21,7 +21,7 @@ use crate::stats::block_test::Scale;
 use metrics::estimates::{Estimates, EstimationContext};
 use metrics::explanation::Explanation;
 use metrics::metric::{Column, Keys};
-use section::{Entry, Parts, Section, Stored};
+use section::{Entry, KeyValues, Section, Stored};
 use upstream::UpstreamResults;
 
 pub use card::{Card, Caveat, CaveatSubject, Counts, Labelling};
@@ -78,7 +78,7 @@ pub trait AnyStudy: Sync {
 
     /// Its section, of the values of its keys.
     /// Fails with the first key that is not there.
-    fn of_parts(&self, parts: &mut Parts) -> Result<Box<dyn Section>, &'static str>;
+    fn of_parts(&self, parts: &mut KeyValues) -> Result<Box<dyn Section>, &'static str>;
 }
 
 impl<S: Study> AnyStudy for S {
@@ -115,7 +115,7 @@ impl<S: Study> AnyStudy for S {
         S::Section::part(key, value)
     }
 
-    fn of_parts(&self, parts: &mut Parts) -> Result<Box<dyn Section>, &'static str> {
+    fn of_parts(&self, parts: &mut KeyValues) -> Result<Box<dyn Section>, &'static str> {
         Ok(Box::new(S::Section::of_parts(parts)?))
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::AnyStudy;
-use super::section::{Parts, Section};
+use super::section::{KeyValues, Section};
 
 /// The sections of these studies, in their order, of the JSON of a report.
 /// Fails if the report lacks one, or it is another.
@@ -19,21 +19,21 @@ pub fn sections(studies: &[&'static dyn AnyStudy], report: &str) -> serde_json::
 struct Reader<'a>(&'a [&'static dyn AnyStudy]);
 
 impl<'de> Visitor<'de> for Reader<'_> {
-    type Value = Parts;
+    type Value = KeyValues;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a report")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut report: A) -> Result<Parts, A::Error> {
-        let mut parts = Parts::new();
+    fn visit_map<A: MapAccess<'de>>(self, mut report: A) -> Result<KeyValues, A::Error> {
+        let mut parts = KeyValues::new();
         while let Some(key) = report.next_key::<String>()? {
             let owned = |study: &&'static dyn AnyStudy| Some((*study, *study.keys().iter().find(|own| **own == key)?));
             let Some((study, key)) = self.0.iter().find_map(owned) else {
                 report.next_value::<IgnoredAny>()?;
                 continue;
             };
-            let part = report.next_value_seed(Part { study, key })?;
+            let part = report.next_value_seed(ValueOf { study, key })?;
             if parts.insert(key, part).is_some() {
                 return Err(Error::duplicate_field(key));
             }
@@ -43,12 +43,12 @@ impl<'de> Visitor<'de> for Reader<'_> {
 }
 
 /// Reads the value of a key of a study.
-struct Part {
+struct ValueOf {
     study: &'static dyn AnyStudy,
     key: &'static str,
 }
 
-impl<'de> DeserializeSeed<'de> for Part {
+impl<'de> DeserializeSeed<'de> for ValueOf {
     type Value = Box<dyn Any>;
 
     fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<Self::Value, D::Error> {

@@ -141,7 +141,7 @@ pub struct HeadUseTest {
 pub type Entry<'a> = (&'static str, &'a dyn erased_serde::Serialize);
 
 /// The values of the keys of sections in a saved report, each of the type that its section has under it.
-pub type Parts = BTreeMap<&'static str, Box<dyn Any>>;
+pub type KeyValues = BTreeMap<&'static str, Box<dyn Any>>;
 
 /// A section as it stands in a report: under keys of its own. [`stored!`](crate::stored) implements it.
 pub trait Stored: Section + Sized {
@@ -160,7 +160,7 @@ pub trait Stored: Section + Sized {
 
     /// The section, of the values of its keys.
     /// Fails with the first key that is not there.
-    fn of_parts(parts: &mut Parts) -> Result<Self, &'static str>;
+    fn of_parts(parts: &mut KeyValues) -> Result<Self, &'static str>;
 }
 
 /// Implements [`Stored`] for a struct each of whose fields is a key of the report.
@@ -188,7 +188,7 @@ macro_rules! stored {
                 }
             }
 
-            fn of_parts(parts: &mut $crate::study::section::Parts) -> Result<Self, &'static str> {
+            fn of_parts(parts: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
                 Ok(Self { $($key: $crate::study::section::take(parts, stringify!($key))?),+ })
             }
         }
@@ -198,7 +198,7 @@ pub use crate::stored;
 
 /// Takes the value of a key, of the type that [`Stored::part`] gave it.
 /// Fails with the key if it is not there.
-pub fn take<T: 'static>(parts: &mut Parts, key: &'static str) -> Result<T, &'static str> {
+pub fn take<T: 'static>(parts: &mut KeyValues, key: &'static str) -> Result<T, &'static str> {
     let value = parts.remove(key).ok_or(key)?;
     Ok(*value.downcast().unwrap_or_else(|_| unreachable!("{key} was read as what it is")))
 }
@@ -224,7 +224,7 @@ impl Stored for NoSection {
         unreachable!("{key} is a key, and there is none")
     }
 
-    fn of_parts(_: &mut Parts) -> Result<Self, &'static str> {
+    fn of_parts(_: &mut KeyValues) -> Result<Self, &'static str> {
         Ok(Self)
     }
 }

@@ -67,7 +67,8 @@ impl PreparedRun<'_> {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let indices = BTreeSet::from_iter(wanted.iter().map(|(_, sentence)| *sentence)).into_iter().collect();
+        let indices: BTreeSet<u64> = wanted.iter().map(|(_, sentence)| *sentence).collect();
+        let indices = indices.into_iter().collect();
         let inputs = self.options.corpus.clone();
         let sentences = self.encoded(&SentenceChoice::Corpus { inputs, indices, find: None, limit: None })?;
         let short = sentences.iter().map(|named| &named.sequence).filter(|sequence| sequence.ids.len() <= MOST_TOKENS);

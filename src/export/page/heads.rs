@@ -99,7 +99,7 @@ pub fn grid(report: &Report) -> Vec<Vec<GridCell>> {
         let HeadCell { code, marks, hue: of, mut words } = HeadCell::of(head);
         let chooses = head.chooses.as_ref().map_or_else(String::new, |label| {
             let mark = if label.borderline { BORDERLINE } else { "" };
-            words.push_str(&format!("; {}", label.label));
+            words.extend(["; ", &label.label]);
             format!("{}{mark}", shown(&label.label).code)
         });
         let families: Vec<String> = if head.labels.is_empty() {

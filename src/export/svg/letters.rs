@@ -1,7 +1,7 @@
 //! The room that texts take. Whoever looks at a figure has fonts of their own, so the widths are those of the widest of the common
 //! sans-serif fonts: no text is wider than it was taken to be, and most are narrower.
 
-/// The advance widths of the characters from U+0020 to U+007E in thousandths of the font's size, in DejaVu Sans 2.37 (its table `hmtx`),
+/// The advance widths of the characters from U+0020 to U+007E in thousandths of the font's size, in `DejaVu` Sans 2.37 (its table `hmtx`),
 /// which is the `sans-serif` of most Linux systems. Those of Arial, Helvetica, Liberation Sans, Roboto and Segoe UI are smaller.
 #[rustfmt::skip]
 const ADVANCES: [u16; 95] = [

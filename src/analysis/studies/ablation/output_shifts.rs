@@ -33,9 +33,9 @@ merge_fields!(ShiftSum { sum, vectors });
 /// The shift of tokens of text and of sentences when some heads are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutputShifts {
-    /// OutputShifts of the last hidden states of tokens of text.
+    /// Shifts of the last hidden states of tokens of text.
     pub output: ShiftSum,
-    /// OutputShifts of the mean of each sentence's last hidden states, special tokens included.
+    /// Shifts of the mean of each sentence's last hidden states, special tokens included.
     pub pooled: ShiftSum,
 }
 

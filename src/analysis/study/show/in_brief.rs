@@ -59,7 +59,9 @@ impl Shortage {
     pub fn more_sentences(&self, read: u64) -> Option<u64> {
         let more = ((self.times? - 1.0) * read as f64).ceil().max(1.0);
         let unit = 10_f64.powf(more.log10().floor() - 1.0).max(1.0);
-        Some(((more / unit).ceil() * unit) as u64)
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number above 0")]
+        let more = ((more / unit).ceil() * unit) as u64;
+        Some(more)
     }
 }
 

@@ -12,7 +12,7 @@ use anyhow::anyhow;
 
 use super::shared::checks::{heads, lower_extension, refuse_overlap, unfit};
 use super::shared::command::{Command, Usage};
-use super::shared::headings::{CONTROL, INPUT, SHARDS, STUDIES};
+use super::shared::headings::{CONTROL, INPUT, OUTPUT, SHARDS, STUDIES};
 use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments};
 use super::shared::report::ReportArguments;
 use super::shared::statuses::{RUNNING, help};
@@ -190,11 +190,13 @@ pub struct AnalyzeArguments {
     /// sentences pairwise, and `headscope merge` makes reports of one
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
     partial: Option<PathBuf>,
-    /// Keep the attention of every head over this sentence as well: the page draws a thumbnail for each head
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["shard", "show_example"])]
+    /// Keep the attention of all heads over this sentence
+    ///
+    /// The page draws a thumbnail for each head
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["shard", "show_example"], help_heading = OUTPUT)]
     show: Option<String>,
-    #[arg(long, conflicts_with = "shard", help = format!(
-        "Of the study `{}`: the same over one of its sentences, the longest that is typical of one of the eight heads whose firm roles \
+    #[arg(long, conflicts_with = "shard", help_heading = OUTPUT, hide_short_help = true, help = format!(
+        "Of the study `{}`: keep the attention of all heads over one of its sentences, the longest that is typical of one of the eight heads whose firm roles \
          are the furthest above their thresholds",
         registry::with_option("show-example")
     ))]

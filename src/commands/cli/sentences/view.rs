@@ -87,7 +87,7 @@ impl FromStr for ViewedHeads {
 }
 
 /// The heads that were named, each once, or all.
-fn choice(named: Vec<ViewedHeads>) -> HeadChoice {
+fn choice(named: &[ViewedHeads]) -> HeadChoice {
     let heads = named.iter().map(|named| if let ViewedHeads::One(head) = named { Some(*head) } else { None });
     heads.collect::<Option<Vec<HeadPlace>>>().map_or(HeadChoice::All, |heads| HeadChoice::Heads(once(heads)))
 }
@@ -111,7 +111,7 @@ impl ViewArguments {
         let options = ViewOptions {
             model,
             sentences,
-            heads: choice(self.heads),
+            heads: choice(&self.heads),
             numbers: self.numbers,
             max_tokens: self.max_tokens.map(|tokens| tokens as usize),
             from_token: self.from_token,

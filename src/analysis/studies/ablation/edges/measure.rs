@@ -1,7 +1,7 @@
 //! The shift and the excess of every edge, with intervals and tests over blocks of sentences.
 
-use super::edges::Edges;
 use super::excess::excesses;
+use super::pairs::Edges;
 use super::sums::{EdgeSums, Shifts};
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;

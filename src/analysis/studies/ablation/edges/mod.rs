@@ -1,9 +1,9 @@
 //! Dependence of later heads on each head (docs/methodology/edges.md).
 
-mod edges;
 mod excess;
 mod figure;
 mod measure;
+mod pairs;
 mod section;
 mod strongest;
 mod sums;

@@ -7,8 +7,8 @@ use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::edges::Edges;
 use super::measure::{EdgeEstimate, LEAST_SHIFT, all_excesses, measured};
+use super::pairs::Edges;
 use super::strongest::{Edge, HeadEdges, chains};
 use super::sums::EdgeSums;
 use super::untrained::Untrained;

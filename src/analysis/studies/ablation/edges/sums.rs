@@ -3,7 +3,7 @@
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use super::edges::Edges;
+use super::pairs::Edges;
 use crate::linalg::lanes::{LANES, across};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Conditions;

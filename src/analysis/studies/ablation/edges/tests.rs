@@ -1,4 +1,4 @@
-use super::edges::Edges;
+use super::pairs::Edges;
 use super::strongest::Edge;
 use super::sums::squared_hellinger;
 use super::untrained::Untrained;

@@ -176,8 +176,8 @@ fn counts_that_cannot_be_added_up_are_refused() {
 
 #[test]
 fn another_format_version_is_named() {
-    let other = String::from("headscope partial 11\nwhatever");
-    assert!(refusal(other.as_bytes()).contains("format version 11, this program reads 10"));
+    let other = String::from("headscope partial 12\nwhatever");
+    assert!(refusal(other.as_bytes()).contains("format version 12, this program reads 11"));
 }
 
 #[test]

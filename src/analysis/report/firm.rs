@@ -1,0 +1,19 @@
+//! Which labels count as a firm role, and as a firm way of choosing.
+
+use crate::studies::registry::detector_of;
+use crate::study::labels::Label;
+
+/// Whether one of these labels of a head is firm and a role.
+pub fn has_firm_role(labels: &[Label]) -> bool {
+    labels.iter().any(is_firm_role)
+}
+
+/// Whether a label is firm and a role.
+pub fn is_firm_role(label: &Label) -> bool {
+    !label.borderline && detector_of(&label.label).is_none_or(|detector| detector.is_role)
+}
+
+/// Whether a head has a firm way of choosing.
+pub fn chooses_firmly(chooses: Option<&Label>) -> bool {
+    chooses.is_some_and(|label| !label.borderline)
+}
