@@ -30,8 +30,8 @@ OF_BOX = {"effect": "box:small", "gradient": "box:small", "knockout": "box:small
 SAMPLED = ["effect", "gradient", "knockout", "pruning", "output-shift", "edges", "parser", "cluster-effect", "cluster-shift"]
 # Those that run by default, or over the corpus of the box.
 BY_DEFAULT = ["trees", "dependency", "words", "frequency", "explained-variance", "coreference", "repeats", "in-context"]
-# Those that build on others of these.
-ON_RELATIONS = ["knockout", "examples"]
+# Those that build on one of these.
+BUILDS_ON = {"knockout": "dependency", "examples": "dependency", "in-context-effect": "in-context"}
 DEFAULT = "all by default"
 
 
@@ -49,7 +49,7 @@ def arguments(study):
     if study == DEFAULT:
         return []
     wanted = {"cluster-effect": "similarity,effect", "cluster-shift": "similarity,output-shift"}.get(study, study)
-    others = [name for name in BY_DEFAULT if name != study and not (name == "dependency" and study in ON_RELATIONS)]
+    others = [name for name in BY_DEFAULT if name not in (study, BUILDS_ON.get(study))]
     return ["--with", wanted, "--without", ",".join(others)]
 
 
