@@ -216,7 +216,7 @@ fn what_is_not_there_is_refused() {
     assert_eq!(refusal(&["--label", "brod"]), "error: there is no label `brod`; did you mean `broad`?\n");
     assert_eq!(
         refusal(&["--label", "induction"]),
-        "error: no head has the label `induction` in this report; the study `repeats` gives it, and was not run: `--with repeats`\n"
+        "error: no head has the label `induction` in this report: the study `repeats` gives it, and was not run: `--with repeats`\n"
     );
     assert!(refusal(&["L2H3", "--label", "broad"]).contains("cannot be used with"));
     assert!(run(&["explain", "L2H3"]).unwrap_err().1.contains("`headscope show report.json L2H3`"));
