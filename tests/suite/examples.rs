@@ -117,7 +117,7 @@ fn a_head_is_drawn_with_its_sentences() {
     let json: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
     let heads = json["examples"]["heads"].as_array().unwrap();
     assert_eq!(html.matches("<details class=drawn>").count(), heads.len());
-    let card = run(&["show", path(&report), "L0H0"]).unwrap();
+    let card = run(&["show", path(&report), "L0H0", "--all"]).unwrap();
     assert!(card.contains("examples: typical, ") && card.contains("examples: best, "), "{card}");
     // A report without the study has none, and says how to get them.
     let without = at("without.html");

@@ -153,7 +153,7 @@ fn the_heads_of_a_report_say_with_which_they_share_keys() {
     assert_eq!(groups, [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1]);
     // Two groups of three in each of two layers.
     assert_eq!(report["similarity"]["same_key_value_group"]["distance"]["pairs"], 12);
-    let card = run(&["show", path(&output), "L1H4"]).unwrap();
+    let card = run(&["show", path(&output), "L1H4", "--all"]).unwrap();
     assert!(card.contains("\nIt shares its keys and values with L1H3, L1H5.\n"), "{card}");
     let table = folder.path().join("heads.csv");
     run(&["export", path(&output), "--table", "heads", "-o", path(&table)]).unwrap();
@@ -408,7 +408,7 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
     assert_eq!(report["denominators"]["first_special_mass"]["count"], 80);
     let caveats = report["caveats"].as_array().unwrap();
     assert!(caveats.iter().any(|caveat| caveat["id"] == "windows"), "{caveats:?}");
-    let read_again = run(&["show", path(&out), "L1H0"]).unwrap();
+    let read_again = run(&["show", path(&out), "L1H0", "--all"]).unwrap();
     assert!(read_again.contains("first_special_mass"), "{read_again}");
 }
 
@@ -595,7 +595,7 @@ fn words_and_proteins_are_not_taken_for_each_other() {
     let report = support::analyze(&fasta, &[]);
     assert!(report["caveats"].as_array().unwrap().iter().any(|caveat| caveat["id"] == "proteins-as-text"), "{report}");
     let summary = run(&["analyze", path(&tiny_bert()), "-c", path(&fasta)]).unwrap();
-    assert!(summary.contains("\n        it is FASTA, and the model is not one of proteins\n"), "{summary}");
+    assert!(summary.contains("\n  it is FASTA, and the model is not one of proteins\n"), "{summary}");
 }
 
 #[test]

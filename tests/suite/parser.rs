@@ -145,6 +145,6 @@ fn the_summary_the_figure_and_the_tables_have_it() {
         run(&["export", path(&saved), option, name, "-o", path(&output)]).unwrap();
         assert!(fs::read_to_string(output).unwrap().lines().count() > 2, "{name}");
     }
-    let shown = run(&["show", path(&saved), "L0H1"]).unwrap();
+    let shown = run(&["show", path(&saved), "L0H1", "--all"]).unwrap();
     assert!(shown.contains("weights in the parser of all heads"), "{shown}");
 }

@@ -175,7 +175,7 @@ fn top_level_keys_are_in_their_order() {
     let text = run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "5", "-o", "-"]).unwrap();
     let keys: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("  \"")?.split_once('"')).map(|(key, _)| key).collect();
-    let expected = "schema_version tool model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests words frequency explained_variance caveats run";
+    let expected = "schema_version tool in_brief model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests words frequency explained_variance caveats run";
     assert_eq!(keys, expected.split(' ').collect::<Vec<_>>());
 }
 
@@ -444,7 +444,7 @@ fn explain_says_what_things_are() {
         ("-2", "The label `offset:-2`.\n\noffset:k (label)\n"),
         ("+2+1", "The label `offset:2`; the head has 1 more label.\n\n"),
         ("punct", "The label `syntactic:punct`.\n\n"),
-        ("no label", "The label `unlabelled`.\n\nunlabelled (label)\n"),
+        ("no role found", "The label `unlabelled`.\n\nunlabelled (label)\n"),
     ] {
         let text = run(&["explain", cell]).unwrap();
         assert!(text.starts_with(&format!("{cell} (in the grid of a summary)\n\n{says}")), "{text}");
