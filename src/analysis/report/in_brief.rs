@@ -83,7 +83,7 @@ fn in_controls(report: &Report, count: fn(&ControlReport) -> Option<u64>) -> Str
     let said = controls.iter().filter_map(|(kind, runs)| {
         let counts: Vec<u64> = runs.iter().map(|run| count(run)).collect::<Option<_>>()?;
         let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
-        let digits = if mean.fract() == 0.0 { 0 } else { 1 };
+        let digits = usize::from(mean.fract() != 0.0);
         let what = match kind {
             ControlKind::RandomInit => "an untrained model has",
             ControlKind::ShuffledWords => "over shuffled words there are",
