@@ -38,7 +38,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     let (model, corpus) = (one_line(&report.model.id), one_line(&report.corpus.name));
     writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
     writeln!(out, "{}\n", head.description)?;
-    let rows = head.labels.iter().chain(&head.chooses).map(|label| row(label));
+    let rows = head.labels.iter().chain(&head.chooses).map(row);
     let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(near)).collect();
     if rows.is_empty() {
         writeln!(out, "No label.")?;
