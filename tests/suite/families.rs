@@ -595,7 +595,7 @@ fn words_and_proteins_are_not_taken_for_each_other() {
     let report = support::analyze(&fasta, &[]);
     assert!(report["caveats"].as_array().unwrap().iter().any(|caveat| caveat["id"] == "proteins-as-text"), "{report}");
     let summary = run(&["analyze", path(&tiny_bert()), "-c", path(&fasta)]).unwrap();
-    assert!(summary.contains("it is FASTA, and the model is not one of proteins"), "{summary}");
+    assert!(summary.contains("\n  it is FASTA, and the model is not one of proteins\n"), "{summary}");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn a_sentence_has_what_studies_found() {
     assert!(first.starts_with("L0H0 attends to the token after (next-token 1.00 "), "{first}");
     assert!(first.contains("; it goes by where tokens stand (chooses:position "), "{first}");
     assert!(first.contains(" and raises the loss by "), "{first}");
-    let card = run(&["show", path(&saved), "L0H0"]).unwrap();
+    let card = run(&["show", path(&saved), "L0H0", "--all"]).unwrap();
     assert!(card.contains("attends to the token after (next-token"), "{card}");
     let data: Value = serde_json::from_str(&run(&["show", path(&saved), "--heads", "--json"]).unwrap()).unwrap();
     assert_eq!(data[0]["description"], first);

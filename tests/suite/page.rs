@@ -208,7 +208,7 @@ fn tables_have_the_names_of_the_report() {
         ["layer", "head", "name", "metric", "value", "ci95_low", "ci95_high", "standard_error", "chance"]
     );
     assert_eq!(rows.len() % heads.len(), 0);
-    assert_eq!((read("files").1.len(), read("controls").1.len()), (1, 0));
+    assert_eq!(read("files").1.len(), 1);
 }
 
 #[test]
