@@ -59,7 +59,7 @@ fn a_summary_opens_with_what_can_be_repeated() {
     let summary = run(&arguments).unwrap();
     let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
     let brief: Vec<&str> = report["in_brief"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
-    let opening: String = brief.iter().map(|line| format!("- {line}\n")).collect();
+    let opening: String = brief.iter().flat_map(|line| ["- ", line, "\n"]).collect();
     assert!(summary.contains(&format!(" tokens\n\n{opening}\nPrimary label of each head")), "{summary}");
     assert_eq!(brief.len(), 5, "{brief:?}");
 
