@@ -211,21 +211,9 @@ fn the_summary_lists_several_files() {
     let (model, file) = (tiny_bert(), files.path().join("a.txt"));
     let name = files.path().file_name().unwrap().to_str().unwrap();
     let summary = run(&["analyze", path(&model), "-c", path(files.path())]).unwrap();
-<<<<<<< HEAD
     let expected = "\nIntervals and tests are about more sentences like these.\nThe files:\n  a.txt (text): 1 sentence, 2 words, 4 tokens\n  \
          b.txt (text): 1 sentence, 3 words, 5 tokens\n";
     assert!(summary.contains(expected), "{summary}");
-||||||| bc02c31b
-    let expected = format!(
-        "\nIntervals and tests are about more sentences like these.\nThe files:\n  a.txt (text): 1 sentence, 2 words, 4 tokens\n  \
-         b.txt (text): 1 sentence, 3 words, 5 tokens\n"
-    );
-    assert!(summary.contains(&expected), "{summary}");
-=======
-    let expected = "\nIntervals and tests are about more sentences like these.\nThe files:\n  a.txt (text): 1 sentence, 2 words, 4 tokens\n  \
-        b.txt (text): 1 sentence, 3 words, 5 tokens\n";
-    assert!(summary.contains(expected), "{summary}");
->>>>>>> term
     assert!(summary.contains(&format!("\ncorpus  {name}: 2 sentences, 5 words, 9 tokens\n\n- ")), "{summary}");
     assert!(summary.ends_with("\nIn the folders, files and folders that are no corpus files: 1.\n"), "{summary}");
     let summary = run(&["analyze", path(&model), "-c", path(&file)]).unwrap();
