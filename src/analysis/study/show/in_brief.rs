@@ -56,7 +56,6 @@ impl Shortage {
     }
 
     /// How many more sentences than the `read` ones it would take, if they are like these, rounded up to two digits.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number of 1 or more")]
     pub fn more_sentences(&self, read: u64) -> Option<u64> {
         let more = ((self.times? - 1.0) * read as f64).ceil().max(1.0);
         let unit = 10_f64.powf(more.log10().floor() - 1.0).max(1.0);
