@@ -1,17 +1,14 @@
 //! The arguments of `headscope compare`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::anyhow;
 use clap::Args;
 
+use super::sides::{NamedSides, SidesArguments};
 use crate::commands::cli::shared::checks::{lower_extension, refuse_overlap, unfit};
 use crate::commands::cli::shared::command::{Command, Usage};
-use crate::commands::cli::shared::report::threads_or_all;
 use crate::commands::cli::shared::statuses::statuses;
 use crate::commands::cli::shared::values::{Named, one_of};
-use crate::commands::cli::shared::{numbers, presets};
-use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::saved::compare::{CompareOptions, ComparedTable, ComparisonWriter, compare};
 use crate::system::errors::Class;
 
@@ -37,10 +34,8 @@ as well. Models must have the same layers and heads.
 #[derive(Args)]
 #[command(after_help = format!("{EXAMPLES}\n{}", statuses(CHANGED, &[Class::Input, Class::Output])))]
 pub struct CompareArguments {
-    /// A report in JSON, or a partial (.headscope); `-` reads a report from standard input
-    a: PathBuf,
-    /// Another
-    b: PathBuf,
+    #[command(flatten)]
+    sides: SidesArguments,
     /// Print every label, those that were kept among them
     #[arg(long, conflicts_with = "json")]
     full: bool,
@@ -50,22 +45,10 @@ pub struct CompareArguments {
     /// Which table a file .csv gets
     #[arg(long, value_parser = one_of(TABLES), default_value = "heads")]
     table: ComparedTable,
-    /// Label both sides by a published analysis. May be repeated
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::any())]
-    presets: Vec<String>,
-    /// Set thresholds of both sides: a TOML file; what it leaves out stays as each report has it, or has its default
-    #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
-    /// Fewest words of a relation for a syntactic label on both sides [default: that of the policy, 100]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(0))]
-    min_count: Option<u64>,
     /// Write the outcome to this file as well, in the format of its extension: .json (all of it), .csv (a table), .html (a
     /// page). May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
     outputs: Vec<PathBuf>,
-    /// Threads that work out the numbers of partials [default: one per core]
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
-    threads: Option<u16>,
 }
 
 /// The tables of a comparison.
@@ -78,11 +61,8 @@ const TABLES: &[Named<ComparedTable>] = &[
 impl CompareArguments {
     /// The command: its status says whether labels differ, as that of `diff` does.
     pub fn command(self) -> Result<Command, Usage> {
-        let Self { a, b, full, json, table, presets, policy, min_count, outputs, threads } = self;
+        let Self { sides, full, json, table, outputs } = self;
         refuse_overlap(&outputs, &[])?;
-        if a == Path::new("-") && a == b {
-            return Err(anyhow!("standard input can be one of the reports, not both"));
-        }
         let writer = |path: PathBuf| match lower_extension(&path).as_str() {
             "json" => Ok((path, ComparisonWriter::Json)),
             "csv" => Ok((path, ComparisonWriter::Csv(table))),
@@ -90,9 +70,8 @@ impl CompareArguments {
             _ => Err(unfit("write a comparison as", &path, "name a file .json, .csv or .html")),
         };
         let outputs = outputs.into_iter().map(writer).collect::<Result<_, Usage>>()?;
-        presets::refuse_studies(&presets, "headscope analyze")?;
-        let policy = PolicyOptions { presets: presets::named(&presets)?, file: policy, min_count };
-        let options = CompareOptions { a, b, policy, full, json, outputs, threads: threads_or_all(threads) };
+        let NamedSides { a, b, policy, threads } = sides.named()?;
+        let options = CompareOptions { a, b, policy, full, json, outputs, threads };
         Ok(Command { run: Box::new(move || compare(&options).map(|same| u8::from(!same))), other: Class::Usage })
     }
 }

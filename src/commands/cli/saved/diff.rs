@@ -1,19 +1,18 @@
 //! The arguments of `headscope diff`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
 
 use anyhow::anyhow;
 
+use super::sides::{NamedSides, SidesArguments};
 use crate::commands::cli::shared::checks::{refuse_other_than_pages, refuse_overlap};
 use crate::commands::cli::shared::command::{Command, Usage};
-use crate::commands::cli::shared::report::threads_or_all;
+use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::statuses::statuses;
 use crate::commands::cli::shared::values::{Named, one_of};
-use crate::commands::cli::shared::{numbers, presets};
-use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::saved::diff::{DiffOptions, diff};
 use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::{PerUnit, SAME_MODEL, Unit};
@@ -44,10 +43,8 @@ change; models with other numbers of heads are one.
 #[derive(Args)]
 #[command(after_help = format!("{EXAMPLES}\n{}", statuses(CHANGED, &[Class::Input, Class::Output])))]
 pub struct DiffArguments {
-    /// A report in JSON, or a partial (.headscope); `-` reads a report from standard input
-    a: PathBuf,
-    /// Another
-    b: PathBuf,
+    #[command(flatten)]
+    sides: SidesArguments,
     /// The rate of false discoveries: the largest q-value of a change
     #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = numbers::number)]
     rate: f64,
@@ -66,21 +63,9 @@ pub struct DiffArguments {
     /// Print everything that changed as JSON (`headscope schema diff`)
     #[arg(long)]
     json: bool,
-    /// Label both sides by a published analysis. May be repeated
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::any())]
-    presets: Vec<String>,
-    /// Set thresholds of both sides: a TOML file; what it leaves out stays as each report has it, or has its default
-    #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
-    /// Fewest words of a relation, on either side, for it to be compared [default: that of the policy, 100]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(0))]
-    min_count: Option<u64>,
     /// Write a page of everything that changed (.html) as well
     #[arg(short, long = "output", value_name = "FILE")]
     outputs: Vec<PathBuf>,
-    /// Threads that work out the numbers of partials [default: one per core]
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
-    threads: Option<u16>,
 }
 
 /// A tolerance as it is written.
@@ -128,7 +113,7 @@ const PARTS: &[Named<Part>] = &[
 impl DiffArguments {
     /// The command: its status says whether analyses differ, as that of diff(1) does: 0 same, 1 different, more for trouble.
     pub fn command(self) -> Result<Command, Usage> {
-        let Self { a, b, rate, tolerances, only, full, json, presets, policy, min_count, outputs, threads } = self;
+        let Self { sides, rate, tolerances, only, full, json, outputs } = self;
         refuse_overlap(&outputs, &[])?;
         refuse_other_than_pages(&outputs, "what changed")?;
         if !(rate > 0.0 && rate < 1.0) {
@@ -136,12 +121,7 @@ impl DiffArguments {
                 .of_value(rate)
                 .hint("give a number between 0 and 1"));
         }
-        if a == Path::new("-") && a == b {
-            return Err(anyhow!("standard input can be one of the reports, not both"));
-        }
-        presets::refuse_studies(&presets, "headscope analyze")?;
-        let policy = PolicyOptions { presets: presets::named(&presets)?, file: policy, min_count };
-        let threads = threads_or_all(threads);
+        let NamedSides { a, b, policy, threads } = sides.named()?;
         let tolerances = given(&tolerances);
         let options = DiffOptions { a, b, rate, tolerances, only, policy, full, json, outputs, threads };
         Ok(Command { run: Box::new(move || diff(&options).map(|same| u8::from(!same))), other: Class::Usage })

@@ -6,3 +6,4 @@ pub mod diff;
 pub mod export;
 pub mod relabel;
 pub mod show;
+mod sides;

@@ -1,0 +1,197 @@
+//! The assessment of a head by the rule of a label: its score held against a threshold, with the test of that.
+
+use std::cmp::Ordering;
+
+use super::evidence::{LABEL_Q, MarginTest};
+use super::label::{Label, Measured, margin};
+use super::policy::Policy;
+use crate::stats::significance::q_of_those_above;
+
+/// The outcome of a rule for a head.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assessment {
+    /// The label, and the score with which the rule fires or does not.
+    pub label: Label,
+    /// Whether the rule fires: the score is on the good side of the threshold.
+    pub fires: bool,
+    /// The p-value of the rule not holding: of the score being on the other side of the threshold.
+    pub p_of_failing: Option<f64>,
+    /// Whether some score could fire the rule.
+    pub attainable: bool,
+    /// The number that the rule holds against its threshold, as the rule names it.
+    pub metric: String,
+}
+
+/// Whether a score has to reach its threshold or to pass it.
+#[derive(Clone, Copy)]
+pub enum Bound {
+    /// The score reaches the threshold.
+    AtLeast,
+    /// The score passes the threshold.
+    Above,
+}
+
+/// A share that is exactly at its threshold may come out this much below it: `76/210` is `55/210 + 0.1`,
+/// but not in f64. Shares of fewer than 10^9 words that differ at all differ by more.
+const ROUNDING: f64 = 1e-12;
+
+impl Bound {
+    /// Whether a score is on the threshold's good side.
+    pub fn holds(self, score: f64, threshold: f64) -> bool {
+        match self {
+            Self::AtLeast => score >= threshold - ROUNDING,
+            Self::Above => score > threshold,
+        }
+    }
+
+    /// Whether some score is on the threshold's good side: none is above 1.
+    fn attainable(self, threshold: f64) -> bool {
+        self.holds(1.0, threshold)
+    }
+}
+
+/// Holds a score against `threshold`; `metric` is its name in the rule. `None` if there is no score, or the rule is off.
+///
+/// [`correct`] tells firm labels from borderline ones once all heads are assessed.
+pub fn assess(
+    label: &str,
+    metric: &str,
+    measured: Measured,
+    bound: Bound,
+    threshold: Option<f64>,
+) -> Option<Assessment> {
+    let Measured { score, ci95, baseline, estimate } = measured;
+    let (score, threshold) = (score?, threshold?);
+    let sign = match bound {
+        Bound::AtLeast => ">=",
+        Bound::Above => ">",
+    };
+    let test = MarginTest {
+        standard_error: estimate.map(|estimate| estimate.standard_error),
+        p: estimate.map(|estimate| estimate.p_above(threshold)),
+        q: None,
+    };
+    let label = Label {
+        label: label.to_owned(),
+        score,
+        ci95,
+        baseline,
+        threshold,
+        margin: margin(score, threshold),
+        rule: format!("{metric} {sign} {threshold}"),
+        borderline: true,
+        tied: false,
+        rests_on: None,
+        direction: None,
+        test,
+        versus_offset: None,
+        beyond: None,
+        versus_tags: None,
+        knockout: None,
+    };
+    let (fires, attainable) = (bound.holds(score, threshold), bound.attainable(threshold));
+    let p_of_failing = estimate.map(|estimate| estimate.p_below(threshold));
+    Some(Assessment { label, fires, p_of_failing, attainable, metric: metric.to_owned() })
+}
+
+/// The label that asks all of several scores, each with the name of its metric and its threshold, to reach theirs: the
+/// one that is least above its threshold is the label's, and the p-value is the largest of theirs (Berger 1982).
+pub fn assess_all(
+    label: &str,
+    scores: impl IntoIterator<Item = (String, Measured, Option<f64>)>,
+) -> Option<Assessment> {
+    let one = |(metric, measured, threshold): (String, Measured, Option<f64>)| {
+        assess(label, &metric, measured, Bound::AtLeast, threshold)
+    };
+    let all: Vec<Assessment> = scores.into_iter().map(one).collect::<Option<_>>()?;
+    let rules: Vec<&str> = all.iter().map(|one| one.label.rule.as_str()).collect();
+    let rule = rules.join(" and ");
+    let (fires, attainable) = (all.iter().all(|one| one.fires), all.iter().all(|one| one.attainable));
+    let largest = all.iter().map(|one| one.label.test.p).reduce(|a, b| Some(a?.max(b?))).flatten();
+    let p_of_failing = smallest_of(all.iter().map(|one| one.p_of_failing));
+    let least = all.into_iter().min_by(|a, b| a.label.margin.total_cmp(&b.label.margin))?;
+    // Where not all hold, the one that is farthest from it is named.
+    let rule = if fires { rule } else { least.label.rule.clone() };
+    let label = Label { rule, test: MarginTest { p: largest, ..least.label.test }, ..least.label };
+    Some(Assessment { label, fires, p_of_failing, attainable, ..least })
+}
+
+/// The label that any of several rules gives: the one that is surest is the label's, and the smallest p-value, times the
+/// number of rules that are on (Bonferroni), is its own. `None` if there is no rule.
+pub fn assess_any(rules: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
+    let rules: Vec<Assessment> = rules.into_iter().collect();
+    let p_of_failing = rules.iter().map(|rule| rule.p_of_failing).reduce(|a, b| Some(a?.max(b?))).flatten();
+    let p = smallest_of(rules.iter().map(|rule| rule.label.test.p));
+    let mut best = best(rules)?;
+    best.label.test.p = p;
+    Some(Assessment { p_of_failing, ..best })
+}
+
+/// The smallest of some p-values times their number; `None` where there is none.
+fn smallest_of(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let p: Vec<f64> = p.collect::<Option<_>>()?;
+    Some((p.iter().copied().reduce(f64::min)? * p.len() as f64).min(1.0))
+}
+
+impl Assessment {
+    /// The same of a label that is given only where none of the `others` is: its p-value is the largest of its own and of
+    /// theirs of failing.
+    pub fn where_none_of<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
+        for other in others {
+            self.fires &= !other.fires;
+            self.label.test.p = self.label.test.p.zip(other.p_of_failing).map(|(p, failing)| p.max(failing));
+        }
+        self
+    }
+
+    /// The p-value of the label, if its rule fires.
+    fn p_above(&self) -> Option<f64> {
+        self.label.test.p.filter(|_| self.fires)
+    }
+}
+
+/// Corrects the tests of one detector's labels for their number, `[heads][labels]`: those that are significant are firm.
+///
+/// Without a bound on the q-value a label is firm where its own one-sided test at 2.5 % is, as its interval shows it.
+pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
+    let assessed: Vec<&mut Assessment> = assessed.into_iter().collect();
+    let p: Vec<Option<f64>> = assessed.iter().map(|assessment| assessment.p_above()).collect();
+    for (assessment, q) in assessed.into_iter().zip(q_of_those_above(&p)) {
+        let firm = match policy.rule(&LABEL_Q) {
+            Some(most) => q.is_some_and(|q| q <= most),
+            None => assessment.p_above().is_some_and(|p| p <= ONE_SIDED),
+        };
+        assessment.label.test.q = q;
+        assessment.label.borderline = !firm;
+    }
+}
+
+/// The one-sided level of a 95 % interval.
+const ONE_SIDED: f64 = 0.025;
+
+/// One assessment of each label: of several the surest, which is known once all are corrected.
+pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
+    let mut labels: Vec<(String, Vec<Assessment>)> = Vec::new();
+    for assessment in assessed {
+        match labels.iter_mut().find(|(label, _)| *label == assessment.label.label) {
+            Some((_, same)) => same.push(assessment),
+            None => labels.push((assessment.label.label.clone(), vec![assessment])),
+        }
+    }
+    labels.into_iter().filter_map(|(_, same)| best(same)).collect()
+}
+
+/// The assessment among several of one label: one that fires comes before one that does not, a firm one before a borderline
+/// one, the surer one before others, and one that could fire before one that never does; of those that cannot be told
+/// apart, the one with the largest margin.
+fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
+    let p = |one: &Assessment| one.p_above().unwrap_or(1.0);
+    let rank = |a: &Assessment, b: &Assessment| -> Ordering {
+        (a.fires.cmp(&b.fires))
+            .then(p(b).total_cmp(&p(a)))
+            .then(a.attainable.cmp(&b.attainable))
+            .then(a.label.margin.total_cmp(&b.label.margin))
+    };
+    // The first of equals.
+    assessments.into_iter().reduce(|best, next| if rank(&next, &best).is_gt() { next } else { best })
+}

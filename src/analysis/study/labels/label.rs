@@ -1,0 +1,104 @@
+//! A label of a head with its evidence, and the numbers that it is made of.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::evidence::{Comparison, Direction, MarginTest, Reach, TagComparison, UseTest};
+use crate::stats::block_test::Estimate;
+use crate::stats::interval::Interval;
+
+/// A number with the numbers that put it into context.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// The score that was measured.
+    pub score: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The chance level, or the baseline that it is held against.
+    pub baseline: Option<f64>,
+    /// The score with its standard error; `None` where it rests on too few blocks.
+    pub estimate: Option<Estimate>,
+}
+
+/// A label of a head with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Label {
+    /// The label.
+    pub label: String,
+    /// The score that was measured.
+    pub score: f64,
+    /// The 95 % interval of the score; null where it rests on fewer than 10 blocks.
+    pub ci95: Option<Interval>,
+    /// The chance level of the score, or the baseline that it is held against.
+    pub baseline: Option<f64>,
+    /// The threshold that the score must reach.
+    pub threshold: f64,
+    /// How far the score is beyond the threshold, in units of `1 - threshold`; of a label that rests on another one, not
+    /// more than that one's.
+    pub margin: f64,
+    /// The rule.
+    pub rule: String,
+    /// Whether only the estimate is above the threshold, and the test does not show it: another corpus of the kind might not
+    /// give the label.
+    pub borderline: bool,
+    /// Whether it might as well stand first: it is as firm as the first label of the head, and the intervals of their
+    /// margins meet. Of the first label false.
+    #[serde(default)]
+    pub tied: bool,
+    /// The label of the head that this one says more of, if it does: it stands after that one, and never ties with it.
+    #[serde(default)]
+    pub rests_on: Option<String>,
+    /// The direction, where the label has one.
+    pub direction: Option<Direction>,
+    /// The block test of the score against the threshold, which decides whether the label is firm.
+    #[serde(default)]
+    pub test: MarginTest,
+    /// The head against the offset baseline: of a syntactic label, null for others.
+    pub versus_offset: Option<Comparison>,
+    /// How far a syntactic label reaches; null for others, and where no word of the relation has a UPOS.
+    pub beyond: Option<Reach>,
+    /// The head against the tag baseline; null as `beyond` is.
+    pub versus_tags: Option<TagComparison>,
+    /// Whether the model uses the arcs that a syntactic label is about: null unless the study `knockout` tested it.
+    #[serde(default)]
+    pub knockout: Option<UseTest>,
+}
+
+/// A label that a head does not have, and how far off it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Near {
+    /// The label.
+    pub label: String,
+    /// The score that was measured.
+    pub score: f64,
+    /// The 95 % interval of the score.
+    pub ci95: Option<Interval>,
+    /// The threshold that it would have to reach.
+    pub threshold: f64,
+    /// The difference; not above 0 where only significance is lacking.
+    pub shortfall: f64,
+    /// The rule.
+    pub rule: String,
+}
+
+impl Label {
+    /// Whether another label of the head, which has the larger margin, is no more certain than this one.
+    pub(super) fn ties_with(&self, first: &Self) -> bool {
+        let at = |label: &Self, end: fn(Interval) -> f64| margin(label.ci95.map_or(label.score, end), label.threshold);
+        let alone = self.rests_on.is_none() && self.borderline == first.borderline;
+        alone && at(self, Interval::high) >= at(first, Interval::low)
+    }
+}
+
+/// How far a score is beyond a threshold, in units of the room above that.
+pub(super) fn margin(score: f64, threshold: f64) -> f64 {
+    // A threshold of 1 or more leaves no room to exceed it; such a label is its own limit.
+    let room = 1.0 - threshold;
+    if room > 0.0 { (score - threshold) / room } else { (score - threshold).min(0.0) }
+}
+
+impl From<Label> for Near {
+    fn from(Label { label, score, ci95, threshold, rule, .. }: Label) -> Self {
+        Self { label, score, ci95, threshold, shortfall: threshold - score, rule }
+    }
+}
