@@ -19,7 +19,7 @@ pub(super) const ROUNDING: f64 = 1e-12;
 const SINGLE: f64 = 1e-6;
 
 /// The share of a distribution below a 95 % interval, and above it.
-const TAIL: f64 = 0.025;
+pub const TAIL: f64 = 0.025;
 
 /// The values that a number can have, and so the scale on which its `t` is symmetric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

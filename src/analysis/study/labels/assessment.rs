@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use super::evidence::{LABEL_Q, MarginTest};
 use super::label::{Label, Measured, margin};
 use super::policy::Policy;
+use crate::stats::block_test::TAIL;
 use crate::stats::significance::q_of_those_above;
 
 /// The outcome of a rule for a head.
@@ -159,15 +160,12 @@ pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, polic
     for (assessment, q) in assessed.into_iter().zip(q_of_those_above(&p)) {
         let firm = match policy.rule(&LABEL_Q) {
             Some(most) => q.is_some_and(|q| q <= most),
-            None => assessment.p_above().is_some_and(|p| p <= ONE_SIDED),
+            None => assessment.p_above().is_some_and(|p| p <= TAIL),
         };
         assessment.label.test.q = q;
         assessment.label.borderline = !firm;
     }
 }
-
-/// The one-sided level of a 95 % interval.
-const ONE_SIDED: f64 = 0.025;
 
 /// One assessment of each label: of several the surest, which is known once all are corrected.
 pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {

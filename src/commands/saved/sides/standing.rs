@@ -3,13 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::stats::block_test::TAIL;
 use crate::studies::registry;
 use crate::study::labels::Assessment;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-
-/// The one-sided level at which a score is below its threshold: that of a 95 % interval.
-const ONE_SIDED: f64 = 0.025;
 
 /// How a head stands to a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -34,7 +32,7 @@ impl LabelStanding {
             Assessment { fires: true, label, .. } if label.borderline => Self::Borderline,
             Assessment { fires: true, .. } => Self::Firm,
             Assessment { p_of_failing: None, .. } => Self::Untested,
-            Assessment { p_of_failing: Some(p), .. } if *p <= ONE_SIDED => Self::OutOfReach,
+            Assessment { p_of_failing: Some(p), .. } if *p <= TAIL => Self::OutOfReach,
             Assessment { .. } => Self::WithinReach,
         }
     }
