@@ -293,6 +293,11 @@ fn without_arguments_the_box_is_analysed() {
     let printed = outcome(&headscope(&["analyze"]).current_dir(nowhere.path()).output().unwrap()).unwrap();
     assert!(printed.starts_with("model   box:small: bert, 4 layers x 4 heads"), "{printed}");
     assert!(printed.contains("corpus  box:gold: 700 sentences, 9646 words"), "{printed}");
+    // The README shows how it begins.
+    let readme = fs::read_to_string(fixture("../README.md")).unwrap();
+    let shown = readme.split_once("<!-- begin: output of").unwrap().1.split("```\n").nth(1).unwrap();
+    let begins: Vec<&str> = printed.lines().map(str::trim_end).take(shown.lines().count()).collect();
+    assert_eq!(begins, shown.lines().collect::<Vec<_>>());
     assert_eq!(nowhere.path().read_dir().unwrap().count(), 0);
 }
 

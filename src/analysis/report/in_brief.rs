@@ -175,10 +175,15 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
     };
     let lacks: Vec<String> = shortages.iter().map(lack).collect();
     let lacks = match &lacks[..] {
-        [] => "Nothing that was asked had too little text to be tested.".to_owned(),
+        [] => "Every label that was asked for had enough text to be tested.".to_owned(),
         lacks => format!("Too little text for {}.", lacks.join(", ")),
     };
-    [lacks, Roles::of(&report.heads).borderline()].join(" ").trim_end().to_owned()
+    let undecided = match report.heads.iter().filter(|head| head.is_undecided()).count() {
+        0 => String::new(),
+        count => format!("{} without a label might get one from more text (?).", counted(count, "head")),
+    };
+    let said = [lacks, undecided, Roles::of(&report.heads).borderline()];
+    said.into_iter().filter(|one| !one.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
