@@ -12,6 +12,7 @@ use crate::passes::run::token_limit;
 use crate::sequences::reading::Context as Reads;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
+use crate::system::parallel::all_cores;
 use crate::system::progress::{self, Downloads};
 
 /// Counts the tokens of a corpus by a model's tokenizer and writes them.
@@ -21,7 +22,7 @@ pub fn counts(model: &ModelRef, inputs: &[Input], path: &Path) -> Result<()> {
     let model = Model::load(model.resolve(&Downloads::default())?)?;
     let max_tokens = token_limit(&model, None, Reads::Sentence)?;
     let counting = progress::step("counting tokens");
-    let (counts, corpus) = count(inputs, (&model.tokenizer, Reads::Sentence), max_tokens, true, None)?;
+    let (counts, corpus) = count(inputs, (&model.tokenizer, Reads::Sentence), max_tokens, true, None, all_cores())?;
     counting.finish_and_clear();
     if counts.is_empty() {
         return Err(anyhow!("corpus `{}` has no tokens", corpus.name).about(&corpus.name)).class(Class::Input);

@@ -183,7 +183,8 @@ fn write_conllu(sentences: &[Sentence]) -> String {
                 lemma.clear();
             }
             let upos = annotation.upos.map_or("_", Upos::tag);
-            let misc = annotation.entity.as_ref().map_or("_".to_owned(), |entity| format!("Entity={entity}"));
+            // A carriage return at the end of a line is a part of its end, so that the separator closes the value.
+            let misc = annotation.entity.as_ref().map_or("_".to_owned(), |entity| format!("Entity={entity}|"));
             let id = position + 1;
             writeln!(text, "{id}\t{form}\t{lemma}\t{upos}\t_\t{features}\t{head}\t{relation}\t_\t{misc}")
                 .expect("writing to a string does not fail");

@@ -90,6 +90,7 @@ mod waiting {
     use std::process::{Child, ChildStdin, Command, Stdio};
 
     use super::*;
+    use crate::support::assert_signals_end_programs;
 
     struct Waiting {
         folder: TempDir,
@@ -101,6 +102,7 @@ mod waiting {
     impl Waiting {
         /// Starts `script` with the program as `$0`, its arguments, and waits until the output is on its way.
         fn start(script: &str, command: &str, model: &str) -> Self {
+            assert_signals_end_programs();
             let folder = tempfile::tempdir().unwrap();
             let name = if command == "maps" { "maps.safetensors" } else { "report.json" };
             let output = folder.path().join(name);

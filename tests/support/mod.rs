@@ -91,3 +91,19 @@ pub fn parts_add_up(common: &[&str], whole: &Path) {
     run(&["merge", path(&parts[1]), path(&parts[0]), "--no-run-info", "-q", "-o", path(&merged)]).unwrap();
     assert_eq!(fs::read(&merged).unwrap(), fs::read(whole).unwrap());
 }
+
+/// Makes sure that the signals which end a program reach those that a test starts: one that is ignored here is ignored there, and the
+/// test would wait for ever. Linux alone says which are ignored.
+#[cfg(unix)]
+pub fn assert_signals_end_programs() {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return };
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("Linux has it");
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    for (name, number) in [("HUP", 1), ("INT", 2), ("QUIT", 3), ("TERM", 15)] {
+        assert_eq!(
+            ignored >> (number - 1) & 1,
+            0,
+            "the tests run with SIG{name} ignored, as `nohup` starts them and a script with `&`: start them without"
+        );
+    }
+}

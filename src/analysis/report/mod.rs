@@ -35,6 +35,8 @@ use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
 use crate::study::section::{Completion, Section};
 use crate::study::{AnyStudy, columns, saved};
+use crate::system::json::value_of;
+use crate::system::parallel::both;
 
 pub use attention_maps::{AttentionMaps, MOST_TOKENS};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
@@ -323,11 +325,17 @@ impl Report {
     /// Reads a report with the sections of all its studies.
     /// Fails if it is no report, or lacks something that one of its studies writes.
     pub fn parse(text: &str) -> serde_json::Result<Self> {
-        let mut report: Self = serde_json::from_str(text)?;
-        let studies = plan::studies(&report.settings.protocol.studies).map_err(serde_json::Error::custom)?;
+        // The settings come before what is long, and name the studies.
+        let settings: Option<Settings> = value_of(text, "settings");
+        let sections = || {
+            let settings = settings.ok_or_else(|| serde_json::Error::missing_field("settings"))?;
+            let studies = plan::studies(&settings.protocol.studies).map_err(serde_json::Error::custom)?;
+            saved::sections(&studies, text).map(|sections| (studies, sections))
+        };
+        let (report, sections) = both(|| serde_json::from_str::<Self>(text), sections);
+        let (mut report, (studies, sections)) = (report?, sections?);
         // The report in the form of this version.
         report.settings.protocol.studies = plan::names(&studies);
-        let sections = saved::sections(&studies, text)?;
         report.sections = Sections(studies.into_iter().zip(sections).collect());
         // One that is not whole is refused for that; its sections cannot be completed.
         if report.defect().is_some() {

@@ -72,9 +72,9 @@ pub trait AnyStudy: Sync {
     /// The keys of its section.
     fn keys(&self) -> &'static [&'static str];
 
-    /// The value of one of these keys in a saved report.
+    /// The value of one of these keys, of its JSON.
     /// Fails if it is another thing. Panics if it is of no key.
-    fn part(&self, key: &str, value: &mut dyn erased_serde::Deserializer<'_>) -> erased_serde::Result<Box<dyn Any>>;
+    fn part(&self, key: &str, json: &str) -> serde_json::Result<Box<dyn Any>>;
 
     /// Its section, of the values of its keys.
     /// Fails with the first key that is not there.
@@ -111,8 +111,8 @@ impl<S: Study> AnyStudy for S {
         S::Section::KEYS
     }
 
-    fn part(&self, key: &str, value: &mut dyn erased_serde::Deserializer<'_>) -> erased_serde::Result<Box<dyn Any>> {
-        S::Section::part(key, value)
+    fn part(&self, key: &str, json: &str) -> serde_json::Result<Box<dyn Any>> {
+        S::Section::part(key, json)
     }
 
     fn of_parts(&self, parts: &mut KeyValues) -> Result<Box<dyn Section>, &'static str> {

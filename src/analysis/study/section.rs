@@ -154,9 +154,9 @@ pub trait Stored: Section + Sized {
     /// The keys with their schemas.
     fn schema(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 
-    /// The value of one of the keys.
+    /// The value of one of the keys, of its JSON.
     /// Fails if it is another thing. Panics if it is of no key.
-    fn part(key: &str, value: &mut dyn erased_serde::Deserializer<'_>) -> erased_serde::Result<Box<dyn Any>>;
+    fn part(key: &str, json: &str) -> serde_json::Result<Box<dyn Any>>;
 
     /// The section, of the values of its keys.
     /// Fails with the first key that is not there.
@@ -178,12 +178,9 @@ macro_rules! stored {
                 vec![$((stringify!($key), generator.subschema_for::<$value>())),+]
             }
 
-            fn part(
-                key: &str,
-                value: &mut dyn erased_serde::Deserializer<'_>,
-            ) -> erased_serde::Result<Box<dyn std::any::Any>> {
+            fn part(key: &str, json: &str) -> serde_json::Result<Box<dyn std::any::Any>> {
                 match key {
-                    $(stringify!($key) => Ok(Box::new(erased_serde::deserialize::<$value>(value)?)),)+
+                    $(stringify!($key) => Ok(Box::new(serde_json::from_str::<$value>(json)?)),)+
                     _ => unreachable!("{key} is no key of the section"),
                 }
             }
@@ -220,7 +217,7 @@ impl Stored for NoSection {
         Vec::new()
     }
 
-    fn part(key: &str, _: &mut dyn erased_serde::Deserializer<'_>) -> erased_serde::Result<Box<dyn Any>> {
+    fn part(key: &str, _: &str) -> serde_json::Result<Box<dyn Any>> {
         unreachable!("{key} is a key, and there is none")
     }
 

@@ -63,8 +63,14 @@ pub fn known(
         );
     }
     let counting = progress::step("counting tokens");
-    let (counts, corpus) =
-        count(&options.corpus, (&model.tokenizer, context), max_tokens, options.truncate, options.limit)?;
+    let (counts, corpus) = count(
+        &options.corpus,
+        (&model.tokenizer, context),
+        max_tokens,
+        options.truncate,
+        options.limit,
+        options.threads,
+    )?;
     counting.finish_and_clear();
     Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }

@@ -30,6 +30,13 @@ impl Counting {
         }
     }
 
+    /// Adds the counts of other sequences.
+    pub fn merge(&mut self, others: &Self) {
+        for (&id, count) in &others.0 {
+            *self.0.entry(id).or_default() += count;
+        }
+    }
+
     /// Whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

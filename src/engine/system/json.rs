@@ -1,4 +1,41 @@
-//! Errors in JSON text, in the words of files and not of Rust.
+//! JSON text: its errors in the words of files and not of Rust, and a value of an object that is not read to its end.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+/// The value of a key of a JSON object, of which nothing is read after it: of a long report the first keys say what it is.
+/// `None` if the object has no such key, or cannot be read as far as that.
+pub fn value_of<'de, T: Deserialize<'de>>(json: &'de str, key: &str) -> Option<T> {
+    let mut found = None;
+    // Ending before the object does is an error to serde_json, so the result does not say whether there was a value.
+    let _ = serde_json::Deserializer::from_str(json).deserialize_map(ValueOf { key, found: &mut found });
+    found
+}
+
+struct ValueOf<'a, T> {
+    key: &'a str,
+    found: &'a mut Option<T>,
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ValueOf<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(key) = fields.next_key::<String>()? {
+            if key == self.key {
+                *self.found = Some(fields.next_value()?);
+                break;
+            }
+            fields.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
 
 /// serde's words for Rust types in an error, and the words that everybody knows.
 const TYPES: [(&str, &str); 8] = [
@@ -37,6 +74,16 @@ mod tests {
     struct Version {
         #[serde(rename = "schema_version")]
         _number: u32,
+    }
+
+    #[test]
+    fn nothing_is_read_after_a_value() {
+        let json = "{\"a\": [1], \"b\": 2, and what is no JSON";
+        assert_eq!(value_of::<u32>(json, "b"), Some(2));
+        assert_eq!(value_of::<Vec<u32>>(json, "a"), Some(vec![1]));
+        for (json, key) in [(json, "c"), (json, "a"), ("{\"a\": ", "a"), ("[1]", "a"), ("", "a")] {
+            assert_eq!(value_of::<u32>(json, key), None, "{json} {key}");
+        }
     }
 
     #[test]

@@ -48,6 +48,23 @@ pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -
     })
 }
 
+/// Runs two pieces of work, each on a thread of its own if the system has one left.
+///
+/// A panic of either continues here.
+pub fn both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
+    // Out of the closure, so that it is still there if no thread was started for it.
+    let waiting = Mutex::new(Some(first));
+    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let run = || take().map(|first| first());
+    thread::scope(|scope| {
+        let worker = thread::Builder::new().spawn_scoped(scope, run).ok();
+        let second = second();
+        let elsewhere = worker.map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let first = elsewhere.flatten().or_else(run).expect("the work is done once");
+        (first, second)
+    })
+}
+
 /// One core for a library that would share its work among all of them, by rayon: where each of several threads has work
 /// of its own, all are at work already, and sharing small parts of it costs more than it saves.
 #[derive(Debug)]
@@ -78,6 +95,17 @@ mod tests {
     fn one_core_is_one_thread() {
         assert_eq!(OneCore::default().run(rayon::current_num_threads), 1);
         assert_eq!(OneCore(None).run(|| 7), 7);
+    }
+
+    #[test]
+    fn two_pieces_of_work_are_done_at_once() {
+        // Each waits for the other to have begun.
+        let begun = std::sync::Barrier::new(2);
+        let work = |number: u8| {
+            begun.wait();
+            number
+        };
+        assert_eq!(both(|| work(1), || work(2)), (1, 2));
     }
 
     #[test]

@@ -1,21 +1,22 @@
 //! The whole report as JSON, there and back.
 
 mod bounds;
+mod layout;
 mod one_line;
 
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
+use layout::{Layout, written};
 use serde::{Deserialize, Serialize};
 
 use crate::passes::observation::partial;
 use crate::report::{Report, SCHEMA_VERSION};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::{gzip, input};
-use crate::system::json::problem_in_line;
-use crate::system::printable::is_unprintable;
+use crate::system::json::{problem_in_line, value_of};
+use crate::system::parallel::both;
 
 /// How JSON is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,14 +30,14 @@ pub struct JsonForm {
 /// The report with a newline at the end. Floats are the shortest that read back to the same value.
 /// Fails for no a report.
 pub fn render(report: &Report, form: JsonForm) -> Result<Vec<u8>> {
-    let text = if form.compact { escaped(&serde_json::to_string(report)?) + "\n" } else { indented(report)? };
+    let text = written(report, if form.compact { Layout::Compact } else { Layout::Indented })?;
     Ok(if form.packed { gzip::packed(text.as_bytes())? } else { text.into_bytes() })
 }
 
 /// Whatever is JSON, indented, as [`render`] writes it.
 /// Fails if it cannot be expressed in JSON.
 pub fn indented(value: &impl Serialize) -> Result<String> {
-    Ok(escaped(&numbers_on_one_line(&serde_json::to_string_pretty(value)?)))
+    Ok(written(value, Layout::Indented)?)
 }
 
 /// The longest report that is read, in bytes: 1 GiB. One of 4096 heads, the most that are analysed, has 330 MB over the
@@ -99,8 +100,10 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
         schema_version: u32,
     }
     let broken = |error: serde_json::Error| anyhow!(problem_in_line(&error)).at(name, error.line() as u64);
-    let Version { schema_version } =
-        serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?;
+    let Version { schema_version } = match value_of(text, "schema_version") {
+        Some(schema_version) => Version { schema_version },
+        None => serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?,
+    };
     if schema_version != SCHEMA_VERSION {
         bail!(
             anyhow!("{name}: its schema_version is {schema_version} and this program reads {SCHEMA_VERSION}")
@@ -109,87 +112,14 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
                 .hint("take the version of headscope that wrote it, or analyse again")
         );
     }
-    bounds::ensure_bounded(text).map_err(|error| broken(error).hint("was it changed by hand?"))?;
-    let report = Report::parse(text).map_err(|error| {
+    let (bounded, report) = both(|| bounds::ensure_bounded(text), || Report::parse(text));
+    bounded.map_err(|error| broken(error).hint("was it changed by hand?"))?;
+    let report = report.map_err(|error| {
         let other = |problem| format!("{problem}; this version of headscope writes other reports");
         broken(error).reworded(other).hint("analyse again")
     })?;
     match report.defect() {
         Some(defect) => Err(not_whole(name, &defect)),
         None => Ok(report),
-    }
-}
-
-/// JSON whose strings hold nothing that a terminal obeys. JSON itself demands escapes only up to U+001F.
-fn escaped(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for c in json.chars() {
-        if is_unprintable(c) && c != '\n' {
-            // All of them are below U+10000. Outside of strings there is none but line ends.
-            write!(text, "\\u{:04x}", u32::from(c)).expect("writing to a string does not fail");
-        } else {
-            text.push(c);
-        }
-    }
-    text
-}
-
-/// Joins the lines of each array of numbers, and ends the last line: intervals read as `[0.25, 0.5]`.
-///
-/// A line of indented JSON ends with `[` only where an array begins: no string of it holds a line's end.
-fn numbers_on_one_line(json: &str) -> String {
-    let is_number = |line: &&str| line.trim_start().starts_with(|first: char| first == '-' || first.is_ascii_digit());
-    let mut joined = String::with_capacity(json.len());
-    let mut lines = json.lines().peekable();
-    while let Some(line) = lines.next() {
-        joined.push_str(line);
-        if line.ends_with('[') && lines.peek().is_some_and(is_number) {
-            while let Some(item) = lines.next_if(is_number) {
-                joined.push_str(item.trim_start());
-                joined.push_str(if item.ends_with(',') { " " } else { "" });
-            }
-            joined.push_str(lines.next().map_or("", str::trim_start));
-        }
-        joined.push('\n');
-    }
-    joined
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_terminal_obeys_is_escaped_and_reads_as_before() {
-        let value = serde_json::json!({ "\u{9b}31m": ["\u{1b}[31m\u{7f}\u{202e}\n\"é😀"] });
-        let text = escaped(&serde_json::to_string_pretty(&value).unwrap());
-        assert!(!text.chars().any(|c| is_unprintable(c) && c != '\n'), "{text:?}");
-        assert!(text.contains("é😀"));
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
-    }
-
-    #[test]
-    fn arrays_of_numbers_alone_are_joined() {
-        let value = serde_json::json!({ "a": [-0.5, 1e-300], "b [": ["-1", "["], "c": [{ "d": [2] }, []], "e": 1 });
-        let text = numbers_on_one_line(&serde_json::to_string_pretty(&value).unwrap());
-        let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
-        let expected = [
-            "{",
-            "\"a\": [-0.5, 1e-300],",
-            "\"b [\": [",
-            "\"-1\",",
-            "\"[\"",
-            "],",
-            "\"c\": [",
-            "{",
-            "\"d\": [2]",
-            "},",
-            "[]",
-            "],",
-            "\"e\": 1",
-            "}",
-        ];
-        assert_eq!(lines, expected);
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 }

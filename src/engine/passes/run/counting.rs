@@ -1,15 +1,20 @@
 //! Token counts of a whole corpus, made before any pass over it, because some studies need them.
 
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use anyhow::Result;
 
-use super::part::CorpusPart;
-use super::workers::TokenizedSentences;
-use crate::corpus::{Corpus, CorpusIdentity, Input};
+use crate::corpus::{Corpus, CorpusIdentity, Input, Sentence};
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::counts::Counting;
 use crate::sequences::reading::Context;
-use crate::sequences::shard::Shard;
-use crate::sequences::tokenize::SentenceTokenizer;
+use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::system::parallel::on_threads;
+
+/// The sentences that a thread takes at a time: some milliseconds of tokenising, beside which taking them is nothing.
+const BATCH: usize = 64;
 
 /// Counts the text tokens of the sentences of a corpus that can be analysed, over all shards, as they are in their context; also
 /// gives the identity of the corpus.
@@ -20,14 +25,56 @@ pub fn count(
     max_tokens: usize,
     truncate: bool,
     limit: Option<u64>,
+    threads: NonZeroUsize,
 ) -> Result<(Counting, CorpusIdentity)> {
-    let encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate).within(context);
-    let (corpus, left) = (Corpus::open(corpus)?.within(limit).evenly(), limit.unwrap_or(u64::MAX));
-    let part = CorpusPart::of(Shard::WHOLE);
-    let mut sentences = TokenizedSentences { corpus, encoder, part, left };
-    let mut counting = Counting::default();
-    for sequence in sentences.by_ref() {
-        counting.add(&sequence?);
+    let mut corpus = Corpus::open(corpus)?.within(limit).evenly();
+    let ended = AtomicBool::new(false);
+    let mut left = limit.unwrap_or(u64::MAX);
+    let batches = std::iter::from_fn(|| {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH && left > 0 && !ended.load(Ordering::Relaxed) {
+            let Some(sentence) = corpus.next() else { break };
+            left -= 1;
+            // The next line may be the middle of a broken sentence, so reading ends here.
+            ended.fetch_or(sentence.is_err(), Ordering::Relaxed);
+            batch.push(sentence);
+        }
+        (!batch.is_empty()).then_some(batch)
+    });
+    let batches = Mutex::new(batches.enumerate());
+    let work = || {
+        let take = || batches.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let mut encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate).within(context);
+        let mut counting = Counting::default();
+        while let Some((number, batch)) = take() {
+            if let Err(error) = count_batch(batch, &mut encoder, &mut counting) {
+                ended.store(true, Ordering::Relaxed);
+                return Err((number, error));
+            }
+        }
+        Ok(counting)
+    };
+    let mut whole = Counting::default();
+    let mut errors = Vec::new();
+    for counted in on_threads(threads, work) {
+        match counted {
+            Ok(counting) => whole.merge(&counting),
+            Err(error) => errors.push(error),
+        }
     }
-    Ok((counting, sentences.corpus.into_identity()?))
+    drop(batches);
+    // Batches are taken in the order of the corpus, so the error of the first batch is the first of the corpus.
+    match errors.into_iter().min_by_key(|(number, _)| *number) {
+        Some((_, error)) => Err(error),
+        None => Ok((whole, corpus.into_identity()?)),
+    }
+}
+
+fn count_batch(batch: Vec<Result<Sentence>>, encoder: &mut SentenceTokenizer, counting: &mut Counting) -> Result<()> {
+    for sentence in batch {
+        if let Tokenized::Sequence(sequence) = encoder.encode(sentence?)? {
+            counting.add(&sequence);
+        }
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! How much of a variable is explained by others, from sums of products (docs/methodology/explained-variance.md).
 
-use nalgebra::{DMatrix, DVector, SymmetricEigen};
+use nalgebra::{DMatrix, SymmetricEigen};
 
 /// A symmetric matrix of sums of products, `[size, size]`, its lower half row after row.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,12 @@ impl Gram {
     /// The sum of the products of two variables.
     pub fn at(&self, a: usize, b: usize) -> f64 {
         self.0[pair(a, b)]
+    }
+
+    /// The sums of the products of some variables, `[variables, variables]`.
+    fn among(&self, variables: &[usize]) -> DMatrix<f64> {
+        let size = variables.len();
+        DMatrix::from_fn(size, size, |row, column| self.at(variables[row], variables[column]))
     }
 
     /// The difference of the sums and the sums in `others`.
@@ -58,28 +64,21 @@ impl Fit {
     /// The fit by `variables`.
     pub fn new(gram: &Gram, variables: impl IntoIterator<Item = usize>) -> Self {
         let variables: Vec<usize> = variables.into_iter().collect();
-        let size = variables.len();
-        let own = DMatrix::from_fn(size, size, |row, column| gram.at(variables[row], variables[column]));
-        let SymmetricEigen { eigenvectors, eigenvalues } = own.symmetric_eigen();
+        let SymmetricEigen { eigenvectors, eigenvalues } = gram.among(&variables).symmetric_eigen();
         let least = NOTHING_LEFT * eigenvalues.iter().copied().fold(0.0, f64::max);
         let reciprocals = eigenvalues.map(|value| if value > least { value.recip() } else { 0.0 });
         let inverse = &eigenvectors * DMatrix::from_diagonal(&reciprocals) * eigenvectors.transpose();
         Self { variables, inverse }
     }
 
-    /// The sum of squares of what is fitted that its fit explains of some data, `2 β'b - β'G β`, `β` being fitted to other
-    /// data; below 0 if the fit is worse than none. `products` are those with each of all variables.
-    pub fn explained(&self, fitted: &[f64], gram: &Gram, products: &[f64]) -> f64 {
+    /// The sums of squares that the fit explains of some data, `2 β'b - β'G β`, one for each of several that are fitted, `β`
+    /// being fitted to other data; below 0 if the fit is worse than none. `fitted` and `products`, `[all variables, fitted]`,
+    /// have the products with each variable of the other data and of these.
+    pub fn explained(&self, fitted: &DMatrix<f64>, gram: &Gram, products: &DMatrix<f64>) -> Vec<f64> {
         let Self { variables, inverse } = self;
-        let coefficients = inverse * DVector::from_iterator(variables.len(), variables.iter().map(|&one| fitted[one]));
-        let mut explained = 0.0;
-        for (place, (&variable, coefficient)) in variables.iter().zip(&coefficients).enumerate() {
-            let earlier = variables[..place].iter().zip(&coefficients);
-            let products_before: f64 = earlier.map(|(&other, before)| gram.at(variable, other) * before).sum();
-            let own = gram.at(variable, variable) * coefficient;
-            explained += coefficient * (2.0 * (products[variable] - products_before) - own);
-        }
-        explained
+        let coefficients = inverse * fitted.select_rows(variables);
+        let rest = products.select_rows(variables) * 2.0 - gram.among(variables) * &coefficients;
+        coefficients.column_iter().zip(rest.column_iter()).map(|(own, rest)| own.dot(&rest)).collect()
     }
 }
 
@@ -95,13 +94,14 @@ mod tests {
         )
     }
 
-    fn products(variables: &[Vec<f64>], target: &[f64]) -> Vec<f64> {
-        variables.iter().map(|one| one.iter().zip(target).map(|(a, b)| a * b).sum()).collect()
+    fn products(variables: &[Vec<f64>], target: &[f64]) -> DMatrix<f64> {
+        let of = |one: &Vec<f64>| one.iter().zip(target).map(|(a, b)| a * b).sum::<f64>();
+        DMatrix::from_iterator(variables.len(), 1, variables.iter().map(of))
     }
 
     /// The squares that variables explain where they are fitted.
-    fn within(gram: &Gram, variables: impl IntoIterator<Item = usize>, products: &[f64]) -> f64 {
-        Fit::new(gram, variables).explained(products, gram, products)
+    fn within(gram: &Gram, variables: impl IntoIterator<Item = usize>, products: &DMatrix<f64>) -> f64 {
+        Fit::new(gram, variables).explained(products, gram, products)[0]
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
         // 2 x is fitted: of (1, -1) = x that leaves as much as there is, of (3, -3) the square of x.
         let (x, fitted) = ([vec![1.0, -1.0]], [2.0, -2.0]);
         let (gram, fitted) = (gram(&x), products(&x, &fitted));
-        let of = |target: [f64; 2]| Fit::new(&gram, [0]).explained(&fitted, &gram, &products(&x, &target));
+        let of = |target: [f64; 2]| Fit::new(&gram, [0]).explained(&fitted, &gram, &products(&x, &target))[0];
         assert_eq!([of([1.0, -1.0]), of([3.0, -3.0])], [0.0, 16.0]);
         // Worse than no fit: of (-1, 1) there is 2, and 18 is left.
         assert_eq!(of([-1.0, 1.0]), -16.0);
@@ -145,7 +145,7 @@ mod tests {
         let fitted_on = [vec![1.0, -1.0], vec![1.0, -1.0]];
         let (fit, fitted) = (Fit::new(&gram(&fitted_on), [0, 1]), products(&fitted_on, &[2.0, -2.0]));
         let scored_on = [vec![1.0, -1.0], vec![0.0, 0.0]];
-        let explained = fit.explained(&fitted, &gram(&scored_on), &products(&scored_on, &[2.0, -2.0]));
+        let explained = fit.explained(&fitted, &gram(&scored_on), &products(&scored_on, &[2.0, -2.0]))[0];
         // x is fitted where 2 x is: 2 of 8 are left.
         assert!((explained - 6.0).abs() < 1e-12);
     }

@@ -1,5 +1,7 @@
 //! The shares of attention that cues explain, of each head: in each block by coefficients that are fitted to all others.
 
+use nalgebra::DMatrix;
+
 use super::cues::{CUES, GROUPS};
 use super::least_squares::{Fit, Gram};
 use super::sentence::FORMS;
@@ -26,12 +28,6 @@ pub struct Shares<T> {
     pub unique: [T; COUNT],
 }
 
-impl<T> Shares<T> {
-    fn map<U>(&self, mut f: impl FnMut(&T) -> U) -> Shares<U> {
-        Shares { all: f(&self.all), alone: self.alone.each_ref().map(&mut f), unique: self.unique.each_ref().map(f) }
-    }
-}
-
 /// The least mean variance of a row for which a share is reported: weights are f32, so the squares of a row are good to
 /// about 1e-7.
 const VARIES: f64 = 1e-6;
@@ -49,20 +45,20 @@ pub struct FormShares {
 /// The sums of a form, in a block or in several.
 struct Numbers {
     gram: Gram,
-    /// The products of each head with the cues, and its squares.
-    heads: Vec<([f64; CUES], f64)>,
+    /// The products of the weights of each head with each cue, `[cues, heads]`.
+    products: DMatrix<f64>,
+    /// The products of the weights of each head with themselves, `[heads]`.
+    squares: Vec<f64>,
     rows: f64,
 }
 
 impl Numbers {
     fn new(sums: &FormSums) -> Self {
-        let head = |place: usize| {
-            let head = &sums.heads[place];
-            (std::array::from_fn(|cue| head.products[cue].value()), head.squares.value())
-        };
+        let heads = &sums.heads;
         Self {
             gram: Gram::new(sums.cues.iter().map(|sum| sum.value()).collect()),
-            heads: (0..sums.heads.len()).map(head).collect(),
+            products: DMatrix::from_fn(CUES, heads.len(), |cue, head| heads[head].products[cue].value()),
+            squares: heads.iter().map(|head| head.squares.value()).collect(),
             rows: sums.rows as f64,
         }
     }
@@ -82,30 +78,30 @@ impl Numbers {
     fn explained_of(&self, block: &Self) -> Vec<Shares<f64>> {
         const NOTHING: Shares<f64> = Shares { all: 0.0, alone: [0.0; COUNT], unique: [0.0; COUNT] };
         if block.rows <= 0.0 {
-            return vec![NOTHING; self.heads.len()];
+            return vec![NOTHING; self.squares.len()];
         }
-        let rest = self.gram.less(&block.gram);
+        let (rest, fitted) = (self.gram.less(&block.gram), &self.products - &block.products);
         // The cues are the same for all heads, so each fit is worked out once.
-        let fits = Shares {
-            all: Fit::new(&rest, 0..CUES),
-            alone: GROUPS.map(|group| Fit::new(&rest, group.cues())),
-            unique: GROUPS.map(|group| Fit::new(&rest, group.others())),
+        let of_all_heads = |cues: &mut dyn Iterator<Item = usize>| {
+            Fit::new(&rest, cues).explained(&fitted, &block.gram, &block.products)
         };
-        let of_head = |((all, squares), (own, _)): (&HeadProducts, &HeadProducts)| {
+        let all = of_all_heads(&mut (0..CUES));
+        let alone = GROUPS.map(|group| of_all_heads(&mut group.cues()));
+        let others = GROUPS.map(|group| of_all_heads(&mut group.others()));
+        let of_head = |head: usize| {
             // Even attention, or a head of another class of layers.
-            if *squares <= 0.0 {
+            if self.squares[head] <= 0.0 {
                 return NOTHING;
             }
-            let fitted: [f64; CUES] = std::array::from_fn(|cue| all[cue] - own[cue]);
-            let explained = fits.map(|fit| fit.explained(&fitted, &block.gram, own));
-            Shares { unique: explained.unique.map(|others| explained.all - others), ..explained }
+            Shares {
+                all: all[head],
+                alone: alone.each_ref().map(|explained| explained[head]),
+                unique: others.each_ref().map(|explained| all[head] - explained[head]),
+            }
         };
-        self.heads.iter().zip(&block.heads).map(of_head).collect()
+        (0..self.squares.len()).map(of_head).collect()
     }
 }
-
-/// The products of a head's weights with each cue, and with themselves, summed over rows.
-type HeadProducts = ([f64; CUES], f64);
 
 /// The shares of every head in each form.
 pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
@@ -118,13 +114,13 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
         // With one block there is nothing to fit to.
         let is_fitted = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
         let of_head = |place: usize| {
-            let varies = whole.heads[place].1 > VARIES * whole.rows;
+            let varies = whole.squares[place] > VARIES * whole.rows;
             let share = |any: bool, of: &dyn Fn(&Shares<f64>) -> f64| {
                 if !(any && varies && is_fitted) {
                     return vec![Fraction::NONE; BLOCKS + 1];
                 }
                 let of_block =
-                    |(explained, block): (&Vec<Shares<f64>>, &Numbers)| [of(&explained[place]), block.heads[place].1];
+                    |(explained, block): (&Vec<Shares<f64>>, &Numbers)| [of(&explained[place]), block.squares[place]];
                 let parts: Vec<[f64; 2]> = explained.iter().zip(&blocks).map(of_block).collect();
                 let all = parts.iter().fold([0.0; 2], |sums, part| [sums[0] + part[0], sums[1] + part[1]]);
                 parts.iter().chain([&all]).map(|&[explained, squares]| Fraction::new(explained, squares)).collect()
@@ -135,7 +131,7 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
                 unique: std::array::from_fn(|group| share(any.unique[group], &|shares| shares.unique[group])),
             }
         };
-        let heads = (0..whole.heads.len()).map(of_head).collect();
+        let heads = (0..whole.squares.len()).map(of_head).collect();
         FormShares { heads, any, cues: whole.cues() }
     })
 }
@@ -161,9 +157,9 @@ mod tests {
     fn numbers(cue: f64, product: f64, squares: f64) -> Numbers {
         let mut cells = vec![0.0; PAIRS];
         cells[0] = cue;
-        let mut products = [0.0; CUES];
+        let mut products = DMatrix::zeros(CUES, 1);
         products[0] = product;
-        Numbers { gram: Gram::new(cells), heads: vec![(products, squares)], rows: 1.0 }
+        Numbers { gram: Gram::new(cells), products, squares: vec![squares], rows: 1.0 }
     }
 
     #[test]
