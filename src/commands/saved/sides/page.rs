@@ -28,7 +28,7 @@ pub struct PageTable {
     /// Its title.
     pub title: String,
     /// The headings of its columns.
-    pub columns: &'static [&'static str],
+    pub columns: Vec<&'static str>,
     /// Its rows.
     pub rows: Vec<Vec<String>>,
 }
