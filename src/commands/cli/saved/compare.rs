@@ -5,22 +5,21 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::sides::{NamedSides, SidesArguments};
-use crate::commands::cli::shared::checks::{json_form, lower_extension, refuse_overlap, unfit};
+use crate::commands::cli::shared::checks::{lower_extension, refuse_overlap, unfit};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::statuses::statuses;
 use crate::commands::cli::shared::values::{Named, one_of};
-use crate::commands::saved::compare::{CompareOptions, ComparedTable, ComparisonWriter, FailOn, compare};
+use crate::commands::saved::compare::{CompareOptions, ComparedTable, ComparisonWriter, compare};
 use crate::system::errors::Class;
 
 /// The statuses of `compare` that mean something else.
-const CHANGED: &str = "0 nothing that --fail-on names, 1 there is, 2 wrong usage or trouble";
+const CHANGED: &str = "0 no label was gained, lost or changed, 1 some was, 2 wrong usage or trouble";
 
 const EXAMPLES: &str = "\
 Examples:
   headscope compare a.json b.json
   headscope compare a.json b.json -o compare.html -o compare.csv --json
   headscope compare a.json b.json --table families -o families.csv
-  headscope compare before.json after.json --fail-on lost    # for a script that guards the labels of a model
 
 A label is kept where it is firm in both analyses, and gained or lost where it is firm in one and the test of the other finds \
 its score below the threshold (one-sided, 2.5 %). Everything else cannot be told: a label is borderline, its score is below \
@@ -43,14 +42,11 @@ pub struct CompareArguments {
     /// Print the outcome as JSON (`headscope schema compare`)
     #[arg(long)]
     json: bool,
-    /// What ends with exit status 1
-    #[arg(long, value_name = "WHAT", value_parser = one_of(FAIL_ON), default_value = "change")]
-    fail_on: FailOn,
     /// Which table a file .csv gets
     #[arg(long, value_parser = one_of(TABLES), default_value = "heads")]
     table: ComparedTable,
-    /// Write the outcome to this file as well, in the format of its extension: .json or .json.gz (all of it), .csv (a table), .html
-    /// (a page). May be repeated
+    /// Write the outcome to this file as well, in the format of its extension: .json (all of it), .csv (a table), .html (a
+    /// page). May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
     outputs: Vec<PathBuf>,
 }
@@ -62,32 +58,20 @@ const TABLES: &[Named<ComparedTable>] = &[
     (ComparedTable::Families, "families", "A row for each family of labels, with its agreement"),
 ];
 
-/// What a comparison fails on.
-const FAIL_ON: &[Named<FailOn>] = &[
-    (FailOn::Change, "change", "A label that was gained or lost, or another way of choosing"),
-    (FailOn::Lost, "lost", "A label, or a way of choosing, that was lost"),
-    (
-        FailOn::NotKept,
-        "not-kept",
-        "The same, or a label that is firm in the first and not in the second, shown to be lost or not",
-    ),
-    (FailOn::Never, "never", "Nothing"),
-];
-
 impl CompareArguments {
     /// The command: its status says whether labels differ, as that of `diff` does.
     pub fn command(self) -> Result<Command, Usage> {
-        let Self { sides, full, json, fail_on, table, outputs } = self;
+        let Self { sides, full, json, table, outputs } = self;
         refuse_overlap(&outputs, &[])?;
-        let writer = |path: PathBuf| match (json_form(&path), lower_extension(&path).as_str()) {
-            (Some(form), _) => Ok((path, ComparisonWriter::Json(form))),
-            (None, "csv") => Ok((path, ComparisonWriter::Csv(table))),
-            (None, "html") => Ok((path, ComparisonWriter::Html)),
-            _ => Err(unfit("write a comparison as", &path, "name a file .json, .json.gz, .csv or .html")),
+        let writer = |path: PathBuf| match lower_extension(&path).as_str() {
+            "json" => Ok((path, ComparisonWriter::Json)),
+            "csv" => Ok((path, ComparisonWriter::Csv(table))),
+            "html" => Ok((path, ComparisonWriter::Html)),
+            _ => Err(unfit("write a comparison as", &path, "name a file .json, .csv or .html")),
         };
         let outputs = outputs.into_iter().map(writer).collect::<Result<_, Usage>>()?;
-        let NamedSides { a, b, policy, threads, quiet } = sides.named()?;
-        let options = CompareOptions { a, b, policy, full, json, quiet, fail_on, outputs, threads };
+        let NamedSides { a, b, policy, threads } = sides.named()?;
+        let options = CompareOptions { a, b, policy, full, json, outputs, threads };
         Ok(Command { run: Box::new(move || compare(&options).map(|same| u8::from(!same))), other: Class::Usage })
     }
 }

@@ -8,12 +8,12 @@ use clap::Args;
 use anyhow::anyhow;
 
 use super::sides::{NamedSides, SidesArguments};
-use crate::commands::cli::shared::checks::{json_form, lower_extension, refuse_overlap, unfit};
+use crate::commands::cli::shared::checks::{refuse_other_than_pages, refuse_overlap};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::statuses::statuses;
 use crate::commands::cli::shared::values::{Named, one_of};
-use crate::commands::saved::diff::{DiffOptions, DiffWriter, diff};
+use crate::commands::saved::diff::{DiffOptions, diff};
 use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::{PerUnit, SAME_MODEL, Unit};
 use crate::system::errors::{Class, Facts};
@@ -63,8 +63,7 @@ pub struct DiffArguments {
     /// Print everything that changed as JSON (`headscope schema diff`)
     #[arg(long)]
     json: bool,
-    /// Write everything that changed to this file as well, in the format of its extension: .json or .json.gz, or .html (a page). May be
-    /// repeated
+    /// Write a page of everything that changed (.html) as well
     #[arg(short, long = "output", value_name = "FILE")]
     outputs: Vec<PathBuf>,
 }
@@ -116,20 +115,15 @@ impl DiffArguments {
     pub fn command(self) -> Result<Command, Usage> {
         let Self { sides, rate, tolerances, only, full, json, outputs } = self;
         refuse_overlap(&outputs, &[])?;
-        let writer = |path: PathBuf| match (json_form(&path), lower_extension(&path).as_str()) {
-            (Some(form), _) => Ok((path, DiffWriter::Json(form))),
-            (None, "html") => Ok((path, DiffWriter::Html)),
-            _ => Err(unfit("write what changed as", &path, "name a file .json, .json.gz or .html")),
-        };
-        let outputs = outputs.into_iter().map(writer).collect::<Result<_, Usage>>()?;
+        refuse_other_than_pages(&outputs, "what changed")?;
         if !(rate > 0.0 && rate < 1.0) {
             return Err(anyhow!("--rate {rate} is no rate of false discoveries")
                 .of_value(rate)
                 .hint("give a number between 0 and 1"));
         }
-        let NamedSides { a, b, policy, threads, quiet } = sides.named()?;
+        let NamedSides { a, b, policy, threads } = sides.named()?;
         let tolerances = given(&tolerances);
-        let options = DiffOptions { a, b, rate, tolerances, only, policy, full, json, quiet, outputs, threads };
+        let options = DiffOptions { a, b, rate, tolerances, only, policy, full, json, outputs, threads };
         Ok(Command { run: Box::new(move || diff(&options).map(|same| u8::from(!same))), other: Class::Usage })
     }
 }

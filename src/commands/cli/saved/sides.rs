@@ -30,9 +30,6 @@ pub struct SidesArguments {
     /// Threads that work out the numbers of partials [default: one per core]
     #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
     threads: Option<u16>,
-    /// Print nothing: the exit status is the answer
-    #[arg(short, long, conflicts_with_all = ["full", "json"])]
-    quiet: bool,
 }
 
 /// The two analyses that were named, with the policy of both and the threads to work with.
@@ -41,20 +38,18 @@ pub struct NamedSides {
     pub b: PathBuf,
     pub policy: PolicyOptions,
     pub threads: NonZeroUsize,
-    /// Whether nothing is printed.
-    pub quiet: bool,
 }
 
 impl SidesArguments {
     /// What was named.
     /// Fails if both are standard input, or a preset is one of studies.
     pub fn named(self) -> Result<NamedSides, Usage> {
-        let Self { a, b, presets, policy, min_count, threads, quiet } = self;
+        let Self { a, b, presets, policy, min_count, threads } = self;
         if a == Path::new("-") && a == b {
             return Err(anyhow!("standard input can be one of the reports, not both"));
         }
         presets::refuse_studies(&presets, "headscope analyze")?;
         let policy = PolicyOptions { presets: presets::named(&presets)?, file: policy, min_count };
-        Ok(NamedSides { a, b, policy, threads: threads_or_all(threads), quiet })
+        Ok(NamedSides { a, b, policy, threads: threads_or_all(threads) })
     }
 }

@@ -7,7 +7,6 @@ use anyhow::anyhow;
 
 use super::command::Usage;
 use crate::corpus::Input;
-use crate::export::json::JsonForm;
 use crate::model::grid::HeadPlace;
 use crate::system::errors::Facts;
 use crate::system::files::output;
@@ -34,12 +33,6 @@ pub fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usag
         Some(other) => Err(unfit(&format!("write {of} as"), other, "name a file .html")),
         None => Ok(()),
     }
-}
-
-/// The form of JSON that a file's name asks for, packed or not; `None` if it asks for none.
-pub fn json_form(path: &Path) -> Option<JsonForm> {
-    let packed = has_extension(path, "json.gz");
-    (packed || lower_extension(path) == "json").then_some(JsonForm { packed, ..JsonForm::default() })
 }
 
 /// The error of an output whose name tells another format.

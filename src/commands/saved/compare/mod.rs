@@ -16,10 +16,10 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
 
+use super::sides::standing::LabelStanding;
 use super::sides::{self, Side, facts};
 use crate::commands::reporting::policy::PolicyOptions;
-use crate::export::json::{self, JsonForm};
-use crate::export::tables::csv;
+use crate::export::{json, tables::csv};
 use crate::model::grid::HeadGrid;
 use crate::stats::agreement::CategoryAgreement;
 use crate::studies::registry;
@@ -28,7 +28,7 @@ use crate::system::files::output::Output;
 use crate::system::terminal::{self, print};
 use outcome::{
     CompareOutcome, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, LabelEvidence, OutcomeCounts,
-    SCHEMA_VERSION, UntoldLabels,
+    SCHEMA_VERSION,
 };
 pub use tables::ComparedTable;
 
@@ -45,10 +45,6 @@ pub struct CompareOptions {
     pub full: bool,
     /// Whether the outcome is printed as JSON.
     pub json: bool,
-    /// Whether nothing is printed.
-    pub quiet: bool,
-    /// What the command fails on.
-    pub fail_on: FailOn,
     /// The destinations of it.
     pub outputs: Vec<(PathBuf, ComparisonWriter)>,
     /// Threads for computing the numbers of partials.
@@ -59,27 +55,14 @@ pub struct CompareOptions {
 #[derive(Clone, Copy, Debug)]
 pub enum ComparisonWriter {
     /// The whole of it.
-    Json(JsonForm),
+    Json,
     /// One of its tables.
     Csv(ComparedTable),
     /// A page.
     Html,
 }
 
-/// What a comparison fails on, by its exit status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailOn {
-    /// A label that was gained or lost, or another way of choosing.
-    Change,
-    /// A label, or a way of choosing, that was lost.
-    Lost,
-    /// The same, or a label that is firm in the first analysis and not in the second, whether or not it is shown to be lost.
-    NotKept,
-    /// Nothing.
-    Never,
-}
-
-/// Compares the labels of two analyses and prints what became of them; whether nothing is found that the command fails on.
+/// Compares the labels of two analyses and prints what became of them; whether all that can be told were kept.
 /// Fails if either cannot be read, the models have other heads, or an output cannot be written.
 pub fn compare(options: &CompareOptions) -> Result<bool> {
     let open = |(path, writer): &(PathBuf, ComparisonWriter)| Ok((Output::open(path)?, *writer));
@@ -87,22 +70,15 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
     let outcome = compared(options)?;
     for (mut output, writer) in outputs {
         output.write(&match writer {
-            ComparisonWriter::Json(form) => json::render(&outcome, form)?,
+            ComparisonWriter::Json => json::indented(&outcome)?.into_bytes(),
             ComparisonWriter::Csv(table) => csv::table(&table.of(&outcome))?,
             ComparisonWriter::Html => html::render(&outcome)?,
         })?;
         output.commit()?;
     }
     let text = || text::render(&outcome, options.full).fit(terminal::width());
-    if !options.quiet {
-        print(&if options.json { json::indented(&outcome)? } else { text() })?;
-    }
-    Ok(match options.fail_on {
-        FailOn::Change => !outcome.changed,
-        FailOn::Lost => !outcome.any_lost(),
-        FailOn::NotKept => !outcome.any_lost() && outcome.untold_labels.firm_in_a == 0,
-        FailOn::Never => true,
-    })
+    print(&if options.json { json::indented(&outcome)? } else { text() })?;
+    Ok(!outcome.changed)
 }
 
 fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
@@ -121,7 +97,6 @@ fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
         heads_by_outcome,
         choices_by_outcome,
         labels_by_outcome: OutcomeCounts::of(heads.iter().flat_map(|head| &head.labels).map(|label| label.outcome)),
-        untold_labels: UntoldLabels::of(heads.iter().flat_map(|head| &head.labels)),
         families: families(&heads),
         heads,
         not_shared: facts::not_shared(&a, &b),
@@ -161,7 +136,7 @@ fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
 }
 
 fn is_firm(side: Option<&LabelEvidence>) -> bool {
-    side.is_some_and(LabelEvidence::is_firm)
+    side.is_some_and(|evidence| evidence.standing == LabelStanding::Firm)
 }
 
 /// The families of the labels that some head has, in the order of the table of detectors.

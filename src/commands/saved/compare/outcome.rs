@@ -1,7 +1,5 @@
 //! The outcome of `headscope compare`, as `--json` prints it. docs/REPORT.md, "Comparing", explains each key.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -34,8 +32,6 @@ pub struct CompareOutcome {
     pub choices_by_outcome: Option<OutcomeCounts>,
     /// How many labels came to what, those of how heads choose not among them.
     pub labels_by_outcome: OutcomeCounts,
-    /// The labels that could not be told, by the sides on which they are firm; those of how heads choose not among them.
-    pub untold_labels: UntoldLabels,
     /// One object for each head, layer by layer.
     pub heads: Vec<HeadComparison>,
     /// One object for each family of labels that some head has on either side.
@@ -109,19 +105,6 @@ pub struct OutcomeCounts {
     pub could_not_tell: usize,
     /// Without a label on either side; of labels 0.
     pub none: usize,
-}
-
-/// The labels of which it cannot be told what became of them, by the sides on which they are firm.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct UntoldLabels {
-    /// Firm in the first analysis alone: what the second has does not show that the label was lost.
-    pub firm_in_a: usize,
-    /// Firm in the second alone.
-    pub firm_in_b: usize,
-    /// Firm in both, by other thresholds.
-    pub firm_in_both: usize,
-    /// Firm in neither.
-    pub firm_in_neither: usize,
 }
 
 /// A head in both analyses.
@@ -239,14 +222,6 @@ impl OutcomeCounts {
     }
 }
 
-/// How many came to what, but for those without a label.
-impl fmt::Display for OutcomeCounts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kept, gained, lost, changed, could_not_tell, .. } = self;
-        write!(f, "{kept} kept, {gained} gained, {lost} lost, {changed} changed, {could_not_tell} could not be told")
-    }
-}
-
 impl Fate {
     /// The fate in words.
     pub fn words(self) -> &'static str {
@@ -275,59 +250,24 @@ impl Doubt {
     }
 }
 
-impl UntoldLabels {
-    /// Those of these labels that could not be told.
-    pub fn of<'a>(labels: impl IntoIterator<Item = &'a LabelComparison>) -> Self {
-        let mut counts = Self::default();
-        for label in labels.into_iter().filter(|label| label.outcome == Fate::CouldNotTell) {
-            *match [&label.a, &label.b].map(|side| side.as_ref().is_some_and(LabelEvidence::is_firm)) {
-                [true, false] => &mut counts.firm_in_a,
-                [false, true] => &mut counts.firm_in_b,
-                [true, true] => &mut counts.firm_in_both,
-                [false, false] => &mut counts.firm_in_neither,
-            } += 1;
-        }
-        counts
-    }
-}
-
-impl LabelEvidence {
-    /// Whether the label is firm.
-    pub fn is_firm(&self) -> bool {
-        self.standing == LabelStanding::Firm
-    }
-}
-
 impl CompareOutcome {
-    /// Whether a label was lost, or a way of choosing.
-    pub fn any_lost(&self) -> bool {
-        self.heads.iter().flat_map(HeadComparison::all_labels).any(|label| label.outcome == Fate::Lost)
-    }
-
     /// What became of the heads, in a sentence.
     pub fn verdict(&self) -> String {
-        format!("Heads: {}, {} without a label in either analysis.", self.heads_by_outcome, self.heads_by_outcome.none)
-    }
-
-    /// What became of the labels, in a sentence or two.
-    pub fn labels_in_words(&self) -> String {
-        let OutcomeCounts { kept, gained, lost, could_not_tell, .. } = self.labels_by_outcome;
-        let UntoldLabels { firm_in_a, firm_in_b, firm_in_both, firm_in_neither } = self.untold_labels;
-        let told = format!("Labels: {kept} kept, {gained} gained, {lost} lost.");
-        if could_not_tell == 0 {
-            return told;
-        }
-        let both = if firm_in_both > 0 { format!(", {firm_in_both} by other thresholds") } else { String::new() };
+        let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
         format!(
-            "{told} Of {could_not_tell} it cannot be told: {firm_in_a} firm in a alone, {firm_in_b} in b alone, \
-             {firm_in_neither} in neither{both}."
+            "Labels of {} heads: {kept} kept, {gained} gained, {lost} lost, {changed} changed, {could_not_tell} could not be told; \
+             {none} without a label in either analysis.",
+            self.heads.len()
         )
     }
 
     /// What became of how the heads choose, in a sentence; `None` where neither analysis says.
     pub fn choices_in_words(&self) -> Option<String> {
-        let counts = self.choices_by_outcome?;
-        Some(format!("How they choose: {counts}, {} without a label of it in either.", counts.none))
+        let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
+        Some(format!(
+            "How they choose: {kept} kept, {gained} gained, {lost} lost, {changed} changed, {could_not_tell} could not be told, \
+             {none} without a label of it in either."
+        ))
     }
 }
 

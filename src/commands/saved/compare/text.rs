@@ -22,7 +22,6 @@ const LABELS: usize = 30;
 pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
     Summary::written(|out| {
         writeln!(out, "{}", outcome.verdict())?;
-        writeln!(out, "{}", outcome.labels_in_words())?;
         outcome.choices_in_words().map_or(Ok(()), |words| writeln!(out, "{words}"))?;
         sides(out, [&outcome.a, &outcome.b])?;
         agreement(out, outcome)?;

@@ -12,12 +12,12 @@ use crate::study::show::wording::significance;
 pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
     let DiffOutcome { a, b, compared, labels, one_sided, heads, relations, metrics, left_aside, not_shared, .. } =
         outcome;
-    let columns = vec!["number", "head", "a", "b", "difference", "q"];
+    let columns = ["number", "head", "a", "b", "difference", "q"].as_slice();
     let facts = not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
     let page = ComparisonPage {
         title: "What changed between two analyses",
         facts: vec![("a", a.in_words()), ("b", b.in_words())],
-        verdict: outcome.verdict(),
+        verdict: outcome.without_changes().unwrap_or("Something changed beyond chance").to_owned(),
         how: format!(
             "{} {} Intervals are of 95 %. {}",
             outcome.numbers_in_words("q is at most"),
@@ -27,7 +27,7 @@ pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
         parts: vec![
             PageTable {
                 title: format!("Labels: {} changed", labels.len()),
-                columns: vec!["head", "label", "gained or lost", "a", "b", "number", "q"],
+                columns: &["head", "label", "", "a", "b", "number", "q"],
                 rows: labels.iter().map(label).collect(),
             },
             PageTable {
@@ -35,17 +35,17 @@ pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
                     "Labels that are firm on one side only, and not shown to have changed: {}",
                     one_sided.len()
                 ),
-                columns: vec!["head", "label", "firm in", "a", "b"],
+                columns: &["head", "label", "a", "b"],
                 rows: one_sided.iter().map(of_one_side).collect(),
             },
             PageTable {
                 title: format!("By head: {} changed", heads.len()),
-                columns: vec!["head", "numbers changed", "of", "most", "difference", "q"],
+                columns: &["head", "numbers changed", "of", "most", "difference", "q"],
                 rows: heads.iter().map(of_head).collect(),
             },
             PageTable {
                 title: format!("Accuracies on relations: {} of {} changed", relations.len(), compared.relations),
-                columns: columns.clone(),
+                columns,
                 rows: relations.iter().map(change).collect(),
             },
             PageTable {
@@ -55,12 +55,12 @@ pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
             },
             PageTable {
                 title: "Not compared".to_owned(),
-                columns: vec!["why", "how many", "of"],
+                columns: &["why", "how many", "of"],
                 rows: left_aside.iter().map(aside).collect(),
             },
             PageTable {
                 title: "Not shared, and no change".to_owned(),
-                columns: vec!["fact", "a", "b"],
+                columns: &["fact", "a", "b"],
                 rows: facts.collect(),
             },
         ],
@@ -78,10 +78,9 @@ fn label(change: &LabelChange) -> Vec<String> {
     vec![place.to_string(), label.clone(), change.fate().to_owned(), a, b, number.clone(), significance(*q)]
 }
 
-fn of_one_side(one_sided: &OneSidedLabel) -> Vec<String> {
-    let OneSidedLabel { place, label, a, b } = one_sided;
+fn of_one_side(OneSidedLabel { place, label, a, b }: &OneSidedLabel) -> Vec<String> {
     let [a, b] = [a, b].map(|side| side.in_words(a.number != b.number, DIGITS));
-    vec![place.to_string(), label.clone(), one_sided.firm_side().to_owned(), a, b]
+    vec![place.to_string(), label.clone(), a, b]
 }
 
 fn of_head(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> Vec<String> {

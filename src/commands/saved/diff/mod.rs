@@ -15,7 +15,7 @@ use anyhow::Result;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::saved::sides::{self, facts};
-use crate::export::json::{self, JsonForm};
+use crate::export::json;
 use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::PerUnit;
 use crate::system::errors::{Class, Facts};
@@ -48,39 +48,22 @@ pub struct DiffOptions {
     pub full: bool,
     /// Whether the outcome is printed as JSON.
     pub json: bool,
-    /// Whether nothing is printed.
-    pub quiet: bool,
-    /// The destinations of it.
-    pub outputs: Vec<(PathBuf, DiffWriter)>,
+    /// The destination of a page of it.
+    pub outputs: Vec<PathBuf>,
     /// Threads for computing the numbers of partials.
     pub threads: NonZeroUsize,
-}
-
-/// A format of what changed, chosen by the file's extension.
-#[derive(Clone, Copy, Debug)]
-pub enum DiffWriter {
-    /// All of it.
-    Json(JsonForm),
-    /// A page.
-    Html,
 }
 
 /// Compares two analyses and prints what changed; whether nothing did.
 /// Fails if either cannot be read, or an output cannot be written.
 pub fn diff(options: &DiffOptions) -> Result<bool> {
-    let open = |(path, writer): &(PathBuf, DiffWriter)| Ok((Output::open(path)?, *writer));
-    let outputs = options.outputs.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let outputs = options.outputs.iter().map(|path| Output::open(path)).collect::<Result<Vec<_>>>()?;
     let outcome = compare(options)?;
-    for (mut output, writer) in outputs {
-        output.write(&match writer {
-            DiffWriter::Json(form) => json::render(&outcome, form)?,
-            DiffWriter::Html => html::render(&outcome)?,
-        })?;
+    for mut output in outputs {
+        output.write(&html::render(&outcome)?)?;
         output.commit()?;
     }
-    if !options.quiet {
-        print(&if options.json { json::indented(&outcome)? } else { page::render(&outcome, options.full) })?;
-    }
+    print(&if options.json { json::indented(&outcome)? } else { page::render(&outcome, options.full) })?;
     Ok(!outcome.changed)
 }
 

@@ -201,23 +201,6 @@ impl DiffOutcome {
         }
     }
 
-    /// What changed, in a sentence: how many of each part that was asked for.
-    pub fn verdict(&self) -> String {
-        if let Some(verdict) = self.without_changes() {
-            return format!("{verdict}.");
-        }
-        let count = |part: Part, count: usize, [one, many]: [&str; 2]| {
-            let asked = self.only.is_empty() || self.only.contains(&part);
-            asked.then(|| format!("{count} {}", plural(&count, one, many)))
-        };
-        let counts = [
-            count(Part::Labels, self.labels.len(), ["label", "labels"]),
-            count(Part::Relations, self.relations.len(), ["accuracy on relations", "accuracies on relations"]),
-            count(Part::Metrics, self.metrics.len(), ["metric of heads", "metrics of heads"]),
-        ];
-        format!("Changed beyond chance: {}.", counts.into_iter().flatten().collect::<Vec<_>>().join(", "))
-    }
-
     /// The numbers that were compared, and when one has changed: where its q-value is `at_most` the rate.
     pub fn numbers_in_words(&self, at_most: &str) -> String {
         let Self { compared, rate, tolerances: PerUnit { shares, nats, tokens }, method, .. } = self;
@@ -266,12 +249,7 @@ impl DiffOutcome {
 impl OneSidedLabel {
     /// The head, the label and the side that has it firmly.
     pub fn in_words(&self) -> String {
-        format!("{} {} ({} only)", self.place, one_line(&self.label), self.firm_side())
-    }
-
-    /// The side that has it firmly, `a` or `b`.
-    pub fn firm_side(&self) -> &'static str {
-        if self.a.firm { "a" } else { "b" }
+        format!("{} {} ({} only)", self.place, one_line(&self.label), if self.a.firm { "a" } else { "b" })
     }
 }
 

@@ -28,7 +28,7 @@ pub struct PageTable {
     /// Its title.
     pub title: String,
     /// The headings of its columns.
-    pub columns: Vec<&'static str>,
+    pub columns: &'static [&'static str],
     /// Its rows.
     pub rows: Vec<Vec<String>>,
 }
