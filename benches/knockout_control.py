@@ -68,7 +68,7 @@ def main():
     p_values = [[block_test(more, own) for own, more in of_seed] for of_seed in sums]
     print("head\tlabel\tdirection\tarcs\tuse (program)\tq\tused\tuse (reference)\tuse of a random word, by seed")
     for number, (label, claim) in enumerate(zip(report["knockout"], claims)):
-        of_program = "-" if label["loss_effect"] is None else f"{label['use']:+.3f}"
+        of_program = "-" if label["loss_effect"] is None else f"{label['loss_effect']:+.3f}"
         q = "-" if label["q"] is None else f"{label['q']:.2g}"
         randomly = " ".join(f"{use:+.3f}" for use in uses[1:, number])
         print(label["name"], claim[2], claim[3], label["arcs"], of_program, q, label["used"],
