@@ -8,6 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::passes::observation::partial;
@@ -26,9 +27,9 @@ pub struct JsonForm {
     pub packed: bool,
 }
 
-/// The report with a newline at the end. Floats are the shortest that read back to the same value.
-/// Fails for no a report.
-pub fn render(report: &Report, form: JsonForm) -> Result<Vec<u8>> {
+/// A report, or a comparison of two, with a newline at the end. Floats are the shortest that read back to the same value.
+/// Fails for neither.
+pub fn render(report: &impl Serialize, form: JsonForm) -> Result<Vec<u8>> {
     let text = if form.compact { escaped(&serde_json::to_string(report)?) + "\n" } else { indented(report)? };
     Ok(if form.packed { gzip::packed(text.as_bytes())? } else { text.into_bytes() })
 }
@@ -97,10 +98,18 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
     #[derive(Deserialize)]
     struct Version {
         schema_version: u32,
+        // Keys that comparisons alone have.
+        labels_by_outcome: Option<IgnoredAny>,
+        left_aside: Option<IgnoredAny>,
     }
     let broken = |error: serde_json::Error| anyhow!(problem_in_line(&error)).at(name, error.line() as u64);
-    let Version { schema_version } =
+    let Version { schema_version, labels_by_outcome, left_aside } =
         serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?;
+    let compared_by = labels_by_outcome.map(|_| "compare").or(left_aside.map(|_| "diff"));
+    if let Some(command) = compared_by {
+        let comparison = anyhow!("{name}: this is a comparison of two reports (of `headscope {command}`), and no report");
+        return Err(comparison.about(name).hint("give a report that it compares"));
+    }
     if schema_version != SCHEMA_VERSION {
         bail!(
             anyhow!("{name}: its schema_version is {schema_version} and this program reads {SCHEMA_VERSION}")
