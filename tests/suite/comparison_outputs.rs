@@ -36,7 +36,7 @@ fn a_gate_fails_on_what_it_asks_for() {
     assert_eq!(fails(&lost, &firm), ["any", "gained", "gained,corpora"]);
     assert_eq!(fails(&firm, &weaker), ["no-longer-firm"]);
     assert_eq!(fails(&firm, &firm), [""; 0]);
-    let less = changed(&folder, &firm, "less.json", |report| report["settings"]["protocol"]["limit"] = json!(9));
+    let less = changed(&folder, &firm, "less.json", |report| report["settings"]["limit"] = json!(9));
     assert_eq!(fails(&firm, &less), ["corpora", "gained,corpora"]);
     assert_eq!([status("compare", &firm, &lost, &[]), status("compare", &firm, &weaker, &[])], [1, 0]);
     assert_eq!(status("compare", &firm, &lost, &["--fail-on", "never,lost"]), 2);
@@ -60,7 +60,10 @@ fn what_was_lost_is_said_first() {
     // A report against itself: nothing is firm on one side only.
     let (_, outcome) = compared(&firm, &firm, &[]);
     let untold = &outcome["untold"];
-    assert_eq!((&untold["firm_in_a"], &untold["firm_in_b"], &untold["firm_in_both"]), (&json!(0), &json!(0), &json!(0)));
+    assert_eq!(
+        (&untold["firm_in_a"], &untold["firm_in_b"], &untold["firm_in_both"]),
+        (&json!(0), &json!(0), &json!(0))
+    );
     assert_eq!(untold["firm_in_neither"], outcome["labels_by_outcome"]["could_not_tell"]);
     let said = text(&firm, &firm);
     assert!(!said.contains("not shown") && said.contains(" firm in neither, but borderline in one or both."), "{said}");
@@ -81,7 +84,8 @@ fn outcomes_are_written_as_their_names_say() {
         let at = |name: &str| folder.path().join(format!("{command}-{name}"));
         let [plain, packed, page] = ["o.json", "o.json.gz", "o.html"].map(at);
         let files = ["-o", path(&plain), "-o", path(&packed), "-o", path(&page)];
-        let printed = headscope(&[&[command, path(&firm), path(&lost), "-q"], files.as_slice()].concat()).output().unwrap();
+        let printed =
+            headscope(&[&[command, path(&firm), path(&lost), "-q"], files.as_slice()].concat()).output().unwrap();
         assert_eq!((printed.status.code(), &*printed.stdout, &*printed.stderr), (Some(1), &b""[..], &b""[..]));
         let text = fs::read_to_string(&plain).unwrap();
         let mut unpacked = String::new();

@@ -33,8 +33,7 @@ pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
 /// Writes a report to its outputs.
 /// Fails if it cannot be written.
 pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
-    let summary =
-        |detail, presets: &[&'static Preset]| summary::render(report, presets, detail, terminal::width());
+    let summary = |detail, presets: &[&'static Preset]| summary::render(report, presets, detail, terminal::width());
     write_each(outputs, |writer| writer.render(report), summary)
 }
 

@@ -107,7 +107,8 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
         serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?;
     let compared_by = labels_by_outcome.map(|_| "compare").or(left_aside.map(|_| "diff"));
     if let Some(command) = compared_by {
-        let comparison = anyhow!("{name}: this is a comparison of two reports (of `headscope {command}`), and no report");
+        let comparison =
+            anyhow!("{name}: this is a comparison of two reports (of `headscope {command}`), and no report");
         return Err(comparison.about(name).hint("give a report that it compares"));
     }
     if schema_version != SCHEMA_VERSION {

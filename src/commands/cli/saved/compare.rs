@@ -51,7 +51,11 @@ const FINDINGS: &[Named<FailOn>] = &[
     (FailOn::Any, "any", "A label was lost or gained"),
     (FailOn::Lost, "lost", "A label was lost"),
     (FailOn::Gained, "gained", "A label was gained"),
-    (FailOn::NoLongerFirm, "no-longer-firm", "A label firm in the first is not firm in the second, whether or not it is shown to be lost"),
+    (
+        FailOn::NoLongerFirm,
+        "no-longer-firm",
+        "A label firm in the first is not firm in the second, whether or not it is shown to be lost",
+    ),
     (FailOn::Corpora, "corpora", "The two are over different text, or different amounts of it"),
     (FailOn::Never, "never", "Nothing: the status is 0 unless there is trouble"),
 ];

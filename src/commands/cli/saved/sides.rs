@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Args;
 
-use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::checks::{has_extension, refuse_overlap, unfit};
+use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::report::{targets, threads_or_all};
 use crate::commands::cli::shared::{numbers, presets};
 use crate::commands::reporting::policy::PolicyOptions;

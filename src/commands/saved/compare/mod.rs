@@ -18,9 +18,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::sides::standing::LabelStanding;
 use super::sides::outputs::OutcomeOutputs;
-use super::sides::{self, Side, facts};
+use super::sides::standing::LabelStanding;
+use super::sides::{self, facts};
 use crate::commands::reporting::outputs;
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::export::summary::Detail;
@@ -29,11 +29,11 @@ use crate::stats::agreement::CategoryAgreement;
 use crate::studies::registry;
 use crate::system::errors::{Class, Facts};
 use crate::system::terminal;
+pub use gate::FailOn;
 use outcome::{
     CompareOutcome, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, LabelEvidence, OutcomeCounts,
     SCHEMA_VERSION, UntoldCounts,
 };
-pub use gate::FailOn;
 pub use tables::ComparedTable;
 
 /// Two analyses, and where their comparison goes.

@@ -50,12 +50,17 @@ impl CompareOutcome {
     /// What became of the heads, each by all its labels, in a sentence.
     fn heads_in_words(&self) -> String {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
-        format!(
-            "Heads: {kept} kept their labels, {changed} lost or gained some and {} a firm one in both, {lost} lost all that were \
-             firm, {gained} gained their first; {could_not_tell} {} labels of which none can be told, {none} no label in either.",
-            plural(&changed, "has", "have"),
-            plural(&could_not_tell, "has", "have"),
-        )
+        let have = |count: usize| plural(&count, "has", "have");
+        let parts = [
+            (kept, "kept their labels".to_owned()),
+            (changed, format!("lost or gained some and {} a firm one in both", have(changed))),
+            (lost, "lost all that were firm".to_owned()),
+            (gained, "gained their first".to_owned()),
+            (could_not_tell, format!("{} only labels that are firm in one or in neither", have(could_not_tell))),
+            (none, format!("{} no label in either", have(none))),
+        ];
+        let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
+        format!("Heads: {}.", told.collect::<Vec<_>>().join(", "))
     }
 
     /// What became of how the heads choose, in a sentence; `None` where neither analysis says.

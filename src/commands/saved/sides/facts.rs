@@ -23,7 +23,9 @@ fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
             ours.keys().chain(more).flat_map(|key| facts(&inner(key), &a[key], &b[key])).collect()
         }
         // Items of equally long lists are held against each other by their places: `corpus.files[0].sha256`.
-        (Value::Array(ours), Value::Array(theirs)) if ours.len() == theirs.len() && ours.iter().all(Value::is_object) => {
+        (Value::Array(ours), Value::Array(theirs))
+            if ours.len() == theirs.len() && ours.iter().all(Value::is_object) =>
+        {
             let pairs = ours.iter().zip(theirs).enumerate();
             pairs.flat_map(|(place, (a, b))| facts(&format!("{at}[{place}]"), a, b)).collect()
         }

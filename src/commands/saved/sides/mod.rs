@@ -147,7 +147,9 @@ impl Side {
         let [ours, theirs] = [self, other].map(|side| side.circumstances.corpus.sentences);
         if ours != theirs {
             let [ours, theirs] = [ours, theirs].map(|sentences| counted(sentences, "sentence"));
-            return Some(format!("The corpora differ in size: {ours} in a, {theirs} in b; with less text fewer labels are firm."));
+            return Some(format!(
+                "The corpora differ in size: {ours} in a, {theirs} in b; with less text fewer labels are firm."
+            ));
         }
         let same = self.same_corpus(other) && self.shard == other.shard;
         (!same).then(|| "The corpora are not the same.".to_owned())

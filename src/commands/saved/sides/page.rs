@@ -62,10 +62,10 @@ mod tests {
     fn columns_without_anything_are_left_out() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let table = PageTable::new("t", &["x", "y", "z"], vec![row(["1", "-", ""]), row(["2", "-", "3"])]);
-        assert_eq!((table.columns, table.rows), (vec!["x", "z"], vec![vec!["1".to_owned(), String::new()], vec![
-            "2".to_owned(),
-            "3".to_owned()
-        ]]));
+        assert_eq!(
+            (table.columns, table.rows),
+            (vec!["x", "z"], vec![vec!["1".to_owned(), String::new()], vec!["2".to_owned(), "3".to_owned()]])
+        );
         assert_eq!(PageTable::new("t", &["x", "y"], Vec::new()).columns, ["x", "y"]);
     }
 }

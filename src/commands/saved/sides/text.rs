@@ -61,7 +61,8 @@ fn values(values: [&Value; 2], full: bool) -> [String; 2] {
     let from = if same + CONTEXT < shown { 0 } else { same - CONTEXT };
     whole.map(|text| {
         let part: String = text.iter().skip(from).take(shown).collect();
-        let [before, after] = [from > 0, text.len() > from + part.chars().count()].map(|cut| if cut { "..." } else { "" });
+        let [before, after] =
+            [from > 0, text.len() > from + part.chars().count()].map(|cut| if cut { "..." } else { "" });
         format!("{before}{part}{after}")
     })
 }
