@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A report of the small model over the gold corpus, in a folder.
-fn saved() -> (TempDir, PathBuf) {
+pub fn saved() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("a.json");
     let corpus = fixture("corpus/gold.conllu");
@@ -20,14 +20,14 @@ fn saved() -> (TempDir, PathBuf) {
     (folder, report)
 }
 
-fn compared(a: &Path, b: &Path, more: &[&str]) -> (i32, Value) {
+pub fn compared(a: &Path, b: &Path, more: &[&str]) -> (i32, Value) {
     let output = headscope(&[&["compare", path(a), path(b), "--json"], more].concat()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let outcome = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text} {:?}", output.stderr));
     (output.status.code().unwrap(), outcome)
 }
 
-fn changed(folder: &TempDir, a: &Path, name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
+pub fn changed(folder: &TempDir, a: &Path, name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
     let mut report = serde_json::from_str(&fs::read_to_string(a).unwrap()).unwrap();
     change(&mut report);
     let at = folder.path().join(name);
@@ -36,7 +36,7 @@ fn changed(folder: &TempDir, a: &Path, name: &str, change: impl FnOnce(&mut Valu
 }
 
 /// Gives a metric of a head another value and standard error.
-fn set(report: &mut Value, head: usize, metric: &str, value: f64, error: f64) {
+pub fn set(report: &mut Value, head: usize, metric: &str, value: f64, error: f64) {
     let head = &mut report["heads"][head];
     head["metrics"][metric] = json!(value);
     head["ci95"][metric] = json!([value - 2.0 * error, value + 2.0 * error]);
@@ -83,7 +83,7 @@ fn a_report_keeps_its_own_labels() {
         outcome["agreement"]["choice"]["things"] == 16 && outcome["choices_by_outcome"]["kept"].as_u64().unwrap() > 0
     );
     let text = run(&["compare", path(&a), path(&a), "--full"]).unwrap();
-    assert!(text.starts_with("Labels of 16 heads: ") && text.contains(" first label "), "{text}");
+    assert!(text.starts_with("Labels: ") && text.contains("\nHeads: ") && text.contains(" first label "), "{text}");
     assert!(text.contains("All labels: "), "{text}");
 }
 
@@ -127,7 +127,7 @@ fn labels_are_lost_gained_and_not_to_be_told() {
     );
     assert_eq!(table.lines().count(), 17);
     let html = fs::read_to_string(page).unwrap();
-    assert!(html.contains("Are the labels of heads stable?") && html.contains("<td>lost<"), "{html}");
+    assert!(html.contains("Are the labels of heads stable?") && html.contains("<td data-of="outcome">lost<"), "{html}");
     let labels = at("labels.csv");
     headscope(&["compare", path(&a), path(&b), "--table", "labels", "-o", path(&labels)]).output().unwrap();
     let labels = fs::read_to_string(labels).unwrap();
@@ -214,7 +214,7 @@ fn what_cannot_be_compared_is_refused() {
     );
     assert_eq!(refused(&["-", "-"]).0, 2);
     let (status, message) = refused(&[path(&a), path(&a), "-o", "out.txt"]);
-    assert!(status == 2 && message.contains("name a file .json, .csv or .html"), "{message}");
+    assert!(status == 2 && message.contains("name a file .json, .json.gz, .csv or .html"), "{message}");
     // Other thresholds are another label.
     let b = changed(&folder, &a, "b.json", |report| report["settings"]["policy"]["entropy_ratio"] = json!(0.7));
     let (status, outcome) = compared(&a, &b, &[]);

@@ -22,6 +22,7 @@ mod candle;
 mod choice;
 mod clark2019;
 mod compare;
+mod comparison_outputs;
 mod content;
 mod context;
 mod controls;

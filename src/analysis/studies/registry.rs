@@ -8,6 +8,7 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
 use crate::study::metrics::explanation::Entry;
+use crate::study::show::comparison_terms::COMPARISON_TERMS;
 use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;
 
@@ -129,7 +130,8 @@ pub fn find(name: &str) -> Option<Entry> {
 
 /// The words that are neither labels, metrics nor studies, in the order in which a reader of a summary meets them.
 pub fn terms() -> impl Iterator<Item = &'static Term> {
-    TERMS.iter().chain(STUDIES.iter().flat_map(|study| study.card().terms))
+    let of_studies = STUDIES.iter().flat_map(|study| study.card().terms);
+    TERMS.iter().chain(COMPARISON_TERMS).chain(of_studies)
 }
 
 /// The word, by its name or another word for it.

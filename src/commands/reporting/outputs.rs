@@ -33,16 +33,25 @@ pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
 /// Writes a report to its outputs.
 /// Fails if it cannot be written.
 pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
+    let summary = |detail, presets: &[&'static Preset]| summary::render(report, presets, detail, terminal::width());
+    write_each(outputs, |writer| writer.render(report), summary)
+}
+
+/// Writes to each output what `render` makes in its format, or the text of `summary`.
+/// Fails if it cannot be made or written.
+pub fn write_each(
+    outputs: Vec<OpenOutput>,
+    render: impl Fn(Writer) -> Result<Vec<u8>>,
+    summary: impl Fn(Detail, &[&'static Preset]) -> String,
+) -> Result<()> {
     for output in outputs {
         match output {
             OpenOutput::File(mut output, writer) => {
-                output.write(&writer.render(report)?)?;
+                output.write(&render(writer)?)?;
                 output.commit()?;
             }
-            OpenOutput::Stdout(form) => to_stdout(&Writer::Json(form).render(report)?)?,
-            OpenOutput::Summary(detail, presets) => {
-                print(&summary::render(report, &presets, detail, terminal::width()))?;
-            }
+            OpenOutput::Stdout(form) => to_stdout(&render(Writer::Json(form))?)?,
+            OpenOutput::Summary(detail, presets) => print(&summary(detail, &presets))?,
         }
     }
     Ok(())

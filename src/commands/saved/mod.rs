@@ -8,4 +8,4 @@ pub mod export;
 mod references;
 pub mod relabel;
 pub mod show;
-mod sides;
+pub mod sides;

@@ -22,10 +22,11 @@ pub struct CategoryAgreement {
     /// The share that would agree if the two sides had nothing to do with each other: the sum over categories of the product
     /// of their shares; null of none.
     pub expected: Option<f64>,
-    /// Cohen's kappa, `(share - expected) / (1 - expected)` (Cohen 1960); null where both sides have a single category, the
-    /// same, and of none.
+    /// Cohen's kappa, `(share - expected) / (1 - expected)` (Cohen 1960); null where a side has a single category, and of
+    /// none: the share is then `expected` whatever the other side says, and there is nothing to agree on.
     pub kappa: Option<f64>,
-    /// Its 95 % interval: that of the share, with `expected` taken as known.
+    /// Its 95 % interval: that of the share, with the shares of categories taken as known. It ends at the lowest kappa that these
+    /// allow, which lies between -1 and 0 (Cohen 1960).
     pub kappa_ci95: Option<Interval>,
 }
 
@@ -48,14 +49,18 @@ impl CategoryAgreement {
         let (share, expected) = (same as f64 / count, products as f64 / (count * count));
         let ci95 = wilson(same, things);
         let beyond = |share: f64| (share - expected) / (1.0 - expected);
-        let is_defined = products < things * things;
+        let has_both = |side: usize| sizes.values().filter(|of| of[side] > 0).count() > 1;
+        let is_defined = has_both(0) && has_both(1);
+        // Of things that both sides call by a name so often, so many at least are the same ones.
+        let fewest: usize = sizes.values().map(|[a, b]| (a + b).saturating_sub(things)).sum();
+        let lowest = beyond(fewest as f64 / count);
         Self {
             things,
             share: Some(share),
             share_ci95: Some(ci95),
             expected: Some(expected),
             kappa: is_defined.then(|| beyond(share)),
-            kappa_ci95: is_defined.then(|| Interval(beyond(ci95.low()), beyond(ci95.high()))),
+            kappa_ci95: is_defined.then(|| Interval(beyond(ci95.low()).max(lowest), beyond(ci95.high()))),
         }
     }
 }
@@ -111,7 +116,21 @@ mod tests {
         assert_eq!(CategoryAgreement::of::<char>(&[]).share, None);
         // Two single categories that differ: none agrees, and none would by chance.
         let other = CategoryAgreement::of(&[('x', 'y'); 3]);
-        assert_eq!((other.share, other.expected, other.kappa), (Some(0.0), Some(0.0), Some(0.0)));
+        assert_eq!((other.share, other.expected, other.kappa), (Some(0.0), Some(0.0), None));
+        // One side finds none: of three that the other calls x and one y three agree, as they would by chance.
+        let none = CategoryAgreement::of(&[[('x', 'x'); 3].as_slice(), &[('x', 'y')]].concat());
+        assert_eq!((none.share, none.expected, none.kappa, none.kappa_ci95), (Some(0.75), Some(0.75), None, None));
+    }
+
+    /// Ten things, of which both call the same one `y`: expected is .1 x .1 + .9 x .9 = .82. Of nine and nine at least eight are the
+    /// same, so that kappa is at least (.8 - .82) / .18 = -1/9, while Wilson's interval begins at 1 / (1 + z^2/10) = .7225, for
+    /// which it would be -.54.
+    #[test]
+    fn the_interval_of_kappa_ends_where_kappa_does() {
+        let found = CategoryAgreement::of(&[[('x', 'x'); 9].as_slice(), &[('y', 'y')]].concat());
+        let ci95 = found.kappa_ci95.unwrap();
+        close(ci95.low(), -1.0 / 9.0);
+        assert_eq!((found.kappa, ci95.high()), (Some(1.0), 1.0));
     }
 
     proptest! {
@@ -125,7 +144,12 @@ mod tests {
             prop_assert_eq!(found, CategoryAgreement::of(&renamed));
             let ci95 = found.share_ci95.unwrap();
             prop_assert!((ci95.low()..=ci95.high()).contains(&found.share.unwrap()));
-            prop_assert!(found.kappa.is_none_or(|kappa| (-1.0..=1.0).contains(&kappa)));
+            prop_assert_eq!(found.kappa.is_some(), found.kappa_ci95.is_some());
+            if let Some((kappa, of)) = found.kappa.zip(found.kappa_ci95) {
+                // But for rounding.
+                let ends = [-1.0, of.low(), kappa, of.high(), 1.0];
+                prop_assert!(ends.windows(2).all(|pair| pair[0] <= pair[1] + 1e-12), "{ends:?}");
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use layout::{Layout, written};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::passes::observation::partial;
@@ -27,10 +28,10 @@ pub struct JsonForm {
     pub packed: bool,
 }
 
-/// The report with a newline at the end. Floats are the shortest that read back to the same value.
-/// Fails for no a report.
-pub fn render(report: &Report, form: JsonForm) -> Result<Vec<u8>> {
-    let text = written(report, if form.compact { Layout::Compact } else { Layout::Indented })?;
+/// A report, or a comparison of two, with a newline at the end. Floats are the shortest that read back to the same value.
+/// Fails for neither.
+pub fn render(value: &impl Serialize, form: JsonForm) -> Result<Vec<u8>> {
+    let text = written(value, if form.compact { Layout::Compact } else { Layout::Indented })?;
     Ok(if form.packed { gzip::packed(text.as_bytes())? } else { text.into_bytes() })
 }
 
@@ -104,6 +105,13 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
         Some(schema_version) => Version { schema_version },
         None => serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?,
     };
+    // The key that comparisons alone have, as one of their first.
+    if value_of::<bool>(text, "changed").is_some() {
+        let command = if value_of::<IgnoredAny>(text, "method").is_some() { "diff" } else { "compare" };
+        let comparison =
+            anyhow!("{name}: this is a comparison of two reports (of `headscope {command}`), and no report");
+        return Err(comparison.about(name).hint("give a report that it compares"));
+    }
     if schema_version != SCHEMA_VERSION {
         bail!(
             anyhow!("{name}: its schema_version is {schema_version} and this program reads {SCHEMA_VERSION}")

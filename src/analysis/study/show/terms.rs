@@ -159,7 +159,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "control",
-        also: &["controls", "kept", "random-init", "shuffled-words"],
+        also: &["controls", "random-init", "shuffled-words"],
         meaning: "The same analysis with something taken away: what was learned (`random-init`), where labels are false \
             positives, or the order of words (`shuffled-words`), where a label that its head keeps does not rest on order.",
         page: "controls.md",

@@ -1,25 +1,25 @@
 //! The arguments of `headscope compare`.
 
-use std::path::PathBuf;
-
+use anyhow::anyhow;
 use clap::Args;
 
-use super::sides::{NamedSides, SidesArguments};
-use crate::commands::cli::shared::checks::{lower_extension, refuse_overlap, unfit};
+use super::sides::{NamedSides, OutcomeArguments, SidesArguments};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::statuses::statuses;
 use crate::commands::cli::shared::values::{Named, one_of};
-use crate::commands::saved::compare::{CompareOptions, ComparedTable, ComparisonWriter, compare};
-use crate::system::errors::Class;
+use crate::commands::saved::compare::{CompareOptions, ComparedTable, FailOn, compare};
+use crate::system::errors::{Class, Facts};
 
 /// The statuses of `compare` that mean something else.
-const CHANGED: &str = "0 no label was gained, lost or changed, 1 some was, 2 wrong usage or trouble";
+const CHANGED: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained), 2 wrong \
+    usage or trouble";
 
 const EXAMPLES: &str = "\
 Examples:
   headscope compare a.json b.json
   headscope compare a.json b.json -o compare.html -o compare.csv --json
   headscope compare a.json b.json --table families -o families.csv
+  headscope compare before.json after.json -q --fail-on lost    # a gate: status 1 where a label was lost
 
 A label is kept where it is firm in both analyses, and gained or lost where it is firm in one and the test of the other finds \
 its score below the threshold (one-sided, 2.5 %). Everything else cannot be told: a label is borderline, its score is below \
@@ -36,20 +36,29 @@ as well. Models must have the same layers and heads.
 pub struct CompareArguments {
     #[command(flatten)]
     sides: SidesArguments,
-    /// Print every label, those that were kept among them
-    #[arg(long, conflicts_with = "json")]
-    full: bool,
-    /// Print the outcome as JSON (`headscope schema compare`)
-    #[arg(long)]
-    json: bool,
+    /// End with status 1 where this is found; several, with commas, where any of them is
+    #[arg(long, value_name = "FINDING", value_parser = one_of(FINDINGS), value_delimiter = ',', default_value = "any")]
+    fail_on: Vec<FailOn>,
     /// Which table a file .csv gets
     #[arg(long, value_parser = one_of(TABLES), default_value = "heads")]
     table: ComparedTable,
-    /// Write the outcome to this file as well, in the format of its extension: .json (all of it), .csv (a table), .html (a
-    /// page). May be repeated
-    #[arg(short, long = "output", value_name = "FILE")]
-    outputs: Vec<PathBuf>,
+    #[command(flatten)]
+    outcome: OutcomeArguments,
 }
+
+/// The findings that can end a comparison with status 1.
+const FINDINGS: &[Named<FailOn>] = &[
+    (FailOn::Any, "any", "A label was lost or gained"),
+    (FailOn::Lost, "lost", "A label was lost"),
+    (FailOn::Gained, "gained", "A label was gained"),
+    (
+        FailOn::NoLongerFirm,
+        "no-longer-firm",
+        "A label firm in the first is not firm in the second, whether or not it is shown to be lost",
+    ),
+    (FailOn::Corpora, "corpora", "The two are over different text, or different amounts of it"),
+    (FailOn::Never, "never", "Nothing: the status is 0 unless there is trouble"),
+];
 
 /// The tables of a comparison.
 const TABLES: &[Named<ComparedTable>] = &[
@@ -59,19 +68,17 @@ const TABLES: &[Named<ComparedTable>] = &[
 ];
 
 impl CompareArguments {
-    /// The command: its status says whether labels differ, as that of `diff` does.
+    /// The command: its status says whether something was found that is to fail.
     pub fn command(self) -> Result<Command, Usage> {
-        let Self { sides, full, json, table, outputs } = self;
-        refuse_overlap(&outputs, &[])?;
-        let writer = |path: PathBuf| match lower_extension(&path).as_str() {
-            "json" => Ok((path, ComparisonWriter::Json)),
-            "csv" => Ok((path, ComparisonWriter::Csv(table))),
-            "html" => Ok((path, ComparisonWriter::Html)),
-            _ => Err(unfit("write a comparison as", &path, "name a file .json, .csv or .html")),
-        };
-        let outputs = outputs.into_iter().map(writer).collect::<Result<_, Usage>>()?;
+        let Self { sides, fail_on, table, outcome } = self;
+        if fail_on.len() > 1 && fail_on.contains(&FailOn::Never) {
+            return Err(anyhow!("--fail-on never is to fail on nothing, and other findings are named beside it")
+                .of_value("never")
+                .hint("leave one out"));
+        }
+        let outputs = outcome.outputs("a comparison", &["json", "json.gz", "csv", "html"])?;
         let NamedSides { a, b, policy, threads } = sides.named()?;
-        let options = CompareOptions { a, b, policy, full, json, outputs, threads };
+        let options = CompareOptions { a, b, policy, fail_on, outputs, table, threads };
         Ok(Command { run: Box::new(move || compare(&options).map(|same| u8::from(!same))), other: Class::Usage })
     }
 }

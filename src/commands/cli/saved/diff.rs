@@ -1,14 +1,12 @@
 //! The arguments of `headscope diff`.
 
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
 
 use anyhow::anyhow;
 
-use super::sides::{NamedSides, SidesArguments};
-use crate::commands::cli::shared::checks::{refuse_other_than_pages, refuse_overlap};
+use super::sides::{NamedSides, OutcomeArguments, SidesArguments};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::statuses::statuses;
@@ -33,7 +31,7 @@ Every metric of every head is tested, but for those that are made of rates of th
 Benjamini & Hochberg: if nothing changed, something is said to have in at most RATE of all comparisons. A label changes \
 where it is firm on one side and out of reach on the other, over the whole of both intervals, and the number that it rests \
 on differs. What the two do not share (model, corpus, settings, versions), and what could not be tested, is said and is no \
-change; models with other numbers of heads are one.
+change. Models must have the same layers and heads.
 ";
 
 /// Say what changed between two analyses, beyond chance
@@ -57,15 +55,8 @@ pub struct DiffArguments {
     /// Tell of these parts alone, which then decide the exit status; the correction is for all numbers still
     #[arg(long, value_name = "PART", value_parser = one_of(PARTS), value_delimiter = ',')]
     only: Vec<Part>,
-    /// Print everything that changed, not one page
-    #[arg(long, conflicts_with = "json")]
-    full: bool,
-    /// Print everything that changed as JSON (`headscope schema diff`)
-    #[arg(long)]
-    json: bool,
-    /// Write a page of everything that changed (.html) as well
-    #[arg(short, long = "output", value_name = "FILE")]
-    outputs: Vec<PathBuf>,
+    #[command(flatten)]
+    outcome: OutcomeArguments,
 }
 
 /// A tolerance as it is written.
@@ -113,9 +104,8 @@ const PARTS: &[Named<Part>] = &[
 impl DiffArguments {
     /// The command: its status says whether analyses differ, as that of diff(1) does: 0 same, 1 different, more for trouble.
     pub fn command(self) -> Result<Command, Usage> {
-        let Self { sides, rate, tolerances, only, full, json, outputs } = self;
-        refuse_overlap(&outputs, &[])?;
-        refuse_other_than_pages(&outputs, "what changed")?;
+        let Self { sides, rate, tolerances, only, outcome } = self;
+        let outputs = outcome.outputs("what changed", &["json", "json.gz", "html"])?;
         if !(rate > 0.0 && rate < 1.0) {
             return Err(anyhow!("--rate {rate} is no rate of false discoveries")
                 .of_value(rate)
@@ -123,7 +113,7 @@ impl DiffArguments {
         }
         let NamedSides { a, b, policy, threads } = sides.named()?;
         let tolerances = given(&tolerances);
-        let options = DiffOptions { a, b, rate, tolerances, only, policy, full, json, outputs, threads };
+        let options = DiffOptions { a, b, rate, tolerances, only, policy, outputs, threads };
         Ok(Command { run: Box::new(move || diff(&options).map(|same| u8::from(!same))), other: Class::Usage })
     }
 }

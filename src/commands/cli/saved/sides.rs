@@ -1,4 +1,4 @@
-//! The arguments of the commands that hold two analyses against each other.
+//! The arguments of the commands that hold two analyses against each other: the two, and where the outcome goes.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Args;
 
+use crate::commands::cli::shared::checks::{has_extension, refuse_overlap, unfit};
 use crate::commands::cli::shared::command::Usage;
-use crate::commands::cli::shared::report::threads_or_all;
+use crate::commands::cli::shared::report::{targets, threads_or_all};
 use crate::commands::cli::shared::{numbers, presets};
 use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::saved::sides::outputs::OutcomeOutputs;
+use crate::export::summary::Detail;
 
 /// Two analyses, and how both are labelled.
 #[derive(Args)]
@@ -30,6 +33,46 @@ pub struct SidesArguments {
     /// Threads that work out the numbers of partials [default: one per core]
     #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
     threads: Option<u16>,
+}
+
+/// Where the outcome of a comparison goes.
+#[derive(Args)]
+pub struct OutcomeArguments {
+    /// Print all of it, not one page
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+    /// Print the outcome as JSON, whose schema `headscope schema` has; `-o -` is the same
+    #[arg(long)]
+    json: bool,
+    /// Do not print the outcome
+    #[arg(short, long, conflicts_with_all = ["full", "json"])]
+    quiet: bool,
+    /// Write the outcome to this file as well, all of it, in the format of its extension: .json, .json.gz or .html (a page); of
+    /// `compare` also .csv (a table). May be repeated
+    #[arg(short, long = "output", value_name = "FILE")]
+    outputs: Vec<PathBuf>,
+}
+
+impl OutcomeArguments {
+    /// The destinations of `what`, which can be written in these formats.
+    /// Fails if a file is named twice, or has another extension.
+    pub fn outputs(self, what: &str, formats: &[&str]) -> Result<OutcomeOutputs, Usage> {
+        let Self { full, json, quiet, mut outputs } = self;
+        refuse_overlap(&outputs, &[])?;
+        let to_stdout = Path::new("-");
+        let is_known = |path: &Path| path == to_stdout || formats.iter().any(|format| has_extension(path, format));
+        if let Some(other) = outputs.iter().find(|path| !is_known(path)) {
+            let (last, rest) = formats.split_last().expect("there are formats");
+            let way_out = format!("name a file .{} or .{last}", rest.join(", ."));
+            return Err(unfit(&format!("write {what} as"), other, &way_out));
+        }
+        if json && !outputs.iter().any(|path| path == to_stdout) {
+            outputs.push(to_stdout.to_owned());
+        }
+        let is_printed = !quiet && !outputs.iter().any(|path| path == to_stdout);
+        let detail = if full { Detail::Full } else { Detail::Short };
+        Ok(OutcomeOutputs { targets: targets(&outputs, false)?, printed: is_printed.then_some(detail) })
+    }
 }
 
 /// The two analyses that were named, with the policy of both and the threads to work with.

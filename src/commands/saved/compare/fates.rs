@@ -115,8 +115,7 @@ pub(super) fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Do
 /// What became of a head by all the labels that it has on either side.
 fn of_all(labels: &[LabelComparison]) -> Fate {
     let any = |fates: &[Fate]| labels.iter().any(|label| fates.contains(&label.outcome));
-    let is_firm = |side: &Option<LabelEvidence>| side.as_ref().is_some_and(|of| of.standing == LabelStanding::Firm);
-    let firm = [labels.iter().any(|label| is_firm(&label.a)), labels.iter().any(|label| is_firm(&label.b))];
+    let firm = [0, 1].map(|side| labels.iter().any(|label| label.firm()[side]));
     match (any(&[Fate::Lost, Fate::Gained]), firm) {
         (true, [true, true]) => Fate::Changed,
         (true, [true, false]) => Fate::Lost,

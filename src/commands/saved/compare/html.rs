@@ -2,9 +2,11 @@
 
 use anyhow::Result;
 
-use super::outcome::{CompareOutcome, HeadComparison};
+use super::outcome::{CompareOutcome, Fate, HeadComparison, LabelComparison, LabelEvidence};
 use super::text;
 use crate::commands::saved::sides::page::{ComparisonPage, PageTable};
+use crate::commands::saved::sides::standing::LabelStanding;
+use crate::stats::agreement::CategoryAgreement;
 
 /// The page as a file.
 /// Fails for no an outcome.
@@ -15,50 +17,81 @@ pub fn render(outcome: &CompareOutcome) -> Result<Vec<u8>> {
         title: "Are the labels of heads stable?",
         facts: vec![("a", outcome.a.in_words()), ("b", outcome.b.in_words())],
         verdict: outcome.verdict(),
-        how: format!("{} {}", outcome.choices_in_words().unwrap_or_default(), text::INTERVALS),
+        findings: outcome.findings(usize::MAX),
+        how: text::INTERVALS.to_owned(),
         parts: vec![
-            PageTable {
-                title: "Agreement".to_owned(),
-                columns: &["on", "heads that agree", "expected by chance", "Cohen's kappa"],
-                rows: agreements
-                    .iter()
-                    .map(|(name, of)| {
-                        let expected =
-                            of.expected.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
-                        vec![(*name).to_owned(), text::share(of), expected, text::kappa(of)]
-                    })
-                    .collect(),
-            },
-            PageTable {
-                title: "Families of labels".to_owned(),
-                columns: &text::FAMILY_COLUMNS,
-                rows: text::family_rows(outcome).map(Vec::from).collect(),
-            },
-            PageTable {
-                title: "Heads".to_owned(),
-                columns: &["head", "labels", "first in a", "first in b", "how it chooses", "in a", "in b"],
-                rows: outcome.heads.iter().map(head).collect(),
-            },
-            PageTable {
-                title: "Labels".to_owned(),
-                columns: &["head", "label", "outcome", "a", "b"],
-                rows: text::by_fate(outcome).into_iter().map(|row| text::label_row(row).to_vec()).collect(),
-            },
-            PageTable { title: "Not shared".to_owned(), columns: &["fact", "a", "b"], rows: facts.collect() },
+            PageTable::new(
+                "Agreement",
+                &["on", "heads that agree", "expected by chance", "Cohen's kappa"],
+                agreements.iter().map(agreement).collect(),
+            ),
+            PageTable::new(
+                "Families of labels: heads with a firm one in a and in b, and what became of labels",
+                &text::FAMILY_COLUMNS,
+                text::family_rows(outcome).map(Vec::from).collect(),
+            ),
+            PageTable::new(
+                "Labels: score with its 95 % interval, of the threshold",
+                &["head", "label", "outcome", "a", "b"],
+                text::by_fate(outcome).into_iter().map(|row| text::label_row(row).to_vec()).collect(),
+            ),
+            PageTable::new(
+                "Heads: their labels by outcome, and the one with the largest margin",
+                &HEAD_COLUMNS,
+                outcome.heads.iter().map(head).collect(),
+            ),
+            PageTable::new("Not shared", &["fact", "a", "b"], facts.collect()),
         ],
         footer: "Layers and heads are counted from 0.",
     };
     page.render()
 }
 
-fn head(HeadComparison { place, outcome, primary_a, primary_b, choice, .. }: &HeadComparison) -> Vec<String> {
+fn agreement((name, of): &(&'static str, CategoryAgreement)) -> Vec<String> {
+    let expected = of.expected.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
+    vec![(*name).to_owned(), text::share(of), expected, text::kappa(of)]
+}
+
+/// The columns of the table of heads.
+const HEAD_COLUMNS: [&str; 11] = [
+    "head",
+    "outcome",
+    "kept",
+    "lost",
+    "gained",
+    "could not tell",
+    "first in a",
+    "first in b",
+    "how it chooses",
+    "chooses in a",
+    "chooses in b",
+];
+
+fn head(head: &HeadComparison) -> Vec<String> {
+    let HeadComparison { place, outcome, primary_a, primary_b, labels, choice } = head;
     let none = || "-".to_owned();
     let choice = choice.as_ref();
+    let of = |fate: Fate| {
+        let names: Vec<&str> =
+            labels.iter().filter(|label| label.outcome == fate).map(|label| label.label.as_str()).collect();
+        names.join(", ")
+    };
+    let first = |primary: &str, side: fn(&LabelComparison) -> Option<&LabelEvidence>| {
+        let known = labels.iter().find(|label| label.label == primary).and_then(side);
+        match known.map(|of| of.standing) {
+            Some(LabelStanding::Borderline) => format!("{primary} (borderline)"),
+            _ => primary.to_owned(),
+        }
+    };
     vec![
         place.to_string(),
         outcome.words().to_owned(),
-        primary_a.clone(),
-        primary_b.clone(),
+        of(Fate::Kept),
+        of(Fate::Lost),
+        of(Fate::Gained),
+        of(Fate::CouldNotTell),
+        first(primary_a, |label| label.a.as_ref()),
+        first(primary_b, |label| label.b.as_ref()),
         choice.map_or_else(none, |choice| choice.outcome.words().to_owned()),
         choice.and_then(|choice| choice.a.clone()).unwrap_or_else(none),
         choice.and_then(|choice| choice.b.clone()).unwrap_or_else(none),

@@ -3,32 +3,36 @@
 //! Read both sides, assess every head on both, say of each label what became of it, count, write.
 
 mod fates;
+mod gate;
 mod html;
 pub mod outcome;
 #[cfg(test)]
 mod simulation;
 mod tables;
 mod text;
+mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::Result;
 
+use super::sides::outputs::OutcomeOutputs;
 use super::sides::standing::LabelStanding;
-use super::sides::{self, Side, facts};
+use super::sides::{self, facts};
+use crate::commands::reporting::outputs;
 use crate::commands::reporting::policy::PolicyOptions;
-use crate::export::{json, tables::csv};
-use crate::model::grid::HeadGrid;
+use crate::export::summary::Detail;
+use crate::export::{Writer, json, tables::csv};
 use crate::stats::agreement::CategoryAgreement;
 use crate::studies::registry;
 use crate::system::errors::{Class, Facts};
-use crate::system::files::output::Output;
-use crate::system::terminal::{self, print};
+use crate::system::terminal;
+pub use gate::FailOn;
 use outcome::{
     CompareOutcome, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, LabelEvidence, OutcomeCounts,
-    SCHEMA_VERSION,
+    SCHEMA_VERSION, UntoldCounts,
 };
 pub use tables::ComparedTable;
 
@@ -41,49 +45,33 @@ pub struct CompareOptions {
     pub b: PathBuf,
     /// The policy that both are labelled by; what it does not set stays as each report has it.
     pub policy: PolicyOptions,
-    /// Whether every head is printed.
-    pub full: bool,
-    /// Whether the outcome is printed as JSON.
-    pub json: bool,
-    /// The destinations of it.
-    pub outputs: Vec<(PathBuf, ComparisonWriter)>,
+    /// The findings that end the command with status 1.
+    pub fail_on: Vec<FailOn>,
+    /// The destinations of the outcome.
+    pub outputs: OutcomeOutputs,
+    /// The table that a file .csv gets.
+    pub table: ComparedTable,
     /// Threads for computing the numbers of partials.
     pub threads: NonZeroUsize,
 }
 
-/// A format of a comparison, chosen by the file's extension.
-#[derive(Clone, Copy, Debug)]
-pub enum ComparisonWriter {
-    /// The whole of it.
-    Json,
-    /// One of its tables.
-    Csv(ComparedTable),
-    /// A page.
-    Html,
-}
-
-/// Compares the labels of two analyses and prints what became of them; whether all that can be told were kept.
+/// Compares the labels of two analyses and prints what became of them; whether nothing was found that is to fail.
 /// Fails if either cannot be read, the models have other heads, or an output cannot be written.
 pub fn compare(options: &CompareOptions) -> Result<bool> {
-    let open = |(path, writer): &(PathBuf, ComparisonWriter)| Ok((Output::open(path)?, *writer));
-    let outputs = options.outputs.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let outputs = options.outputs.open()?;
     let outcome = compared(options)?;
-    for (mut output, writer) in outputs {
-        output.write(&match writer {
-            ComparisonWriter::Json => json::indented(&outcome)?.into_bytes(),
-            ComparisonWriter::Csv(table) => csv::table(&table.of(&outcome))?,
-            ComparisonWriter::Html => html::render(&outcome)?,
-        })?;
-        output.commit()?;
-    }
-    let text = || text::render(&outcome, options.full).fit(terminal::width());
-    print(&if options.json { json::indented(&outcome)? } else { text() })?;
-    Ok(!outcome.changed)
+    let render = |writer| match writer {
+        Writer::Json(form) => json::render(&outcome, form),
+        Writer::Csv => csv::table(&options.table.of(&outcome)),
+        Writer::Html => html::render(&outcome),
+    };
+    let text = |detail, _: &[_]| text::render(&outcome, detail == Detail::Full).fit(terminal::width());
+    outputs::write_each(outputs, render, text)?;
+    Ok(!options.fail_on.iter().any(|finding| finding.is_met(&outcome)))
 }
 
 fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
     let [a, b] = sides::read([&options.a, &options.b], &options.policy, options.threads).class(Class::Input)?;
-    ensure_same_heads(&a, &b).class(Class::Input)?;
     let heads = fates::of_heads(&a, &b);
     let by_choice = || heads.iter().filter_map(|head| head.choice.as_ref());
     let with_choices = by_choice().next().is_some();
@@ -92,29 +80,19 @@ fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
     let choices_by_outcome = with_choices.then(|| OutcomeCounts::of(choice_of_all));
     Ok(CompareOutcome {
         schema_version: SCHEMA_VERSION,
+        corpora: a.other_corpus(&b),
         changed: heads_by_outcome.any_change() || choices_by_outcome.is_some_and(|counts| counts.any_change()),
         agreement: agreement(&heads, with_choices),
         heads_by_outcome,
         choices_by_outcome,
         labels_by_outcome: OutcomeCounts::of(heads.iter().flat_map(|head| &head.labels).map(|label| label.outcome)),
+        untold: UntoldCounts::of(heads.iter().flat_map(|head| &head.labels)),
         families: families(&heads),
         heads,
         not_shared: facts::not_shared(&a, &b),
         a: a.described(),
         b: b.described(),
     })
-}
-
-/// Heads are compared by their places, which say nothing in a model of another shape.
-fn ensure_same_heads(a: &Side, b: &Side) -> Result<()> {
-    let [ours, theirs] = [a, b].map(|side| side.circumstances.model.grid());
-    let words = |HeadGrid { layers, heads }| format!("{layers} layers of {heads} heads");
-    ensure!(
-        ours == theirs,
-        anyhow!("the models do not have the same heads: {} and {}", words(ours), words(theirs))
-            .hint("`headscope export A B -o PAGE.html` has reports of any models side by side")
-    );
-    Ok(())
 }
 
 fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {

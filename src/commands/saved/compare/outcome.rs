@@ -20,6 +20,8 @@ pub struct CompareOutcome {
     pub schema_version: u32,
     /// Whether some label, or how some head chooses, was gained, lost or changed.
     pub changed: bool,
+    /// How the corpora differ, in words; null where both analyses are over the same text.
+    pub corpora: Option<String>,
     /// The first analysis.
     pub a: Described,
     /// The second.
@@ -32,6 +34,8 @@ pub struct CompareOutcome {
     pub choices_by_outcome: Option<OutcomeCounts>,
     /// How many labels came to what, those of how heads choose not among them.
     pub labels_by_outcome: OutcomeCounts,
+    /// The labels of `labels_by_outcome` that cannot be told, by where they are firm.
+    pub untold: UntoldCounts,
     /// One object for each head, layer by layer.
     pub heads: Vec<HeadComparison>,
     /// One object for each family of labels that some head has on either side.
@@ -105,6 +109,19 @@ pub struct OutcomeCounts {
     pub could_not_tell: usize,
     /// Without a label on either side; of labels 0.
     pub none: usize,
+}
+
+/// Labels of which it cannot be told whether they were kept, by where they are firm.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UntoldCounts {
+    /// In the first analysis alone: they are firm no more, and it is not shown that they are lost.
+    pub firm_in_a: usize,
+    /// In the second alone.
+    pub firm_in_b: usize,
+    /// In neither: they are borderline in one or both.
+    pub firm_in_neither: usize,
+    /// In both, by other thresholds.
+    pub firm_in_both: usize,
 }
 
 /// A head in both analyses.
@@ -197,6 +214,29 @@ impl HeadComparison {
     }
 }
 
+impl LabelComparison {
+    /// Whether the label is firm in the first analysis, and in the second.
+    pub fn firm(&self) -> [bool; 2] {
+        [&self.a, &self.b].map(|side| side.as_ref().is_some_and(|of| of.standing == LabelStanding::Firm))
+    }
+}
+
+impl UntoldCounts {
+    /// Those of these labels that cannot be told.
+    pub fn of<'a>(labels: impl IntoIterator<Item = &'a LabelComparison>) -> Self {
+        let mut counts = Self::default();
+        for label in labels.into_iter().filter(|label| label.outcome == Fate::CouldNotTell) {
+            *match label.firm() {
+                [true, false] => &mut counts.firm_in_a,
+                [false, true] => &mut counts.firm_in_b,
+                [false, false] => &mut counts.firm_in_neither,
+                [true, true] => &mut counts.firm_in_both,
+            } += 1;
+        }
+        counts
+    }
+}
+
 impl OutcomeCounts {
     /// How many of these there are of each.
     pub fn of(fates: impl IntoIterator<Item = Fate>) -> Self {
@@ -247,27 +287,6 @@ impl Doubt {
             Self::WithinReach => "within reach of the threshold",
             Self::Untested => "fewer than 10 blocks on one side",
         }
-    }
-}
-
-impl CompareOutcome {
-    /// What became of the heads, in a sentence.
-    pub fn verdict(&self) -> String {
-        let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
-        format!(
-            "Labels of {} heads: {kept} kept, {gained} gained, {lost} lost, {changed} changed, {could_not_tell} could not be told; \
-             {none} without a label in either analysis.",
-            self.heads.len()
-        )
-    }
-
-    /// What became of how the heads choose, in a sentence; `None` where neither analysis says.
-    pub fn choices_in_words(&self) -> Option<String> {
-        let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
-        Some(format!(
-            "How they choose: {kept} kept, {gained} gained, {lost} lost, {changed} changed, {could_not_tell} could not be told, \
-             {none} without a label of it in either."
-        ))
     }
 }
 

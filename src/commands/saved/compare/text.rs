@@ -1,4 +1,4 @@
-//! The text of a comparison, for people: what became of heads, agreement, families, then every label that was not kept.
+//! The text of a comparison, for people: what became of labels and heads, agreement, families, then every label that was not kept.
 
 use std::fmt::{self, Write};
 
@@ -18,11 +18,14 @@ use crate::system::printable::one_line;
 /// The longest list of labels that is shown unless all is asked for.
 const LABELS: usize = 30;
 
+/// The labels that a sentence names unless all are asked for.
+const NAMES: usize = 12;
+
 /// The text; with `full` every label, those that were kept among them.
 pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
     Summary::written(|out| {
-        writeln!(out, "{}", outcome.verdict())?;
-        outcome.choices_in_words().map_or(Ok(()), |words| writeln!(out, "{words}"))?;
+        writeln!(out, "{}.", outcome.verdict())?;
+        outcome.findings(most(NAMES, full)).iter().try_for_each(|finding| writeln!(out, "{finding}"))?;
         sides(out, [&outcome.a, &outcome.b])?;
         agreement(out, outcome)?;
         families(out, outcome)?;

@@ -17,7 +17,8 @@ pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
     let page = ComparisonPage {
         title: "What changed between two analyses",
         facts: vec![("a", a.in_words()), ("b", b.in_words())],
-        verdict: outcome.without_changes().unwrap_or("Something changed beyond chance").to_owned(),
+        verdict: outcome.verdict(),
+        findings: outcome.corpora.iter().cloned().collect(),
         how: format!(
             "{} {} Intervals are of 95 %. {}",
             outcome.numbers_in_words("q is at most"),
@@ -25,44 +26,33 @@ pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
             outcome.pairing.as_deref().unwrap_or_default()
         ),
         parts: vec![
-            PageTable {
-                title: format!("Labels: {} changed", labels.len()),
-                columns: &["head", "label", "", "a", "b", "number", "q"],
-                rows: labels.iter().map(label).collect(),
-            },
-            PageTable {
-                title: format!(
-                    "Labels that are firm on one side only, and not shown to have changed: {}",
-                    one_sided.len()
-                ),
-                columns: &["head", "label", "a", "b"],
-                rows: one_sided.iter().map(of_one_side).collect(),
-            },
-            PageTable {
-                title: format!("By head: {} changed", heads.len()),
-                columns: &["head", "numbers changed", "of", "most", "difference", "q"],
-                rows: heads.iter().map(of_head).collect(),
-            },
-            PageTable {
-                title: format!("Accuracies on relations: {} of {} changed", relations.len(), compared.relations),
+            PageTable::new(
+                format!("Labels lost or gained: {}", labels.len()),
+                &["head", "label", "outcome", "a", "b", "number", "q"],
+                labels.iter().map(label).collect(),
+            ),
+            PageTable::new(
+                format!("Labels firm on one side only, and not shown to be lost or gained: {}", one_sided.len()),
+                &["head", "label", "firm in", "a", "b"],
+                one_sided.iter().map(of_one_side).collect(),
+            ),
+            PageTable::new(
+                format!("By head: {} changed", heads.len()),
+                &["head", "numbers changed", "of", "most", "difference", "q"],
+                heads.iter().map(of_head).collect(),
+            ),
+            PageTable::new(
+                format!("Accuracies on relations: {} of {} changed", relations.len(), compared.relations),
                 columns,
-                rows: relations.iter().map(change).collect(),
-            },
-            PageTable {
-                title: format!("Metrics of heads: {} of {} changed", metrics.len(), compared.metrics),
+                relations.iter().map(change).collect(),
+            ),
+            PageTable::new(
+                format!("Metrics of heads: {} of {} changed", metrics.len(), compared.metrics),
                 columns,
-                rows: metrics.iter().map(change).collect(),
-            },
-            PageTable {
-                title: "Not compared".to_owned(),
-                columns: &["why", "how many", "of"],
-                rows: left_aside.iter().map(aside).collect(),
-            },
-            PageTable {
-                title: "Not shared, and no change".to_owned(),
-                columns: &["fact", "a", "b"],
-                rows: facts.collect(),
-            },
+                metrics.iter().map(change).collect(),
+            ),
+            PageTable::new("Not compared", &["why", "how many", "of"], left_aside.iter().map(aside).collect()),
+            PageTable::new("Not shared, and no change", &["fact", "a", "b"], facts.collect()),
         ],
         footer: "Layers and heads are counted from 0.",
     };
@@ -78,9 +68,10 @@ fn label(change: &LabelChange) -> Vec<String> {
     vec![place.to_string(), label.clone(), change.fate().to_owned(), a, b, number.clone(), significance(*q)]
 }
 
-fn of_one_side(OneSidedLabel { place, label, a, b }: &OneSidedLabel) -> Vec<String> {
+fn of_one_side(one_sided: &OneSidedLabel) -> Vec<String> {
+    let OneSidedLabel { place, label, a, b } = one_sided;
     let [a, b] = [a, b].map(|side| side.in_words(a.number != b.number, DIGITS));
-    vec![place.to_string(), label.clone(), a, b]
+    vec![place.to_string(), label.clone(), one_sided.side().to_owned(), a, b]
 }
 
 fn of_head(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> Vec<String> {

@@ -28,9 +28,6 @@ impl Labels {
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let mut found = Self::default();
         let grid = a.circumstances.model.grid();
-        if grid != b.circumstances.model.grid() {
-            return found;
-        }
         // Rules name a number as rules do, or as the report does.
         let numbers: BTreeMap<(usize, String), &Pair<'_>> = (pairs.tested.iter())
             .flat_map(|pair| [pair.a.in_rules(), pair.a.name.clone()].map(|name| ((pair.a.head, name), pair)))

@@ -11,16 +11,17 @@ mod pairs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
+use crate::commands::reporting::outputs;
 use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::saved::sides::outputs::OutcomeOutputs;
 use crate::commands::saved::sides::{self, facts};
-use crate::export::json;
+use crate::export::summary::Detail;
+use crate::export::{Writer, json};
 use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::PerUnit;
 use crate::system::errors::{Class, Facts};
-use crate::system::files::output::Output;
-use crate::system::terminal::print;
 use labels::Labels;
 use outcome::{Compared, DiffOutcome, Method, SCHEMA_VERSION};
 use pairs::NumberPairs;
@@ -44,12 +45,8 @@ pub struct DiffOptions {
     pub only: Vec<Part>,
     /// The policy that both are labelled by; what it does not set stays as each report has it.
     pub policy: PolicyOptions,
-    /// Whether everything that changed is printed.
-    pub full: bool,
-    /// Whether the outcome is printed as JSON.
-    pub json: bool,
-    /// The destination of a page of it.
-    pub outputs: Vec<PathBuf>,
+    /// The destinations of the outcome.
+    pub outputs: OutcomeOutputs,
     /// Threads for computing the numbers of partials.
     pub threads: NonZeroUsize,
 }
@@ -57,13 +54,14 @@ pub struct DiffOptions {
 /// Compares two analyses and prints what changed; whether nothing did.
 /// Fails if either cannot be read, or an output cannot be written.
 pub fn diff(options: &DiffOptions) -> Result<bool> {
-    let outputs = options.outputs.iter().map(|path| Output::open(path)).collect::<Result<Vec<_>>>()?;
+    let outputs = options.outputs.open()?;
     let outcome = compare(options)?;
-    for mut output in outputs {
-        output.write(&html::render(&outcome)?)?;
-        output.commit()?;
-    }
-    print(&if options.json { json::indented(&outcome)? } else { page::render(&outcome, options.full) })?;
+    let render = |writer| match writer {
+        Writer::Json(form) => json::render(&outcome, form),
+        Writer::Html => html::render(&outcome),
+        Writer::Csv => Err(anyhow!("what changed is no table")),
+    };
+    outputs::write_each(outputs, render, |detail, _| page::render(&outcome, detail == Detail::Full))?;
     Ok(!outcome.changed)
 }
 
@@ -77,11 +75,11 @@ fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
     let (relations, metrics) = (of(Part::Relations), of(Part::Metrics));
     let (changes, one_sided) =
         if wanted(Part::Labels) { (labels.changes, labels.one_sided) } else { (Vec::new(), Vec::new()) };
-    let grids = [&a, &b].map(|side| side.circumstances.model.grid());
-    let any = !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
+    let changed = !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
     Ok(DiffOutcome {
         schema_version: SCHEMA_VERSION,
-        changed: any || grids[0] != grids[1],
+        corpora: a.other_corpus(&b),
+        changed,
         method,
         rate: options.rate,
         pairing: a.could_be_paired(&b).then(|| PAIRING.to_owned()),

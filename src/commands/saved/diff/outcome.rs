@@ -20,8 +20,10 @@ pub const SCHEMA_VERSION: u32 = 3;
 pub struct DiffOutcome {
     /// The version of this schema.
     pub schema_version: u32,
-    /// Whether any of the three lists of changes has an entry, or the models have other numbers of heads.
+    /// Whether any of the three lists of changes has an entry.
     pub changed: bool,
+    /// How the corpora differ, in words; null where both analyses are over the same text.
+    pub corpora: Option<String>,
     /// The first analysis.
     pub a: Described,
     /// The second.
@@ -187,17 +189,22 @@ impl Method {
 }
 
 impl DiffOutcome {
-    /// How many things are in the three lists of changes.
-    pub fn changes(&self) -> usize {
-        self.labels.len() + self.relations.len() + self.metrics.len()
-    }
-
-    /// The sentence for an outcome without counted changes.
-    pub fn without_changes(&self) -> Option<&'static str> {
-        match (self.changed, self.changes()) {
-            (false, _) => Some("Nothing changed beyond chance"),
-            (true, 0) => Some("The models do not have the same heads"),
-            (true, _) => None,
+    /// What changed, in a sentence.
+    pub fn verdict(&self) -> String {
+        let Self { labels, relations, metrics, only, .. } = self;
+        let count = |part: Part, count: usize, [one, many]: [&str; 2]| {
+            (only.is_empty() || only.contains(&part)).then(|| format!("{count} {}", plural(&count, one, many)))
+        };
+        let counts = [
+            count(Part::Labels, labels.len(), ["label", "labels"]),
+            count(Part::Relations, relations.len(), ["accuracy on relations", "accuracies on relations"]),
+            count(Part::Metrics, metrics.len(), ["metric of heads", "metrics of heads"]),
+        ];
+        let counts: Vec<String> = counts.into_iter().flatten().collect();
+        if self.changed {
+            format!("Changed beyond chance: {}", counts.join(", "))
+        } else {
+            "Nothing changed beyond chance".to_owned()
         }
     }
 
@@ -249,7 +256,12 @@ impl DiffOutcome {
 impl OneSidedLabel {
     /// The head, the label and the side that has it firmly.
     pub fn in_words(&self) -> String {
-        format!("{} {} ({} only)", self.place, one_line(&self.label), if self.a.firm { "a" } else { "b" })
+        format!("{} {} ({} only)", self.place, one_line(&self.label), self.side())
+    }
+
+    /// The side that has it firmly.
+    pub fn side(&self) -> &'static str {
+        if self.a.firm { "a" } else { "b" }
     }
 }
 

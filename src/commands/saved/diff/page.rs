@@ -9,7 +9,7 @@ use super::outcome::{Change, DiffOutcome, HeadChanges, LabelChange, LargestChang
 use crate::commands::saved::sides::text::{left_aside, not_shared, sides};
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::{plain_table, significance};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::counted;
 use crate::system::printable::{one_line, printable};
 
 /// The longest lists of a page: together with the lines around them they are about sixty lines.
@@ -48,22 +48,9 @@ impl DiffText<'_> {
     }
 
     fn verdict(&self, out: &mut String) -> fmt::Result {
-        let DiffOutcome { labels, relations, metrics, a, b, only, .. } = self.outcome;
-        let count = |part: Part, count: usize, [one, many]: [&str; 2]| {
-            (only.is_empty() || only.contains(&part)).then(|| format!("{count} {}", plural(&count, one, many)))
-        };
-        let counts: Vec<String> = [
-            count(Part::Labels, labels.len(), ["label", "labels"]),
-            count(Part::Relations, relations.len(), ["accuracy on relations", "accuracies on relations"]),
-            count(Part::Metrics, metrics.len(), ["metric of heads", "metrics of heads"]),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        match self.outcome.without_changes() {
-            Some(verdict) => writeln!(out, "{verdict}.")?,
-            None => writeln!(out, "Changed beyond chance: {}.", counts.join(", "))?,
-        }
+        let DiffOutcome { a, b, .. } = self.outcome;
+        writeln!(out, "{}.", self.outcome.verdict())?;
+        self.outcome.corpora.as_ref().map_or(Ok(()), |corpora| writeln!(out, "{corpora}"))?;
         sides(out, [a, b])?;
         writeln!(out, "{}", self.outcome.numbers_in_words("q <="))?;
         writeln!(out, "{}", self.outcome.labels_in_words())?;

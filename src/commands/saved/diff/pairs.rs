@@ -47,7 +47,6 @@ impl Pair<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     Differing,
-    OtherHeads,
     OneSided,
     Rare,
     Equal,
@@ -55,8 +54,8 @@ enum Reason {
 }
 
 impl Reason {
-    /// Why, in words which follow how many numbers there are; `grids` are the heads of both sides.
-    fn why(self, count: usize, grids: [HeadGrid; 2]) -> String {
+    /// Why, in words which follow how many numbers there are.
+    fn why(self, count: usize) -> String {
         let are = plural(&count, "number is", "numbers are");
         match self {
             Self::Differing => {
@@ -66,10 +65,6 @@ impl Reason {
                     "{differ} and cannot be tested: {rest} on fewer than {FEWEST_BLOCKS} blocks of sentences, or {have} no \
                      interval"
                 )
-            }
-            Self::OtherHeads => {
-                let [ours, theirs] = grids.map(|HeadGrid { layers, heads }| format!("{layers} layers x {heads} heads"));
-                format!("{are} of heads of the first model, {ours}, that are none of the second, {theirs}")
             }
             Self::OfCorpus => format!(
                 "{are} made of rates of the corpus as well, in which other sentences differ: the metrics that they hold a \
@@ -88,31 +83,26 @@ impl Reason {
 impl<'a> NumberPairs<'a> {
     /// Tests every number of heads alone that both sides have; differences up to the tolerance for their unit are none.
     pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerances: &PerUnit<f64>) -> Self {
-        let [grid, other_grid] = [a, b].map(|side| side.circumstances.model.grid());
-        let alone = if grid == other_grid { Reason::OneSided } else { Reason::OtherHeads };
+        let grid = a.circumstances.model.grid();
         let mut aside: BTreeMap<Reason, (usize, BTreeSet<String>)> = BTreeMap::new();
         let mut leave = |number: &Number<'_>, reason: Reason| {
             let (count, of) = aside.entry(reason).or_default();
             *count += 1;
-            // If all numbers are left aside, the reason is the heads, not the kind of numbers.
-            if reason != Reason::OtherHeads {
-                of.insert(number.of.clone());
-            }
+            of.insert(number.of.clone());
         };
         let key = |number: &Number<'_>| (number.part, number.head, number.name.clone());
-        let others = b.numbers().into_iter().map(|number| (key(&number), number));
-        // Heads of the same name are other heads in a model of another shape.
-        let mut others: BTreeMap<_, Number<'a>> = others.filter(|_| grid == other_grid).collect();
+        let mut others: BTreeMap<_, Number<'a>> =
+            b.numbers().into_iter().map(|number| (key(&number), number)).collect();
         let (mut tested, mut of_corpus) = (Vec::new(), BTreeMap::new());
         for number in a.numbers() {
-            if let Some(of_head) = number.made_of.as_ref().filter(|_| grid == other_grid) {
+            if let Some(of_head) = number.made_of.as_ref() {
                 others.remove(&key(&number));
                 leave(&number, Reason::OfCorpus);
                 of_corpus.insert(number.in_rules(), [number.name.clone(), in_rules(number.part, of_head)]);
                 continue;
             }
             let Some(other) = others.remove(&key(&number)) else {
-                leave(&number, alone);
+                leave(&number, Reason::OneSided);
                 continue;
             };
             match test(&number, &other, method, tolerances.of(number.unit)) {
@@ -121,12 +111,12 @@ impl<'a> NumberPairs<'a> {
                 Err(reason) => leave(&number, reason),
             }
         }
-        others.values().for_each(|number| leave(number, alone));
+        others.values().for_each(|number| leave(number, Reason::OneSided));
         let p: Vec<f64> = tested.iter().map(|pair| pair.test.p).collect();
         tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
         let aside = aside.into_iter();
         let left_aside = aside.map(|(reason, (count, of))| LeftAside {
-            why: reason.why(count, [grid, other_grid]),
+            why: reason.why(count),
             count,
             of: of.into_iter().collect(),
         });

@@ -39,7 +39,7 @@ pub struct LeftAside {
     pub why: String,
     /// How many.
     pub count: usize,
-    /// The relations, metrics, labels or sections that they are of; empty where the models have other heads, and it is all.
+    /// The relations, metrics, labels or sections that they are of.
     pub of: Vec<String>,
 }
 

@@ -22,6 +22,13 @@ fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
             let inner = |key: &String| if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
             ours.keys().chain(more).flat_map(|key| facts(&inner(key), &a[key], &b[key])).collect()
         }
+        // Items of equally long lists are held against each other by their places: `corpus.files[0].sha256`.
+        (Value::Array(ours), Value::Array(theirs))
+            if ours.len() == theirs.len() && ours.iter().all(Value::is_object) =>
+        {
+            let pairs = ours.iter().zip(theirs).enumerate();
+            pairs.flat_map(|(place, (a, b))| facts(&format!("{at}[{place}]"), a, b)).collect()
+        }
         _ => vec![Fact { key: at.to_owned(), a: a.clone(), b: b.clone() }],
     }
 }
@@ -30,12 +37,28 @@ fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
 mod tests {
     use super::*;
 
+    fn named(key: &str, a: Value, b: Value) -> Fact {
+        Fact { key: key.to_owned(), a, b }
+    }
+
+    #[test]
+    fn items_of_equally_long_lists_are_named_by_their_places() {
+        let a = json!({ "files": [{ "path": "x" }, { "path": "y", "sha256": "1" }], "sizes": [1, 2] });
+        let b = json!({ "files": [{ "path": "x" }, { "path": "y", "sha256": "2" }], "sizes": [1, 3] });
+        let found = facts("", &a, &b);
+        assert_eq!(
+            found,
+            [named("files[1].sha256", json!("1"), json!("2")), named("sizes", json!([1, 2]), json!([1, 3]))]
+        );
+        let longer = json!({ "files": [{ "path": "x" }], "sizes": [1, 2] });
+        assert_eq!(facts("", &a, &longer), [named("files", a["files"].clone(), longer["files"].clone())]);
+    }
+
     #[test]
     fn single_values_are_named_by_their_keys() {
         let a = json!({ "model": { "id": "x", "layers": 2, "old": [1] }, "same": 1 });
         let b = json!({ "model": { "id": "y", "layers": 2, "new": true }, "same": 1 });
         let found = facts("", &a, &b);
-        let named = |key: &str, a: Value, b: Value| Fact { key: key.to_owned(), a, b };
         assert_eq!(
             found,
             [

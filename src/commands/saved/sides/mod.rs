@@ -2,6 +2,7 @@
 
 pub mod described;
 pub mod facts;
+pub mod outputs;
 pub mod page;
 pub mod standing;
 pub mod text;
@@ -9,13 +10,14 @@ pub mod text;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, ensure};
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::measure;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
 use crate::export::json;
+use crate::model::grid::HeadGrid;
 use crate::passes::observation::Observation;
 use crate::passes::observation::partial;
 use crate::report::{Report, ReportContext};
@@ -24,7 +26,7 @@ use crate::studies::registry;
 use crate::study::labels::Assessment;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::number::Number;
-use crate::system::counted::plural;
+use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
 use described::{Described, LeftAside};
 
@@ -49,7 +51,7 @@ enum SavedFile {
 ///
 /// A report has a policy; a partial has none, so it takes that of the other side, or else the default. Options have the
 /// last word on both.
-/// Fails if one of them is no report and no partial, or the policy cannot be used.
+/// Fails if one of them is no report and no partial, the policy cannot be used, or the models do not have the same heads.
 pub fn read(paths: [&Path; 2], options: &PolicyOptions, threads: NonZeroUsize) -> Result<[Side; 2]> {
     let files = [read_file(paths[0])?, read_file(paths[1])?];
     let policies = [0, 1].map(|place| [&files[place], &files[1 - place]].into_iter().find_map(policy_of));
@@ -60,7 +62,21 @@ pub fn read(paths: [&Path; 2], options: &PolicyOptions, threads: NonZeroUsize) -
         let measured = options.ensure_measured(&side.circumstances.settings.protocol.studies);
         measured.cannot("label", &side.file)?;
     }
+    let [a, b] = &sides;
+    ensure_same_heads(a, b)?;
     Ok(sides)
+}
+
+/// Heads are compared by their places, which say nothing in a model of another shape.
+fn ensure_same_heads(a: &Side, b: &Side) -> Result<()> {
+    let [ours, theirs] = [a, b].map(|side| side.circumstances.model.grid());
+    let words = |HeadGrid { layers, heads }| format!("{layers} layers of {heads} heads");
+    ensure!(
+        ours == theirs,
+        anyhow!("the models do not have the same heads: {} and {}", words(ours), words(theirs))
+            .hint("`headscope export A B -o PAGE.html` has reports of any models side by side")
+    );
+    Ok(())
 }
 
 fn read_file(path: &Path) -> Result<SavedFile> {
@@ -113,8 +129,7 @@ impl Side {
     /// Whether both are over the whole of the same files, and partials of them would have the same sentences.
     pub fn could_be_paired(&self, other: &Self) -> bool {
         let is_whole = |side: &Self| side.shard.is_none_or(|shard| shard == Shard::WHOLE);
-        let same_heads = self.circumstances.model.grid() == other.circumstances.model.grid();
-        same_heads && is_whole(self) && is_whole(other) && self.same_corpus(other) && !self.same_sentences(other)
+        is_whole(self) && is_whole(other) && self.same_corpus(other) && !self.same_sentences(other)
     }
 
     /// Whether both are over the same bytes in the same order, read as far and dealt to as many blocks.
@@ -125,6 +140,19 @@ impl Side {
             (files, settings.protocol.limit, settings.protocol.blocks)
         };
         corpus(self) == corpus(other)
+    }
+
+    /// How the corpora of both differ, in a sentence; `None` where they are the same text.
+    pub fn other_corpus(&self, other: &Self) -> Option<String> {
+        let [ours, theirs] = [self, other].map(|side| side.circumstances.corpus.sentences);
+        if ours != theirs {
+            let [ours, theirs] = [ours, theirs].map(|sentences| counted(sentences, "sentence"));
+            return Some(format!(
+                "The corpora differ in size: {ours} in a, {theirs} in b; with less text fewer labels are firm."
+            ));
+        }
+        let same = self.same_corpus(other) && self.shard == other.shard;
+        (!same).then(|| "The corpora are not the same.".to_owned())
     }
 
     /// The side in words.

@@ -14,6 +14,8 @@ pub struct ComparisonPage {
     pub facts: Vec<(&'static str, String)>,
     /// What was found, in a sentence.
     pub verdict: String,
+    /// The sentences after it.
+    pub findings: Vec<String>,
     /// How it was found.
     pub how: String,
     /// The tables.
@@ -25,12 +27,23 @@ pub struct ComparisonPage {
 /// A table of the page.
 #[derive(Serialize)]
 pub struct PageTable {
-    /// Its title.
-    pub title: String,
-    /// The headings of its columns.
-    pub columns: &'static [&'static str],
-    /// Its rows.
-    pub rows: Vec<Vec<String>>,
+    title: String,
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl PageTable {
+    /// A table of these rows, without the columns in which no row has anything.
+    pub fn new(title: impl Into<String>, columns: &[&'static str], mut rows: Vec<Vec<String>>) -> Self {
+        let is_filled = |column: usize| rows.is_empty() || rows.iter().any(|row| !matches!(&*row[column], "" | "-"));
+        let filled: Vec<bool> = (0..columns.len()).map(is_filled).collect();
+        let columns = columns.iter().zip(&filled).filter(|(_, filled)| **filled).map(|(column, _)| *column).collect();
+        for row in &mut rows {
+            let mut filled = filled.iter();
+            row.retain(|_| *filled.next().expect("a row has a cell in each column"));
+        }
+        Self { title: title.into(), columns, rows }
+    }
 }
 
 impl ComparisonPage {
@@ -38,5 +51,21 @@ impl ComparisonPage {
     /// Fails for no comparison.
     pub fn render(&self) -> Result<Vec<u8>> {
         page::filled("changes", self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_without_anything_are_left_out() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let table = PageTable::new("t", &["x", "y", "z"], vec![row(["1", "-", ""]), row(["2", "-", "3"])]);
+        assert_eq!(
+            (table.columns, table.rows),
+            (vec!["x", "z"], vec![vec!["1".to_owned(), String::new()], vec!["2".to_owned(), "3".to_owned()]])
+        );
+        assert_eq!(PageTable::new("t", &["x", "y"], Vec::new()).columns, ["x", "y"]);
     }
 }

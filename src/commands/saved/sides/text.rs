@@ -14,6 +14,9 @@ const NAMES: usize = 6;
 /// The characters of a value that are shown: digests and lists of files are longer.
 const VALUE: usize = 40;
 
+/// The characters before the first difference of two long values that are shown with it.
+const CONTEXT: usize = 12;
+
 /// The two analyses, each on a line.
 pub fn sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result {
     writeln!(out, "\na  {}\nb  {}\n", one_line(&a.in_words()), one_line(&b.in_words()))
@@ -41,7 +44,8 @@ pub fn not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt::Resu
     }
     writeln!(out, "\nNot shared (a | b), and no change:")?;
     for fact in facts.iter().take(most(FACTS, full)) {
-        writeln!(out, "  {}: {} | {}", one_line(&fact.key), value(&fact.a, full), value(&fact.b, full))?;
+        let [a, b] = values([&fact.a, &fact.b], full);
+        writeln!(out, "  {}: {a} | {b}", one_line(&fact.key))?;
     }
     match facts.len().saturating_sub(most(FACTS, full)) {
         0 => Ok(()),
@@ -49,15 +53,40 @@ pub fn not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt::Resu
     }
 }
 
-fn value(value: &Value, full: bool) -> String {
-    let text = one_line(&value.to_string());
-    match text.char_indices().nth(most(VALUE, full)) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
-    }
+/// Both values, of long ones the part where they begin to differ.
+fn values(values: [&Value; 2], full: bool) -> [String; 2] {
+    let whole = values.map(|value| one_line(&value.to_string()).chars().collect::<Vec<char>>());
+    let same = whole[0].iter().zip(&whole[1]).take_while(|(a, b)| a == b).count();
+    let shown = most(VALUE, full);
+    let from = if same + CONTEXT < shown { 0 } else { same - CONTEXT };
+    whole.map(|text| {
+        let part: String = text.iter().skip(from).take(shown).collect();
+        let [before, after] =
+            [from > 0, text.len() > from + part.chars().count()].map(|cut| if cut { "..." } else { "" });
+        format!("{before}{part}{after}")
+    })
 }
 
 /// The length of a list of `usual` length.
 pub fn most(usual: usize, full: bool) -> usize {
     if full { usize::MAX } else { usual }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_long_values_the_part_that_differs_is_shown() {
+        let [a, b] = ["1.2", "1.3"].map(|end| json!(format!("{}{end}{}", "x".repeat(60), "y".repeat(60))));
+        let shown = values([&a, &b], false);
+        assert_eq!(shown, ["2", "3"].map(|digit| format!("...{}1.{digit}{}...", "x".repeat(10), "y".repeat(27))));
+        assert_eq!(values([&a, &b], true), [a.to_string(), b.to_string()]);
+        assert_eq!(values([&json!(1), &json!(null)], false), ["1", "null"]);
+        // A difference near the beginning is shown with the beginning.
+        let [a, b] = ["p", "q"].map(|first| json!(format!("{first}{}", "x".repeat(60))));
+        assert_eq!(values([&a, &b], false)[0], format!("\"p{}...", "x".repeat(38)));
+    }
 }

@@ -1,0 +1,40 @@
+//! When a comparison fails: what a gate of continuous integration asks of it.
+
+use super::outcome::{CompareOutcome, Fate};
+
+/// A finding on which `compare` ends with status 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailOn {
+    /// A label was lost or gained.
+    Any,
+    /// A label was lost.
+    Lost,
+    /// A label was gained.
+    Gained,
+    /// A label is firm in the first analysis and not in the second: lost, or not shown to be.
+    NoLongerFirm,
+    /// The two corpora are not the same.
+    Corpora,
+    /// Nothing.
+    Never,
+}
+
+impl FailOn {
+    /// Whether the comparison found it. Labels of how heads choose count as others do.
+    pub fn is_met(self, outcome: &CompareOutcome) -> bool {
+        let any = |wanted: &[Fate]| {
+            outcome.heads.iter().flat_map(|head| head.all_labels()).any(|label| wanted.contains(&label.outcome))
+        };
+        match self {
+            Self::Any => any(&[Fate::Lost, Fate::Gained]),
+            Self::Lost => any(&[Fate::Lost]),
+            Self::Gained => any(&[Fate::Gained]),
+            Self::NoLongerFirm => {
+                let mut labels = outcome.heads.iter().flat_map(|head| head.all_labels());
+                labels.any(|label| label.firm() == [true, false])
+            }
+            Self::Corpora => outcome.corpora.is_some(),
+            Self::Never => false,
+        }
+    }
+}

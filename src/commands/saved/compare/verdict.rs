@@ -1,0 +1,87 @@
+//! A comparison in a few sentences: what became of labels, which were lost, and what became of heads.
+
+use super::outcome::{CompareOutcome, Fate, LabelComparison, OutcomeCounts, UntoldCounts};
+use crate::system::counted::{counted, plural};
+use crate::system::printable::one_line;
+
+impl CompareOutcome {
+    /// What became of the labels, in a sentence.
+    pub fn verdict(&self) -> String {
+        let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
+        format!("Labels: {kept} kept, {lost} lost, {gained} gained")
+    }
+
+    /// The sentences after the verdict: which labels were lost and gained, which are firm on one side only, the heads; at most
+    /// `most` labels are named in each.
+    pub fn findings(&self, most: usize) -> Vec<String> {
+        let UntoldCounts { firm_in_a, firm_in_b, firm_in_neither, firm_in_both } = self.untold;
+        let of_fate = |title: &str, fate: Fate| {
+            let names = self.names(most, |label| label.outcome == fate);
+            names.map(|names| format!("{title}: {names}."))
+        };
+        let one_sided = |count: usize, [has, lacks]: [&str; 2], firm: [bool; 2]| {
+            let names = self.names(most, |label| label.outcome == Fate::CouldNotTell && label.firm() == firm)?;
+            let are = plural(&count, "is", "are");
+            let labels = counted(count, "label");
+            Some(format!("{labels} firm in {has} {are} not firm in {lacks}, and the difference is not shown: {names}."))
+        };
+        let neither = (firm_in_neither > 0).then(|| {
+            let are = plural(&firm_in_neither, "is", "are");
+            format!("{} {are} firm in neither, but borderline in one or both.", counted(firm_in_neither, "label"))
+        });
+        let both = (firm_in_both > 0).then(|| {
+            let are = plural(&firm_in_both, "is", "are");
+            format!("{} {are} firm in both, by other thresholds.", counted(firm_in_both, "label"))
+        });
+        let all = [
+            self.corpora.clone(),
+            of_fate("Lost", Fate::Lost),
+            of_fate("Gained", Fate::Gained),
+            one_sided(firm_in_a, ["a", "b"], [true, false]),
+            one_sided(firm_in_b, ["b", "a"], [false, true]),
+            both,
+            neither,
+            Some(self.heads_in_words()),
+            self.choices_in_words(),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
+    /// What became of the heads, each by all its labels, in a sentence.
+    fn heads_in_words(&self) -> String {
+        let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
+        let have = |count: usize| plural(&count, "has", "have");
+        let parts = [
+            (kept, "kept their labels".to_owned()),
+            (changed, format!("lost or gained some and {} a firm one in both", have(changed))),
+            (lost, "lost all that were firm".to_owned()),
+            (gained, "gained their first".to_owned()),
+            (could_not_tell, format!("{} only labels that are firm in one or in neither", have(could_not_tell))),
+            (none, format!("{} no label in either", have(none))),
+        ];
+        let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
+        format!("Heads: {}.", told.collect::<Vec<_>>().join(", "))
+    }
+
+    /// What became of how the heads choose, in a sentence; `None` where neither analysis says.
+    fn choices_in_words(&self) -> Option<String> {
+        let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
+        Some(format!(
+            "How heads choose: {kept} kept, {lost} lost, {gained} gained, {changed} changed; of {could_not_tell} it cannot be told, \
+             and {none} {} no label of it in either.",
+            plural(&none, "has", "have"),
+        ))
+    }
+
+    /// The labels of heads of which something holds, at most so many of them by name; `None` of none.
+    fn names(&self, most: usize, holds: impl Fn(&LabelComparison) -> bool) -> Option<String> {
+        let of_head = |head: &super::outcome::HeadComparison| -> Vec<String> {
+            let labels = head.labels.iter().filter(|label| holds(label));
+            labels.map(|label| format!("{} {}", head.place, one_line(&label.label))).collect()
+        };
+        let names: Vec<String> = self.heads.iter().flat_map(of_head).collect();
+        let more = names.len().saturating_sub(most);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        (!names.is_empty()).then(|| format!("{}{more}", names[..names.len().min(most)].join(", ")))
+    }
+}

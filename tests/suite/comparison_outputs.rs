@@ -1,0 +1,155 @@
+//! What `compare` and `diff` say first, the findings on which they fail, and the files that they write.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::compare::{changed, compared, saved, set};
+use crate::support::{headscope, path, run};
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Three reports: in the second a label of L2H0 is lost against the first, in the third it is firm no more.
+fn reports() -> (TempDir, [PathBuf; 3]) {
+    let (folder, report) = saved();
+    let with = |name: &str, value: f64, error: f64| {
+        changed(&folder, &report, name, |report| set(report, 8, "separator_mass", value, error))
+    };
+    let paths = [with("firm.json", 0.8, 0.01), with("lost.json", 0.4, 0.01), with("weaker.json", 0.58, 0.05)];
+    (folder, paths)
+}
+
+fn status(command: &str, a: &Path, b: &Path, more: &[&str]) -> i32 {
+    headscope(&[&[command, path(a), path(b), "-q"], more].concat()).output().unwrap().status.code().unwrap()
+}
+
+#[test]
+fn a_gate_fails_on_what_it_asks_for() {
+    let (folder, [firm, lost, weaker]) = reports();
+    let fails = |a: &Path, b: &Path| {
+        let on = ["any", "lost", "gained", "no-longer-firm", "corpora", "never", "gained,corpora"];
+        let of = |finding: &&str| status("compare", a, b, &["--fail-on", finding]) == 1;
+        on.into_iter().filter(of).collect::<Vec<_>>()
+    };
+    assert_eq!(fails(&firm, &lost), ["any", "lost", "no-longer-firm"]);
+    assert_eq!(fails(&lost, &firm), ["any", "gained", "gained,corpora"]);
+    assert_eq!(fails(&firm, &weaker), ["no-longer-firm"]);
+    assert_eq!(fails(&firm, &firm), [""; 0]);
+    let less = changed(&folder, &firm, "less.json", |report| report["settings"]["limit"] = json!(9));
+    assert_eq!(fails(&firm, &less), ["corpora", "gained,corpora"]);
+    assert_eq!([status("compare", &firm, &lost, &[]), status("compare", &firm, &weaker, &[])], [1, 0]);
+    assert_eq!(status("compare", &firm, &lost, &["--fail-on", "never,lost"]), 2);
+    assert_eq!(status("compare", &firm, &lost, &["--fail-on", "banana"]), 2);
+}
+
+#[test]
+fn what_was_lost_is_said_first() {
+    let (folder, [firm, lost, weaker]) = reports();
+    let text = |a: &Path, b: &Path| {
+        String::from_utf8(headscope(&["compare", path(a), path(b)]).output().unwrap().stdout).unwrap()
+    };
+    let (_, outcome) = compared(&firm, &lost, &[]);
+    let counts = &outcome["labels_by_outcome"];
+    let begins = format!("Labels: {} kept, 1 lost, 0 gained.\nLost: L2H0 separator.\n", counts["kept"]);
+    let said = text(&firm, &lost);
+    assert!(said.starts_with(&begins) && said.contains("\nHeads: "), "{said}");
+    let said = text(&firm, &weaker);
+    let unshown = "\n1 label firm in a is not firm in b, and the difference is not shown: L2H0 separator.\n";
+    assert!(said.contains(unshown) && said.lines().next().unwrap().ends_with(" kept, 0 lost, 0 gained."), "{said}");
+    // A report against itself: nothing is firm on one side only.
+    let (_, outcome) = compared(&firm, &firm, &[]);
+    let untold = &outcome["untold"];
+    assert_eq!(
+        (&untold["firm_in_a"], &untold["firm_in_b"], &untold["firm_in_both"]),
+        (&json!(0), &json!(0), &json!(0))
+    );
+    assert_eq!(untold["firm_in_neither"], outcome["labels_by_outcome"]["could_not_tell"]);
+    let said = text(&firm, &firm);
+    assert!(!said.contains("not shown") && said.contains(" firm in neither, but borderline in one or both."), "{said}");
+    // Another number of sentences stands at the top.
+    let fewer = changed(&folder, &firm, "fewer.json", |report| report["corpus"]["sentences"] = json!(7));
+    for command in ["compare", "diff"] {
+        let said = headscope(&[command, path(&firm), path(&fewer)]).output().unwrap().stdout;
+        let said = String::from_utf8(said).unwrap();
+        let line = said.lines().nth(1).unwrap();
+        assert!(line.starts_with("The corpora differ in size: ") && line.contains(" 7 sentences in b"), "{said}");
+    }
+}
+
+#[test]
+fn outcomes_are_written_as_their_names_say() {
+    let (folder, [firm, lost, _]) = reports();
+    for command in ["compare", "diff"] {
+        let at = |name: &str| folder.path().join(format!("{command}-{name}"));
+        let [plain, packed, page] = ["o.json", "o.json.gz", "o.html"].map(at);
+        let files = ["-o", path(&plain), "-o", path(&packed), "-o", path(&page)];
+        let printed =
+            headscope(&[&[command, path(&firm), path(&lost), "-q"], files.as_slice()].concat()).output().unwrap();
+        assert_eq!((printed.status.code(), &*printed.stdout, &*printed.stderr), (Some(1), &b""[..], &b""[..]));
+        let text = fs::read_to_string(&plain).unwrap();
+        let mut unpacked = String::new();
+        GzDecoder::new(fs::File::open(&packed).unwrap()).read_to_string(&mut unpacked).unwrap();
+        for form in ["--json", "-o-"] {
+            let printed = headscope(&[command, path(&firm), path(&lost), form]).output().unwrap().stdout;
+            assert_eq!(String::from_utf8(printed).unwrap(), text);
+        }
+        assert_eq!(unpacked, text);
+        assert!(fs::read_to_string(page).unwrap().contains("<!doctype html>"));
+        assert_eq!(status(command, &firm, &lost, &["-o", "out.txt"]), 2);
+        // A comparison is no report.
+        let other = if command == "diff" { "compare" } else { "diff" };
+        for arguments in [["show", path(&plain)].as_slice(), &[other, path(&firm), path(&packed)]] {
+            let (status, message) = run(arguments).unwrap_err();
+            let expected = format!("this is a comparison of two reports (of `headscope {command}`), and no report");
+            assert!(status == 3 && message.contains(&expected), "{message}");
+        }
+    }
+    let (status, message) = run(&["diff", path(&firm), path(&lost), "-o", "changes.csv"]).unwrap_err();
+    assert!(status == 2 && message.contains("name a file .json, .json.gz or .html"), "{message}");
+}
+
+#[test]
+fn models_of_other_shapes_are_refused_by_both() {
+    let (folder, [firm, ..]) = reports();
+    let planted = folder.path().join("planted.json");
+    run(&["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q", "-o", path(&planted)]).unwrap();
+    for command in ["compare", "diff"] {
+        let (status, message) = run(&[command, path(&firm), path(&planted)]).unwrap_err();
+        let expected = "the models do not have the same heads: 4 layers of 4 heads and 3 layers of 4 heads";
+        assert!(status == 3 && message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn the_words_of_comparisons_are_explained() {
+    for word in ["lost", "gained", "kept", "could not tell", "changed", "kappa", "out of reach", "one_sided"] {
+        let text = run(&["explain", word]).unwrap();
+        assert!(text.contains("More: docs/methodology/compar"), "{text}");
+    }
+}
+
+#[test]
+fn a_page_has_what_was_lost_before_the_heads() {
+    let (folder, [firm, lost, _]) = reports();
+    let page = folder.path().join("page.html");
+    status("compare", &firm, &lost, &["-o", path(&page)]);
+    let html = fs::read_to_string(&page).unwrap();
+    let place = |what: &str| html.find(what).unwrap_or_else(|| panic!("no {what} in {html}"));
+    assert!(place("<p>Lost: L2H0 separator.") < place(">Labels: score"), "{html}");
+    assert!(place(">Labels: score") < place(">Heads: their labels"), "{html}");
+    // No label was gained, so the table of heads has no column of them.
+    let heads = &html[place(">Heads: their labels")..];
+    assert!(heads.contains("<th scope=col>lost") && !heads.contains("<th scope=col>gained"), "{heads}");
+    let outcome: Value = compared(&firm, &lost, &[]).1;
+    let borderline = outcome["heads"].as_array().unwrap().iter().find_map(|head| {
+        let of = head["labels"].as_array().unwrap().iter().find(|label| label["label"] == head["primary_a"])?;
+        (of["a"]["standing"] == "borderline").then(|| head["primary_a"].as_str().unwrap().to_owned())
+    });
+    let borderline = borderline.expect("some head has a borderline label first");
+    assert!(heads.contains(&format!(">{borderline} (borderline)")), "{heads}");
+    let page = folder.path().join("diff.html");
+    status("diff", &firm, &lost, &["-o", path(&page)]);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains(">Changed beyond chance: 1 label, ") && html.contains("<th scope=col>outcome"), "{html}");
+}
