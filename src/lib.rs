@@ -1,4 +1,4 @@
-//! headscope: labels for every attention head of a pretrained BERT, with the evidence.
+//! headscope: labels for every attention head of a pretrained transformer, with the evidence.
 //!
 //! The pipeline goes in one direction; the output of each stage is the input of the next:
 //!

@@ -193,6 +193,9 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     assert!(failed["message"].starts_with("no such model folder: `./absent`"), "{failed:?}");
     assert_eq!(context.batch(&["--only", "tiny.*"]).unwrap_err().0, 3);
     assert_eq!(context.row("absent.text"), failed);
+    // Of the two that were asked for, and not of all four.
+    let (_, message) = context.batch(&["--only", "tiny.*"]).unwrap_err();
+    assert!(message.trim_end().ends_with("error: 1 of 2 runs failed: tiny.broken"), "{message}");
     let page = context.read("out/index.html");
     assert!(page.contains("4 runs: 1 up to date, 3 failed.") && page.contains("./absent"), "{page}");
     assert_eq!(context.batch(&["--only", "absent.*", "--keep-going"]).unwrap_err().0, 4);

@@ -25,7 +25,8 @@ impl PreparedRun<'_> {
     /// Fails if it cannot go through the model, or is too long.
     pub fn shown(&self) -> Result<Option<AttentionMaps>> {
         let Some(Shown::Text(text)) = &self.options.show else { return Ok(None) };
-        let sentences = self.encoded(&SentenceChoice::Texts(vec![text.clone()]))?;
+        let sentences = self.encoded(&SentenceChoice::Texts(vec![text.clone()]));
+        let sentences = sentences.map_err(|error| error.context("--show").of_option("show").of_value(text))?;
         let [NamedSentence { sequence, .. }] = &sentences[..] else { return Ok(None) };
         let (model, tokens) = (self.model, sequence.ids.len());
         if tokens > MOST_TOKENS {

@@ -144,7 +144,10 @@ impl Ledger {
 
     /// The reason why a run must be done, if there is one.
     pub fn reason(&self, name: &str, inputs: &Inputs, reports: &[PathBuf]) -> Option<String> {
-        let Some(entry) = self.entry(name) else { return Some("there is no report yet".to_owned()) };
+        let Some(entry) = self.entry(name) else {
+            let failed = |message| format!("it failed when it was last tried: {message}");
+            return Some(self.failure(name).map_or_else(|| "there is no report yet".to_owned(), failed));
+        };
         let unlike = |path: &&PathBuf| {
             let known = entry.reports.get(&file_name(path));
             known.is_none() || output::earlier_sha256(path).as_ref() != known

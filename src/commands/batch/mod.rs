@@ -80,7 +80,7 @@ pub fn batch(options: &BatchOptions) -> Result<()> {
             break;
         }
     }
-    batch.finish(&all)
+    batch.finish(&all, wanted.len())
 }
 
 /// The runs that a pattern names, or all.
@@ -250,8 +250,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Writes the overview and says what failed.
-    fn finish(mut self, all: &[TableRun]) -> Result<()> {
+    /// Writes the overview and says what failed of the runs that were asked for.
+    fn finish(mut self, all: &[TableRun], asked: usize) -> Result<()> {
         if !self.options.dry_run {
             let tried = self.statuses.iter().map(|(name, status)| (name.as_str(), status.failure()));
             self.ledger.record_failures(tried)?;
@@ -273,8 +273,7 @@ impl Batch<'_> {
         let Some((_, first)) = self.failed.first() else { return Ok(()) };
         let class = if self.failed.iter().all(|(_, class)| class == first) { *first } else { Class::Other };
         let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
-        let (failed, all) = (names.len(), rows.len());
-        Err(anyhow!("{failed} of {} failed: {}", counted(all, "run"), names.join(", ")).class(class))
+        Err(anyhow!("{} of {} failed: {}", names.len(), counted(asked, "run"), names.join(", ")).class(class))
     }
 }
 

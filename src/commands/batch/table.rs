@@ -42,10 +42,11 @@ const MOST_RUNS: usize = 10_000;
 const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
 /// The options that a table cannot have, and the reason.
-const REFUSED: [(&str, &str); 12] = [
+const REFUSED: [(&str, &str); 13] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
     ("output", "reports are written to the folder of `headscope batch -o`"),
+    ("compact", "reports are indented here: `headscope batch --as json.gz` packs them as well"),
     ("quiet", "no summary is printed here"),
     ("shard", "a shard makes no report: use `headscope analyze` and `headscope merge`"),
     ("after", "a shard makes no report: use `headscope analyze` and `headscope merge`"),

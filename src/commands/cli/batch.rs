@@ -31,7 +31,7 @@ which each model is run with over each corpus. More: docs/BATCH.md
 ";
 
 /// The statuses of `batch` that are about all of its runs.
-const EACH: &str = "0 every report is there, else that of what failed, or 1 if that differs";
+const EACH: &str = "0 every run that was asked for is done, or with --dry-run was looked at, else that of what failed, or 1 if that differs";
 
 /// Analyse every model of a table over every corpus of it
 ///

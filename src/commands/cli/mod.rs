@@ -27,7 +27,7 @@ use crate::system::terminal::print;
 use shared::statuses::{DONE, statuses};
 use shared::values::{Named, one_of};
 
-/// Say what each attention head of a pretrained BERT does, with the evidence.
+/// Say what each attention head of a pretrained transformer does, with the evidence.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, after_help = statuses(DONE, &Class::ALL))]
 struct Arguments {

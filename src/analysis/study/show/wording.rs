@@ -11,15 +11,19 @@ pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
 }
 
+/// The word for what is read at once: a sentence, or a window where a decoder read documents.
+pub fn sequence(read: Context) -> &'static str {
+    if read == Context::Document { "window" } else { "sentence" }
+}
+
 /// So many sentences, or windows where a decoder read documents.
 pub fn sequences(count: u64, read: Context) -> String {
-    counted(count, if read == Context::Document { "window" } else { "sentence" })
+    counted(count, sequence(read))
 }
 
 /// Why a study of a sample found nothing: what was drawn lacks something.
 pub fn drawn_without(what: &str, read: Context) -> String {
-    let drawn = if read == Context::Document { "windows" } else { "sentences" };
-    format!("none of the {drawn} that were drawn has {what} (`--sample` draws more)")
+    format!("none of the {}s that were drawn has {what} (`--sample` draws more)", sequence(read))
 }
 
 /// A share in whole per cent, as sentences have it.

@@ -184,7 +184,7 @@ fn beside(target: &Path) -> Result<(File, TempPath)> {
     }
     let mut list = interrupt::lock();
     loop {
-        let created = builder.tempfile_in(folder)?;
+        let created = builder.tempfile_in(folder).map_err(|error| unwritable(folder, error))?;
         // Another process may take it for a leftover, lock it and remove it between its creation and its lock. A file
         // system without locks has no such removal.
         let locked_by_another = matches!(created.as_file().try_lock(), Err(TryLockError::WouldBlock));
@@ -193,6 +193,12 @@ fn beside(target: &Path) -> Result<(File, TempPath)> {
             return Ok(created.into_parts());
         }
     }
+}
+
+/// The error of a folder in which no file can be made, without the temporary name that was tried there.
+fn unwritable(folder: &Path, error: io::Error) -> anyhow::Error {
+    let cause = error.get_ref().and_then(|tried| tried.source()).map(ToString::to_string);
+    anyhow!("no file can be made in the folder `{}`: {}", folder.display(), cause.unwrap_or_else(|| error.to_string()))
 }
 
 /// Removes outputs of processes that have ended. A file that cannot be removed does not stop the writing.
@@ -221,6 +227,15 @@ mod tests {
 
     fn message(result: Result<impl Sized>) -> String {
         format!("{:#}", result.err().expect("an error"))
+    }
+
+    /// No file can be made in this folder, whoever asks.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_folder_that_cannot_be_written_to_is_named() {
+        let message = message(Output::open(Path::new("/proc/report.json")));
+        let expected = "cannot write `/proc/report.json`: no file can be made in the folder `/proc`: ";
+        assert!(message.starts_with(expected) && !message.contains(PREFIX), "{message}");
     }
 
     #[test]

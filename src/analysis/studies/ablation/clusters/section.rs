@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::sets::{ClusterLosses, ClusterShifts, Clusters, all_but};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
+use crate::sequences::reading::Context;
 use crate::stats::block_test::{Estimate, Jackknife};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
@@ -21,7 +22,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Completion, Section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{plain_table, significance};
+use crate::study::show::wording::{plain_table, sequences, significance};
 use crate::system::counted::counted;
 
 pub struct EffectSection {
@@ -37,6 +38,9 @@ pub struct OutputShiftSection {
 pub struct Effects {
     /// Sentences with a scored token, the first of each family alone.
     pub sentences: u64,
+    /// What counts as a sentence: a window where a decoder read documents.
+    #[serde(skip)]
+    pub read: Context,
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
@@ -124,6 +128,9 @@ impl Interplay {
 pub struct OutputShifts {
     /// Sentences with a token of text, the first of each family alone.
     pub sentences: u64,
+    /// What counts as a sentence: a window where a decoder read documents.
+    #[serde(skip)]
+    pub read: Context,
     /// Tokens of text.
     pub tokens: u64,
     /// The clusters, by their first heads.
@@ -259,6 +266,7 @@ impl Effects {
         let band = (!found.is_empty()).then(|| band(worth(&all), context.grid.count()));
         Self {
             sentences: total.sentences,
+            read: Context::default(),
             objective: sums.conditions.objective,
             masked_tokens: total.tokens,
             band,
@@ -325,7 +333,12 @@ impl OutputShifts {
     /// The section that these sums give.
     pub fn new(sums: &ClusterShifts, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        Self { sentences: total.sentences, tokens: total.tokens, clusters: Changes::new(sums).clusters(context) }
+        Self {
+            sentences: total.sentences,
+            read: Context::default(),
+            tokens: total.tokens,
+            clusters: Changes::new(sums).clusters(context),
+        }
     }
 }
 
@@ -354,7 +367,7 @@ fn table<'a, const N: usize>(
 }
 
 fn effects(
-    Effects { sentences, objective, masked_tokens, band, clusters }: &Effects,
+    Effects { sentences, read, objective, masked_tokens, band, clusters }: &Effects,
     out: &mut Summary,
 ) -> fmt::Result {
     let Some(band) = band else {
@@ -366,7 +379,7 @@ fn effects(
         "Clusters of heads that look alike, removed as a whole, head by head, and all but one (mean over which one is kept): \
          the rise of the loss in nats, over {masked_tokens} {tokens} of {}. One will do where all but one can go, whichever is \
          kept, the change being surely within ±{band:.4}; random sets are of as many heads of the same layers.\n",
-        counted(*sentences, "sentence")
+        sequences(*sentences, *read)
     )?;
     let shown = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
     let words = |cluster: &ClusterEffects| {
@@ -380,7 +393,7 @@ fn effects(
     Ok(())
 }
 
-fn shifts(OutputShifts { sentences, tokens, clusters }: &OutputShifts, out: &mut Summary) -> fmt::Result {
+fn shifts(OutputShifts { sentences, read, tokens, clusters }: &OutputShifts, out: &mut Summary) -> fmt::Result {
     if clusters.is_empty() {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
     }
@@ -389,7 +402,7 @@ fn shifts(OutputShifts { sentences, tokens, clusters }: &OutputShifts, out: &mut
         "Clusters of heads that look alike, removed as a whole, head by head, and all but one (mean over which one is kept): \
          how far the last hidden states of {} of {} turn, as 1 - cosine.\n",
         counted(*tokens, "token"),
-        counted(*sentences, "sentence")
+        sequences(*sentences, *read)
     )?;
     out.table_without(table(clusters.iter().map(|cluster| (cluster, [])), [], 5), MAY_GO);
     Ok(())
@@ -409,8 +422,10 @@ stored!(EffectSection { cluster_effect: Effects });
 
 impl Section for EffectSection {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.cluster_effect.judge(policy);
+        match known {
+            Completion::Policy(policy) => self.cluster_effect.judge(policy),
+            Completion::Reading(read) => self.cluster_effect.read = *read,
+            _ => {}
         }
     }
 
@@ -429,6 +444,12 @@ impl Section for EffectSection {
 stored!(OutputShiftSection { cluster_shift: OutputShifts });
 
 impl Section for OutputShiftSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Reading(read) = known {
+            self.cluster_shift.read = *read;
+        }
+    }
+
     fn summary(&self, _: &Policy) -> Summary {
         Summary::written(|out| shifts(&self.cluster_shift, out))
     }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use super::section::EdgesReport;
 use super::strongest::{Edge, MOSTLY_DIRECT};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges, Figure, Mark};
+use crate::study::show::wording::sequences;
 use crate::system::counted::{counted, plural};
 
 pub(super) fn figures(report: &EdgesReport) -> Vec<Figure> {
-    let EdgesReport { tokens, sentences, pairs, above: count, strongest, heads, .. } = report;
+    let EdgesReport { tokens, sentences, read, pairs, above: count, strongest, heads, .. } = report;
     let is_strongest =
         |edge: &Edge| strongest.iter().any(|other| (other.source, other.target) == (edge.source, edge.target));
     let of_heads = heads.iter().filter_map(|head| head.upstream);
@@ -44,7 +45,7 @@ pub(super) fn figures(report: &EdgesReport) -> Vec<Figure> {
              make expected (over {} of {}). Of {} {count} {} above chance; {} of these {} \
              drawn: the strongest, in colour, and of each head the strongest that goes to it.",
             counted(*tokens, "token"),
-            counted(*sentences, "sentence"),
+            sequences(*sentences, *read),
             counted(*pairs, "edge"),
             plural(count, "is", "are"),
             shown.len(),

@@ -14,6 +14,7 @@ use super::sums::EdgeSums;
 use super::untrained::Untrained;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
+use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
@@ -22,7 +23,7 @@ use crate::study::section::{Completion, HeadCard, Section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{plain_table, significance};
+use crate::study::show::wording::{plain_table, sequence, sequences, significance};
 use crate::system::counted::{counted, plural};
 
 /// Edges that the report lists as the strongest.
@@ -42,6 +43,9 @@ pub struct EdgesReport {
     pub removal: Option<Replacement>,
     /// Sentences with a token of text, the first of each family alone; none of a model of one layer.
     pub sentences: u64,
+    /// What counts as a sentence: a window where a decoder read documents.
+    #[serde(skip)]
+    pub read: Context,
     /// Tokens of text: the rows of attention that were compared.
     pub tokens: u64,
     /// Pairs of a head, the source, and a head of a later layer, the target.
@@ -126,6 +130,7 @@ impl EdgesReport {
         Self {
             removal: sums.conditions.removal,
             sentences: total.sentences,
+            read: Context::default(),
             tokens: total.rows,
             pairs: edges.count() as u64,
             without_shift: found.iter().filter(|measured| measured.excess.is_none()).count() as u64,
@@ -157,13 +162,24 @@ impl EdgesReport {
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self {
-            removal, sentences, tokens, pairs, without_shift, above, untrained, strongest, chains, labels, ..
+            removal,
+            sentences,
+            read,
+            tokens,
+            pairs,
+            without_shift,
+            above,
+            untrained,
+            strongest,
+            chains,
+            labels,
+            ..
         } = self;
         if *pairs == 0 {
             return writeln!(out, "The model has one layer: no head comes after another, so none depends on one.");
         }
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
-            return writeln!(out, "No sentence had a token of text, so no head was removed.");
+            return writeln!(out, "No {} had a token of text, so no head was removed.", sequence(*read));
         };
         writeln!(
             out,
@@ -172,7 +188,7 @@ impl EdgesReport {
              The strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
             removal.name(),
             counted(*tokens, "token"),
-            counted(*sentences, "sentence"),
+            sequences(*sentences, *read),
             format_args!("{pairs} {} of heads", plural(pairs, "pair", "pairs")),
             plural(above, "is", "are"),
             plural(without_shift, "has", "have"),
@@ -296,10 +312,8 @@ impl Section for EdgesSection {
                 let heads = self.edges.heads.iter().map(|edges| edges.place);
                 self.edges.labels = heads.zip(labels.iter().cloned()).collect();
             }
-            Completion::Estimates(..)
-            | Completion::Control(..)
-            | Completion::SharedKeys(_)
-            | Completion::Reading(_) => {}
+            Completion::Reading(read) => self.edges.read = *read,
+            Completion::Estimates(..) | Completion::Control(..) | Completion::SharedKeys(_) => {}
         }
     }
 

@@ -2,10 +2,11 @@
 
 use super::section::{HeadShift, MovedBy, OutputShiftReport};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::show::wording::{sequence, sequences};
 use crate::system::counted::counted;
 
 pub(super) fn figures(shift: &OutputShiftReport) -> Vec<Figure> {
-    let OutputShiftReport { tokens, sentences, without_heads, most, least, .. } = shift;
+    let OutputShiftReport { tokens, sentences, read, without_heads, most, least, .. } = shift;
     let Some(all) = without_heads.output_shift else { return Vec::new() };
     let row = |HeadShift { place, moved }: &HeadShift| {
         let MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 } = *moved;
@@ -16,7 +17,7 @@ pub(super) fn figures(shift: &OutputShiftReport) -> Vec<Figure> {
         scale: "1 - cosine of the output with and without the head".to_owned(),
         shares: false,
         nothing: Some(0.0),
-        marks: ["tokens", "means of sentences"].map(str::to_owned).to_vec(),
+        marks: vec!["tokens".to_owned(), format!("means of {}s", sequence(*read))],
         rows: most.iter().chain(least.iter().rev()).map(row).collect(),
     });
     vec![Figure {
@@ -27,7 +28,7 @@ pub(super) fn figures(shift: &OutputShiftReport) -> Vec<Figure> {
              without which they turn most, then those without which they turn least, with 95 % intervals. Without any head the \
              tokens turn by {all:.3}.",
             counted(*tokens, "token"),
-            counted(*sentences, "sentence")
+            sequences(*sentences, *read)
         ),
         chart,
     }]

@@ -4,7 +4,7 @@ use super::section::{CanGo, Curve, Curves};
 use crate::model::parameters::Objective;
 use crate::stats::interval::Interval;
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
-use crate::system::counted::counted;
+use crate::study::show::wording::sequences;
 
 pub(super) fn figures(pruning: &Curves) -> Vec<Figure> {
     let Some(loss) = pruning.loss else { return Vec::new() };
@@ -35,7 +35,7 @@ pub(super) fn figures(pruning: &Curves) -> Vec<Figure> {
              of {}), with 95 % intervals of the rise; nothing is trained again. Heads that can go: {}.",
             pruning.masked_tokens,
             pruning.objective.unwrap_or(Objective::MaskedTokens).tokens(),
-            counted(pruning.sentences, "sentence"),
+            sequences(pruning.sentences, pruning.read),
             can_go.join("; "),
         ),
         chart: Chart::Curves(Lines {

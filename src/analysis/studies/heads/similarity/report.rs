@@ -10,6 +10,7 @@ use super::show::map::Map;
 use super::sums::SimilaritySums;
 use super::weights::Weighed;
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::exact::ExactSum;
@@ -28,6 +29,9 @@ const STABLE: f64 = 0.8;
 pub struct Similarity {
     /// Sentences with a token of text, the first of each family alone.
     pub sentences: u64,
+    /// What counts as a sentence: a window where a decoder read documents.
+    #[serde(skip)]
+    pub read: Context,
     /// Tokens of text: the rows of attention that are compared.
     pub tokens: u64,
     /// Batches of tokens whose outputs are compared.
@@ -210,6 +214,7 @@ impl Similarity {
         let of_layer: Vec<Option<usize>> = (0..heads).map(|place| Some(grid.at(place).0)).collect();
         Self {
             sentences: total.sentences,
+            read: Context::default(),
             tokens: total.rows,
             batches: total.batches,
             batched_tokens: total.batched,

@@ -22,6 +22,7 @@ impl Section for SimilaritySection {
         match known {
             Completion::Labels(labels) => self.name_heads(labels),
             Completion::SharedKeys(heads) => self.compare_groups(*heads),
+            Completion::Reading(read) => self.similarity.read = *read,
             _ => {}
         }
     }

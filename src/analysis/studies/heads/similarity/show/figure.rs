@@ -4,13 +4,14 @@ use crate::model::grid::HeadGrid;
 use crate::studies::heads::similarity::clusters::{CUT, joins};
 use crate::studies::heads::similarity::report::Similarity;
 use crate::study::show::figure::{Chart, Figure, Points, Tree};
+use crate::study::show::wording::sequences;
 use crate::system::counted::{counted, plural};
 
 pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid) -> Vec<Figure> {
-    let Similarity { sentences, tokens, distance, median_distance, map, clusters, .. } = similarity;
+    let Similarity { sentences, read, tokens, distance, median_distance, map, clusters, .. } = similarity;
     let Some(median) = *median_distance else { return Vec::new() };
     let kept = similarity.kept(grid);
-    let sample = format!("{} of {}", counted(*tokens, "token"), counted(*sentences, "sentence"));
+    let sample = format!("{} of {}", counted(*tokens, "token"), sequences(*sentences, *read));
     let over = format!("The Hellinger distance of their attention over {sample}.");
     let map = map.as_ref().map(|map| {
         let shown = map.shown.map(|share| format!("{:.0} %", 100.0 * share));

@@ -8,7 +8,7 @@ use crate::studies::heads::similarity::compare::Comparison;
 use crate::studies::heads::similarity::report::{Cluster, Comparisons, Similarity};
 use crate::studies::heads::similarity::weights::Spectrum;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::plain_table;
+use crate::study::show::wording::{plain_table, sequence, sequences};
 use crate::system::counted::{counted, plural};
 
 /// The words for the summary, in whole lines.
@@ -17,10 +17,14 @@ pub fn of(similarity: &Similarity) -> Summary {
 }
 
 fn write(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
-    let Similarity { sentences, tokens, batched_tokens, clusters, same_layer, same_label, disagreement, .. } =
+    let Similarity { sentences, read, tokens, batched_tokens, clusters, same_layer, same_label, disagreement, .. } =
         similarity;
     let Some(median) = similarity.median_distance else {
-        return writeln!(out, "No sentence had a token of text, or the model has one head: no heads were compared.");
+        return writeln!(
+            out,
+            "No {} had a token of text, or the model has one head: no heads were compared.",
+            sequence(*read)
+        );
     };
     writeln!(
         out,
@@ -28,7 +32,7 @@ fn write(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
          and the similarity of what they write (debiased CKA, 1 if the same but for a rotation) over {batched_tokens} of them. \
          The median distance is {median:.3}; rank correlation of distance and CKA over pairs {}.",
         counted(*tokens, "token"),
-        counted(*sentences, "sentence"),
+        sequences(*sentences, *read),
         signed(similarity.distance_with_cka)
     )?;
     let kept = clusters.iter().filter(|cluster| cluster.kept).count();
