@@ -287,3 +287,32 @@ fn what_a_batch_cannot_use_stays_as_it_is() {
     assert!(refused.0 == 5 && refused.1.contains("cannot make the folder `file`"), "{refused:?}");
     assert!(Path::new(&in_the_way).is_file());
 }
+
+/// Formats of an earlier run follow the run when it is done again, but for one that somebody changed.
+#[test]
+fn reports_of_a_run_do_not_contradict_each_other() {
+    let model = tiny_bert();
+    let context =
+        EstimationContext::new(&format!("[[run]]\nname = \"a\"\nmodel = '{}'\ncorpus = \"text.txt\"\n", path(&model)));
+    let run = |format: &str| {
+        let output = headscope(&["batch", "runs.toml", "-o", "out", "--as", format])
+            .current_dir(context.0.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    run("html,csv");
+    let (page, table) = (context.read("out/a.html"), context.read("out/a.csv"));
+    context.write("out/a.csv", "mine\n");
+    context.write("text.txt", &format!("{TEXT}A cat saw the man .\n"));
+    let says = run("json.gz");
+    assert!(context.at("out/a.json.gz").exists());
+    assert_ne!(context.read("out/a.html"), page);
+    assert_eq!(context.read("out/a.csv"), "mine\n");
+    assert!(says.contains("a.csv` was changed since it was written and stays as it is"), "{says}");
+    // It is still known when the formats are asked for again.
+    run("html,csv");
+    assert_ne!(context.read("out/a.csv"), table);
+    assert_ne!(context.read("out/a.csv"), "mine\n");
+}

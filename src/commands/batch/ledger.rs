@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use super::inputs::Inputs;
-use crate::export::json;
+use crate::export::{Writer, json};
 use crate::report::Report;
 use crate::report::roles::Roles;
 use crate::system::counted::{counted, plural};
@@ -157,6 +157,27 @@ impl Ledger {
             let what = if path.exists() { "is not what was written" } else { "is missing" };
             Some(format!("{} {what}", file_name(path)))
         })
+    }
+
+    /// The reports of a run in formats beside those of `asked`, from when others were asked for: first those that are as they were
+    /// written, which a run that is done again is to write as well, so that no two of its reports contradict each other; then those
+    /// that were changed by somebody else.
+    pub fn other_formats(&self, name: &str, asked: &[PathBuf]) -> (Vec<(PathBuf, Writer)>, Vec<PathBuf>) {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let (mut kept, mut changed) = (Vec::new(), Vec::new());
+        for (file, digest) in self.entry(name).iter().flat_map(|entry| &entry.reports) {
+            let path = folder.join(file);
+            if asked.iter().any(|one| file_name(one) == *file) || !path.exists() {
+                continue;
+            }
+            let extension = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
+            let writer = Writer::ALL.iter().find(|(known, _)| Some(*known) == extension).map(|(_, writer)| *writer);
+            match writer.filter(|_| output::earlier_sha256(&path).as_ref() == Some(digest)) {
+                Some(writer) => kept.push((path, writer)),
+                None => changed.push(path),
+            }
+        }
+        (kept, changed)
     }
 
     /// Remembers a run that was done.

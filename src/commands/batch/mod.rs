@@ -27,7 +27,7 @@ use crate::system::counted::counted;
 use crate::system::errors::{Class, ErrorFormat, Facts};
 use crate::system::printable::one_line;
 use crate::system::progress::Downloads;
-use crate::system::terminal::print;
+use crate::system::terminal::{print, say};
 use inputs::{Corpora, Inputs};
 use ledger::{Ledger, LedgerEntry, ReportSummary};
 use overview::{RunRow, Status};
@@ -210,10 +210,19 @@ impl Batch<'_> {
     /// Does one run; what is said of it.
     fn run(&mut self, run: &TableRun, loaded: &Loaded, inputs: Inputs) -> Result<String> {
         let Outcome::Report { wanted, .. } = &run.options.outcome else { unreachable!("a table has no shards") };
-        let paths = self.paths(run);
-        let targets =
-            paths.iter().zip(&self.options.writers).map(|(path, (_, writer))| Target::File(path.clone(), *writer));
-        let wanted = ReportOptions { outputs: targets.collect(), summary: None, ..wanted.clone() };
+        let (kept, changed) = self.ledger.other_formats(&run.name, &self.paths(run));
+        for path in changed {
+            say(&format!(
+                "note: {}: `{}` was changed since it was written and stays as it is: it is of the run before this one",
+                run.name,
+                path.display()
+            ));
+        }
+        let asked = self.paths(run).into_iter().zip(self.options.writers.iter().map(|(_, writer)| *writer));
+        let targets: Vec<(PathBuf, Writer)> = asked.chain(kept).collect();
+        let paths: Vec<PathBuf> = targets.iter().map(|(path, _)| path.clone()).collect();
+        let outputs = targets.into_iter().map(|(path, writer)| Target::File(path, writer)).collect();
+        let wanted = ReportOptions { outputs, summary: None, ..wanted.clone() };
         let outputs = wanted.open()?;
         let policy = wanted.policy.policy()?;
         let corpus = loaded::open(&run.options)?;
