@@ -5,7 +5,8 @@ Each function is a command, its options are those of the command line (``headsco
 the names of the program's JSON (docs/REPORT.md). docs/PYTHON.md shows all of it.
 """
 
-from ._program import HeadscopeError, program, run, version
+from ._errors import HeadscopeError
+from ._program import program, run, version
 from ._report import Report, load
 from ._analyze import analyze, analyze_shard, merge, merge_parts, missing_shards
 from ._batch import Batch, batch
@@ -42,3 +43,18 @@ __all__ = [
     "version",
     "view",
 ]
+
+__version__: str
+"""The version of the package, or of the program where the module is not installed."""
+
+
+def __getattr__(name: str) -> str:
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("headscope")
+    except PackageNotFoundError:
+        return version()

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ._options import RESULT, Paths, Value, arguments, model_argument, several
+from . import _keywords
+from ._options import RESULT, Paths, arguments, model_argument, several
 from ._program import PathLike, run
 from ._report import Report, load
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 SHARD = {"shard", "after"}
 """Options of what is no report yet."""
 
 
-def analyze(model: PathLike | None = None, corpus: Paths | None = None, **options: Value) -> Report:
+def analyze(model: PathLike | None = None, corpus: Paths | None = None, **options: Unpack[_keywords.Analyze]) -> Report:
     """Runs ``headscope analyze`` and reads its report.
 
     ``model`` is a Hub id, a folder or a name in the box, ``corpus`` a path or several; without them the model and the corpus
     in the program are taken. ``options`` are those of the command line with ``_`` for ``-``: ``max_tokens=256``,
     ``control=["random-init"]``, ``no_run_info=True``. ``with`` is a word of Python: write ``with_=["norms"]``.
 
-    Raises ``HeadscopeError`` if the program fails.
+    Raises ``HeadscopeError`` if the program fails, and ``TypeError`` of an option that it does not have.
     """
-    given = arguments({"corpus": corpus, **options}, RESULT | SHARD)
+    given = arguments("analyze", {"corpus": corpus, **options}, RESULT | SHARD)
     return reported(["analyze", *given], model_argument(model))
 
 
@@ -33,7 +38,7 @@ def analyze_shard(
     shard: str,
     output: PathLike,
     after: PathLike | None = None,
-    **options: Value,
+    **options: Unpack[_keywords.AnalyzeShard],
 ) -> Path:
     """Runs ``headscope analyze --shard``: writes shard ``"I/N"`` of an analysis to ``output``, a file named ``.headscope``.
 
@@ -41,27 +46,27 @@ def analyze_shard(
 
     Raises ``HeadscopeError`` if the program fails.
     """
-    given = arguments({"corpus": corpus, "shard": shard, "after": after, **options})
+    given = arguments("analyze", {"corpus": corpus, "shard": shard, "after": after, **options})
     run(["analyze", "--quiet", *given, f"--output={Path(output)}", *model_argument(model)])
     return Path(output)
 
 
-def merge(parts: Paths, **options: Value) -> Report:
+def merge(parts: Paths, **options: Unpack[_keywords.Merge]) -> Report:
     """Runs ``headscope merge``: the report of all shards, which is that of one run over the whole corpus.
 
     ``parts`` are files that ``analyze_shard`` or ``headscope analyze --shard`` wrote, or folders of them.
 
     Raises ``HeadscopeError`` if the program fails, with status 6 if shards are missing.
     """
-    return reported(["merge", *arguments(options, RESULT | {"missing"})], ["--", *map(str, several(parts))])
+    return reported(["merge", *arguments("merge", options, RESULT | {"missing"})], ["--", *map(str, several(parts))])
 
 
-def merge_parts(parts: Paths, output: PathLike, **options: Value) -> Path:
+def merge_parts(parts: Paths, output: PathLike, **options: Unpack[_keywords.Merge]) -> Path:
     """Runs ``headscope merge -o FILE.headscope``: adds parts up to one, which a second stage is run after.
 
     Raises ``HeadscopeError`` if the program fails, with status 6 if shards are missing.
     """
-    given = arguments(options, RESULT | {"missing"})
+    given = arguments("merge", options, RESULT | {"missing"})
     run(["merge", "--quiet", *given, f"--output={Path(output)}", "--", *map(str, several(parts))])
     return Path(output)
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from . import _keywords
 from ._frames import Columns, Tabular, of_csv
-from ._options import RESULT, Value, arguments
+from ._kinds import of_batch
+from ._options import RESULT, arguments
 from ._program import PathLike, run
 from ._report import Report, load
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Batch(Mapping[str, Report], Tabular):
@@ -37,14 +43,14 @@ class Batch(Mapping[str, Report], Tabular):
     def _columns(self, table: str | None, wide: bool) -> Columns:
         if wide or table not in (None, "runs"):
             raise TypeError(f"a batch has one table, 'runs', in one form, and not {table!r}")
-        return of_csv((self.folder / "runs.csv").read_text(encoding="utf-8"))
+        return of_csv((self.folder / "runs.csv").read_text(encoding="utf-8"), of_batch)
 
 
-def batch(table: PathLike, output: PathLike, **options: Value) -> Batch:
+def batch(table: PathLike, output: PathLike, **options: Unpack[_keywords.Batch]) -> Batch:
     """Runs ``headscope batch``: every model of a table, a TOML file, over every corpus of it, into the folder ``output``.
 
     Raises ``HeadscopeError`` if a run fails, with the errors of all that did; ``Batch(output)`` has the reports of the others.
     """
-    given = arguments(options, RESULT | {"dry-run"})
+    given = arguments("batch", options, RESULT | {"dry-run"})
     run(["batch", "--quiet", *given, f"--output={Path(output)}", "--", table])
     return Batch(output)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import _keywords
 from ._document import Document, as_files
 from ._frames import Columns, of_objects
-from ._options import RESULT, Value, arguments
+from ._kinds import COMPARE, DIFF, Rows, of_table
+from ._options import RESULT, arguments
 from ._pictures import Page
 from ._program import PathLike, run
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class SideBySide(Document):
@@ -19,8 +24,10 @@ class SideBySide(Document):
 
     TABLE: str
     """The table that ``frame()`` gives."""
-    TEXTS: Collection[str] = ()
-    """Columns of texts that may have no value in any row."""
+    COMMAND: str
+    """The command that writes it, and the name of its schema."""
+    KINDS: Mapping[str, Rows]
+    """Where the types of the columns of each table are."""
 
     def __init__(self, text: str, page: str) -> None:
         super().__init__(text)
@@ -29,6 +36,9 @@ class SideBySide(Document):
     def page(self) -> Page:
         """The same as a page in HTML, which a cell of a notebook shows."""
         return Page(self._page)
+
+    def _repr_html_(self) -> str:
+        return self.page()._repr_html_()
 
     def _tables(self) -> dict[str, Iterable[Mapping[str, Any]]]:
         raise NotImplementedError
@@ -40,7 +50,7 @@ class SideBySide(Document):
             raise TypeError(f"the table {name!r} has one form: wide=True is for 'heads' of a report")
         if name not in tables:
             raise KeyError(f"there is no table {name!r}: there are {', '.join(tables)}")
-        return of_objects(tables[name], self.TEXTS)
+        return of_objects(tables[name], of_table(self.KINDS[name], self.COMMAND))
 
     def _sides(self) -> str:
         a, b = (f"{side['model']} over {side['corpus']}" for side in (self["a"], self["b"]))
@@ -56,6 +66,8 @@ class Changes(SideBySide):
     """
 
     TABLE = "metrics"
+    COMMAND = "diff"
+    KINDS = DIFF
 
     def __repr__(self) -> str:
         changed = ", ".join(f"{len(self[part])} {part}" for part in ("labels", "relations", "metrics"))
@@ -74,7 +86,8 @@ class Comparison(SideBySide):
     """
 
     TABLE = "heads"
-    TEXTS = frozenset({"kept", "gained", "lost", "could_not_tell", "choice_outcome", "choice_a", "choice_b", "doubt"})
+    COMMAND = "compare"
+    KINDS = COMPARE
 
     def __repr__(self) -> str:
         counts = ", ".join(
@@ -113,31 +126,33 @@ def head_outcome(head: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def diff(a: PathLike | Document, b: PathLike | Document, **options: Value) -> Changes:
+def diff(a: PathLike | Document, b: PathLike | Document, **options: Unpack[_keywords.Diff]) -> Changes:
     """Runs ``headscope diff --json`` on two reports, or files of reports or of partials (``.headscope``).
 
     Raises ``HeadscopeError`` if the program fails.
     """
-    return side_by_side(Changes, "diff", a, b, options)
+    return side_by_side(Changes, a, b, options)
 
 
-def compare(a: PathLike | Document, b: PathLike | Document, **options: Value) -> Comparison:
+def compare(a: PathLike | Document, b: PathLike | Document, **options: Unpack[_keywords.Compare]) -> Comparison:
     """Runs ``headscope compare --json`` on two reports, or files of reports or of partials (``.headscope``).
 
     Raises ``HeadscopeError`` if the program fails, or the models do not have the same layers and heads.
     """
-    return side_by_side(Comparison, "compare", a, b, options)
+    return side_by_side(Comparison, a, b, options)
 
 
 Kind = TypeVar("Kind", bound=SideBySide)
 
 
-def side_by_side(
-    kind: type[Kind], command: str, a: PathLike | Document, b: PathLike | Document, options: Mapping[str, Value]
-) -> Kind:
-    given = arguments(options, RESULT | {"full", "table"})
+WRITTEN = RESULT | {"full", "table", "fail-on"}
+"""Options of what the commands print and write, and of their exit status, which says nothing here."""
+
+
+def side_by_side(kind: type[Kind], a: PathLike | Document, b: PathLike | Document, options: Mapping[str, Any]) -> Kind:
+    given = arguments(kind.COMMAND, options, WRITTEN)
     with as_files([a, b]) as paths, tempfile.TemporaryDirectory(prefix="headscope-") as folder:
         page = Path(folder, "page.html")
         # Status 1 says that something changed.
-        text = run([command, "--json", *given, f"--output={page}", "--", *paths], accepted=(0, 1))
+        text = run([kind.COMMAND, "--json", *given, f"--output={page}", "--", *paths], accepted=(0, 1))
         return kind(text, page.read_text(encoding="utf-8"))

@@ -6,10 +6,15 @@ import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from . import _keywords
 from ._document import Document, as_files
-from ._options import RESULT, Value, arguments
+from ._options import RESULT, arguments
 from ._program import PathLike, run
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def export(
@@ -17,7 +22,7 @@ def export(
     *outputs: PathLike,
     figure: str | None = None,
     table: str | None = None,
-    **options: Value,
+    **options: Unpack[_keywords.Export],
 ) -> None:
     """Runs ``headscope export``: writes a report to ``outputs``, or one ``figure`` or ``table`` of it.
 
@@ -28,7 +33,7 @@ def export(
     Raises ``HeadscopeError`` if the program fails.
     """
     inputs = [reports] if isinstance(reports, (str, os.PathLike, Document)) else reports
-    given = arguments({"figure": figure, "table": table, **options}, RESULT)
+    given = arguments("export", {"figure": figure, "table": table, **options}, RESULT)
     with as_files(inputs) as paths:
         run(["export", *given, *(f"--output={os.fspath(path)}" for path in outputs), "--", *paths])
 

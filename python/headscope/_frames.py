@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Mapping
-from types import ModuleType
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ class Column(NamedTuple):
 
 
 Columns = dict[str, Column]
+
+Kinds = Mapping[str, Kind]
+"""The types of columns by their names, as a table has them whatever its rows are."""
 
 
 class Tabular:
@@ -58,11 +61,34 @@ class Tabular:
         raise ValueError(f"library is 'pandas' or 'polars', not {library!r}")
 
 
-def of_csv(text: str) -> Columns:
-    """The columns of a table as the program writes it; an empty cell is a missing value."""
+def of_csv(text: str, kinds_of: Callable[[list[str]], Kinds] = lambda names: {}) -> Columns:
+    """The columns of a table as the program writes it; an empty cell is a missing value.
+
+    ``kinds_of`` has the types of the columns with these names; those of others are the narrowest that their cells have.
+    """
     header, *rows = list(csv.reader(io.StringIO(text))) or [[]]
     names = [name for name in header if name]
-    return {name: of_cells([row[at] for row in rows]) for at, name in enumerate(names)}
+    kinds = kinds_of(names)
+    columns: Columns = {}
+    for at, name in enumerate(names):
+        columns.update(typed(name, [row[at] or None for row in rows], kinds, of_cells))
+    return columns
+
+
+def typed(name: str, values: list[Any], kinds: Kinds, otherwise: Callable[[list[Any]], Column]) -> Columns:
+    """A column with its type; an object or an interval that is null in every row is the columns that it has in other tables."""
+    if name in kinds:
+        kind = kinds[name]
+        return {name: Column(kind, [None if value is None else read(kind, value) for value in values])}
+    parts = [one for one in kinds if one.startswith(f"{name}.") or one in (f"{name}_low", f"{name}_high")]
+    if parts and all(value is None for value in values):
+        return {part: Column(kinds[part], values) for part in parts}
+    return {name: otherwise(values)}
+
+
+def read(kind: Kind, value: Any) -> Any:
+    """A value of JSON, or a cell, as one of this type."""
+    return value in (True, "true") if kind is bool else kind(value)
 
 
 # As the program writes them: a number that is no integer has a point or an exponent.
@@ -70,7 +96,7 @@ INTEGER = re.compile(r"-?\d+")
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
 
 
-def of_cells(cells: list[str]) -> Column:
+def of_cells(cells: list[str | None]) -> Column:
     """Cells as values of the narrowest type that all have; where none has a value they are numbers."""
     filled = [cell for cell in cells if cell]
     kind: Kind = str
@@ -80,20 +106,22 @@ def of_cells(cells: list[str]) -> Column:
         kind = int
     elif all(map(NUMBER.fullmatch, filled)):
         kind = float
-    read = (lambda cell: cell == "true") if kind is bool else kind
-    return Column(kind, [read(cell) if cell else None for cell in cells])
+    return Column(kind, [read(kind, cell) if cell else None for cell in cells])
 
 
-def of_objects(objects: Iterable[Mapping[str, Any]], texts: Collection[str] = ()) -> Columns:
+def of_objects(objects: Iterable[Mapping[str, Any]], kinds: Kinds = MappingProxyType({})) -> Columns:
     """Objects of JSON as rows, as the program's own flat tables have them.
 
     A key within an object stands after a dot, the ends of an interval are ``ci95_low`` and ``ci95_high``, lists of texts are
-    joined by spaces, and lists of objects are left out. Where no row has a value, those of ``texts`` are texts all the same.
+    joined by spaces, and lists of objects are left out. Without rows the columns are those of ``kinds``.
     """
     rows = [dict(cells("", one)) for one in objects]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = {name: of_values([row.get(name) for row in rows]) for name in names}
-    return {name: Column(str, column.values) if name in texts else column for name, column in columns.items()}
+    names = list(dict.fromkeys(name for row in rows for name in row)) if rows else list(kinds)
+    names = [name for name in names if not any(other.startswith((f"{name}.", f"{name}_low")) for other in names)]
+    columns: Columns = {}
+    for name in names:
+        columns.update(typed(name, [row.get(name) for row in rows], kinds, of_values))
+    return columns
 
 
 def cells(name: str, value: Any) -> Iterable[tuple[str, Any]]:

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import _keywords
 from ._frames import needed
-from ._options import Value, arguments, model_argument
+from ._options import arguments, model_argument, texts
 from ._program import PathLike, run
 
 if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ class SentenceMap:
 
     def _tensor(self, name: str) -> NDArray[numpy.float32]:
         if name not in self.tensors:
-            raise AttributeError(f"there is no {name} here: maps(rollout=True) has rollout in place of attention")
+            if name == "attentions":
+                raise AttributeError("there is no attention here: maps(..., rollout=True) has rollout in its place")
+            raise AttributeError(f"there is no {name} here: maps(..., rollout=True) has it, in place of attention")
         return self.tensors[name]
 
 
@@ -109,16 +113,19 @@ def sentence(index: int, tensors: Mapping[str, NDArray[numpy.float32]], metadata
     )
 
 
-def maps(model: PathLike | None = None, text: str | Iterable[str] | None = None, **options: Value) -> Maps:
+def maps(
+    model: PathLike | None = None, text: str | Iterable[str] | None = None, **options: Unpack[_keywords.Maps]
+) -> Maps:
     """Runs ``headscope maps``; needs numpy: ``maps("box:small", "The cat sat.")[0].attention``.
 
     ``text`` is one sentence or several; without it all sentences of ``corpus`` are mapped, or of the corpus in the program,
     unless ``sentence`` or ``limit`` says otherwise. The other options are those of the command line with ``_`` for ``-``.
 
-    Raises ``HeadscopeError`` if the program fails, and ``ImportError`` without numpy.
+    Raises ``HeadscopeError`` if the program fails, ``ImportError`` without numpy, ``ValueError`` if ``text`` is the name of a
+    file, and ``TypeError`` of an option that the program does not have, or that chooses sentences of a corpus beside ``text``.
     """
     needed("numpy")
-    given = arguments({"text": text, **options})
+    given = arguments("maps", {"text": texts(text, options), **options})
     with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
         path = Path(folder, "maps.safetensors")
         run(["maps", *given, f"--output={path}", *model_argument(model)])

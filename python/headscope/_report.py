@@ -7,11 +7,13 @@ import os
 from typing import Any
 
 from ._document import Document, as_files, read_json
+from ._errors import HeadscopeError
 from ._export import exported
 from ._frames import Columns, of_csv
 from ._heads import heads
+from ._kinds import REPORT, Rows, of_table, of_wide
 from ._pictures import Page, Picture
-from ._program import HeadscopeError, PathLike, run
+from ._program import PathLike, run
 
 
 class Report(Document):
@@ -27,9 +29,9 @@ class Report(Document):
         return f"<headscope.Report: {model['id']}, {grid}, over {corpus['name']}, {sentences}>"
 
     def head(self, name: str) -> dict[str, Any]:
-        """The head of this name, such as ``L0H3``."""
+        """The head of this name, such as ``L0H3``; ``l0h3`` is the same."""
         for head in self["heads"]:
-            if head["name"] == name:
+            if head["name"] == name.upper():
                 found: dict[str, Any] = head
                 return found
         raise KeyError(f"the model has no head {name!r}: heads are named L0H0 to {self['heads'][-1]['name']}")
@@ -40,7 +42,9 @@ class Report(Document):
             raise TypeError(f"the table {table!r} has one form: wide=True is for 'heads'")
         if table in (None, "heads") and not wide:
             return heads(self)
-        return of_csv(exported(self, "heads.csv") if wide else exported(self, "table.csv", table=table))
+        if wide:
+            return of_csv(exported(self, "heads.csv"), of_wide)
+        return of_csv(exported(self, "table.csv", table=table), lambda _: of_table(REPORT.get(table or "", Rows())))
 
     def summary(self) -> str:
         """The summary that ``headscope show`` prints."""
@@ -62,7 +66,7 @@ class Report(Document):
             grid = self.figure("grid")
         except (HeadscopeError, OSError) as error:
             return f"<p>{title}</p><p>The grid of its heads cannot be drawn: {html.escape(str(error))}</p>"
-        return f"<p>{title}</p>{grid}<p><code>.page()</code> shows all, <code>.frame()</code> has a row for each head.</p>"
+        return f"<p>{title}</p>{grid._repr_html_()}<p><code>.page()</code> shows all, <code>.frame()</code> has a row for each head.</p>"
 
 
 def load(path: PathLike) -> Report:

@@ -74,6 +74,17 @@ class Pandas(unittest.TestCase):
         self.assertTrue(without["effect_verdict"].isna().all())
         both = [name for name in with_effect if name in without]
         self.assertEqual([with_effect[name].dtype for name in both], [without[name].dtype for name in both])
+        for table in ("labels", "files", "relations", "by_head", "by_distance", "rules", "metrics"):
+            first, second = small().frame(table), planted().frame(table)
+            self.assertEqual({*first}, {*second}, table)
+            kinds = [{name: str(frame[name].dtype).lower() for name in frame} for frame in (first, second)]
+            self.assertEqual(kinds[0], kinds[1], table)
+            self.assertNotIn("object", kinds[0].values())
+        self.assertEqual(str(planted().frame("labels")["rests_on"].dtype), "string")
+
+    def test_a_table_without_rows_has_its_columns(self) -> None:
+        labels = headscope.diff(planted(), planted()).frame("labels")
+        self.assertEqual((len(labels), str(labels["label"].dtype), str(labels["q"].dtype)), (0, "string", "float64"))
 
     def test_the_narrow_table_is_narrow_with_all_studies(self) -> None:
         report = headscope.analyze("box:small", limit=20, with_=STUDIES.split(","))

@@ -41,7 +41,7 @@ class Maps(unittest.TestCase):
         sentence = headscope.maps("box:planted", limit=1, rollout=True)[0]
         shape = (3, len(sentence.tokens), len(sentence.tokens))
         self.assertEqual((sentence.rollout.shape, sentence.rollout_even.shape), (shape, shape))
-        with self.assertRaisesRegex(AttributeError, "no attentions here"):
+        with self.assertRaisesRegex(AttributeError, "no attention here"):
             sentence.attention
 
     def test_a_file_is_read_as_by_safetensors(self) -> None:
@@ -69,6 +69,16 @@ class Maps(unittest.TestCase):
                 with self.assertRaises(ValueError) as raised:
                     headscope.load_maps(path)
                 self.assertTrue(str(raised.exception).startswith(f"{path}: this is no file of headscope maps: "))
+
+    def test_the_name_of_a_file_is_no_text(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "a.conllu")
+            path.write_text("", encoding="utf-8")
+            for text in [str(path), [str(path)], folder]:
+                with self.assertRaisesRegex(ValueError, "did you mean corpus="):
+                    headscope.maps("box:planted", text)
+        with self.assertRaisesRegex(TypeError, "sentence= chooses sentences of a corpus, and text is one itself"):
+            headscope.maps("box:planted", "Hi.", sentence=0)
 
 
 class Without(unittest.TestCase):

@@ -17,7 +17,8 @@ class Pictures(unittest.TestCase):
         texts = "".join(ElementTree.fromstring(view.picture).itertext())
         for shown in ["L0H0, sentence 0", "L1H2, sentence 1", "barked"]:
             self.assertIn(shown, texts)
-        self.assertEqual(view._repr_html_(), view.picture)
+        self.assertIn(view.picture, view._repr_html_())
+        self.assertRegex(repr(view), r"^View\(picture=<headscope.Picture: [\d,]+ characters of SVG>, page=<.*>, of_all=False\)$")
         self.assertIn("barked", view.page)
         with self.assertRaisesRegex(headscope.HeadscopeError, "L9H9"):
             headscope.view("box:planted", "The cat sat .", head="L9H9")
@@ -31,7 +32,7 @@ class Pictures(unittest.TestCase):
         grid = planted().figure()
         self.assertEqual(ElementTree.fromstring(grid).tag, "{http://www.w3.org/2000/svg}svg")
         self.assertNotEqual(grid, planted().figure("heatmap:entropy"))
-        self.assertEqual(grid._repr_html_(), grid)
+        self.assertEqual(grid._repr_html_(), f'<div style="max-width: 100%; overflow-x: auto">{grid}</div>')
         with self.assertRaisesRegex(headscope.HeadscopeError, "nothing"):
             planted().figure("nothing")
         with tempfile.TemporaryDirectory() as folder:
@@ -41,7 +42,7 @@ class Pictures(unittest.TestCase):
     def test_the_page_stands_in_a_frame_of_its_own(self) -> None:
         page = planted().page()
         self.assertTrue(page.lower().startswith("<!doctype html>"))
-        frame = re.fullmatch(r'<iframe srcdoc="([^"]*)" style="[^"]*"></iframe>', page._repr_html_())
+        frame = re.fullmatch(r'<iframe srcdoc="([^"]*)" style="[^"]*" onload="[^"]*"></iframe>', page._repr_html_())
         assert frame is not None
         self.assertEqual(html.unescape(frame[1]), page)
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from unittest import mock
 
 import headscope
-from headscope._program import error_of
+from headscope import _keywords
+from headscope._errors import error_of
+from headscope._options import RESULT, options_of, spelt
 
 
 class Options(unittest.TestCase):
@@ -28,15 +30,29 @@ class Options(unittest.TestCase):
 
     def test_options_that_say_where_a_result_goes_are_refused(self) -> None:
         with self.assertRaisesRegex(TypeError, "'output'"):
-            headscope.analyze(output="x.json")
+            headscope.analyze(output="x.json")  # type: ignore[call-arg]
         with self.assertRaisesRegex(TypeError, "'shard'"):
-            headscope.analyze(shard="1/2")
+            headscope.analyze(shard="1/2")  # type: ignore[call-arg]
         with self.assertRaisesRegex(TypeError, "'help'"):
-            headscope.view(help=True)
+            headscope.view(head="all", help=True)  # type: ignore[call-arg]
 
     def test_an_empty_list_is_not_taken_for_the_default(self) -> None:
         with self.assertRaisesRegex(ValueError, "corpus is an empty list"):
             headscope.analyze(corpus=[])
+
+    def test_an_option_that_is_not_there_is_answered_in_the_words_of_python(self) -> None:
+        for name, meant in [("studies", "with_"), ("max_token", "max_tokens"), ("modle", "it has bos, ")]:
+            with self.assertRaisesRegex(TypeError, f"analyze has no option '{name}': (did you mean )?{meant}"):
+                headscope.analyze("box:planted", **{name: 1})  # type: ignore[arg-type]
+
+    def test_the_options_that_have_types_are_those_of_the_program(self) -> None:
+        not_typed = RESULT | {"corpus", "shard", "after", "missing", "text", "numbers", "figure", "table", "full", "fail-on", "dry-run"}
+        commands = {"analyze": _keywords.Analyze, "merge": _keywords.Merge, "maps": _keywords.Maps, "view": _keywords.View}
+        commands |= {"compare": _keywords.Compare, "diff": _keywords.Diff, "export": _keywords.Export, "batch": _keywords.Batch}
+        for command, typed in commands.items():
+            own = {"head"} if command == "view" else set()
+            known = options_of(headscope.program(), command) - not_typed - own
+            self.assertEqual({spelt(name) for name in typed.__annotations__} - {"corpus"}, known, command)
 
     def test_any_command_runs(self) -> None:
         self.assertIn("broad", headscope.run(["explain", "broad"]))
@@ -71,6 +87,22 @@ class Errors(unittest.TestCase):
         ended = error_of(-signal.SIGTERM, "headscope: half a line")
         self.assertEqual((ended.code, ended.status, ended.message), ("failed", 143, "headscope: half a line"))
         self.assertEqual(str(error_of(-9, "")), "headscope ended with status 137")
+
+    def test_a_hint_stands_in_the_text_of_the_error(self) -> None:
+        with self.assertRaisesRegex(headscope.HeadscopeError, "invalid value 'efect' for `with_=`(.|\n)*\nhint: .*'effect'"):
+            headscope.analyze("box:planted", with_=["efect"])
+        with self.assertRaisesRegex(headscope.HeadscopeError, r"for `limit=`.*\nhint: run `print\(headscope\.run\("):
+            headscope.analyze("box:planted", limit="x")  # type: ignore[arg-type]
+
+    def test_what_headscope_names_and_cannot_be_run(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            text = Path(folder, "text")
+            text.write_text("no program", encoding="utf-8")
+            cases = {"/nonexistent/headscope": "not there", folder: "a folder", str(text): "may not be run"}
+            for named, why in cases.items():
+                with mock.patch.dict(os.environ, {"HEADSCOPE": named}):
+                    with self.assertRaisesRegex(OSError, f"the environment variable HEADSCOPE names .* {why}"):
+                        headscope.version()
 
     def test_a_program_that_is_nowhere_is_named(self) -> None:
         with mock.patch.dict(os.environ, {"PATH": ""}), mock.patch("headscope._program.NAME", "headscope-nowhere"):

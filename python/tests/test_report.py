@@ -20,6 +20,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(report.corpus["sentences"], 200)
         self.assertEqual(len(report.heads), report.model["layers"] * report.model["heads"])
         self.assertEqual(report.head("L0H0"), report.heads[0])
+        self.assertEqual(report.head("l0h0"), report.heads[0])
         self.assertIn("heads", dir(report))
         with self.assertRaisesRegex(KeyError, "no head 'L99H0': heads are named L0H0 to L2H3"):
             report.head("L99H0")
@@ -73,7 +74,7 @@ class Reports(unittest.TestCase):
     def test_a_cell_shows_the_grid_first(self) -> None:
         shown = planted()._repr_html_()
         self.assertTrue(
-            shown.startswith("<p>headscope.Report: box:planted, 3 x 4 heads, over box:gold, 200 sentences</p><svg ")
+            shown.startswith("<p>headscope.Report: box:planted, 3 x 4 heads, over box:gold, 200 sentences</p><div ")
         )
         for head in planted().heads:
             self.assertIn(f"<title>{head['name']}: {head['primary']}", shown)
@@ -95,6 +96,7 @@ class Reports(unittest.TestCase):
         except PackageNotFoundError:
             self.skipTest("the module is not installed")
         self.assertEqual(headscope.version(), planted().tool["version"])
+        self.assertRegex(headscope.__version__, r"^\d+\.\d+")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,117 @@
+"""The options of each command, with their types: what a type checker knows of them. The names are those of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypedDict
+
+from ._options import Paths
+from ._program import PathLike
+
+Texts = str | Iterable[str]
+
+
+class Sentences(TypedDict, total=False):
+    """How sentences are read."""
+
+    format: str | None
+    limit: int | None
+    max_tokens: int | None
+    offline: bool | None
+
+
+class Labelling(TypedDict, total=False):
+    """By which thresholds heads are labelled."""
+
+    policy: PathLike | None
+    preset: Texts | None
+    min_count: int | None
+    threads: int | None
+
+
+class Merge(Labelling, total=False):
+    """Options of ``merge``."""
+
+    compact: bool | None
+    no_run_info: bool | None
+    summary: str | None
+
+
+class AnalyzeShard(Sentences, Merge, total=False):
+    """Options of ``analyze_shard``."""
+
+    truncate: bool | None
+    strict: bool | None
+    from_token: str | None
+    context: str | None
+    bos: str | None
+    counts: PathLike | None
+    remove: Texts | None
+    with_: Texts | None
+    without: Texts | None
+    sample: int | None
+    removal: str | None
+    phases: int | None
+    effect_of: Texts | None
+    gradient_steps: int | None
+    probe: Texts | None
+    control: Texts | None
+    control_seeds: int | None
+    index: PathLike | None
+    resume: PathLike | None
+    partial: PathLike | None
+    show: str | None
+    show_example: bool | None
+
+
+class Analyze(AnalyzeShard, total=False):
+    """Options of ``analyze``."""
+
+
+class Maps(Sentences, total=False):
+    """Options of ``maps``."""
+
+    corpus: Paths | None
+    sentence: int | Iterable[int] | None
+    layer: int | Iterable[int] | None
+    head: Texts | None
+    rollout: bool | None
+    remove: Texts | None
+    strict: bool | None
+
+
+class View(Sentences, total=False):
+    """Options of ``view``."""
+
+    corpus: Paths | None
+    sentence: int | Iterable[int] | None
+    find: str | None
+    from_token: str | None
+
+
+class Compare(Labelling, total=False):
+    """Options of ``compare``."""
+
+
+class Diff(Labelling, total=False):
+    """Options of ``diff``."""
+
+    rate: float | None
+    tolerance: str | float | Iterable[str] | None
+    only: Texts | None
+
+
+class Export(TypedDict, total=False):
+    """Options of ``export``."""
+
+    columns: Texts | None
+    compact: bool | None
+
+
+class Batch(TypedDict, total=False):
+    """Options of ``batch``."""
+
+    only: Texts | None
+    keep_going: bool | str | None
+    as_: Texts | None
+    offline: bool | None
