@@ -125,10 +125,15 @@ fn of_cell(cell: &str) -> Option<String> {
     if entries.is_empty() {
         return None;
     }
+    // `+2` is the code of an offset, and the mark of further labels.
+    let marks = cell.strip_prefix('+').filter(|number| number.parse::<u16>().is_ok());
+    let after = marks.map_or_else(String::new, |number| {
+        format!("After a label, as in `case{cell}`: the head has {number} more.\nAlone:\n\n")
+    });
     let names: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
     let more = more.map_or_else(String::new, |more| format!("; the head has {}", counted(more, "more label")));
     let mut text =
-        format!("{cell} (in the grid of a summary)\n\nThe label {}{sure}{tied}{more}.\n", names.join(" or "));
+        format!("{cell} (in the grid of a summary)\n\n{after}The label {}{sure}{tied}{more}.\n", names.join(" or "));
     for entry in entries {
         write!(text, "\n{entry}").expect("writing to a string does not fail");
     }

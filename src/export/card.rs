@@ -106,6 +106,11 @@ fn row(label: &Label) -> [String; 7] {
         (true, false) => "borderline",
         (true, true) => "borderline, tied",
     };
+    let beyond = match (&label.versus_tags, label.beyond) {
+        (None, _) => "",
+        (Some(_), Some(Reach::Tags)) => ", beyond word classes",
+        (Some(_), _) => ", not beyond word classes",
+    };
     [
         one_line(&label.label),
         label.direction.map_or("", Direction::name).to_owned(),
@@ -113,7 +118,7 @@ fn row(label: &Label) -> [String; 7] {
         label.baseline.map_or_else(|| "-".to_owned(), |beside| decimal(beside, 3)),
         format!("{:.3}", label.threshold),
         label.test.q.map_or_else(|| "-".to_owned(), significance),
-        sure.to_owned(),
+        format!("{sure}{beyond}"),
     ]
 }
 

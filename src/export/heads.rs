@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::palette::Hue;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry;
-use crate::study::labels::{BORDERLINE, Detector, TIED, UNLABELLED};
+use crate::study::labels::{BORDERLINE, Detector, TIED, UNDECIDED_SHOWN, UNLABELLED, UNLABELLED_SHOWN};
 
 /// A head in a grid.
 pub struct HeadCell {
@@ -37,7 +37,7 @@ pub fn shown(label: &str) -> GridLabel {
         family: detector.explanation.name.to_owned(),
     };
     let unknown = || {
-        let code = if label == UNLABELLED { "–" } else { label };
+        let code = if label == UNLABELLED { UNLABELLED_SHOWN[0] } else { label };
         GridLabel { code: code.to_owned(), hue: Hue::Grey, family: label.to_owned() }
     };
     registry::detector_of(label).map_or_else(unknown, of)
@@ -46,13 +46,19 @@ pub fn shown(label: &str) -> GridLabel {
 impl HeadCell {
     /// A head of a report.
     pub fn of(head: &HeadReport) -> Self {
-        let GridLabel { code, hue, .. } = shown(&head.primary);
+        let GridLabel { mut code, hue, .. } = shown(&head.primary);
+        if head.is_undecided() {
+            UNDECIDED_SHOWN[0].clone_into(&mut code);
+        }
         let (borderline, tied) = (is_borderline(head), head.labels.iter().any(|label| label.tied));
         let more = head.labels.len().saturating_sub(1);
         let mut marks = [(borderline, BORDERLINE), (tied, TIED)].map(|(is, mark)| if is { mark } else { "" }).concat();
         let mut words = format!("{}: {}", head.place, head.primary);
         if borderline {
             words.push_str(", borderline");
+        }
+        if head.is_undecided() {
+            words.push_str(", too little to say");
         }
         if tied {
             words.push_str(", tied");

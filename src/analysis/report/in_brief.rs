@@ -19,7 +19,7 @@ const KINDS: usize = 5;
 /// Heads of one kind are named where there are no more than these.
 const NAMED: usize = 2;
 
-/// Which heads have a firm role; the relation that is followed best; how heads choose; what removing them costs; what was too
+/// Which heads have a firm role; the relation with the strongest evidence; how heads choose; what removing them costs; what was too
 /// little to say. Each but the first and the last only where a study asked.
 pub(super) fn of(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
@@ -141,7 +141,7 @@ fn relation(heads: &[HeadReport]) -> Option<String> {
     let start = if label.borderline {
         "No relation is followed firmly; perhaps"
     } else {
-        "The relation that is followed best is"
+        "The relation with the strongest evidence is"
     };
     let [score, offset] = [label.score, offset].map(percent_of);
     let beside = match (&label.versus_tags, label.beyond) {

@@ -55,7 +55,7 @@ pub struct Report {
     pub schema_version: u32,
     /// The program that wrote the report.
     pub tool: Tool,
-    /// The report in a few sentences: which heads have a firm role, the relation that is followed best, how heads choose and what
+    /// The report in a few sentences: which heads have a firm role, the relation with the strongest evidence, how heads choose and what
     /// removing them costs where that was asked, and what was too little to say; empty in reports of 0.1.
     #[serde(default)]
     pub in_brief: Vec<String>,

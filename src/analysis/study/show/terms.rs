@@ -24,6 +24,27 @@ pub const TERMS: &[Term] = &[
         page: "labels.md",
     },
     Term {
+        name: "role",
+        also: &["firm role", "roles"],
+        meaning: "A firm label of a head, but for `broad`, which heads of untrained models have, and for how it chooses \
+            (`chooses:*`).",
+        page: "labels.md",
+    },
+    Term {
+        name: "strongest evidence",
+        also: &["the strongest evidence"],
+        meaning: "Of the syntactic labels of all heads the one that comes first by this order: firm before borderline, beyond word \
+            classes before others, then the larger margin. A relation with a higher accuracy may have a better baseline.",
+        page: "dependency.md",
+    },
+    Term {
+        name: "threshold",
+        also: &["thresholds"],
+        meaning: "The least score of a label, or the most of some, which the policy of the analysis sets (`--policy`, `--preset`); \
+            a syntactic label's is its baseline and a margin.",
+        page: "labels.md",
+    },
+    Term {
         name: "margin",
         also: &[],
         meaning: "How far a score is beyond its threshold, as a share of the room that is left above it: (score - threshold) \
@@ -146,8 +167,10 @@ pub const TERMS: &[Term] = &[
     Term {
         name: "q",
         also: &["q-value", "significant"],
-        meaning: "A p-value corrected for the number of heads and relations that were tried (Benjamini & Hochberg 1995): of all \
-            tests with q of at most 0.05, 5 % are expected to be false. `<1e-6` is below one in a million.",
+        meaning: "A p-value corrected for how many tests of its kind have their estimates above the threshold, each with twice its \
+            p (Benjamini & Hochberg 1995; Zhao, Small & Su 2019): of all tests with q of at most 0.05, at most 5 % are expected to be \
+            false. A test whose estimate is below its threshold is not among them, and has no q (`-`). `<1e-6` is below one in a \
+            million.",
         page: "verdicts.md",
     },
     Term {

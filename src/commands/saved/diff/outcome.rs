@@ -230,7 +230,8 @@ impl DiffOutcome {
         match self.compared.labels {
             0 => "No label that is firm on either side could be compared.".to_owned(),
             labels => format!(
-                "Compared {} {} firm on either side: changed where out of reach on the other.",
+                "Compared {} {} firm on either side: changed where out of reach on the other, and where the number that its rule is about \
+                 changed as well.",
                 counted(labels, "label"),
                 plural(&labels, "that is", "that are")
             ),

@@ -204,7 +204,7 @@ impl Relations {
         let beyond = reaches.iter().filter(|reach| **reach == Reach::Tags).count();
         writeln!(
             out,
-            "{beyond} of {} {} beyond tags: the head also finds more than the nearest word of a word \
+            "{beyond} of {}, firm or borderline, {} beyond tags: the head also finds more than the nearest word of a word \
              class does.",
             counted(reaches.len(), "syntactic label"),
             plural(&beyond, "reaches", "reach"),
