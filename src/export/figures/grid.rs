@@ -62,7 +62,13 @@ fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], righ
         svg.text([x + 16.0, y], Anchor::Start, SMALL, Ink::Text, &text);
         x += width;
     }
-    let note = "case?: borderline   ~: another label might stand first   +2: two more labels   ?: too little to say   .: no role found";
-    svg.text([left, y + 20.0], Anchor::Start, SMALL, Ink::Muted, note);
-    y + 30.0
+    let notes = [
+        "After a label   ?: borderline   ~: another label might stand first   +2: two more labels",
+        "Alone   ?: too little to say   .: no role found",
+    ];
+    for note in notes {
+        y += 16.0;
+        svg.text([left, y + 4.0], Anchor::Start, SMALL, Ink::Muted, note);
+    }
+    y + 14.0
 }
