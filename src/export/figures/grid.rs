@@ -63,8 +63,8 @@ fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], righ
         x += width;
     }
     let notes = [
-        "After a label   ?: borderline   ~: another label might stand first   +2: two more labels",
-        "Alone   ?: too little to say   .: no role found",
+        "?: borderline   ~: another label might stand first   +2: two more labels",
+        "? alone: too little to say   .: no role found",
     ];
     for note in notes {
         y += 16.0;
