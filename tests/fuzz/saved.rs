@@ -11,6 +11,7 @@ use headscope::commands::merge::{MergeOptions, Merged, merge};
 use headscope::commands::reporting::policy::PolicyOptions;
 use headscope::commands::reporting::write_report::ReportOptions;
 use headscope::commands::saved::diff::{DiffOptions, diff};
+use headscope::commands::saved::sides::outputs::OutcomeOutputs;
 use headscope::corpus::{Content, Corpus, Index, Input, SEGMENT_SENTENCES};
 use headscope::export::json::JsonForm;
 use headscope::export::summary::Detail;
@@ -144,9 +145,7 @@ fn check_diff(text: &str) -> Option<bool> {
             tolerances: PerUnit::all(0.0),
             only: Vec::new(),
             policy: PolicyOptions::default(),
-            full: true,
-            json: true,
-            outputs: Vec::new(),
+            outputs: OutcomeOutputs { targets: Vec::new(), printed: Some(Detail::Full) },
             threads: NonZeroUsize::MIN,
         });
         fs::remove_file(&path).expect("a temporary file");
