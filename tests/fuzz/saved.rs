@@ -115,7 +115,7 @@ pub fn ledger(data: &[u8]) -> bool {
         fs::remove_dir_all(&folder).expect("a temporary folder");
         fs::remove_file(&table).expect("a temporary file");
         assert!(
-            if known { error.starts_with("1 of 2 runs failed: a.c") } else { error.contains("batch.json") },
+            if known { error.starts_with("1 of 1 run failed: a.c") } else { error.contains("batch.json") },
             "{error}"
         );
         known

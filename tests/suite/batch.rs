@@ -291,9 +291,7 @@ fn what_a_batch_cannot_use_stays_as_it_is() {
 /// Formats of an earlier run follow the run when it is done again, but for one that somebody changed.
 #[test]
 fn reports_of_a_run_do_not_contradict_each_other() {
-    let model = tiny_bert();
-    let context =
-        EstimationContext::new(&format!("[[run]]\nname = \"a\"\nmodel = '{}'\ncorpus = \"text.txt\"\n", path(&model)));
+    let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\" }\n");
     let run = |format: &str| {
         let output = headscope(&["batch", "runs.toml", "-o", "out", "--as", format])
             .current_dir(context.0.path())
@@ -303,16 +301,16 @@ fn reports_of_a_run_do_not_contradict_each_other() {
         String::from_utf8(output.stderr).unwrap()
     };
     run("html,csv");
-    let (page, table) = (context.read("out/a.html"), context.read("out/a.csv"));
-    context.write("out/a.csv", "mine\n");
+    let (page, table) = (context.read("out/a.c.html"), context.read("out/a.c.csv"));
+    context.write("out/a.c.csv", "mine\n");
     context.write("text.txt", &format!("{TEXT}A cat saw the man .\n"));
     let says = run("json.gz");
-    assert!(context.at("out/a.json.gz").exists());
-    assert_ne!(context.read("out/a.html"), page);
-    assert_eq!(context.read("out/a.csv"), "mine\n");
-    assert!(says.contains("a.csv` was changed since it was written and stays as it is"), "{says}");
+    assert!(context.at("out/a.c.json.gz").exists());
+    assert_ne!(context.read("out/a.c.html"), page);
+    assert_eq!(context.read("out/a.c.csv"), "mine\n");
+    assert!(says.contains("a.c.csv` was changed since it was written and stays as it is"), "{says}");
     // It is still known when the formats are asked for again.
     run("html,csv");
-    assert_ne!(context.read("out/a.csv"), table);
-    assert_ne!(context.read("out/a.csv"), "mine\n");
+    assert_ne!(context.read("out/a.c.csv"), table);
+    assert_ne!(context.read("out/a.c.csv"), "mine\n");
 }
