@@ -1,6 +1,6 @@
 //! When a comparison fails: what a gate of continuous integration asks of it.
 
-use super::outcome::{CompareOutcome, Fate};
+use super::outcome::{CompareOutcome, Fate, HeadComparison};
 
 /// A finding on which `compare` ends with status 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +23,14 @@ impl FailOn {
     /// Whether the comparison found it. Labels of how heads choose count as others do.
     pub fn is_met(self, outcome: &CompareOutcome) -> bool {
         let any = |wanted: &[Fate]| {
-            outcome.heads.iter().flat_map(|head| head.all_labels()).any(|label| wanted.contains(&label.outcome))
+            outcome.heads.iter().flat_map(HeadComparison::all_labels).any(|label| wanted.contains(&label.outcome))
         };
         match self {
             Self::Any => any(&[Fate::Lost, Fate::Gained]),
             Self::Lost => any(&[Fate::Lost]),
             Self::Gained => any(&[Fate::Gained]),
             Self::NoLongerFirm => {
-                let mut labels = outcome.heads.iter().flat_map(|head| head.all_labels());
+                let mut labels = outcome.heads.iter().flat_map(HeadComparison::all_labels);
                 labels.any(|label| label.firm() == [true, false])
             }
             Self::Corpora => outcome.corpora.is_some(),

@@ -62,7 +62,6 @@ pub fn count(
             Err(error) => errors.push(error),
         }
     }
-    drop(batches);
     // Batches are taken in the order of the corpus, so the error of the first batch is the first of the corpus.
     match errors.into_iter().min_by_key(|(number, _)| *number) {
         Some((_, error)) => Err(error),

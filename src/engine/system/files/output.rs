@@ -184,7 +184,7 @@ fn beside(target: &Path) -> Result<(File, TempPath)> {
     }
     let mut list = interrupt::lock();
     loop {
-        let created = builder.tempfile_in(folder).map_err(|error| unwritable(folder, error))?;
+        let created = builder.tempfile_in(folder).map_err(|error| unwritable(folder, &error))?;
         // Another process may take it for a leftover, lock it and remove it between its creation and its lock. A file
         // system without locks has no such removal.
         let locked_by_another = matches!(created.as_file().try_lock(), Err(TryLockError::WouldBlock));
@@ -196,9 +196,11 @@ fn beside(target: &Path) -> Result<(File, TempPath)> {
 }
 
 /// The error of a folder in which no file can be made, without the temporary name that was tried there.
-fn unwritable(folder: &Path, error: io::Error) -> anyhow::Error {
-    let cause = error.get_ref().and_then(|tried| tried.source()).map(ToString::to_string);
-    anyhow!("no file can be made in the folder `{}`: {}", folder.display(), cause.unwrap_or_else(|| error.to_string()))
+fn unwritable(folder: &Path, error: &io::Error) -> anyhow::Error {
+    // `tempfile` puts the path at the end of the words, and does not give the error without it.
+    let words = error.to_string();
+    let cause = words.split_once(" at path \"").map_or(&*words, |(cause, _)| cause);
+    anyhow!("no file can be made in the folder `{}`: {cause}", folder.display())
 }
 
 /// Removes outputs of processes that have ended. A file that cannot be removed does not stop the writing.
