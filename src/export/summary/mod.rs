@@ -37,6 +37,10 @@ pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Optio
     summary.fit(width)
 }
 
+/// What follows a shard of the first of two stages, said before all of them have run.
+const FIRST_OF_TWO: &str = "this is the first of two stages: `headscope merge` adds up its shards into one .headscope, and each \
+    shard runs again with `--after` that file\n";
+
 /// The summary of a shard before it is merged.
 pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     let tally = &observation.tally;
@@ -47,8 +51,9 @@ pub fn of_shard(shard: Shard, observation: &Observation) -> String {
         );
     }
     let skipped: u64 = tally.skipped.values().sum();
+    let stage = if observation.stage.is_whole() { "" } else { FIRST_OF_TWO };
     format!(
-        "shard {shard} of {}: {}, {}, {} skipped\n",
+        "shard {shard} of {}: {}, {}, {} skipped\n{stage}",
         one_line(&observation.identity.corpus.name),
         counted(tally.sentences, "sentence"),
         counted(tally.read().0, "token"),
