@@ -131,9 +131,10 @@ fn read(data: &[u8], format: Format) -> (Vec<Sentence>, bool) {
         } else {
             assert_eq!(sentence.document, 0);
         }
-        // Families are numbered as they begin.
-        assert_eq!(sentence.family.is_first, sentence.family.number == families);
-        assert!(sentence.family.number <= families);
+        // Families are numbered as they begin, or by the document that they begin in where documents are the units.
+        let next = [Some(families), sentence.document_number];
+        assert!(!sentence.family.is_first || next.contains(&Some(sentence.family.number)));
+        assert!(Some(sentence.family.number) <= next.into_iter().max().flatten());
         families += u64::from(sentence.family.is_first);
         if let Content::Words(words) = &sentence.content {
             check_tree(words);

@@ -210,6 +210,14 @@ fn a_report_is_held_against_its_own_grid() {
         *list = list.iter().cycle().take(100_000).cloned().collect();
     };
     assert!(refused(go).contains("the curve by `effect` of `pruning` has not a point for each head, or more shares"));
+    let unscored = |report: &mut Value| {
+        let relation = &mut report["relations"][0];
+        let (best, direction) = (relation["name"].clone(), relation["direction"].as_str().unwrap().to_owned());
+        let heads = relation["by_head"].as_array_mut().unwrap();
+        let head = heads.iter_mut().find(|head| head["name"] == best).unwrap();
+        head["versus_offset"][&direction] = Value::Null;
+    };
+    assert!(refused(unscored).contains("does not score its best head"));
     let kind = |report: &mut Value| report["coreference"]["kinds"][0]["kind"] = "x".repeat(3_000_000).into();
     assert!(refused(kind).contains("a text of 3000000 bytes, and at most 65536 are read"));
 }

@@ -345,6 +345,11 @@ impl RelationMetrics {
         self.by_head.iter().find(|entry| entry.place == self.place).expect("the best head is one of the heads")
     }
 
+    /// Whether its best head, which is one of its heads, was held against the best offset, as every head is that was scored.
+    pub(super) fn has_scored_best(&self) -> bool {
+        self.best().versus_offset.get(self.direction).is_some()
+    }
+
     /// Takes the comparisons of the best head from the comparisons of all heads.
     pub(super) fn compare_best(&mut self) {
         let (versus_offset, versus_tags) = (&self.best().versus_offset, &self.best().versus_tags);

@@ -323,7 +323,13 @@ impl Section for Relations {
             let whole = grid.is(relation.by_head.iter().map(|entry| entry.place));
             !whole || grid.stray([relation.place]).is_some()
         });
-        broken.map(|relation| format!("the relation `{}` does not list every head", relation.relation))
+        let unscored = || {
+            let relation = self.relations.iter().find(|relation| !relation.has_scored_best())?;
+            Some(format!("the relation `{}` does not score its best head", relation.relation))
+        };
+        broken
+            .map(|relation| format!("the relation `{}` does not list every head", relation.relation))
+            .or_else(unscored)
     }
 
     fn figures(&self, policy: &Policy) -> Vec<Figure> {
