@@ -37,9 +37,12 @@ class Merge(Labelling, total=False):
     summary: str | None
 
 
-class AnalyzeShard(Sentences, Merge, total=False):
-    """Options of ``analyze_shard``."""
+class AnalyzeShard(Sentences, total=False):
+    """Options of ``analyze_shard``; ``policy`` and ``min_count`` are for a second stage, which may depend on labels."""
 
+    preset: Texts | None
+    threads: int | None
+    no_run_info: bool | None
     truncate: bool | None
     strict: bool | None
     from_token: str | None
@@ -58,14 +61,19 @@ class AnalyzeShard(Sentences, Merge, total=False):
     control: Texts | None
     control_seeds: int | None
     index: PathLike | None
-    resume: PathLike | None
-    partial: PathLike | None
-    show: str | None
-    show_example: bool | None
+    policy: PathLike | None
+    min_count: int | None
 
 
 class Analyze(AnalyzeShard, total=False):
     """Options of ``analyze``."""
+
+    compact: bool | None
+    summary: str | None
+    resume: PathLike | None
+    partial: PathLike | None
+    show: str | None
+    show_example: bool | None
 
 
 class Maps(Sentences, total=False):

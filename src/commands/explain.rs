@@ -126,8 +126,8 @@ fn of_cell(cell: &str) -> Option<String> {
         return None;
     }
     // `+2` is the code of an offset, and the mark of further labels.
-    let marks = cell.strip_prefix('+').filter(|number| number.parse::<u16>().is_ok());
-    let after = marks.map_or_else(String::new, |number| {
+    let number = cell.strip_prefix('+').filter(|number| number.parse::<u16>().is_ok());
+    let after = number.map_or_else(String::new, |number| {
         format!("After a label, as in `case{cell}`: the head has {number} more.\nAlone:\n\n")
     });
     let names: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::palette::Hue;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry;
-use crate::study::labels::{BORDERLINE, Detector, TIED, UNDECIDED_SHOWN, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::labels::{BORDERLINE, Detector, TIED, UNLABELLED, UNLABELLED_SHOWN};
 
 /// A head in a grid.
 pub struct HeadCell {
@@ -47,8 +47,8 @@ impl HeadCell {
     /// A head of a report.
     pub fn of(head: &HeadReport) -> Self {
         let GridLabel { mut code, hue, .. } = shown(&head.primary);
-        if head.is_undecided() {
-            UNDECIDED_SHOWN[0].clone_into(&mut code);
+        if let Some([sign, _]) = head.without_label() {
+            sign.clone_into(&mut code);
         }
         let (borderline, tied) = (is_borderline(head), head.labels.iter().any(|label| label.tied));
         let more = head.labels.len().saturating_sub(1);

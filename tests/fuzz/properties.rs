@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use headscope::corpus::{
-    Content, Corpus, Format, MAX_SENTENCE_BYTES, MAX_WORDS, Mentions, SEGMENT_SENTENCES, Sentence, TreeHead, Upos, Word,
+    Content, Corpus, Format, MAX_SENTENCE_BYTES, MAX_WORDS, Mentions, SEGMENT_SENTENCES, Sentence, SentenceFamily,
+    TreeHead, Upos, Word,
 };
 use headscope::model::Model;
 use headscope::model::forward::attention::AttentionView;
@@ -110,6 +111,7 @@ fn fasta(data: &[u8]) -> bool {
 fn read(data: &[u8], format: Format) -> (Vec<Sentence>, bool) {
     let mut sentences: Vec<Sentence> = Vec::new();
     let mut families = 0;
+    let (mut as_they_begin, mut by_document) = (true, true);
     let lines = data.split(|&byte| byte == b'\n').count() as u64;
     let mut corpus = Corpus::from_bytes("fuzz", data.to_vec(), format);
     for sentence in &mut corpus {
@@ -131,10 +133,13 @@ fn read(data: &[u8], format: Format) -> (Vec<Sentence>, bool) {
         } else {
             assert_eq!(sentence.document, 0);
         }
-        // Families are numbered as they begin, or by the document that they begin in where documents are the units.
-        let next = [Some(families), sentence.document_number];
-        assert!(!sentence.family.is_first || next.contains(&Some(sentence.family.number)));
-        assert!(Some(sentence.family.number) <= next.into_iter().max().flatten());
+        // Families are numbered as they begin, or, where documents are the units, by the document that they begin in.
+        let SentenceFamily { number, is_first } = sentence.family;
+        as_they_begin &= is_first == (number == families) && number <= families;
+        by_document &= sentence
+            .document_number
+            .is_some_and(|document| if is_first { number == document } else { number <= document });
+        assert!(as_they_begin || by_document, "family {number} at {}", sentence.index);
         families += u64::from(sentence.family.is_first);
         if let Content::Words(words) = &sentence.content {
             check_tree(words);

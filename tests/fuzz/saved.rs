@@ -145,7 +145,7 @@ fn check_diff(text: &str) -> Option<bool> {
             tolerances: PerUnit::all(0.0),
             only: Vec::new(),
             policy: PolicyOptions::default(),
-            outputs: OutcomeOutputs { targets: Vec::new(), printed: Some(Detail::Full) },
+            outputs: OutcomeOutputs { targets: vec![Target::Stdout(JsonForm::default())], printed: Some(Detail::Full) },
             threads: NonZeroUsize::MIN,
         });
         fs::remove_file(&path).expect("a temporary file");

@@ -2,8 +2,13 @@
 //! the program, and with the counts that a corpus on standard input cannot have beforehand.
 
 use std::fs;
+use std::num::NonZeroUsize;
 
+use crate::golden::load;
 use crate::support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
+use headscope::corpus::Input;
+use headscope::passes::run::counting::count;
+use headscope::sequences::reading::Context;
 use serde_json::Value;
 
 /// Both start from float32 attention, summed in different orders.
@@ -147,4 +152,35 @@ fn counts_that_are_none_are_refused() {
     fs::remove_file(&counts).unwrap();
     let missing = run(&["analyze", path(&model), "--counts", path(&counts), "-o", "-"]).unwrap_err().1;
     assert!(missing.contains("cannot read the counts"), "{missing}");
+}
+
+/// On any number of threads the counts are the same, and the error is the first of the corpus: the gold corpus is taken in eleven
+/// batches, of which the second and the fourth are broken here.
+#[test]
+fn tokens_are_counted_alike_on_any_number_of_threads() {
+    let model = load(&tiny_bert());
+    let gold = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.conllu");
+    let sentences = gold.split("\n\n").enumerate();
+    let sentences = sentences.map(|(number, one)| if [100, 200].contains(&number) { "1\tThe" } else { one });
+    fs::write(&broken, sentences.collect::<Vec<_>>().join("\n\n")).unwrap();
+    let counted = |file: &std::path::Path, limit, threads| {
+        let corpus = [Input::parse(file, None).unwrap()];
+        let threads = NonZeroUsize::new(threads).unwrap();
+        count(&corpus, (&model.tokenizer, Context::Sentence), 64, false, limit, threads)
+            .map_err(|error| format!("{error:#}"))
+    };
+    let line = gold.split("\n\n").take(100).map(|one| one.lines().count() + 1).sum::<usize>() + 1;
+    for limit in [None, Some(70)] {
+        let of = |threads| counted(&fixture("corpus/gold.conllu"), limit, threads).unwrap().0;
+        assert!(!of(1).is_empty());
+        assert_eq!([of(2), of(7)], [of(1), of(1)], "{limit:?}");
+    }
+    for threads in [1, 2, 7] {
+        let error = counted(&broken, None, threads).unwrap_err();
+        assert!(error.contains(&format!("broken.conllu:{line}")), "{error}");
+        // What is broken after the sentences that are asked for is not read.
+        counted(&broken, Some(100), threads).unwrap();
+    }
 }

@@ -129,6 +129,14 @@ fn shards_and_parts_of_windows_add_up() {
     let parts = file("parts");
     same(&["--resume", path(&parts)]);
     same(&["--resume", path(&parts)]);
+    // Studies that count sentences say what they counted.
+    let summary = run(&["show", path(&whole)]).unwrap();
+    for study in
+        ["how far the output turns", "how far the attention of each later head shifts", "Which heads are the same"]
+    {
+        let line = summary.lines().find(|line| line.contains(study)).unwrap();
+        assert!(line.contains(" windows") && !line.contains("sentence"), "{line}");
+    }
     let report: Value = serde_json::from_slice(&expected).unwrap();
     let tokens = report["effect"]["masked_tokens"].as_u64().unwrap();
     assert!(tokens > 0 && tokens < report["corpus"]["tokens"].as_u64().unwrap(), "{tokens}");

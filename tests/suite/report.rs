@@ -426,7 +426,20 @@ fn explain_says_what_things_are() {
     for name in ["offset:9", "offset:1", "syntactic:"] {
         assert_eq!(run(&["explain", name]).unwrap_err().0, 2, "{name}");
     }
-    for word in ["gain", "q", "margin", "borderline", "primary", "held-out", "over tags", "ci95", "kept"] {
+    for word in [
+        "gain",
+        "q",
+        "margin",
+        "borderline",
+        "primary",
+        "held-out",
+        "over tags",
+        "ci95",
+        "kept",
+        "role",
+        "threshold",
+        "strongest evidence",
+    ] {
         let text = run(&["explain", word]).unwrap();
         let (_, page) = text.rsplit_once("\nMore: ").unwrap_or_else(|| panic!("no page: {text}"));
         let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page.trim_end())).unwrap();
@@ -435,6 +448,7 @@ fn explain_says_what_things_are() {
     // Whatever the grid shows, with its marks.
     for (cell, says) in [
         ("rare", "The label `rare-words`.\n\nrare-words (label)\n"),
+        ("+2", "After a label, as in `case+2`: the head has 2 more.\nAlone:\n\nThe label `offset:2`.\n"),
         ("broad+1", "The label `broad`; the head has 1 more label.\n\nbroad (label)\n"),
         (
             "case~+7",

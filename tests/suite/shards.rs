@@ -434,7 +434,8 @@ fn an_array_of_jobs_runs_the_second_stage() {
     let whole = shards.analyze(&[&with[..], &["-o", "-"]].concat());
     let [first, after, merged] = ["first", "after", "merged.headscope"].map(|name| shards.file(name));
     for id in ["1", "2", "3"] {
-        job_to("first", &shards, &[("SLURM_ARRAY_TASK_ID", id)], &with).unwrap();
+        let (says, _) = job_to("first", &shards, &[("SLURM_ARRAY_TASK_ID", id)], &with).unwrap();
+        assert!(says.contains("this is the first of two stages"), "{says}");
     }
     let (status, error) = run(&["merge", &first, "-o", &shards.file("report.json")]).unwrap_err();
     assert_eq!(status, 6, "{error}");

@@ -30,7 +30,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observation::identity::{ModelInfo, Protocol, RunInfo, Tool};
 use crate::studies::registry;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{Label, Near, Verdict};
+use crate::study::labels::{Label, Near, UNDECIDED_SHOWN, UNLABELLED_SHOWN, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
 use crate::study::section::{Completion, Section};
@@ -411,6 +411,12 @@ impl HeadReport {
     pub fn is_undecided(&self) -> bool {
         let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
         self.labels.is_empty() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
+    }
+
+    /// The sign that a grid has for a head without a label, and its meaning; `None` of others.
+    pub fn without_label(&self) -> Option<[&'static str; 2]> {
+        let sign = if self.is_undecided() { UNDECIDED_SHOWN } else { UNLABELLED_SHOWN };
+        self.labels.is_empty().then_some(sign)
     }
 
     /// The labels that the head keeps in all of these runs of a control.

@@ -10,7 +10,7 @@ use comfy_table::Table;
 
 use crate::report::{HeadReport, Report};
 use crate::studies::registry;
-use crate::study::labels::{BORDERLINE, TIED, UNDECIDED_SHOWN, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::labels::{BORDERLINE, TIED, UNLABELLED_SHOWN};
 use crate::study::show::summary::{Summary, width_of};
 use crate::study::show::wording::plain_table;
 use crate::study::{AnyStudy, columns};
@@ -44,11 +44,7 @@ fn plain([text, meaning]: [&str; 2]) -> Code {
 
 /// The first label of a head.
 fn first(head: &HeadReport) -> Code {
-    match head.primary.as_str() {
-        UNLABELLED if head.is_undecided() => plain(UNDECIDED_SHOWN),
-        UNLABELLED => plain(UNLABELLED_SHOWN),
-        label => code(label),
-    }
+    head.without_label().map_or_else(|| code(&head.primary), plain)
 }
 
 /// How a head chooses.

@@ -48,7 +48,7 @@ pub struct DiffArguments {
     rate: f64,
     #[arg(long = "tolerance", value_name = "UNIT=T", value_delimiter = ',', help = format!(
         "Differences up to T are none: numbers are tested for being farther apart. In shares, nats or tokens; a number alone is for \
-         all three. The defaults are above what weights in bfloat16 make [default: shares={},nats={},tokens={}]",
+         all three. The defaults are about what weights in bfloat16 make, or more [default: shares={},nats={},tokens={}]",
         SAME_MODEL.shares, SAME_MODEL.nats, SAME_MODEL.tokens
     ))]
     tolerances: Vec<ToleranceArgument>,

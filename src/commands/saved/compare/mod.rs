@@ -19,7 +19,6 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::sides::outputs::OutcomeOutputs;
-use super::sides::standing::LabelStanding;
 use super::sides::{self, facts};
 use crate::commands::reporting::outputs;
 use crate::commands::reporting::policy::PolicyOptions;
@@ -31,8 +30,8 @@ use crate::system::errors::{Class, Facts};
 use crate::system::terminal;
 pub use gate::FailOn;
 use outcome::{
-    CompareOutcome, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, LabelEvidence, OutcomeCounts,
-    SCHEMA_VERSION, UntoldCounts,
+    CompareOutcome, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, OutcomeCounts, SCHEMA_VERSION,
+    UntoldCounts,
 };
 pub use tables::ComparedTable;
 
@@ -96,12 +95,11 @@ fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
 }
 
 fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
-    let firm = |head: &HeadComparison, side: fn(&LabelComparison) -> &Option<LabelEvidence>| -> BTreeSet<String> {
-        let labels = head.labels.iter().filter(|label| is_firm(side(label).as_ref()));
-        labels.map(|label| label.label.clone()).collect()
+    let firm = |head: &HeadComparison, side: usize| -> BTreeSet<String> {
+        head.labels.iter().filter(|label| label.firm()[side]).map(|label| label.label.clone()).collect()
     };
     let first: Vec<(&str, &str)> = heads.iter().map(|head| (&*head.primary_a, &*head.primary_b)).collect();
-    let sets: Vec<_> = heads.iter().map(|head| (firm(head, |label| &label.a), firm(head, |label| &label.b))).collect();
+    let sets: Vec<_> = heads.iter().map(|head| (firm(head, 0), firm(head, 1))).collect();
     let choices: Vec<_> = heads
         .iter()
         .map(|head| head.choice.as_ref().map_or((None, None), |choice| (choice.a.as_deref(), choice.b.as_deref())))
@@ -111,10 +109,6 @@ fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
         firm_labels: CategoryAgreement::of(&sets),
         choice: with_choices.then(|| CategoryAgreement::of(&choices)),
     }
-}
-
-fn is_firm(side: Option<&LabelEvidence>) -> bool {
-    side.is_some_and(|evidence| evidence.standing == LabelStanding::Firm)
 }
 
 /// The families of the labels that some head has, in the order of the table of detectors.
@@ -128,7 +122,7 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     let family = |(_, family): (usize, &str)| {
         let own = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
             let own = || labels.iter().filter(|label| label.family == family);
-            (own().any(|label| is_firm(label.a.as_ref())), own().any(|label| is_firm(label.b.as_ref())))
+            (own().any(|label| label.firm()[0]), own().any(|label| label.firm()[1]))
         };
         let firm: Vec<(bool, bool)> = labels.iter().map(|labels| own(labels)).collect();
         let count = |wanted: fn(&(bool, bool)) -> bool| firm.iter().filter(|pair| wanted(pair)).count();
