@@ -113,6 +113,7 @@ class Export(TypedDict, total=False):
     """Options of ``export``."""
 
     columns: Texts | None
+    rows: Texts | None
     compact: bool | None
 
 

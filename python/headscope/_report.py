@@ -16,6 +16,13 @@ from ._pictures import Page, Picture
 from ._program import PathLike, run
 
 
+ON_REQUEST = (
+    "norms segments effect in_context_effect gradient knockout pruning output_shift edges similarity cluster_effect cluster_shift "
+    "probes parser examples clark2019"
+).split()
+"""Sections of studies that only run on request, as a rule."""
+
+
 class Report(Document):
     """What each head of a model does, with the evidence: the JSON that ``headscope analyze -o report.json`` writes.
 
@@ -35,6 +42,21 @@ class Report(Document):
                 found: dict[str, Any] = head
                 return found
         raise KeyError(f"the model has no head {name!r}: heads are named L0H0 to {self['heads'][-1]['name']}")
+
+    @property
+    def heads(self) -> list[dict[str, Any]]:
+        """What was found of each head, layer by layer."""
+        found: list[dict[str, Any]] = self["heads"]
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError as error:
+            if name not in ON_REQUEST:
+                raise
+            study = name.replace("_", "-")
+            raise AttributeError(f"the study {study!r} was not run: analyze(..., with_={study!r}) runs it") from error
 
     def _columns(self, table: str | None, wide: bool) -> Columns:
         """``heads`` has a row for each head, wide as in ``export -o heads.csv``; other names are those of ``--table``."""

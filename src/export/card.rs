@@ -106,11 +106,7 @@ fn row(label: &Label) -> [String; 7] {
         (true, false) => "borderline",
         (true, true) => "borderline, tied",
     };
-    let beyond = match (&label.versus_tags, label.beyond) {
-        (None, _) => "",
-        (Some(_), Some(Reach::Tags)) => ", beyond word classes",
-        (Some(_), _) => ", not beyond word classes",
-    };
+    let beyond = label.beyond.map_or_else(String::new, |reach| format!(", {}", reach.words()));
     [
         one_line(&label.label),
         label.direction.map_or("", Direction::name).to_owned(),

@@ -113,7 +113,20 @@ fn a_sentence_has_what_studies_found() {
     assert!(tex.contains("\\begin{tabular}") && tex.contains("\nL0H0 & next-token & "), "{tex}");
     let some = at("some.csv");
     run(&["export", path(&saved), "--table", "heads", "--columns", "name,primary", "-o", path(&some)]).unwrap();
-    assert!(fs::read_to_string(some).unwrap().starts_with("name,primary\nL0H0,next-token\n"));
+    assert!(fs::read_to_string(&some).unwrap().starts_with("name,primary\nL0H0,next-token\n"));
+    // Rows by their cells, all of the conditions at once.
+    let of_rows = |conditions: &[&str]| {
+        let rows = conditions.iter().flat_map(|condition| ["--rows", condition]);
+        let always = ["export", path(&saved), "--table", "heads", "--columns", "name", "-o", path(&some)];
+        run(&always.into_iter().chain(rows).collect::<Vec<_>>()).map(|_| fs::read_to_string(&some).unwrap())
+    };
+    assert_eq!(of_rows(&["primary=next-token", "layer<1"]).unwrap(), "name\nL0H0\n");
+    let (status, none) = of_rows(&["score>1"]).unwrap_err();
+    assert!(status == 3 && none.contains("no row of the table `heads` meets"), "{none}");
+    let (status, unknown) = of_rows(&["primry=broad"]).unwrap_err();
+    assert!(status == 2 && unknown.contains("no column `primry`"), "{unknown}");
+    let (status, order) = of_rows(&["primary>broad"]).unwrap_err();
+    assert!(status == 2 && order.contains("texts"), "{order}");
     let wrong =
         run(&["export", path(&saved), "--table", "heads", "--columns", "nme", "-o", path(&at("x.csv"))]).unwrap_err();
     assert!(

@@ -227,6 +227,7 @@ mod tests {
     fn label(label: &str) -> Label {
         Label {
             label: label.to_owned(),
+            number: String::new(),
             score: 1.0,
             ci95: None,
             baseline: None,

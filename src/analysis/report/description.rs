@@ -2,6 +2,7 @@
 
 use super::{HeadReport, Sections};
 use crate::studies::registry::detector_of;
+use crate::study::labels::content::lead_over;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Label, Near};
 use crate::study::show::wording::decimal;
@@ -44,10 +45,12 @@ fn clause(label: &Label) -> String {
         let [low, high] = [ci95.low(), ci95.high()].map(|end| decimal(end, 2));
         format!(" [{low}, {high}]")
     });
-    let beside = label.baseline.map_or_else(String::new, |level| {
-        let name = if label.direction.is_some() { "best offset" } else { "chance" };
-        format!(", {name} {}", decimal(level, 2))
-    });
+    let beside = match (lead_over(&label.number), label.baseline) {
+        (Some(level), _) => format!(" above {level}"),
+        (None, Some(level)) if label.direction.is_some() => format!(", best offset {}", decimal(level, 2)),
+        (None, Some(level)) => format!(", chance {}", decimal(level, 2)),
+        (None, None) => String::new(),
+    };
     format!("{perhaps}{phrase} ({} {}{interval}{beside})", label.label, decimal(label.score, 2))
 }
 

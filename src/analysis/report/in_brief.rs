@@ -127,15 +127,19 @@ fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     shown.join(", ") + &more
 }
 
-/// The relation that a head follows best: by a firm label before a borderline one, by one that reaches beyond word classes
-/// before others, then by the largest margin.
-fn relation(heads: &[HeadReport]) -> Option<String> {
+/// The syntactic label with the strongest evidence, and its head: a firm label before a borderline one, one that reaches beyond
+/// word classes before others, then the one with the largest margin.
+pub fn strongest_relation(heads: &[HeadReport]) -> Option<(HeadPlace, &Label)> {
     let labels = heads.iter().flat_map(|head| head.labels.iter().map(move |label| (head.place, label)));
     let rank = |label: &Label| (!label.borderline, label.beyond == Some(Reach::Tags));
-    let best = labels
+    labels
         .filter(|(_, label)| label.versus_offset.is_some())
-        .max_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)));
-    let (place, label) = best?;
+        .max_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)))
+}
+
+/// The relation with the strongest evidence, in a sentence.
+fn relation(heads: &[HeadReport]) -> Option<String> {
+    let (place, label) = strongest_relation(heads)?;
     let name = label.label.split_once(':').map_or(&*label.label, |(_, relation)| relation);
     let offset = label.versus_offset.as_ref().map_or(0.0, |versus| label.score - versus.difference);
     let start = if label.borderline {

@@ -41,6 +41,7 @@ use crate::system::parallel::both;
 pub use attention_maps::{AttentionMaps, MOST_TOKENS};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo};
+pub use in_brief::strongest_relation;
 pub use text::TextInfo;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.

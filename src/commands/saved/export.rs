@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::commands::reporting::outputs::{self, OpenOutput};
 use crate::export::{TableWriter, Target, Writer, figures, json, page, svg, tables};
 use crate::report::Report;
+use crate::study::show::condition::Condition;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
@@ -28,8 +29,19 @@ pub enum Exported {
     SideBySide(Vec<PathBuf>),
     /// The figure of this name, as SVG.
     Figure(String, Vec<PathBuf>),
-    /// The table of this name, all columns of it or these, in the format of each file.
-    Table((String, Vec<String>), Vec<(PathBuf, TableWriter)>),
+    /// A table, in the format of each file.
+    Table(ExportedTable, Vec<(PathBuf, TableWriter)>),
+}
+
+/// A flat table, or a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedTable {
+    /// Its name.
+    pub name: String,
+    /// The conditions that its rows have to meet, all of them.
+    pub rows: Vec<Condition>,
+    /// These columns of it, or all if there are none.
+    pub columns: Vec<String>,
 }
 
 /// Writes what is wanted of a saved report.
@@ -59,12 +71,16 @@ pub fn export(options: &ExportOptions) -> Result<()> {
             let figure = figures::named(&read_to_show(one)?, name, svg::Medium::Alone).class(Class::Usage)?;
             write(outputs, |()| Ok(figure.clone().into_bytes()))
         }
-        Exported::Table((name, columns), files) => {
+        Exported::Table(ExportedTable { name, rows, columns }, files) => {
             let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
             let report = read(one)?;
             let table = tables::named(&report, name).class(Class::Usage)?;
             if table.rows.is_empty() {
                 return Err(tables::without_rows(&report, name)).class(Class::Input);
+            }
+            let table = table.rows_where(rows).class(Class::Usage)?;
+            if table.rows.is_empty() {
+                return Err(anyhow!("no row of the table `{name}` meets what --rows asks")).class(Class::Input);
             }
             let table = if columns.is_empty() { table } else { table.select(columns).class(Class::Usage)? };
             write(outputs, |writer| writer.render(&table))

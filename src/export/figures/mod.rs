@@ -20,6 +20,7 @@ use anyhow::{Result, anyhow};
 use super::svg::Medium;
 use crate::model::grid::HeadPlace;
 use crate::report::Report;
+use crate::studies::registry::STUDIES;
 use crate::study::show::figure::{Chart, Figure};
 use crate::system::errors::Facts;
 
@@ -75,11 +76,21 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
                 let known = known.chain(of_studies.iter().map(|figure| figure.name)).map(str::to_owned);
                 known.chain(of_heads).collect::<Vec<_>>().join(", ")
             };
-            let figure = figure
-                .ok_or_else(|| anyhow!("the report has no figure `{name}`: it has {}", names()).of_value(name))?;
-            Ok(draw(report, figure, medium))
+            let unknown = || {
+                let none = anyhow!("the report has no figure `{name}`: it has {}", names()).of_value(name);
+                match drawn_by(name).filter(|study| report.sections.0.iter().all(|(known, _)| known.card().name != *study)) {
+                    Some(study) => none.hint(format!("the study `{study}` draws it: `headscope analyze --with {study}`")),
+                    None => none,
+                }
+            };
+            Ok(draw(report, figure.ok_or_else(unknown)?, medium))
         }
     }
+}
+
+/// The study with a figure of this name.
+fn drawn_by(name: &str) -> Option<&'static str> {
+    STUDIES.iter().map(|study| study.card()).find(|card| card.figures.contains(&name)).map(|card| card.name)
 }
 
 /// A figure of a study.

@@ -9,7 +9,7 @@ use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
 use crate::report::roles::{Roles, by_margin};
-use crate::report::{HeadReport, Report, lacking};
+use crate::report::{HeadReport, Report, lacking, strongest_relation};
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{BORDERLINE, Label, Near};
 use crate::study::section::CardTable;
@@ -126,12 +126,19 @@ pub fn families(report: &Report) -> Vec<FamilyRow> {
     found(report).into_iter().map(row).collect()
 }
 
-/// The head whose card stands first, and why: the one whose firm role has the largest margin over its threshold; the first of all where
-/// none has one.
+/// The head whose card stands first, and why: that of the relation with the strongest evidence if this is beyond word classes, else
+/// the one whose firm role has the largest margin over its threshold, and the first of all where none has one.
 pub fn first(report: &Report) -> (String, String) {
-    let (place, why) = match by_margin(&report.heads).first() {
-        Some(head) => (head.place, format!("of all firm roles, {} is the furthest above its threshold", head.primary)),
-        None => (report.heads[0].place, "no head has a firm role".to_owned()),
+    let is_shown = |label: &Label| !label.borderline && label.beyond == Some(Reach::Tags);
+    let of_relation = strongest_relation(&report.heads).filter(|(_, label)| is_shown(label));
+    let (place, why) = match (of_relation, by_margin(&report.heads).first()) {
+        (Some((place, label)), _) => {
+            (place, format!("of all relations, {} has the strongest evidence, and is beyond word classes", label.label))
+        }
+        (None, Some(head)) => {
+            (head.place, format!("of all firm roles, {} is the furthest above its threshold", head.primary))
+        }
+        (None, None) => (report.heads[0].place, "no head has a firm role".to_owned()),
     };
     (place.to_string(), format!("The card is that of {place} until another is chosen: {why}."))
 }
@@ -205,7 +212,7 @@ fn row(label: &Label) -> LabelRow {
     sure.extend(label.direction.map(Direction::name).map(str::to_owned));
     sure.extend(label.test.q.map(|q| format!("q {}", significance(q))));
     if let Some(tags) = &label.versus_tags {
-        let reach = if label.beyond == Some(Reach::Tags) { "beyond word classes" } else { "not beyond word classes" };
+        let reach = label.beyond.map_or("", Reach::words);
         let q = tags.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
         sure.push(format!("{reach} ({:+.1} points{q})", 100.0 * tags.lead));
     }

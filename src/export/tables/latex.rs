@@ -75,9 +75,25 @@ fn columns(table: &Table) -> Vec<LatexColumn> {
     table.columns.iter().enumerate().filter_map(column).collect()
 }
 
+/// Columns of the report whose names are no headings of a paper.
+const HEADINGS: [(&str, &str); 7] = [
+    ("name", "head"),
+    ("primary", "label"),
+    ("q", "$q$"),
+    ("p", "$p$"),
+    ("chooses", "chooses by"),
+    ("chooses_share", "share"),
+    ("loss_effect", "effect (nats)"),
+];
+
 /// The name of a column as a heading.
 fn title(name: &str) -> String {
-    escaped(&name.replace("ci95", "95% interval").replace('_', " "))
+    // An interval is that of the column before.
+    if name.ends_with("ci95") {
+        return "95\\% interval".to_owned();
+    }
+    let known = HEADINGS.iter().find(|(known, _)| *known == name).map(|(_, heading)| (*heading).to_owned());
+    known.unwrap_or_else(|| escaped(&name.replace("ci95", "95% interval").replace(['_', '.'], " ")))
 }
 
 fn cell(cell: &Cell) -> String {
@@ -144,7 +160,7 @@ mod tests {
 % Table `t` of headscope; needs \\usepackage{booktabs}.
 \\begin{tabular}{llrl}
 \\toprule
-name & label & score & 95\\% interval \\\\
+head & label & score & 95\\% interval \\\\
 \\midrule
 L0H1 & tag:\\textless{}a\\_b\\textgreater{} 5\\% & $-$0.250 & [$-$0.500, $<$0.001] \\\\
 L0H2 & x\\textbackslash{}input\\{y\\} &  &  \\\\

@@ -19,8 +19,6 @@ pub struct Assessment {
     pub p_of_failing: Option<f64>,
     /// Whether some score could fire the rule.
     pub attainable: bool,
-    /// The number that the rule holds against its threshold, as the rule names it.
-    pub metric: String,
 }
 
 /// Whether a score has to reach its threshold or to pass it.
@@ -51,12 +49,12 @@ impl Bound {
     }
 }
 
-/// Holds a score against `threshold`; `metric` is its name in the rule. `None` if there is no score, or the rule is off.
+/// Holds a score against `threshold`; `number` is its name in the rule. `None` if there is no score, or the rule is off.
 ///
 /// [`correct`] tells firm labels from borderline ones once all heads are assessed.
 pub fn assess(
     label: &str,
-    metric: &str,
+    number: &str,
     measured: Measured,
     bound: Bound,
     threshold: Option<f64>,
@@ -74,12 +72,13 @@ pub fn assess(
     };
     let label = Label {
         label: label.to_owned(),
+        number: number.to_owned(),
         score,
         ci95,
         baseline,
         threshold,
         margin: margin(score, threshold),
-        rule: format!("{metric} {sign} {threshold}"),
+        rule: format!("{number} {sign} {threshold}"),
         borderline: true,
         tied: false,
         rests_on: None,
@@ -92,7 +91,7 @@ pub fn assess(
     };
     let (fires, attainable) = (bound.holds(score, threshold), bound.attainable(threshold));
     let p_of_failing = estimate.map(|estimate| estimate.p_below(threshold));
-    Some(Assessment { label, fires, p_of_failing, attainable, metric: metric.to_owned() })
+    Some(Assessment { label, fires, p_of_failing, attainable })
 }
 
 /// The label that asks all of several scores, each with the name of its metric and its threshold, to reach theirs: the
@@ -114,7 +113,7 @@ pub fn assess_all(
     // Where not all hold, the one that is farthest from it is named.
     let rule = if fires { rule } else { least.label.rule.clone() };
     let label = Label { rule, test: MarginTest { p: largest, ..least.label.test }, ..least.label };
-    Some(Assessment { label, fires, p_of_failing, attainable, ..least })
+    Some(Assessment { label, fires, p_of_failing, attainable })
 }
 
 /// The label that any of several rules gives: the one that is surest is the label's, and the smallest p-value, times the

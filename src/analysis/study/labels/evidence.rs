@@ -243,3 +243,13 @@ pub enum Reach {
     /// Beyond word classes, too.
     Tags,
 }
+
+impl Reach {
+    /// The reach in words, of a label that was held against word classes.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Offset => "not beyond word classes",
+            Self::Tags => "beyond word classes",
+        }
+    }
+}

@@ -107,14 +107,17 @@ impl Table {
     /// The table of these columns alone, in this order.
     /// Fails if it has none of such a name.
     pub fn select(self, columns: &[String]) -> Result<Self> {
-        let place = |name: &String| {
-            self.columns.iter().position(|column| column == name).ok_or_else(|| {
-                let known = self.columns.join(", ");
-                anyhow!("the table `{}` has no column `{name}`: it has {known}", self.name).of_value(name)
-            })
-        };
-        let places = columns.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let places = columns.iter().map(|name| self.place_of(name)).collect::<Result<Vec<_>>>()?;
         Ok(self.of_places(&places))
+    }
+
+    /// The place of the column of this name.
+    /// Fails if there is none.
+    pub(super) fn place_of(&self, name: &str) -> Result<usize> {
+        self.columns.iter().position(|column| column == name).ok_or_else(|| {
+            let known = self.columns.join(", ");
+            anyhow!("the table `{}` has no column `{name}`: it has {known}", self.name).of_value(name)
+        })
     }
 
     fn of_places(self, places: &[usize]) -> Self {

@@ -10,10 +10,11 @@ use crate::commands::cli::shared::checks::{lower_extension, refuse_other_than_pa
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::report::targets;
 use crate::commands::cli::shared::statuses::{READING, help};
-use crate::commands::saved::export::{ExportOptions, Exported, export};
+use crate::commands::saved::export::{ExportOptions, Exported, ExportedTable, export};
 use crate::export::TableWriter;
 use crate::studies::registry::STUDIES;
 use crate::study::Card;
+use crate::study::show::condition::Condition;
 use crate::system::errors::Facts;
 
 /// The examples, and the names of all figures and tables.
@@ -30,6 +31,7 @@ Examples:
   headscope export report.json --figure grid -o grid.svg
   headscope export report.json --figure heatmap:entropy_ratio -o entropy.svg
   headscope export report.json --table labels -o labels.csv
+  headscope export report.json --table labels --rows borderline=false --rows 'score>=0.8' -o firm.csv
   headscope export report.json --table heads --columns name,primary,score,ci95_low,ci95_high -o heads.tex
 
 Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: \
@@ -57,6 +59,9 @@ pub struct ExportArguments {
     /// Of the table these columns alone, in this order
     #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "table")]
     columns: Vec<String>,
+    /// Of the table these rows alone: COLUMN=VALUE, or !=, >=, <=, > or < for =. May be repeated, all must hold
+    #[arg(long, value_name = "CONDITION", requires = "table")]
+    rows: Vec<Condition>,
     /// Write JSON on one line, not indented
     #[arg(long, conflicts_with_all = ["figure", "table"])]
     compact: bool,
@@ -71,7 +76,7 @@ impl ExportArguments {
     pub fn command(self) -> Result<Command, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
-            Some(other) => Err(unfit("draw", other, "name a file .svg")),
+            Some(other) => Err(unfit("draw", other, "name a file .svg; any browser or drawing program makes a PDF or a PNG of it")),
             None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
         };
         let table = |name| -> Result<Exported, Usage> {
@@ -85,10 +90,8 @@ impl ExportArguments {
                 }
                 None => Err(unfit("write a table as", path, "name a file .csv, .tex or .parquet")),
             };
-            Ok(Exported::Table(
-                (name, self.columns.clone()),
-                self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?,
-            ))
+            let table = ExportedTable { name, rows: self.rows.clone(), columns: self.columns.clone() };
+            Ok(Exported::Table(table, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
         };
         let wanted = match (self.figure, self.table) {
             (Some(name), _) => figure(name)?,

@@ -45,7 +45,7 @@ pub struct ViewArguments {
     network: NetworkArguments,
     #[command(flatten)]
     wanted: SentenceArguments,
-    /// Show this head, or `all` heads: on a page as thumbnails. May be repeated
+    /// Show this head, or `all` heads: on a page as thumbnails, in a figure as arcs one below the other. May be repeated
     #[arg(long = "head", value_name = "L2H8", value_delimiter = ',', required = true)]
     heads: Vec<ViewedHeads>,
     /// Only sentences of the corpus with this word, in capitals or not

@@ -130,11 +130,12 @@ fn evidence(assessment: &Assessment) -> LabelEvidence {
     let label = &assessment.label;
     LabelEvidence {
         standing: LabelStanding::of(assessment),
-        number: assessment.metric.clone(),
+        number: label.number.clone(),
         score: label.score,
         ci95: label.ci95,
         threshold: label.threshold,
         q: label.test.q,
+        beyond: label.beyond.filter(|_| assessment.fires),
     }
 }
 
@@ -150,6 +151,7 @@ mod tests {
             ci95: None,
             threshold: 0.5,
             q: None,
+            beyond: None,
         };
         let [a, b] = firm.map(|firm| Some(evidence(firm)));
         LabelComparison { label: "l".to_owned(), family: "l".to_owned(), outcome, doubt: None, a, b }

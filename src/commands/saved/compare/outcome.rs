@@ -8,6 +8,7 @@ use crate::commands::saved::sides::standing::LabelStanding;
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
 use crate::stats::interval::Interval;
+use crate::study::labels::evidence::Reach;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -187,6 +188,8 @@ pub struct LabelEvidence {
     pub threshold: f64,
     /// The q-value of the label; null where the score is below its threshold, or there is no test.
     pub q: Option<f64>,
+    /// How far a syntactic label reaches, firm or borderline; null of others, and where the corpus has no word classes.
+    pub beyond: Option<Reach>,
 }
 
 /// A family of labels in both analyses.
@@ -218,6 +221,11 @@ impl LabelComparison {
     /// Whether the label is firm in the first analysis, and in the second.
     pub fn firm(&self) -> [bool; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().is_some_and(|of| of.standing == LabelStanding::Firm))
+    }
+
+    /// How far the label reaches in the first analysis, and in the second.
+    pub fn reach(&self) -> [Option<Reach>; 2] {
+        [&self.a, &self.b].map(|side| side.as_ref().and_then(|of| of.beyond))
     }
 }
 

@@ -146,9 +146,10 @@ fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Resul
 }
 
 impl LabelEvidence {
-    /// The score with its interval and threshold, and how the head stands.
+    /// The score with its interval and threshold, how the head stands, and how far a syntactic label reaches.
     pub fn in_words(&self) -> String {
         let score = Valued { value: self.score, ci95: self.ci95 };
-        format!("{} of {}, {}", score.in_words(3), decimal(self.threshold, 3), self.standing.words())
+        let beyond = self.beyond.map_or_else(String::new, |reach| format!(", {}", reach.words()));
+        format!("{} of {}, {}{beyond}", score.in_words(3), decimal(self.threshold, 3), self.standing.words())
     }
 }

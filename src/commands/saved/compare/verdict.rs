@@ -1,6 +1,7 @@
 //! A comparison in a few sentences: what became of labels, which were lost, and what became of heads.
 
 use super::outcome::{CompareOutcome, Fate, LabelComparison, OutcomeCounts, UntoldCounts};
+use crate::study::labels::evidence::Reach;
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
@@ -11,7 +12,8 @@ impl CompareOutcome {
         format!("Labels: {kept} kept, {lost} lost, {gained} gained")
     }
 
-    /// The sentences after the verdict: which labels were lost and gained, which are firm on one side only, the heads; at most
+    /// The sentences after the verdict: which labels were lost and gained, which
+    /// are beyond word classes or firm on one side only, the heads; at most
     /// `most` labels are named in each.
     pub fn findings(&self, most: usize) -> Vec<String> {
         let UntoldCounts { firm_in_a, firm_in_b, firm_in_neither, firm_in_both } = self.untold;
@@ -33,10 +35,16 @@ impl CompareOutcome {
             let are = plural(&firm_in_both, "is", "are");
             format!("{} {are} firm in both, by other thresholds.", counted(firm_in_both, "label"))
         });
+        let beyond_one = |[has, lacks]: [&str; 2], reach: [Reach; 2]| {
+            let names = self.names(most, |label| label.outcome == Fate::Kept && label.reach() == reach.map(Some));
+            names.map(|names| format!("Kept, and shown to be beyond word classes in {has} but not in {lacks}: {names}."))
+        };
         let all = [
             self.corpora.clone(),
             of_fate("Lost", Fate::Lost),
             of_fate("Gained", Fate::Gained),
+            beyond_one(["a", "b"], [Reach::Tags, Reach::Offset]),
+            beyond_one(["b", "a"], [Reach::Offset, Reach::Tags]),
             one_sided(firm_in_a, ["a", "b"], [true, false]),
             one_sided(firm_in_b, ["b", "a"], [false, true]),
             both,

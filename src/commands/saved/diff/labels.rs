@@ -56,11 +56,11 @@ impl Labels {
                 }
                 // A score that is made of rates of the corpus as well rests on the number of the head in it.
                 let of_head = |rule: &str| pairs.of_corpus.get(rule).map_or(rule, |[_, of_head]| of_head).to_owned();
-                let pair_of = |side: &Assessment| numbers.get(&(place, of_head(&side.metric))).copied();
-                let name_of = |side: &Assessment| match (pairs.of_corpus.get(&side.metric), pair_of(side)) {
+                let pair_of = |side: &Assessment| numbers.get(&(place, of_head(&side.label.number))).copied();
+                let name_of = |side: &Assessment| match (pairs.of_corpus.get(&side.label.number), pair_of(side)) {
                     (Some([name, _]), _) => name.clone(),
                     (None, Some(pair)) => pair.a.name.clone(),
-                    (None, None) => side.metric.clone(),
+                    (None, None) => side.label.number.clone(),
                 };
                 let [a, b] = [in_a, in_b].map(|side| standing(side, name_of(side)));
                 let (label, place) = (label.to_owned(), grid.place(place));

@@ -32,7 +32,7 @@ pub(super) fn figures(relations: &Relations, policy: &Policy) -> Vec<Figure> {
         reading: format!(
             "For each relation with at least {} the share of words whose syntactic head is found by the head, the fixed \
              offset and the word classes that are best: chosen on one half of the sentences and scored on the other, with 95 % \
-             intervals. The head that is named is the best on all of them. A head says something of syntax where it is to the \
+             intervals. The head that is named is the best on all of them, and tables have the baselines over all of them. A head says something of syntax where it is to the \
              right of both baselines.{rare}",
             counted(least, "word")
         ),

@@ -9,6 +9,9 @@ use super::{Assessment, Evidence, assess_all};
 /// because it takes a head's preference for offsets as the same for all queries, so a label needs twice that distance.
 pub const TIMES_EXPECTED: f64 = 1.25;
 
+const OVER_CHANCE: &str = "_over_chance";
+const OVER_POSITION: &str = "_over_position";
+
 /// The thresholds of a label whose margin over uniform attention is `margin`.
 pub const fn thresholds(margin: &'static Threshold) -> [&'static Threshold; 2] {
     [margin, &LABEL_Q]
@@ -29,14 +32,24 @@ pub fn assess_content(
         let measured = evidence.metric(&id, key);
         (key.map_or(id.clone(), |key| format!("{id}[{key}]")), measured, threshold)
     };
-    let scores = [score("_over_chance", margin), score("_over_position", margin.map(|_| 0.0))];
+    let scores = [score(OVER_CHANCE, margin), score(OVER_POSITION, margin.map(|_| 0.0))];
     assess_all(label, scores)
 }
 
 /// The metric of the head that a metric with one of these endings is made of, together with rates of the corpus; `None` of
 /// one that has no such ending.
 pub fn made_of(metric: &str) -> Option<&str> {
-    ["_expected", "_over_chance", "_over_position"].iter().find_map(|ending| metric.strip_suffix(ending))
+    ["_expected", OVER_CHANCE, OVER_POSITION].iter().find_map(|ending| metric.strip_suffix(ending))
+}
+
+/// What a lead is over, in words, where the number that a rule is about is a lead; `None` of other numbers.
+pub fn lead_over(number: &str) -> Option<&'static str> {
+    let metric = number.split('[').next().unwrap_or_default();
+    match metric {
+        _ if metric.ends_with(OVER_CHANCE) => Some("chance"),
+        _ if metric.ends_with(OVER_POSITION) => Some("1.25 times what its offsets let expect"),
+        _ => None,
+    }
 }
 
 /// A metric's position-matched chance, as a line of its study's table.

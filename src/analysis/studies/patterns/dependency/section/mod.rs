@@ -149,7 +149,8 @@ impl Relations {
         }
         writeln!(
             out,
-            "Best head of each relation with at least {}, in % of words, ± half of the 95 % interval:\n",
+            "Best head of each relation with at least {}, in % of words, ± half of the 95 % interval; `held-out` is of the best \
+             head of one half of the sentences on the other half:\n",
             counted(least, "word")
         )?;
         let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =

@@ -1,0 +1,154 @@
+//! Conditions on the rows of a flat table, as the command line writes them: `relation=det`, `score>=0.5`.
+
+use std::cmp::Ordering;
+use std::str::FromStr;
+
+use anyhow::{Error, Result, anyhow};
+
+use super::table::{Cell, Table};
+use crate::system::errors::Facts;
+
+/// A column, how its cells stand to a value, and the value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    column: String,
+    relation: Relation,
+    value: String,
+}
+
+/// How a cell stands to a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    Equal,
+    Unequal,
+    AtLeast,
+    AtMost,
+    Above,
+    Below,
+}
+
+/// Every relation as it is written; one that begins with another stands before it.
+const RELATIONS: [(&str, Relation); 6] = [
+    ("!=", Relation::Unequal),
+    (">=", Relation::AtLeast),
+    ("<=", Relation::AtMost),
+    ("=", Relation::Equal),
+    (">", Relation::Above),
+    ("<", Relation::Below),
+];
+
+impl FromStr for Condition {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = RELATIONS.iter().filter_map(|(sign, relation)| Some((text.find(sign)?, sign, *relation)));
+        // The first of the relations in the text: a value may contain others. Of those at one place the longest stands first.
+        let (at, sign, relation) = found.min_by_key(|(at, ..)| *at).ok_or_else(|| {
+            anyhow!("`{text}` is no condition").of_value(text).hint("write COLUMN=VALUE, or !=, >=, <=, > or < for =")
+        })?;
+        let [column, value] = [&text[..at], &text[at + sign.len()..]].map(|part| part.trim().to_owned());
+        Ok(Self { column, relation, value })
+    }
+}
+
+impl Relation {
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            Self::Equal => order.is_eq(),
+            Self::Unequal => order.is_ne(),
+            Self::AtLeast => order.is_ge(),
+            Self::AtMost => order.is_le(),
+            Self::Above => order.is_gt(),
+            Self::Below => order.is_lt(),
+        }
+    }
+}
+
+impl Condition {
+    /// Whether a cell meets the condition. An empty cell is equal to an empty value, and neither above nor below any.
+    /// Fails if the cell is a number and the value none, or if texts are asked for their order.
+    fn is_met(&self, cell: &Cell) -> Result<bool> {
+        let Self { column, relation, value } = self;
+        let number = |known: f64| {
+            let asked: f64 = value.parse().map_err(|_| {
+                anyhow!("`{column}` is a column of numbers, and `{value}` is none").of_value(value)
+            })?;
+            Ok(known.partial_cmp(&asked).is_some_and(|order| relation.holds(order)))
+        };
+        let text = |known: &str| match relation {
+            Relation::Equal => Ok(known == value),
+            Relation::Unequal => Ok(known != value),
+            _ => Err(anyhow!("`{column}` is a column of texts, which are only = or !=").of_value(column)),
+        };
+        match cell {
+            Cell::Empty => Ok(match relation {
+                Relation::Equal => value.is_empty(),
+                Relation::Unequal => !value.is_empty(),
+                _ => false,
+            }),
+            // A column of numbers may be asked for those that are there: `q!=`.
+            Cell::Integer(_) | Cell::Number(_) if value.is_empty() => Ok(*relation == Relation::Unequal),
+            Cell::Integer(known) => number(*known as f64),
+            Cell::Number(known) => number(*known),
+            Cell::Flag(known) => text(if *known { "true" } else { "false" }),
+            Cell::Text(known) => text(known),
+        }
+    }
+}
+
+impl Table {
+    /// The rows that meet all conditions.
+    /// Fails if the table has no such column, or a condition does not fit it.
+    pub fn rows_where(mut self, conditions: &[Condition]) -> Result<Self> {
+        for condition in conditions {
+            let place = self.place_of(&condition.column)?;
+            let met = self.rows.iter().map(|row| condition.is_met(&row[place])).collect::<Result<Vec<bool>>>()?;
+            let mut met = met.into_iter();
+            self.rows.retain(|_| met.next().unwrap_or_default());
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let text = |text: &str| Cell::Text(text.to_owned());
+        let rows = [
+            [text("det"), Cell::Number(0.5), Cell::Flag(true)],
+            [text("a=b"), Cell::Number(-1.0), Cell::Flag(false)],
+            [text("det"), Cell::Empty, Cell::Empty],
+        ];
+        let columns = ["relation", "score", "firm"].map(str::to_owned).to_vec();
+        Table { name: "t", columns, rows: rows.map(Vec::from).to_vec() }
+    }
+
+    #[test]
+    fn conditions_by_hand() {
+        let kept = |conditions: &[&str]| -> Vec<usize> {
+            let conditions: Vec<Condition> = conditions.iter().map(|text| text.parse().unwrap()).collect();
+            let (all, kept) = (table().rows, table().rows_where(&conditions).unwrap().rows);
+            kept.iter().map(|row| all.iter().position(|known| known == row).unwrap()).collect()
+        };
+        assert_eq!(kept(&["relation=det"]), [0, 2]);
+        assert_eq!(kept(&["relation=a=b"]), [1]);
+        assert_eq!(kept(&["relation=det", "score>=0.5"]), [0]);
+        assert_eq!((kept(&["score<0"]), kept(&["score > 0.5"])), (vec![1], vec![]));
+        assert_eq!((kept(&["score="]), kept(&["score!="])), (vec![2], vec![0, 1]));
+        assert_eq!((kept(&["firm=true"]), kept(&["firm!=true"])), (vec![0], vec![1, 2]));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_that_names_it() {
+        let failed = |text: &str| -> String {
+            let condition = text.parse::<Condition>();
+            condition.and_then(|condition| table().rows_where(&[condition])).unwrap_err().to_string()
+        };
+        assert!(failed("det").contains("`det` is no condition"));
+        assert!(failed("kind=det").contains("no column `kind`: it has relation, score, firm"));
+        assert!(failed("score>much").contains("`much`"));
+        assert!(failed("relation>a").contains("texts"));
+    }
+}
