@@ -34,7 +34,7 @@ pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
 /// The BibTeX of this version of the program, and of the papers that these sources name.
 fn bibtex_of(sources: &[&'static Explanation], version: &str) -> String {
     let papers: BTreeSet<Paper> = sources.iter().flat_map(|entry| named_in(entry.source)).collect();
-    let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}", bibtex::entry(paper))).collect();
+    let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}\n", bibtex::entry(paper))).collect();
     bibtex::of_program(&field("title"), &field("license"), version) + &of_papers.concat()
 }
 
@@ -114,6 +114,7 @@ mod tests {
             ["Clark et al. 2019", "Vig & Belinkov 2019"]
         );
         assert_eq!(keys("Wang et al. 2022 (arXiv:2211.00593), section 3"), ["Wang et al. 2022"]);
+        assert_eq!(keys("Rollout: arXiv:2005.00928"), ["Abnar & Zuidema 2020"]);
         assert_eq!(keys("Defined here."), [""; 0]);
     }
 
