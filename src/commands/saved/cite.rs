@@ -49,7 +49,7 @@ fn named_in(source: &str) -> BTreeSet<Paper> {
     PAPERS.iter().copied().filter(|paper| paper.is_named_in(source)).collect()
 }
 
-/// The documentation of the labels of a report, and of its metrics.
+/// The documentation of the labels of a report, and of those of its metrics that some head has a value of.
 fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
     let labels: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
@@ -57,7 +57,8 @@ fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
         .filter(|detector| labels.iter().any(|label| detector.gives(label)))
         .map(|detector| &detector.explanation)
         .collect();
-    let measured: BTreeSet<String> = report.chance.cells().map(|(name, _)| name).collect();
+    let values = report.heads.iter().flat_map(|head| head.metrics.cells());
+    let measured: BTreeSet<String> = values.filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect();
     let metrics: Vec<&'static Explanation> = registry::metrics()
         .map(|entry| entry.explanation)
         .filter(|metric| {
