@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use serde_json::Value;
+
 use crate::support::{path, run};
 
 #[test]
@@ -65,6 +67,20 @@ fn a_report_has_its_papers() {
     assert!(labels.contains("\n  previous-token  "), "{text}");
     assert!(!labels.contains("induction"), "a label that no head has: {text}");
     assert!(text.contains("  Clark et al. 2019. What Does BERT Look At?"), "{text}");
+    let bibtex = run(&["cite", path(&report), "--bibtex"]).unwrap();
+    let entry = "\n}\n\n@inproceedings{clark2019,\n  author = {Clark, Kevin and Khandelwal, Urvashi and ";
+    assert!(bibtex.contains(entry), "{bibtex}");
+
+    assert!(text.contains("\n  confidence  "), "{text}");
+    let mut json: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
+    for head in json["heads"].as_array_mut().unwrap() {
+        head["metrics"]["confidence"] = Value::Null;
+    }
+    let without = folder.path().join("without.json");
+    fs::write(&without, json.to_string()).unwrap();
+    let text = run(&["cite", path(&without)]).unwrap();
+    assert!(!text.contains("\n  confidence  "), "a metric that no head has a value of: {text}");
+
     assert!(run(&["cite"]).unwrap().starts_with("cff-version: 1.2.0\n"));
     assert_eq!(run(&["cite", path(&folder.path().join("absent.json"))]).unwrap_err().0, 3);
 }

@@ -1,24 +1,9 @@
-//! Papers as BibTeX, made of the list of references: of authors it has the surnames that a citation names.
+//! Papers as BibTeX.
 
 use super::references::Paper;
 
-/// Where books and reports appear; everything else that is no conference is a journal.
-const PUBLISHERS: [&str; 4] = ["Chapman & Hall", "Oliver & Boyd", "Oxford University Press", "Wiley"];
-const INSTITUTIONS: [&str; 1] = ["OpenAI"];
-
-/// What is online alone.
-const ONLINE: [&str; 2] = ["Transformer Circuits Thread", "transformer-circuits.pub"];
-
-/// The parts of a reference.
-#[derive(Debug, PartialEq, Eq)]
-struct ReferenceParts<'a> {
-    /// None where the reference has the venue alone.
-    title: Option<&'a str>,
-    /// The conference, journal or publisher; empty of a preprint.
-    venue: &'a str,
-    /// Its number on arXiv.
-    arxiv: Option<&'a str>,
-}
+/// An entry for each paper of the list of references, in its order, with an empty line between them.
+const ENTRIES: &str = include_str!("references.bib");
 
 /// The entry of the program.
 pub fn of_program(title: &str, license: &str, version: &str) -> String {
@@ -30,67 +15,28 @@ pub fn of_program(title: &str, license: &str, version: &str) -> String {
 }
 
 /// The entry of a paper.
-pub fn entry(paper: &Paper) -> String {
-    let (authors, year) = paper.key.rsplit_once(' ').unwrap_or((paper.key, ""));
-    let ReferenceParts { title, venue, arxiv } = parts(paper.title);
-    let (kind, field) = kind(venue);
-    let mut fields = vec![("author", names(authors))];
-    // Braces keep the capitals of a title.
-    fields.extend(title.map(|title| ("title", format!("{{{}}}", latex(title)))));
-    fields.extend((!venue.is_empty()).then(|| (field, latex(venue))));
-    fields.push(("year", year.to_owned()));
-    if let Some(arxiv) = arxiv {
-        fields.extend([("eprint", arxiv.to_owned()), ("archiveprefix", "arXiv".to_owned())]);
-    }
-    let fields: Vec<String> = fields.iter().map(|(name, value)| format!("  {name} = {{{value}}}")).collect();
-    format!("@{kind}{{{},\n{}\n}}\n", key(authors, year), fields.join(",\n"))
+/// Panics if the paper is not of the list of references.
+pub fn entry(paper: &Paper) -> &'static str {
+    let key = key(paper);
+    entries().find(|entry| key_of(entry) == key).expect("every paper of the list has an entry")
+}
+
+fn entries() -> impl Iterator<Item = &'static str> {
+    ENTRIES.trim_end().split("\n\n")
+}
+
+/// `clark2019` of an entry that starts with `@inproceedings{clark2019,`.
+fn key_of(entry: &str) -> &str {
+    entry.split(['{', ',']).nth(1).unwrap_or_default()
 }
 
 /// `clark2019` of Clark et al. 2019.
-fn key(authors: &str, year: &str) -> String {
+fn key(paper: &Paper) -> String {
+    let (authors, year) = (paper.authors(), paper.year());
     let first = authors.split([' ', ',']).next().unwrap_or_default();
     // BibTeX itself takes keys of ASCII alone.
     let plain = first.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     format!("{plain}{year}")
-}
-
-/// The surnames that a citation names: `Searle, Casella & McCulloch`, `Clark et al.`.
-fn names(authors: &str) -> String {
-    match authors.strip_suffix(" et al.") {
-        Some(first) => format!("{first} and others"),
-        None => authors.replace(" & ", " and ").replace(", ", " and "),
-    }
-}
-
-/// The title of a reference is up to the end of its last sentence but one: the last one is the venue.
-fn parts(reference: &str) -> ReferenceParts<'_> {
-    let reference = reference.trim_end_matches('.');
-    let (rest, arxiv) = match reference.split_once("arXiv:") {
-        Some((rest, number)) => (rest.trim_end_matches([' ', ',', '(']), Some(number.trim_end_matches(')'))),
-        None => (reference, None),
-    };
-    let end = |mark: &str| rest.rfind(mark).map(|at| (at, at + mark.len()));
-    let split = [end(". "), end("? ").map(|(at, next)| (at + 1, next))].into_iter().flatten().max();
-    match split {
-        Some((title, venue)) => ReferenceParts { title: Some(&rest[..title]), venue: &rest[venue..], arxiv },
-        // A preprint has a title alone; a venue is one word.
-        None if rest.contains(' ') => ReferenceParts { title: Some(rest.trim_end_matches('.')), venue: "", arxiv },
-        None => ReferenceParts { title: None, venue: rest.trim_end_matches('.'), arxiv },
-    }
-}
-
-/// The kind of an entry, and the field of its venue.
-fn kind(venue: &str) -> (&'static str, &'static str) {
-    // Conferences have names of capitals: ACL, NeurIPS, BlackboxNLP.
-    let is_acronym = !venue.contains(' ') && venue.chars().filter(|c| c.is_uppercase()).count() > 1;
-    match venue {
-        "" => ("misc", "howpublished"),
-        _ if PUBLISHERS.contains(&venue) => ("book", "publisher"),
-        _ if INSTITUTIONS.contains(&venue) => ("techreport", "institution"),
-        _ if ONLINE.contains(&venue) => ("misc", "howpublished"),
-        _ if is_acronym => ("inproceedings", "booktitle"),
-        _ => ("article", "journal"),
-    }
 }
 
 fn latex(text: &str) -> String {
@@ -104,39 +50,109 @@ mod tests {
     use super::*;
     use crate::commands::saved::references::PAPERS;
 
-    fn paper(key: &'static str) -> &'static Paper {
-        PAPERS.iter().find(|paper| paper.key == key).unwrap()
+    /// The fields in the order of an entry.
+    const FIELDS: [&str; 13] = [
+        "author",
+        "title",
+        "booktitle",
+        "journal",
+        "publisher",
+        "institution",
+        "volume",
+        "number",
+        "pages",
+        "year",
+        "doi",
+        "eprint",
+        "archiveprefix",
+    ];
+
+    /// The fields of an entry, each on a line of its own: `  year = {2019},`.
+    fn fields(entry: &str) -> Vec<(&str, &str)> {
+        let (_, fields) = entry.split_once(",\n").unwrap();
+        let fields = fields.strip_suffix("\n}").unwrap_or_else(|| panic!("{entry}"));
+        fields
+            .split(",\n")
+            .map(|line| {
+                let field = line.strip_prefix("  ").and_then(|line| line.strip_suffix('}')?.split_once(" = {"));
+                field.unwrap_or_else(|| panic!("{line}"))
+            })
+            .collect()
+    }
+
+    fn field<'a>(entry: &'a str, name: &str) -> Option<&'a str> {
+        fields(entry).into_iter().find_map(|(of, value)| (of == name).then_some(value))
     }
 
     #[test]
-    fn entries_by_hand() {
-        let expected = "@inproceedings{clark2019,\n  author = {Clark and others},\n  title = {{What Does BERT Look At? An Analysis of \
-            BERT's Attention}},\n  booktitle = {BlackboxNLP},\n  year = {2019}\n}\n";
-        assert_eq!(entry(paper("Clark et al. 2019")), expected);
-        let michel = parts(paper("Michel et al. 2019").title);
-        assert_eq!(michel.title, Some("Are Sixteen Heads Really Better than One?"));
-        assert_eq!((michel.venue, michel.arxiv), ("NeurIPS", Some("1905.10650")));
-        let preprint = entry(paper("Cordonnier et al. 2020"));
-        assert!(
-            preprint.starts_with("@misc{cordonnier2020,") && preprint.contains("eprint = {2006.16362}"),
-            "{preprint}"
-        );
-        let abnar = entry(paper("Abnar & Zuidema 2020"));
-        assert!(abnar.contains("author = {Abnar and Zuidema}") && abnar.contains("booktitle = {ACL}"), "{abnar}");
-        let searle = entry(paper("Searle, Casella & McCulloch 1992"));
-        assert!(searle.starts_with("@book{searle1992,\n  author = {Searle and Casella and McCulloch},"), "{searle}");
-        assert!(entry(paper("Torgerson 1952")).contains("title = {{Multidimensional Scaling: I. Theory and Method}}"));
+    fn an_entry_by_hand() {
+        let clark = PAPERS.iter().find(|paper| paper.key == "Clark et al. 2019").unwrap();
+        let expected = "@inproceedings{clark2019,
+  author = {Clark, Kevin and Khandelwal, Urvashi and Levy, Omer and Manning, Christopher D.},
+  title = {{What Does BERT Look At? An Analysis of BERT's Attention}},
+  booktitle = {Proceedings of the 2019 ACL Workshop BlackboxNLP: Analyzing and Interpreting Neural Networks for NLP},
+  pages = {276--286},
+  year = {2019},
+  doi = {10.18653/v1/W19-4828}
+}";
+        assert_eq!(entry(clark), expected);
     }
 
     #[test]
-    fn every_paper_has_an_entry_whose_braces_close() {
-        let entries: Vec<String> = PAPERS.iter().map(entry).collect();
-        let keys: BTreeSet<&str> = entries.iter().map(|entry| entry.split([',', '{']).nth(1).unwrap()).collect();
-        for entry in &entries {
-            assert_eq!(entry.matches('{').count(), entry.matches('}').count(), "{entry}");
-            assert!(!entry.contains("{}") && !entry.contains("arXiv:"), "{entry}");
-        }
+    fn every_paper_has_an_entry_of_its_own_in_the_order_of_the_list() {
+        let keys: Vec<String> = PAPERS.iter().map(key).collect();
+        assert_eq!(entries().map(key_of).collect::<Vec<_>>(), keys);
         // Two papers of one year by one first author would be one entry.
-        assert_eq!(keys.len(), PAPERS.len());
+        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), PAPERS.len());
+    }
+
+    #[test]
+    fn entries_are_well_formed() {
+        for entry in entries() {
+            assert!(entry.starts_with('@'), "{entry}");
+            let mut open = 0_u32;
+            for c in entry.chars() {
+                open = match c {
+                    '{' => open + 1,
+                    '}' => open.checked_sub(1).unwrap_or_else(|| panic!("{entry}")),
+                    _ => open,
+                };
+            }
+            assert_eq!(open, 0, "{entry}");
+            assert!(!entry.replace("\\&", "").contains(['&', '%', '_', '#']), "{entry}");
+            let places: Vec<usize> = fields(entry)
+                .into_iter()
+                .map(|(name, value)| {
+                    assert!(!value.trim_matches(['{', '}', ' ']).is_empty(), "{entry}");
+                    FIELDS.iter().position(|field| *field == name).unwrap_or_else(|| panic!("{name}: {entry}"))
+                })
+                .collect();
+            assert!(places.is_sorted_by(|one, next| one < next), "{entry}");
+        }
+    }
+
+    #[test]
+    fn entries_say_what_the_references_say() {
+        for paper in PAPERS {
+            let entry = entry(paper);
+            assert_eq!(field(entry, "year"), Some(paper.year()), "{entry}");
+            assert_eq!(field(entry, "eprint").filter(|_| paper.arxiv().is_some()), paper.arxiv(), "{entry}");
+            assert_eq!(field(entry, "eprint").map(|_| "arXiv"), field(entry, "archiveprefix"), "{entry}");
+
+            let title = field(entry, "title").and_then(|title| title.strip_prefix('{')?.strip_suffix('}')).unwrap();
+            let reference = latex(paper.title);
+            let rest = reference.strip_prefix(title).unwrap_or_else(|| panic!("{reference}: {entry}"));
+            assert!(rest.starts_with(". ") || title.ends_with('?'), "{reference}: {entry}");
+
+            let families: Vec<&str> = field(entry, "author")
+                .unwrap()
+                .split(" and ")
+                .map(|name| name.split_once(", ").unwrap_or_else(|| panic!("{name}: {entry}")).0)
+                .collect();
+            match paper.authors().strip_suffix(" et al.") {
+                Some(first) => assert!(families[0] == first && families.len() > 2, "{entry}"),
+                None => assert_eq!(families, paper.authors().split([',', '&']).map(str::trim).collect::<Vec<_>>()),
+            }
+        }
     }
 }

@@ -34,7 +34,7 @@ pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
 /// The BibTeX of this version of the program, and of the papers that these sources name.
 fn bibtex_of(sources: &[&'static Explanation], version: &str) -> String {
     let papers: BTreeSet<Paper> = sources.iter().flat_map(|entry| named_in(entry.source)).collect();
-    let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}", bibtex::entry(paper))).collect();
+    let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}\n", bibtex::entry(paper))).collect();
     bibtex::of_program(&field("title"), &field("license"), version) + &of_papers.concat()
 }
 
@@ -49,7 +49,7 @@ fn named_in(source: &str) -> BTreeSet<Paper> {
     PAPERS.iter().copied().filter(|paper| paper.is_named_in(source)).collect()
 }
 
-/// The documentation of the labels of a report, and of its metrics.
+/// The documentation of the labels of a report, and of those of its metrics that some head has a value of.
 fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
     let labels: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
@@ -57,7 +57,8 @@ fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
         .filter(|detector| labels.iter().any(|label| detector.gives(label)))
         .map(|detector| &detector.explanation)
         .collect();
-    let measured: BTreeSet<String> = report.chance.cells().map(|(name, _)| name).collect();
+    let values = report.heads.iter().flat_map(|head| head.metrics.cells());
+    let measured: BTreeSet<String> = values.filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect();
     let metrics: Vec<&'static Explanation> = registry::metrics()
         .map(|entry| entry.explanation)
         .filter(|metric| {
@@ -114,6 +115,7 @@ mod tests {
             ["Clark et al. 2019", "Vig & Belinkov 2019"]
         );
         assert_eq!(keys("Wang et al. 2022 (arXiv:2211.00593), section 3"), ["Wang et al. 2022"]);
+        assert_eq!(keys("Rollout: arXiv:2005.00928"), ["Abnar & Zuidema 2020"]);
         assert_eq!(keys("Defined here."), [""; 0]);
     }
 

@@ -15,10 +15,25 @@ impl Paper {
         format!("{}. {}", self.key, self.title)
     }
 
+    /// The surnames that a citation names: `Searle, Casella & McCulloch`, `Clark et al.`.
+    pub fn authors(&self) -> &'static str {
+        self.key.rsplit_once(' ').map_or(self.key, |(authors, _)| authors)
+    }
+
+    /// The year of its publication.
+    pub fn year(&self) -> &'static str {
+        self.key.rsplit_once(' ').map_or("", |(_, year)| year)
+    }
+
+    /// Its number on arXiv.
+    pub fn arxiv(&self) -> Option<&'static str> {
+        let (_, number) = self.title.split_once("arXiv:")?;
+        Some(number.trim_end_matches([')', '.']))
+    }
+
     /// Whether a source names it, by authors and year or by its number on arXiv.
     pub fn is_named_in(&self, source: &str) -> bool {
-        let arxiv = self.title.split("arXiv:").nth(1).map(|number| format!("arXiv:{}", number.trim_end_matches('.')));
-        source.contains(self.key) || arxiv.is_some_and(|arxiv| source.contains(&arxiv))
+        source.contains(self.key) || self.arxiv().is_some_and(|number| source.contains(&format!("arXiv:{number}")))
     }
 }
 
@@ -105,7 +120,10 @@ pub const PAPERS: &[Paper] = &[
         "Murphy et al. 2024",
         "Correcting Biased Centered Kernel Alignment Measures in Biological and Artificial Neural Networks. arXiv:2405.01012.",
     ),
-    paper("Nguyen et al. 2021", "Do Wide and Deep Networks Learn the Same Things? ICLR."),
+    paper(
+        "Nguyen et al. 2021",
+        "Do Wide and Deep Networks Learn the Same Things? Uncovering How Neural Network Representations Vary with Width and Depth. ICLR.",
+    ),
     paper(
         "Olsson et al. 2022",
         "In-context Learning and Induction Heads. Transformer Circuits Thread, arXiv:2209.11895.",
@@ -124,7 +142,10 @@ pub const PAPERS: &[Paper] = &[
         "Schuirmann 1987",
         "A Comparison of the Two One-Sided Tests Procedure and the Power Approach for Assessing the Equivalence of Average Bioavailability. Journal of Pharmacokinetics and Biopharmaceutics.",
     ),
-    paper("Sandoval-Segura et al. 2026", "ICLR. arXiv:2504.03889."),
+    paper(
+        "Sandoval-Segura et al. 2026",
+        "Identifying and Evaluating Inactive Heads in Pretrained LLMs. ICLR, arXiv:2504.03889.",
+    ),
     paper("Searle, Casella & McCulloch 1992", "Variance Components. Wiley."),
     paper("Song et al. 2012", "Feature Selection via Dependence Maximization. Journal of Machine Learning Research."),
     paper("Sun et al. 2024", "Massive Activations in Large Language Models. COLM."),
