@@ -6,7 +6,7 @@ mod control;
 mod corpus;
 mod description;
 mod firm;
-mod in_brief;
+pub mod in_brief;
 pub mod lacking;
 mod remarks;
 pub mod roles;
@@ -41,7 +41,6 @@ use crate::system::parallel::both;
 pub use attention_maps::{AttentionMaps, MOST_TOKENS};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo};
-pub use in_brief::strongest_relation;
 pub use text::TextInfo;
 
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.

@@ -25,9 +25,6 @@ pub struct Measured {
 pub struct Label {
     /// The label.
     pub label: String,
-    /// The number that the rule holds against its threshold, as the rule names it: of several that which is least above its own.
-    #[serde(default)]
-    pub number: String,
     /// The score that was measured.
     pub score: f64,
     /// The 95 % interval of the score; null where it rests on fewer than 10 blocks.
@@ -41,6 +38,9 @@ pub struct Label {
     pub margin: f64,
     /// The rule.
     pub rule: String,
+    /// The number that the rule holds against its threshold, as the rule names it: of several that which is least above its own.
+    #[serde(default)]
+    pub number: String,
     /// Whether only the estimate is above the threshold, and the test does not show it: another corpus of the kind might not
     /// give the label.
     pub borderline: bool,
