@@ -88,6 +88,36 @@ fn a_report_keeps_its_own_labels() {
 }
 
 #[test]
+fn a_kept_label_that_is_beyond_word_classes_on_one_side_is_named() {
+    let (folder, a) = saved();
+    // L2H3 finds determiners' heads no better than word classes do; here thirty points better.
+    let b = changed(&folder, &a, "b.json", |report| {
+        let relations = report["relations"].as_array_mut().unwrap();
+        let det = relations.iter_mut().find(|relation| relation["relation"] == "det").unwrap();
+        let tags = &mut det["by_head"][11]["versus_tags"]["dep->head"];
+        (tags["difference"], tags["ci95"]) = (json!(0.3), json!([0.25, 0.35]));
+        tags["standard_error"] = json!(0.025);
+    });
+    let (status, outcome) = compared(&a, &b, &[]);
+    assert_eq!(status, 0, "it is no change of a label");
+    let det = label(&outcome, 11, "syntactic:det");
+    assert_eq!(
+        (&det["outcome"], &det["a"]["beyond"], &det["b"]["beyond"]),
+        (&json!("kept"), &json!("offset"), &json!("tags"))
+    );
+    assert_eq!(label(&outcome, 0, "next-token")["a"]["beyond"], Value::Null);
+    let said = |a, b| run(&["compare", path(a), path(b), "--full"]).unwrap();
+    let text = said(&a, &b);
+    assert!(
+        text.contains("\nKept, and shown to be beyond word classes in b but not in a: L2H3 syntactic:det.\n"),
+        "{text}"
+    );
+    assert!(text.contains(" firm, beyond word classes") && text.contains(" firm, not beyond word classes"), "{text}");
+    assert!(said(&b, &a).contains("beyond word classes in a but not in b: L2H3"));
+    assert!(!said(&a, &a).contains("Kept, and"));
+}
+
+#[test]
 fn labels_are_lost_gained_and_not_to_be_told() {
     let (folder, report) = saved();
     // Three heads by the mass of the separator, whose threshold is .6: lost, gained, too uncertain.

@@ -78,8 +78,12 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
             };
             let unknown = || {
                 let none = anyhow!("the report has no figure `{name}`: it has {}", names()).of_value(name);
-                match drawn_by(name).filter(|study| report.sections.0.iter().all(|(known, _)| known.card().name != *study)) {
-                    Some(study) => none.hint(format!("the study `{study}` draws it: `headscope analyze --with {study}`")),
+                match drawn_by(name)
+                    .filter(|study| report.sections.0.iter().all(|(known, _)| known.card().name != *study))
+                {
+                    Some(study) => {
+                        none.hint(format!("the study `{study}` draws it: `headscope analyze --with {study}`"))
+                    }
                     None => none,
                 }
             };

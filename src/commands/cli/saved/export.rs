@@ -76,7 +76,9 @@ impl ExportArguments {
     pub fn command(self) -> Result<Command, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
-            Some(other) => Err(unfit("draw", other, "name a file .svg; any browser or drawing program makes a PDF or a PNG of it")),
+            Some(other) => {
+                Err(unfit("draw", other, "name a file .svg; any browser or drawing program makes a PDF or a PNG of it"))
+            }
             None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
         };
         let table = |name| -> Result<Exported, Usage> {

@@ -37,7 +37,8 @@ impl CompareOutcome {
         });
         let beyond_one = |[has, lacks]: [&str; 2], reach: [Reach; 2]| {
             let names = self.names(most, |label| label.outcome == Fate::Kept && label.reach() == reach.map(Some));
-            names.map(|names| format!("Kept, and shown to be beyond word classes in {has} but not in {lacks}: {names}."))
+            names
+                .map(|names| format!("Kept, and shown to be beyond word classes in {has} but not in {lacks}: {names}."))
         };
         let all = [
             self.corpora.clone(),
