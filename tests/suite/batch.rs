@@ -137,10 +137,10 @@ fn only_what_is_missing_or_changed_is_done_again() {
     assert_eq!(statuses(&[]), ["up to date", "done", "up to date", "done"]);
 
     fs::remove_file(context.at("out/tiny.gold.csv")).unwrap();
-    assert_eq!(dry("tiny.gold"), "to do: tiny.gold.csv is missing");
+    assert_eq!(dry("tiny.gold"), "to do from saved report: tiny.gold.csv is missing");
     context.write("out/tiny.gold.csv", "");
-    assert_eq!(dry("tiny.gold"), "to do: tiny.gold.csv is not what was written");
-    assert_eq!(statuses(&["--only", "*.gold"]), ["up to date", "done"]);
+    assert_eq!(dry("tiny.gold"), "to do from saved report: tiny.gold.csv is not what was written");
+    assert_eq!(statuses(&["--only", "*.gold"]), ["up to date", "from saved report"]);
     assert_eq!(context.row("tiny.text")["status"], "earlier");
 
     let config = context.read("tiny/config.json");
@@ -157,6 +157,87 @@ fn only_what_is_missing_or_changed_is_done_again() {
     assert_eq!(dry("planted.gold"), "up to date");
     context.write("p.toml", "entropy_ratio = 0.8\n");
     assert_eq!(dry("planted.gold"), "to do: a file that an option names has changed");
+}
+
+/// Whatever was asked of the model, a page or a table of its saved report is that of the run, byte for byte.
+#[test]
+fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
+    let table = "[defaults]\nlimit = 12\n[models]\nsmall = \"box:small\"\ncausal = \"box:causal\"\nplanted = \"box:planted\"\n\
+                 [corpora]\ng = \"box:gold\"\n[options]\nplain = { control = \"random-init\" }\n\
+                 more = { with = [\"norms\", \"similarity\", \"examples\", \"probes\"], show-example = true }\n\
+                 given = { no-run-info = true, show = \"A \\u001B[1mdog\" }\n";
+    let context = EstimationContext::new(table);
+    let run = |more: &[&str]| context.batch(&[&["--as", "html"], more].concat()).unwrap();
+    run(&[]);
+    let files = || -> std::collections::BTreeMap<_, _> {
+        let of = |entry: fs::DirEntry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap());
+        fs::read_dir(context.at("out")).unwrap().map(|entry| of(entry.unwrap())).collect()
+    };
+    let before = files();
+    let pages: Vec<&String> = before.keys().filter(|name| name.ends_with(".csv") || name.ends_with(".html")).collect();
+    assert_eq!(pages.len(), 2 * (9 + 1), "{pages:?}");
+    for page in pages {
+        fs::remove_file(context.at("out").join(page)).unwrap();
+    }
+    let lacking = "small.g.more.csv is missing, small.g.more.html is missing";
+    let dry = run(&["--dry-run"]);
+    assert!(dry.contains(&format!("small.g.more: to do from saved report: {lacking}\n")), "{dry}");
+    assert!(dry.lines().all(|line| line.contains(": to do from saved report: ")), "{dry}");
+    let said = run(&[]);
+    assert!(said.contains("small.g.more: from saved report: small.g.more.csv, small.g.more.html\n"), "{said}");
+    assert_eq!(context.row("small.g.more")["status"], "from saved report");
+    assert!(context.read("out/index.html").contains("9 runs: 9 from saved report."));
+    let after = files();
+    for (name, bytes) in &before {
+        // The overview says how the runs fared.
+        assert!(after[name] == *bytes || ["index.html", "runs.csv"].contains(&&**name), "{name} has other bytes");
+    }
+    assert_eq!(run(&[]).matches(": up to date\n").count(), 9);
+    assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_format_that_is_asked_for_later_needs_no_run() {
+    let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
+    context.batch(&[]).unwrap();
+    let report = context.read("out/a.c.json");
+    assert_eq!(context.batch(&["--as", "json.gz"]).unwrap(), "a.c: from saved report: a.c.json.gz\n");
+    assert_eq!(context.row("a.c")["reports"], "a.c.csv a.c.json a.c.json.gz");
+    // The packed report is as good.
+    context.write("out/a.c.json", "mine");
+    fs::remove_file(context.at("out/a.c.csv")).unwrap();
+    assert_eq!(context.batch(&[]).unwrap(), "a.c: from saved report: a.c.json, a.c.csv\n");
+    assert_eq!(context.read("out/a.c.json"), report);
+
+    // Without a saved report that is as it was written, it is a run.
+    context.write("out/a.c.json", "mine");
+    fs::remove_file(context.at("out/a.c.json.gz")).unwrap();
+    assert_eq!(context.batch(&["--dry-run"]).unwrap(), "a.c: to do: a.c.json is not what was written\n");
+    assert!(context.batch(&[]).unwrap().starts_with("a.c: done: "));
+}
+
+/// One that was written and cannot be read, as one that is too long, is no reason to stop.
+#[test]
+fn a_saved_report_that_cannot_be_read_is_made_again() {
+    use sha2::{Digest, Sha256};
+    let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
+    context.batch(&[]).unwrap();
+    let digest = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let ledger = context.read("out/batch.json");
+    let other = ledger.replace(&digest(&context.read("out/a.c.json")), &digest("{}"));
+    assert_ne!(other, ledger);
+    context.write("out/batch.json", &other);
+    context.write("out/a.c.json", "{}");
+    fs::remove_file(context.at("out/a.c.csv")).unwrap();
+    let output = headscope(&["batch", "runs.toml", "-o", "out", "--as", "csv"]).current_dir(context.0.path()).output();
+    let output = output.unwrap();
+    let (said, noted) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success() && said.starts_with("a.c: done: "), "{said}{noted}");
+    assert!(
+        noted.starts_with("note: a.c: ") && noted.contains("a.c.json") && noted.contains("it is run again"),
+        "{noted}"
+    );
+    assert_eq!(context.batch(&[]).unwrap(), "a.c: up to date\n");
 }
 
 #[test]

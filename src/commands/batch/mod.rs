@@ -1,16 +1,17 @@
 //! `headscope batch`: a table of analyses, of which it runs those that are missing or have changed.
 //!
-//! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` keeps the inputs of each report, and
-//! `overview.rs` shows all of them.
+//! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` keeps the inputs of each report,
+//! `outstanding.rs` says what is to be done, and `overview.rs` shows all of them.
 
 mod inputs;
 mod ledger;
+mod outstanding;
 mod overview;
 mod table;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, ensure};
 
@@ -19,7 +20,7 @@ use super::analyze::observe::PreparedRun;
 use super::analyze::options::Outcome;
 use super::reporting::outputs;
 use super::reporting::write_report::{ReportOptions, reported};
-use crate::export::{Target, Writer};
+use crate::export::{Target, Writer, json};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
@@ -30,6 +31,7 @@ use crate::system::progress::Downloads;
 use crate::system::terminal::{print, say};
 use inputs::{Corpora, Inputs};
 use ledger::{Ledger, LedgerEntry, ReportSummary};
+use outstanding::Outstanding;
 use overview::{RunRow, Status};
 use table::TableRun;
 
@@ -148,7 +150,7 @@ impl Batch<'_> {
         let (files, hashes) = match found.resolve(&Downloads::default()).and_then(hashed) {
             Ok(found) => found,
             Err(_) if dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
-                return runs.iter().try_for_each(|run| self.would(run, "its model is not in the cache of the Hub yet"));
+                return runs.iter().try_for_each(|run| self.would(run, "to do: its model is not in the cache of the Hub yet"));
             }
             Err(error) => {
                 self.fail(runs, error);
@@ -158,10 +160,15 @@ impl Batch<'_> {
         let mut pending = Vec::new();
         for run in runs {
             match self.inputs(run, &files, &hashes) {
-                Ok(inputs) => match self.ledger.reason(&run.name, &inputs, &self.paths(run)) {
+                Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.asked(run)) {
                     None => self.done(run, Status::UpToDate, "up to date")?,
-                    Some(reason) if dry => self.would(run, &reason)?,
-                    Some(_) => pending.push(Pending { run, inputs }),
+                    Some(outstanding) if dry => self.would(run, &outstanding.in_words())?,
+                    Some(Outstanding::Formats { saved, lacking, .. }) => match self.export(run, &saved, &lacking) {
+                        Ok(Some(says)) => self.done(run, Status::FromSavedReport, &says)?,
+                        Ok(None) => pending.push(Pending { run, inputs }),
+                        Err(error) => self.fail(&[run], error),
+                    },
+                    Some(Outstanding::Run { .. }) => pending.push(Pending { run, inputs }),
                 },
                 Err(error) => self.fail(&[run], error),
             }
@@ -201,16 +208,34 @@ impl Batch<'_> {
         Inputs::new(run, files, hashes, corpus)
     }
 
-    /// The paths of a run's reports.
-    fn paths(&self, run: &TableRun) -> Vec<PathBuf> {
-        let name = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
-        self.options.writers.iter().map(|(extension, _)| name(extension)).collect()
+    /// The reports of a run that are asked for.
+    fn asked(&self, run: &TableRun) -> Vec<(PathBuf, Writer)> {
+        let path = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
+        self.options.writers.iter().map(|(extension, writer)| (path(extension), *writer)).collect()
+    }
+
+    /// Makes reports of a run of its saved one; what is said of it, or `None` if that cannot be read, and the run must be done.
+    fn export(&mut self, run: &TableRun, saved: &Path, lacking: &[(PathBuf, Writer)]) -> Result<Option<String>> {
+        let outputs = outputs::open(&targets(lacking))?;
+        let report = match json::read_earlier(saved) {
+            Ok(report) => report,
+            Err(error) => {
+                say(&format!("note: {}: {error:#}: it is run again", run.name));
+                return Ok(None);
+            }
+        };
+        outputs::write(&report, outputs)?;
+        let entry = self.ledger.entry(&run.name).expect("it has a saved report").clone().with(lacking)?;
+        self.ledger.record(&run.name, &entry)?;
+        let written: Vec<_> = lacking.iter().map(|(path, _)| ledger::file_name(path)).collect();
+        Ok(Some(format!("{}: {}", Status::FromSavedReport.name(), written.join(", "))))
     }
 
     /// Does one run; what is said of it.
     fn run(&mut self, run: &TableRun, loaded: &Loaded, inputs: Inputs) -> Result<String> {
         let Outcome::Report { wanted, .. } = &run.options.outcome else { unreachable!("a table has no shards") };
-        let (kept, changed) = self.ledger.other_formats(&run.name, &self.paths(run));
+        let mut reports = self.asked(run);
+        let (kept, changed) = self.ledger.other_formats(&run.name, &reports);
         for path in changed {
             say(&format!(
                 "note: {}: `{}` was changed since it was written and stays as it is: it is of the run before this one",
@@ -218,11 +243,8 @@ impl Batch<'_> {
                 path.display()
             ));
         }
-        let asked = self.paths(run).into_iter().zip(self.options.writers.iter().map(|(_, writer)| *writer));
-        let targets: Vec<(PathBuf, Writer)> = asked.chain(kept).collect();
-        let paths: Vec<PathBuf> = targets.iter().map(|(path, _)| path.clone()).collect();
-        let outputs = targets.into_iter().map(|(path, writer)| Target::File(path, writer)).collect();
-        let wanted = ReportOptions { outputs, summary: None, ..wanted.clone() };
+        reports.extend(kept);
+        let wanted = ReportOptions { outputs: targets(&reports), summary: None, ..wanted.clone() };
         let outputs = wanted.open()?;
         let policy = wanted.policy.policy()?;
         let corpus = loaded::open(&run.options)?;
@@ -234,12 +256,12 @@ impl Batch<'_> {
         outputs::write(&report, outputs)?;
         let found = ReportSummary::of(&report);
         let says = format!("done: {}", found.labelled());
-        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, &paths)?)?;
+        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, &reports)?)?;
         Ok(says)
     }
 
-    fn would(&mut self, run: &TableRun, reason: &str) -> Result<()> {
-        self.done(run, Status::Missing, &format!("to do: {reason}"))
+    fn would(&mut self, run: &TableRun, says: &str) -> Result<()> {
+        self.done(run, Status::Missing, says)
     }
 
     fn done(&mut self, run: &TableRun, status: Status, says: &str) -> Result<()> {
@@ -284,6 +306,11 @@ impl Batch<'_> {
         let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
         Err(anyhow!("{} of {} failed: {}", names.len(), counted(asked, "run"), names.join(", ")).class(class))
     }
+}
+
+/// Files as destinations of a report.
+fn targets(files: &[(PathBuf, Writer)]) -> Vec<Target> {
+    files.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect()
 }
 
 fn hashed(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {

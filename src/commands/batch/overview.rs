@@ -17,6 +17,8 @@ use crate::system::files::output::Output;
 pub enum Status {
     /// It was run.
     Done,
+    /// Nothing had changed since it was run but that it lacked formats, which were made of its saved report.
+    FromSavedReport,
     /// Nothing had changed since it was run.
     UpToDate,
     /// It was run at some time, and was not looked at now.
@@ -28,9 +30,11 @@ pub enum Status {
 }
 
 impl Status {
-    fn name(&self) -> &'static str {
+    /// The status in a word or a few.
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
+            Self::FromSavedReport => "from saved report",
             Self::UpToDate => "up to date",
             Self::Earlier => "earlier",
             Self::Missing => "missing",
@@ -132,7 +136,7 @@ struct OverviewRow<'a> {
 /// The page. It loads nothing.
 fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
     let count = |name: &str| rows.iter().filter(|row| row.status.name() == name).count();
-    let counts: Vec<String> = ["done", "up to date", "earlier", "missing", "failed"]
+    let counts: Vec<String> = ["done", "from saved report", "up to date", "earlier", "missing", "failed"]
         .into_iter()
         .filter(|name| count(name) > 0)
         .map(|name| format!("{} {name}", count(name)))
