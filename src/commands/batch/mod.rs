@@ -296,7 +296,7 @@ impl Batch<'_> {
                 (None, None) => Status::Missing,
             };
             let status = self.statuses.remove(&run.name).unwrap_or_else(before);
-            rows.push(RunRow { run: &run.name, status, entry });
+            rows.push(RunRow { run: &run.name, status, entry, reports: self.ledger.reports(&run.name) });
         }
         if !self.options.dry_run {
             overview::write(&self.options.folder, &rows)?;

@@ -6,9 +6,10 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::ledger::LedgerEntry;
+use super::ledger::{LedgerEntry, ReportSummary};
 use crate::export::page;
 use crate::export::tables::csv;
+use crate::passes::observation::identity::Tool;
 use crate::system::counted::counted;
 use crate::system::files::output::Output;
 
@@ -63,6 +64,8 @@ pub struct RunRow<'a> {
     pub status: Status,
     /// The ledger's entry on its report, if there is one.
     pub entry: Option<&'a LedgerEntry>,
+    /// The files of its report that are there.
+    pub reports: Vec<&'a str>,
 }
 
 /// Writes both.
@@ -101,8 +104,8 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let header = COLUMNS.map(str::to_owned).into_iter().chain(families.iter().map(|family| format!("labels.{family}")));
     let line = |row: &RunRow<'_>| {
         let mut cells = vec![row.run.to_owned(), row.status.name().to_owned(), row.status.message().to_owned()];
-        if let Some(LedgerEntry { found, reports, .. }) = row.entry {
-            cells.push(reports.keys().map(String::as_str).collect::<Vec<_>>().join(" "));
+        if let Some(LedgerEntry { found, .. }) = row.entry {
+            cells.push(row.reports.join(" "));
             cells.push(found.model.clone());
             cells.extend([found.layers, found.heads].map(|number| number.to_string()));
             cells.push(found.corpus.clone());
@@ -122,7 +125,13 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
 struct OverviewPage<'a> {
     count: String,
     counts: String,
-    rows: Vec<OverviewRow<'a>>,
+    rows: &'a [OverviewRow<'a>],
+    /// Those that failed.
+    failed: Vec<&'a OverviewRow<'a>>,
+    title: &'static str,
+    /// None: what the runs have in common is not known.
+    facts: [(); 0],
+    footer: String,
 }
 
 #[derive(Serialize)]
@@ -130,7 +139,15 @@ struct OverviewRow<'a> {
     run: &'a str,
     status: &'static str,
     message: &'a str,
-    entry: Option<&'a LedgerEntry>,
+    found: Option<&'a ReportSummary>,
+    reports: Vec<ReportLink<'a>>,
+}
+
+#[derive(Serialize)]
+struct ReportLink<'a> {
+    file: &'a str,
+    /// The end of its name after that of the run.
+    format: &'a str,
 }
 
 /// The page. It loads nothing.
@@ -141,11 +158,31 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
         .filter(|name| count(name) > 0)
         .map(|name| format!("{} {name}", count(name)))
         .collect();
-    fn row<'a>(RunRow { run, status, entry }: &'a RunRow<'_>) -> OverviewRow<'a> {
-        OverviewRow { run, status: status.name(), message: status.message(), entry: *entry }
+    fn row<'a>(RunRow { run, status, entry, reports }: &'a RunRow<'_>) -> OverviewRow<'a> {
+        let link = |file: &&'a str| {
+            let format = file.strip_prefix(run).and_then(|end| end.strip_prefix('.')).unwrap_or(file);
+            ReportLink { file, format }
+        };
+        OverviewRow {
+            run,
+            status: status.name(),
+            message: status.message(),
+            found: entry.map(|entry| &entry.found),
+            reports: reports.iter().map(link).collect(),
+        }
     }
     let rows: Vec<OverviewRow<'_>> = rows.iter().map(row).collect();
-    page::filled("runs", &OverviewPage { count: counted(rows.len(), "run"), counts: counts.join(", "), rows })
+    let Tool { name, version, .. } = Tool::default();
+    let page = OverviewPage {
+        title: "Runs",
+        facts: [],
+        footer: format!("{name} {version}"),
+        count: counted(rows.len(), "run"),
+        counts: counts.join(", "),
+        rows: &rows,
+        failed: rows.iter().filter(|row| !row.message.is_empty()).collect(),
+    };
+    page::filled("runs", &page)
 }
 
 #[cfg(test)]
@@ -155,7 +192,7 @@ mod tests {
     #[test]
     fn markup_in_names_is_text() {
         let failed = Status::Failed("no `<script>alert(\"a\")</script>`".to_owned());
-        let html = page(&[RunRow { run: "a.b", status: failed, entry: None }]).unwrap();
+        let html = page(&[RunRow { run: "a.b", status: failed, entry: None, reports: Vec::new() }]).unwrap();
         let html = String::from_utf8(html).unwrap();
         assert!(html.contains("no `&lt;script&gt;alert(&quot;a&quot;)&lt;/script&gt;`"), "{html}");
         assert!(html.contains("1 run: 1 failed."), "{html}");
@@ -163,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_line_has_every_column() {
-        let lines = table(&[RunRow { run: "a.b", status: Status::Missing, entry: None }]);
+        let lines = table(&[RunRow { run: "a.b", status: Status::Missing, entry: None, reports: Vec::new() }]);
         assert_eq!(lines[1].join(","), "a.b,missing,,,,,,,,,,,");
         assert_eq!(lines[0].len(), lines[1].len());
     }
