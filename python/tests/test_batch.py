@@ -43,7 +43,7 @@ class Batches(unittest.TestCase):
             headscope.batch(self.table, self.output)
         self.assertEqual(raised.exception.status, 4)
         self.assertEqual(len(raised.exception.earlier), 1)
-        self.assertRegex(str(raised.exception), r"2 of 4 runs failed: .*\n- runs gone\.gold, gone\.few: no such model folder")
+        self.assertRegex(str(raised.exception), r"2 of 4 runs failed: .*\n- runs gone\.gold, gone\.few: .*:4: no such model folder")
         self.assertEqual(sorted(headscope.Batch(self.output)), ["planted.few", "planted.gold"])
 
 

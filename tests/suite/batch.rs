@@ -260,7 +260,7 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     let lines: Vec<&str> = message.lines().collect();
     assert_eq!(lines.len(), 3, "{message}");
     assert!(
-        lines[0].starts_with("error: runs absent.broken, absent.text: no such model folder: `./absent`"),
+        lines[0].starts_with("error: runs absent.broken, absent.text: runs.toml:2: no such model folder: `./absent`; "),
         "{message}"
     );
     assert!(lines[1].starts_with("error: tiny.broken: broken.conllu:1: "), "{message}");
@@ -271,7 +271,7 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
 
     // What is not looked at stays as it was.
     let failed = context.row("absent.text");
-    assert!(failed["message"].starts_with("no such model folder: `./absent`"), "{failed:?}");
+    assert!(failed["message"].starts_with("runs.toml:2: no such model folder: `./absent`"), "{failed:?}");
     assert_eq!(context.batch(&["--only", "tiny.*"]).unwrap_err().0, 3);
     assert_eq!(context.row("absent.text"), failed);
     // Of the two that were asked for, and not of all four.
@@ -350,6 +350,66 @@ fn a_wrong_table_is_wrong_usage() {
     fs::remove_file(context.at("runs.toml")).unwrap();
     assert_eq!(context.batch(&[]).unwrap_err().0, 3);
 }
+/// The error of a run, as programs read it.
+fn errors(context: &EstimationContext) -> Vec<Value> {
+    let arguments = ["batch", "here/runs.toml", "-o", "out", "--offline", "--error-format", "json"];
+    let output = headscope(&arguments).current_dir(context.0.path()).output().unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8(output.stderr).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{text}"))).collect()
+}
+
+#[test]
+fn what_is_not_there_is_named_with_its_line_of_the_table() {
+    let context = EstimationContext::new("");
+    fs::create_dir(context.at("here")).unwrap();
+    context.write("here/beside.txt", TEXT);
+    let at = context.0.path().canonicalize().unwrap();
+    let table = "[models]\nm = \"box:planted\"\ngone = { model = \"./gone\" }\nhub = \"acme/gone@v1\"\n\
+                 [corpora]\none = \"text.txt\"\nseveral = { limit = 2, corpus = [\n  \"text.txt\",\n  \"gone.txt\",\n] }\n\
+                 beside = \"beside.txt\"\nwhole = \"/gone/whole.conllu\"\n";
+    context.write("here/runs.toml", table);
+    let found = errors(&context);
+    let expect = |run: &str, line: u64, value: &str, says: &str, way_out: &str| {
+        let of_run = |error: &&Value| error["message"].as_str().unwrap().starts_with(&format!("{run}: "));
+        let error = found.iter().find(of_run).unwrap_or_else(|| panic!("{run}: {found:#?}"));
+        assert_eq!((&error["file"], &error["line"]), (&"here/runs.toml".into(), &line.into()), "{error:#}");
+        assert_eq!(error["value"], value, "{error:#}");
+        assert!(error["hint"].as_str().unwrap().ends_with(way_out), "{error:#}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("{run}: here/runs.toml:{line}: {says}")), "{message}");
+    };
+    let here = format!("check the path, which is taken from `{}`", at.display());
+    expect("m.several", 9, "gone.txt", "no such corpus file or folder: `gone.txt`", &here);
+    expect(
+        "m.whole",
+        12,
+        "/gone/whole.conllu",
+        "no such corpus file or folder: `/gone/whole.conllu`",
+        "check the path",
+    );
+    let beside = "did you mean `here/beside.txt`?";
+    expect("m.beside", 11, "beside.txt", "no such corpus file or folder: `beside.txt`", beside);
+    let of_model =
+        |name: &str| ["one", "several", "beside", "whole"].map(|corpus| format!("{name}.{corpus}")).join(", ");
+    expect(&format!("runs {}", of_model("gone")), 3, "./gone", "no such model folder: `./gone`", &here);
+    let offline = "or download the model first";
+    expect(
+        &format!("runs {}", of_model("hub")),
+        4,
+        "acme/gone@v1",
+        "`acme/gone` (revision `v1`) is not in the Hub cache",
+        offline,
+    );
+    let index = context.read("out/index.html");
+    assert!(index.contains("<dd>here/runs.toml:9: no such corpus file or folder: `gone.txt`"), "{index}");
+    // What is wrong in a file has its own line.
+    context.write("here/runs.toml", "[models]\nm = \"box:planted\"\n[corpora]\nc = \"broken.conllu\"\n");
+    context.write("broken.conllu", "1\tThe\n");
+    let broken = &errors(&context)[0];
+    assert_eq!((&broken["file"], &broken["line"]), (&"broken.conllu".into(), &1.into()), "{broken:#}");
+}
+
 
 #[test]
 fn what_a_batch_cannot_use_stays_as_it_is() {

@@ -33,7 +33,7 @@ use inputs::{Corpora, Inputs};
 use ledger::{Ledger, LedgerEntry, ReportSummary};
 use outstanding::Outstanding;
 use overview::{RunRow, Status};
-use table::TableRun;
+use table::{Table, TableRun};
 
 /// A table, and what of it is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +62,8 @@ pub struct BatchOptions {
 /// Fails if the table or the folder cannot be used, or a run failed; the others are done then, unless the run stops at
 /// the first failure.
 pub fn batch(options: &BatchOptions) -> Result<()> {
-    let all = table::read(&options.table, options.offline)?;
-    let wanted = chosen(&all, &options.only).class(Class::Usage)?;
+    let table = table::read(&options.table, options.offline)?;
+    let wanted = chosen(&table.runs, &options.only).class(Class::Usage)?;
     if !options.dry_run {
         let folder = options.folder.display();
         let made = fs::create_dir_all(&options.folder).cannot("make the folder", &folder);
@@ -71,6 +71,7 @@ pub fn batch(options: &BatchOptions) -> Result<()> {
     }
     let mut batch = Batch {
         options,
+        table: &table,
         ledger: Ledger::read(&options.folder)?,
         corpora: Corpora::default(),
         statuses: BTreeMap::new(),
@@ -82,7 +83,7 @@ pub fn batch(options: &BatchOptions) -> Result<()> {
             break;
         }
     }
-    batch.finish(&all, wanted.len())
+    batch.finish(wanted.len())
 }
 
 /// The runs that a pattern names, or all.
@@ -122,6 +123,7 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
 /// A batch in progress.
 struct Batch<'a> {
     options: &'a BatchOptions,
+    table: &'a Table,
     ledger: Ledger,
     corpora: Corpora,
     /// How the runs fared that were looked at.
@@ -150,7 +152,9 @@ impl Batch<'_> {
         let (files, hashes) = match found.resolve(&Downloads::default()).and_then(hashed) {
             Ok(found) => found,
             Err(_) if dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
-                return runs.iter().try_for_each(|run| self.would(run, "to do: its model is not in the cache of the Hub yet"));
+                return runs
+                    .iter()
+                    .try_for_each(|run| self.would(run, "to do: its model is not in the cache of the Hub yet"));
             }
             Err(error) => {
                 self.fail(runs, error);
@@ -269,7 +273,9 @@ impl Batch<'_> {
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(says))) }
     }
 
+    /// Says that runs failed, all by one error, and remembers it.
     fn fail(&mut self, runs: &[&TableRun], error: Error) {
+        let error = self.table.located(runs[0], error);
         let class = Class::of(&error);
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         let message = format!("{error:#}");
@@ -282,13 +288,13 @@ impl Batch<'_> {
     }
 
     /// Writes the overview and says what failed of the runs that were asked for.
-    fn finish(mut self, all: &[TableRun], asked: usize) -> Result<()> {
+    fn finish(mut self, asked: usize) -> Result<()> {
         if !self.options.dry_run {
             let tried = self.statuses.iter().map(|(name, status)| (name.as_str(), status.failure()));
             self.ledger.record_failures(tried)?;
         }
         let mut rows = Vec::new();
-        for run in all {
+        for run in &self.table.runs {
             let (entry, failure) = (self.ledger.entry(&run.name), self.ledger.failure(&run.name));
             let before = || match (failure, entry) {
                 (Some(message), _) => Status::Failed(message.to_owned()),
