@@ -231,6 +231,43 @@ fn a_saved_report_that_cannot_be_read_is_made_again() {
     fs::remove_file(context.at("out/a.c.csv")).unwrap();
     let output = headscope(&["batch", "runs.toml", "-o", "out", "--as", "csv"]).current_dir(context.0.path()).output();
     let output = output.unwrap();
+#[test]
+fn a_report_can_be_kept_packed_alone() {
+    let context = EstimationContext::new(
+        "[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\", no-run-info = true }\n",
+    );
+    let run = |formats: &str| {
+        let arguments = ["batch", "runs.toml", "-o", "out", "--as", formats];
+        outcome(&headscope(&arguments).current_dir(context.0.path()).output().unwrap()).unwrap()
+    };
+    let reports = || context.row("a.c")["reports"].clone();
+    assert!(run("json.gz").starts_with("a.c: done: "));
+    assert_eq!(reports(), "a.c.json.gz");
+    let ledger: Value = serde_json::from_str(&context.read("out/batch.json")).unwrap();
+    assert_eq!(ledger["runs"]["a.c"]["reports"].as_object().unwrap().keys().collect::<Vec<_>>(), ["a.c.json.gz"]);
+    let single = context.at("single.json");
+    let text = context.at("text.txt");
+    let analyze = ["analyze", "box:planted", "-c", path(&text), "--no-run-info", "-q", "-o", path(&single)];
+    crate::support::run(&analyze).unwrap();
+    let packed = fs::read(context.at("out/a.c.json.gz")).unwrap();
+    let mut unpacked = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&packed[..]), &mut unpacked).unwrap();
+    assert_eq!(unpacked, context.read("single.json"));
+
+    // Further formats are made of it, and the plain report comes only where it is named or nothing stands for it.
+    assert_eq!(run("json.gz"), "a.c: up to date\n");
+    assert_eq!(run("csv,json.gz"), "a.c: from saved report: a.c.csv\n");
+    assert_eq!(reports(), "a.c.csv a.c.json.gz");
+    assert_eq!(run("json.gz,json"), "a.c: from saved report: a.c.json\n");
+    assert_eq!(context.read("out/a.c.json"), unpacked);
+
+    // The plain report is no more wanted: it is not missed, and no link leads to it.
+    fs::remove_file(context.at("out/a.c.json")).unwrap();
+    assert_eq!(run("json.gz"), "a.c: up to date\n");
+    assert_eq!(reports(), "a.c.csv a.c.json.gz");
+    assert!(!context.read("out/index.html").contains("\"a.c.json\""));
+}
+
     let (said, noted) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success() && said.starts_with("a.c: done: "), "{said}{noted}");
     assert!(

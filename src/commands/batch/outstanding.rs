@@ -43,7 +43,7 @@ impl Outstanding {
         let why = |path: &Path| if path.exists() { "is not what was written" } else { "is missing" };
         let reasons: Vec<_> = lacking.iter().map(|(path, _)| format!("{} {}", file_name(path), why(path))).collect();
         let reason = reasons.join(", ");
-        let whole = Writer::ALL.iter().filter(|(_, writer)| matches!(writer, Writer::Json(_)));
+        let whole = Writer::ALL.iter().filter(|(_, writer)| writer.is_whole());
         let mut saved = whole.map(|(extension, _)| ledger.path_of(&format!("{run}.{extension}")));
         Some(match saved.find(|path| entry.has_as_written(path)) {
             Some(saved) => Self::Formats { saved, lacking, reason },

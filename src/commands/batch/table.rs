@@ -56,7 +56,7 @@ const REFUSED: [(&str, &str); 13] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
     ("output", "reports are written to the folder of `headscope batch -o`"),
-    ("compact", "reports are indented here: `headscope batch --as json.gz` packs them as well"),
+    ("compact", "reports are indented here: `headscope batch --as json.gz` packs them"),
     ("quiet", "no summary is printed here"),
     ("shard", "a shard makes no report: use `headscope analyze` and `headscope merge`"),
     ("after", "a shard makes no report: use `headscope analyze` and `headscope merge`"),

@@ -63,7 +63,7 @@ pub struct BatchArguments {
     /// Say what would be run and why, and run nothing
     #[arg(long)]
     dry_run: bool,
-    /// Write each report in these formats, beside JSON [default: html, where it can be written]
+    /// Write each report in these formats; json comes with them unless json.gz is named, which then stands for it [default: html]
     #[arg(long = "as", value_name = "FORMAT", value_delimiter = ',', value_parser = formats())]
     formats: Option<Vec<String>>,
     /// Do not ask the Hub: take models from its cache
@@ -74,7 +74,7 @@ pub struct BatchArguments {
     quiet: bool,
 }
 
-/// The report's own format, which is always written.
+/// The report's own format, which is written unless the packed one is.
 const JSON: &str = "json";
 
 /// The page, for people.
@@ -89,8 +89,9 @@ impl BatchArguments {
     pub fn command(self) -> Command {
         let Self { table, output, only, keep_going, dry_run, formats, offline, quiet } = self;
         let wanted = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);
-        let writers =
-            Writer::ALL.iter().filter(|(name, _)| *name == JSON || wanted.iter().any(|format| format == name));
+        let named = |name: &str| wanted.iter().any(|format| format == name);
+        let is_whole = Writer::ALL.iter().any(|(name, writer)| named(name) && writer.is_whole());
+        let writers = Writer::ALL.iter().filter(|(name, _)| named(name) || (*name == JSON && !is_whole));
         let options = BatchOptions {
             table,
             folder: output,
