@@ -33,7 +33,8 @@ class Batches(unittest.TestCase):
         if has("pandas"):
             runs = done.frame()
             self.assertEqual(sorted(runs["sentences"]), [5, 20])
-            self.assertEqual(str(runs["sentences"].dtype), "int64")
+            for column in ("sentences", "firm", "labels.broad", "firm_labels.broad"):
+                self.assertEqual(str(runs[column].dtype), "int64", column)
             with self.assertRaises(TypeError):
                 done.frame("heads")
 

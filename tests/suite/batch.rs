@@ -90,7 +90,22 @@ fn reports_are_those_of_single_runs() {
         let report: Value = serde_json::from_str(&context.read(&format!("out/{name}.json"))).unwrap();
         assert_eq!(row["status"], "done");
         assert_eq!(row["sentences"], report["corpus"]["sentences"].to_string());
-        assert_eq!(row["labels.broad"], report["label_counts"]["broad"].to_string());
+        for (family, count) in report["label_counts"].as_object().unwrap() {
+            assert_eq!(row[&format!("labels.{family}")], count.to_string());
+        }
+        let heads = report["heads"].as_array().unwrap().iter();
+        let labels = heads.flat_map(|head| head["labels"].as_array().unwrap().iter().chain([&head["chooses"]]));
+        let firm: Vec<&str> =
+            labels.filter(|label| label["borderline"] == false).map(|label| label["label"].as_str().unwrap()).collect();
+        for family in report["label_counts"].as_object().unwrap().keys() {
+            // `syntactic:<relation>` has `syntactic:det`.
+            let is_of = |label: &str| match family.split_once('<') {
+                Some((stem, _)) => label.starts_with(stem),
+                None => label == family,
+            };
+            let count = firm.iter().filter(|label| is_of(label)).count();
+            assert_eq!(row[&format!("firm_labels.{family}")], count.to_string(), "{name} {family}");
+        }
     }
     let index = context.read("out/index.html");
     assert!(index.contains("<a href=\"tiny.text.json\">") && index.contains("4 runs: 4 done."), "{index}");

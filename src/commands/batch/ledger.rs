@@ -83,6 +83,9 @@ pub struct ReportSummary {
     pub firm: usize,
     /// How many labels of each family the heads have.
     pub label_counts: BTreeMap<String, u64>,
+    /// How many of those are firm; empty of a run from before they were counted.
+    #[serde(default)]
+    pub firm_label_counts: BTreeMap<String, u64>,
 }
 
 impl ReportSummary {
@@ -100,6 +103,7 @@ impl ReportSummary {
             skipped: corpus.skipped.values().sum(),
             firm: Roles::of(&report.heads).firm,
             label_counts: report.label_counts.clone(),
+            firm_label_counts: report.firm_label_counts(),
         }
     }
 

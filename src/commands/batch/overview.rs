@@ -101,7 +101,8 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let entries = || rows.iter().filter_map(|row| row.entry);
     let families: BTreeSet<&str> =
         entries().flat_map(|entry| entry.found.label_counts.keys().map(String::as_str)).collect();
-    let header = COLUMNS.map(str::to_owned).into_iter().chain(families.iter().map(|family| format!("labels.{family}")));
+    let columns = |of: &str| families.iter().map(|family| format!("{of}.{family}")).collect::<Vec<_>>();
+    let header = [COLUMNS.map(str::to_owned).to_vec(), columns("labels"), columns("firm_labels")].concat();
     let line = |row: &RunRow<'_>| {
         let mut cells = vec![row.run.to_owned(), row.status.name().to_owned(), row.status.message().to_owned()];
         if let Some(LedgerEntry { found, .. }) = row.entry {
@@ -111,13 +112,15 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
             cells.push(found.corpus.clone());
             cells.extend([found.sentences, found.words, found.tokens, found.skipped].map(|number| number.to_string()));
             cells.push(found.firm.to_string());
-            let count = |family: &&str| found.label_counts.get(*family).map_or_else(String::new, u64::to_string);
-            cells.extend(families.iter().map(count));
+            for counts in [&found.label_counts, &found.firm_label_counts] {
+                let count = |family: &&str| counts.get(*family).map_or_else(String::new, u64::to_string);
+                cells.extend(families.iter().map(count));
+            }
         }
-        cells.resize(COLUMNS.len() + families.len(), String::new());
+        cells.resize(header.len(), String::new());
         cells
     };
-    [header.collect()].into_iter().chain(rows.iter().map(line)).collect()
+    [header.clone()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
 /// The contents of the page.
