@@ -38,13 +38,13 @@ class Batches(unittest.TestCase):
             with self.assertRaises(TypeError):
                 done.frame("heads")
 
-    def test_a_run_that_fails_is_named_and_the_others_are_there(self) -> None:
     def test_reports_may_be_kept_packed_alone(self) -> None:
         done = headscope.batch(self.table, self.output, as_="json.gz")
         self.assertEqual(sorted(self.output.glob("*.json*")), [self.output / name for name in (
             "batch.json", "planted.few.json.gz", "planted.gold.json.gz")])
         self.assertEqual(done["planted.few"].corpus["sentences"], 5)
 
+    def test_a_run_that_fails_is_named_and_the_others_are_there(self) -> None:
         self.table.write_text(TABLE.replace("[corpora]", 'gone = "./nothing"\n[corpora]'), encoding="utf-8")
         with self.assertRaises(headscope.HeadscopeError) as raised:
             headscope.batch(self.table, self.output)

@@ -231,21 +231,6 @@ fn a_format_that_is_asked_for_later_needs_no_run() {
     assert!(context.batch(&[]).unwrap().starts_with("a.c: done: "));
 }
 
-/// One that was written and cannot be read, as one that is too long, is no reason to stop.
-#[test]
-fn a_saved_report_that_cannot_be_read_is_made_again() {
-    use sha2::{Digest, Sha256};
-    let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
-    context.batch(&[]).unwrap();
-    let digest = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let ledger = context.read("out/batch.json");
-    let other = ledger.replace(&digest(&context.read("out/a.c.json")), &digest("{}"));
-    assert_ne!(other, ledger);
-    context.write("out/batch.json", &other);
-    context.write("out/a.c.json", "{}");
-    fs::remove_file(context.at("out/a.c.csv")).unwrap();
-    let output = headscope(&["batch", "runs.toml", "-o", "out", "--as", "csv"]).current_dir(context.0.path()).output();
-    let output = output.unwrap();
 #[test]
 fn a_report_can_be_kept_packed_alone() {
     let context = EstimationContext::new(
@@ -283,6 +268,21 @@ fn a_report_can_be_kept_packed_alone() {
     assert!(!context.read("out/index.html").contains("\"a.c.json\""));
 }
 
+/// One that was written and cannot be read, as one that is too long, is no reason to stop.
+#[test]
+fn a_saved_report_that_cannot_be_read_is_made_again() {
+    use sha2::{Digest, Sha256};
+    let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
+    context.batch(&[]).unwrap();
+    let digest = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let ledger = context.read("out/batch.json");
+    let other = ledger.replace(&digest(&context.read("out/a.c.json")), &digest("{}"));
+    assert_ne!(other, ledger);
+    context.write("out/batch.json", &other);
+    context.write("out/a.c.json", "{}");
+    fs::remove_file(context.at("out/a.c.csv")).unwrap();
+    let output = headscope(&["batch", "runs.toml", "-o", "out", "--as", "csv"]).current_dir(context.0.path()).output();
+    let output = output.unwrap();
     let (said, noted) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success() && said.starts_with("a.c: done: "), "{said}{noted}");
     assert!(
@@ -350,58 +350,6 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     assert_eq!((&*row["status"], &*row["message"]), ("earlier", ""));
 }
 
-#[test]
-fn a_run_that_the_model_cannot_do_keeps_no_other_from_it() {
-    let table =
-        "[models]\nm = \"tiny\"\n[corpora]\nt = \"text.txt\"\n[options]\nplain = {}\neffect = { with = \"effect\" }\n";
-    let context = EstimationContext::new(table);
-    context.model("tiny");
-    let outcome = context.batch(&[]);
-    if let Err((status, message)) = outcome {
-        assert_eq!(status, 4, "{message}");
-        assert!(message.contains("has no masked-LM head"), "{message}");
-    } else {
-        panic!("the tiny model has no head that predicts");
-    }
-    assert!(context.at("out/m.t.plain.json").is_file());
-}
-
-#[test]
-fn a_wrong_table_is_wrong_usage() {
-    let context = EstimationContext::new("[models]\nm = \"box:smal\"\n[corpora]\nt = \"text.txt\"\n");
-    let (status, message) = context.batch(&[]).unwrap_err();
-    assert!(status == 2 && message.contains("did you mean `box:small`?"), "{status} {message}");
-    for (table, expected) in [
-        ("[models\n", "runs.toml:1: "),
-        ("[models]\nm = \"box:small\"\n", "runs.toml:1: there is nothing in [corpora]"),
-        (
-            "[models]\nm = \"box:small\"\n[corpora]\nt = \"runs.toml\"\n",
-            "runs.toml:4: in run `m.t`: cannot tell the format of `runs.toml`",
-        ),
-        (
-            "[defaults]\nlimt = 3\n",
-            "runs.toml:2: there is no option `limt` of `headscope analyze`; did you mean `limit`?",
-        ),
-        (
-            "[models]\nm = \"box:small\"\n[corpora]\nt = \"-\"\n",
-            "runs.toml:4: in run `m.t`: standard input has no extension",
-        ),
-    ] {
-        context.write("runs.toml", table);
-        let (status, message) = context.batch(&[]).unwrap_err();
-        assert!(status == 2 && message.starts_with(&format!("error: {expected}")), "{status} {message}");
-        assert!(!context.at("out").exists());
-    }
-    context.write("runs.toml", TWO_BY_TWO);
-    let (status, message) = context.batch(&["--only", "nothing.*"]).unwrap_err();
-    assert_eq!(status, 2);
-    assert!(
-        message.contains("there is no such run, but tiny.text, tiny.gold, planted.text, planted.gold"),
-        "{message}"
-    );
-    fs::remove_file(context.at("runs.toml")).unwrap();
-    assert_eq!(context.batch(&[]).unwrap_err().0, 3);
-}
 /// The error of a run, as programs read it.
 fn errors(context: &EstimationContext) -> Vec<Value> {
     let arguments = ["batch", "here/runs.toml", "-o", "out", "--offline", "--error-format", "json"];
@@ -462,6 +410,58 @@ fn what_is_not_there_is_named_with_its_line_of_the_table() {
     assert_eq!((&broken["file"], &broken["line"]), (&"broken.conllu".into(), &1.into()), "{broken:#}");
 }
 
+#[test]
+fn a_run_that_the_model_cannot_do_keeps_no_other_from_it() {
+    let table =
+        "[models]\nm = \"tiny\"\n[corpora]\nt = \"text.txt\"\n[options]\nplain = {}\neffect = { with = \"effect\" }\n";
+    let context = EstimationContext::new(table);
+    context.model("tiny");
+    let outcome = context.batch(&[]);
+    if let Err((status, message)) = outcome {
+        assert_eq!(status, 4, "{message}");
+        assert!(message.contains("has no masked-LM head"), "{message}");
+    } else {
+        panic!("the tiny model has no head that predicts");
+    }
+    assert!(context.at("out/m.t.plain.json").is_file());
+}
+
+#[test]
+fn a_wrong_table_is_wrong_usage() {
+    let context = EstimationContext::new("[models]\nm = \"box:smal\"\n[corpora]\nt = \"text.txt\"\n");
+    let (status, message) = context.batch(&[]).unwrap_err();
+    assert!(status == 2 && message.contains("did you mean `box:small`?"), "{status} {message}");
+    for (table, expected) in [
+        ("[models\n", "runs.toml:1: "),
+        ("[models]\nm = \"box:small\"\n", "runs.toml:1: there is nothing in [corpora]"),
+        (
+            "[models]\nm = \"box:small\"\n[corpora]\nt = \"runs.toml\"\n",
+            "runs.toml:4: in run `m.t`: cannot tell the format of `runs.toml`",
+        ),
+        (
+            "[defaults]\nlimt = 3\n",
+            "runs.toml:2: there is no option `limt` of `headscope analyze`; did you mean `limit`?",
+        ),
+        (
+            "[models]\nm = \"box:small\"\n[corpora]\nt = \"-\"\n",
+            "runs.toml:4: in run `m.t`: standard input has no extension",
+        ),
+    ] {
+        context.write("runs.toml", table);
+        let (status, message) = context.batch(&[]).unwrap_err();
+        assert!(status == 2 && message.starts_with(&format!("error: {expected}")), "{status} {message}");
+        assert!(!context.at("out").exists());
+    }
+    context.write("runs.toml", TWO_BY_TWO);
+    let (status, message) = context.batch(&["--only", "nothing.*"]).unwrap_err();
+    assert_eq!(status, 2);
+    assert!(
+        message.contains("there is no such run, but tiny.text, tiny.gold, planted.text, planted.gold"),
+        "{message}"
+    );
+    fs::remove_file(context.at("runs.toml")).unwrap();
+    assert_eq!(context.batch(&[]).unwrap_err().0, 3);
+}
 
 #[test]
 fn what_a_batch_cannot_use_stays_as_it_is() {

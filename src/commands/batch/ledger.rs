@@ -153,16 +153,16 @@ impl Ledger {
         self.known.runs.get(name)
     }
 
-    /// The message of a run that failed when it was last tried.
-    pub fn failure(&self, name: &str) -> Option<&str> {
-        self.known.failed.get(name).map(String::as_str)
-    }
     /// The files of a run's report that are there.
     pub fn reports(&self, name: &str) -> Vec<&str> {
         let written = self.entry(name).into_iter().flat_map(|entry| entry.reports.keys());
         written.map(String::as_str).filter(|file| self.path_of(file).exists()).collect()
     }
 
+    /// The message of a run that failed when it was last tried.
+    pub fn failure(&self, name: &str) -> Option<&str> {
+        self.known.failed.get(name).map(String::as_str)
+    }
 
     /// The path of a file in the folder.
     pub fn path_of(&self, file: &str) -> PathBuf {

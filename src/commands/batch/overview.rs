@@ -126,15 +126,15 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
 /// The contents of the page.
 #[derive(Serialize)]
 struct OverviewPage<'a> {
+    title: &'static str,
+    /// None: what the runs have in common is not known.
+    facts: [(); 0],
+    footer: String,
     count: String,
     counts: String,
     rows: &'a [OverviewRow<'a>],
     /// Those that failed.
     failed: Vec<&'a OverviewRow<'a>>,
-    title: &'static str,
-    /// None: what the runs have in common is not known.
-    facts: [(); 0],
-    footer: String,
 }
 
 #[derive(Serialize)]
