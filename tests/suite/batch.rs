@@ -189,7 +189,7 @@ fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
         fs::read_dir(context.at("out")).unwrap().map(|entry| of(entry.unwrap())).collect()
     };
     let before = files();
-    let pages: Vec<&String> = before.keys().filter(|name| name.ends_with(".csv") || name.ends_with(".html")).collect();
+    let pages: Vec<&String> = before.keys().filter(|name| !name.contains(".json")).collect();
     assert_eq!(pages.len(), 2 * (9 + 1), "{pages:?}");
     for page in pages {
         fs::remove_file(context.at("out").join(page)).unwrap();
@@ -268,13 +268,45 @@ fn a_report_can_be_kept_packed_alone() {
     assert!(!context.read("out/index.html").contains("\"a.c.json\""));
 }
 
+#[test]
+fn the_sums_of_a_run_can_be_kept() {
+    let context = EstimationContext::new(
+        "[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\", no-run-info = true }\n",
+    );
+    let run =
+        |arguments: &[&str]| outcome(&headscope(arguments).current_dir(context.0.path()).output().unwrap()).unwrap();
+    let batch = |formats: &str| run(&["batch", "runs.toml", "-o", "out", "--as", formats]);
+    let merged = || {
+        run(&["merge", "out/a.c.headscope", "-o", "merged.json", "--no-run-info", "-q"]);
+        context.read("merged.json")
+    };
+    assert!(batch("headscope").starts_with("a.c: done: "));
+    assert_eq!(context.row("a.c")["reports"], "a.c.headscope a.c.json");
+    let first = merged();
+    assert_eq!(context.read("out/a.c.json"), first);
+    assert_eq!(batch("csv,headscope"), "a.c: from saved report: a.c.csv\n");
+
+    // They follow the run when it is done again, and cannot be made of its report.
+    context.write("text.txt", &format!("{TEXT}A cat saw the man .\n"));
+    assert!(batch("csv").starts_with("a.c: done: "));
+    assert_ne!(context.read("out/a.c.json"), first);
+    assert_eq!(context.read("out/a.c.json"), merged());
+    fs::remove_file(context.at("out/a.c.headscope")).unwrap();
+    assert_eq!(batch("json"), "a.c: up to date\n");
+    let dry = run(&["batch", "runs.toml", "-o", "out", "--as", "headscope", "--dry-run"]);
+    assert_eq!(dry, "a.c: to do: a.c.headscope is missing\n");
+    assert!(batch("headscope").starts_with("a.c: done: "));
+    assert_eq!(context.read("out/a.c.json"), merged());
+}
+
 /// One that was written and cannot be read, as one that is too long, is no reason to stop.
 #[test]
 fn a_saved_report_that_cannot_be_read_is_made_again() {
+    use headscope::system::files::digest::hex;
     use sha2::{Digest, Sha256};
     let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
     context.batch(&[]).unwrap();
-    let digest = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let digest = |text: &str| hex(&Sha256::digest(text));
     let ledger = context.read("out/batch.json");
     let other = ledger.replace(&digest(&context.read("out/a.c.json")), &digest("{}"));
     assert_ne!(other, ledger);

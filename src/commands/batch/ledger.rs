@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
+use super::formats::RunFormat;
 use super::inputs::Inputs;
-use crate::export::{Writer, json};
+use crate::export::json;
 use crate::report::Report;
 use crate::report::roles::Roles;
 use crate::system::counted::{counted, plural};
@@ -115,16 +116,20 @@ impl ReportSummary {
 }
 
 impl LedgerEntry {
-    /// A run whose reports are written.
-    /// Fails if a report is gone already.
-    pub fn new(inputs: Inputs, found: ReportSummary, reports: &[(PathBuf, Writer)]) -> Result<Self> {
-        Self { inputs, reports: BTreeMap::new(), found }.with(reports)
+    /// A run whose files are written.
+    /// Fails if one is gone already.
+    pub fn new<'a>(
+        inputs: Inputs,
+        found: ReportSummary,
+        written: impl IntoIterator<Item = &'a PathBuf>,
+    ) -> Result<Self> {
+        Self { inputs, reports: BTreeMap::new(), found }.with(written)
     }
 
     /// The same with more reports, which are written.
     /// Fails if one is gone already.
-    pub fn with(mut self, more: &[(PathBuf, Writer)]) -> Result<Self> {
-        for (path, _) in more {
+    pub fn with<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
+        for path in more {
             let digest = output::earlier_sha256(path);
             let digest = digest.with_context(|| format!("`{}` was written, and is gone", path.display()));
             self.reports.insert(file_name(path), digest.about(path.display()).class(Class::Output)?);
@@ -169,10 +174,14 @@ impl Ledger {
         self.path.with_file_name(file)
     }
 
-    /// The reports of a run in formats beside those of `asked`, from when others were asked for: first those that are as they were
-    /// written, which a run that is done again is to write as well, so that no two of its reports contradict each other; then those
+    /// The files of a run in formats beside those of `asked`, from when others were asked for: first those that are as they were
+    /// written, which a run that is done again is to write as well, so that no two of them contradict each other; then those
     /// that were changed by somebody else.
-    pub fn other_formats(&self, name: &str, asked: &[(PathBuf, Writer)]) -> (Vec<(PathBuf, Writer)>, Vec<PathBuf>) {
+    pub fn other_formats(
+        &self,
+        name: &str,
+        asked: &[(PathBuf, RunFormat)],
+    ) -> (Vec<(PathBuf, RunFormat)>, Vec<PathBuf>) {
         let (mut kept, mut changed) = (Vec::new(), Vec::new());
         for (file, digest) in self.entry(name).iter().flat_map(|entry| &entry.reports) {
             let path = self.path_of(file);
@@ -180,9 +189,9 @@ impl Ledger {
                 continue;
             }
             let extension = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
-            let writer = Writer::ALL.iter().find(|(known, _)| Some(*known) == extension).map(|(_, writer)| *writer);
-            match writer.filter(|_| output::earlier_sha256(&path).as_ref() == Some(digest)) {
-                Some(writer) => kept.push((path, writer)),
+            let format = RunFormat::all().find(|(known, _)| Some(*known) == extension).map(|(_, format)| format);
+            match format.filter(|_| output::earlier_sha256(&path).as_ref() == Some(digest)) {
+                Some(format) => kept.push((path, format)),
                 None => changed.push(path),
             }
         }

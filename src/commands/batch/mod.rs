@@ -3,6 +3,7 @@
 //! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` keeps the inputs of each report,
 //! `outstanding.rs` says what is to be done, and `overview.rs` shows all of them.
 
+pub mod formats;
 mod inputs;
 mod ledger;
 mod outstanding;
@@ -19,16 +20,18 @@ use super::analyze::loaded::{self, Loaded, RequiredParts};
 use super::analyze::observe::PreparedRun;
 use super::analyze::options::Outcome;
 use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, reported};
+use super::reporting::write_report::{ReportOptions, reported, write_sums};
 use crate::export::{Target, Writer, json};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
 use crate::system::counted::counted;
 use crate::system::errors::{Class, ErrorFormat, Facts};
+use crate::system::files::output::Output;
 use crate::system::printable::one_line;
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, say};
+use formats::RunFormat;
 use inputs::{Corpora, Inputs};
 use ledger::{Ledger, LedgerEntry, ReportSummary};
 use outstanding::Outstanding;
@@ -48,8 +51,8 @@ pub struct BatchOptions {
     pub keep_going: bool,
     /// Whether it is only said what would be run.
     pub dry_run: bool,
-    /// The formats of each report.
-    pub writers: Vec<(&'static str, Writer)>,
+    /// The formats of each run, by the endings of their files.
+    pub formats: Vec<(&'static str, RunFormat)>,
     /// Whether the Hub may not be asked.
     pub offline: bool,
     /// Whether nothing is printed.
@@ -212,15 +215,16 @@ impl Batch<'_> {
         Inputs::new(run, files, hashes, corpus)
     }
 
-    /// The reports of a run that are asked for.
-    fn asked(&self, run: &TableRun) -> Vec<(PathBuf, Writer)> {
+    /// The files of a run that are asked for.
+    fn asked(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
         let path = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
-        self.options.writers.iter().map(|(extension, writer)| (path(extension), *writer)).collect()
+        self.options.formats.iter().map(|(extension, format)| (path(extension), *format)).collect()
     }
 
     /// Makes reports of a run of its saved one; what is said of it, or `None` if that cannot be read, and the run must be done.
     fn export(&mut self, run: &TableRun, saved: &Path, lacking: &[(PathBuf, Writer)]) -> Result<Option<String>> {
-        let outputs = outputs::open(&targets(lacking))?;
+        let targets: Vec<_> = lacking.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect();
+        let outputs = outputs::open(&targets)?;
         let report = match json::read_earlier(saved) {
             Ok(report) => report,
             Err(error) => {
@@ -229,7 +233,8 @@ impl Batch<'_> {
             }
         };
         outputs::write(&report, outputs)?;
-        let entry = self.ledger.entry(&run.name).expect("it has a saved report").clone().with(lacking)?;
+        let entry = self.ledger.entry(&run.name).expect("it has a saved report").clone();
+        let entry = entry.with(lacking.iter().map(|(path, _)| path))?;
         self.ledger.record(&run.name, &entry)?;
         let written: Vec<_> = lacking.iter().map(|(path, _)| ledger::file_name(path)).collect();
         Ok(Some(format!("{}: {}", Status::FromSavedReport.name(), written.join(", "))))
@@ -238,8 +243,8 @@ impl Batch<'_> {
     /// Does one run; what is said of it.
     fn run(&mut self, run: &TableRun, loaded: &Loaded, inputs: Inputs) -> Result<String> {
         let Outcome::Report { wanted, .. } = &run.options.outcome else { unreachable!("a table has no shards") };
-        let mut reports = self.asked(run);
-        let (kept, changed) = self.ledger.other_formats(&run.name, &reports);
+        let mut files = self.asked(run);
+        let (kept, changed) = self.ledger.other_formats(&run.name, &files);
         for path in changed {
             say(&format!(
                 "note: {}: `{}` was changed since it was written and stays as it is: it is of the run before this one",
@@ -247,20 +252,27 @@ impl Batch<'_> {
                 path.display()
             ));
         }
-        reports.extend(kept);
-        let wanted = ReportOptions { outputs: targets(&reports), summary: None, ..wanted.clone() };
+        files.extend(kept);
+        let target = |(path, format): &(PathBuf, RunFormat)| Some(Target::File(path.clone(), format.writer()?));
+        let targets = files.iter().filter_map(target).collect();
+        let wanted = ReportOptions { outputs: targets, summary: None, ..wanted.clone() };
         let outputs = wanted.open()?;
+        let sums = files.iter().find(|(_, format)| *format == RunFormat::Partial);
+        let sums = sums.map(|(path, _)| Output::open(path)).transpose()?;
         let policy = wanted.policy.policy()?;
         let corpus = loaded::open(&run.options)?;
         let mut ready = PreparedRun::new(&run.options, loaded, corpus)?;
         let shown = ready.shown()?;
         let observation = ready.observe(None, &policy)?;
         inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
+        if let Some(sums) = sums {
+            write_sums(&observation, sums)?;
+        }
         let report = ready.with_attention_maps(reported(observation, policy, wanted.threads)?, shown);
         outputs::write(&report, outputs)?;
         let found = ReportSummary::of(&report);
         let says = format!("done: {}", found.labelled());
-        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, &reports)?)?;
+        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, files.iter().map(|(path, _)| path))?)?;
         Ok(says)
     }
 
@@ -312,11 +324,6 @@ impl Batch<'_> {
         let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
         Err(anyhow!("{} of {} failed: {}", names.len(), counted(asked, "run"), names.join(", ")).class(class))
     }
-}
-
-/// Files as destinations of a report.
-fn targets(files: &[(PathBuf, Writer)]) -> Vec<Target> {
-    files.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect()
 }
 
 fn hashed(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {

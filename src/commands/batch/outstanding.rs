@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::formats::RunFormat;
 use super::inputs::Inputs;
 use super::ledger::{Ledger, file_name};
 use super::overview::Status;
@@ -26,8 +27,8 @@ pub enum Outstanding {
 }
 
 impl Outstanding {
-    /// What is to be done of a run with these inputs so that its reports `asked` are there and up to date; `None`: nothing.
-    pub fn of(ledger: &Ledger, run: &str, inputs: &Inputs, asked: &[(PathBuf, Writer)]) -> Option<Self> {
+    /// What is to be done of a run with these inputs so that the files `asked` are there and up to date; `None`: nothing.
+    pub fn of(ledger: &Ledger, run: &str, inputs: &Inputs, asked: &[(PathBuf, RunFormat)]) -> Option<Self> {
         let Some(entry) = ledger.entry(run) else {
             let failed = |message| format!("it failed when it was last tried: {message}");
             let reason = ledger.failure(run).map_or_else(|| "there is no report yet".to_owned(), failed);
@@ -36,18 +37,22 @@ impl Outstanding {
         if let Some(reason) = inputs.changed(&entry.inputs) {
             return Some(Self::Run { reason });
         }
-        let lacking: Vec<_> = asked.iter().filter(|(path, _)| !entry.has_as_written(path)).cloned().collect();
+        let lacking: Vec<_> = asked.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
         if lacking.is_empty() {
             return None;
         }
         let why = |path: &Path| if path.exists() { "is not what was written" } else { "is missing" };
         let reasons: Vec<_> = lacking.iter().map(|(path, _)| format!("{} {}", file_name(path), why(path))).collect();
         let reason = reasons.join(", ");
-        let whole = Writer::ALL.iter().filter(|(_, writer)| writer.is_whole());
+        let whole = RunFormat::all().filter(|(_, format)| format.is_whole());
         let mut saved = whole.map(|(extension, _)| ledger.path_of(&format!("{run}.{extension}")));
-        Some(match saved.find(|path| entry.has_as_written(path)) {
-            Some(saved) => Self::Formats { saved, lacking, reason },
-            None => Self::Run { reason },
+        let saved = saved.find(|path| entry.has_as_written(path));
+        // Sums cannot be made of a report.
+        let of_report: Option<_> =
+            lacking.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
+        Some(match (saved, of_report) {
+            (Some(saved), Some(lacking)) => Self::Formats { saved, lacking, reason },
+            _ => Self::Run { reason },
         })
     }
 

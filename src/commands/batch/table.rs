@@ -62,7 +62,7 @@ const REFUSED: [(&str, &str); 13] = [
     ("after", "a shard makes no report: use `headscope analyze` and `headscope merge`"),
     ("index", "a run reads all of its corpus"),
     ("resume", "what is done is kept by run"),
-    ("partial", "a table is for reports: use `headscope analyze --partial`"),
+    ("partial", "give `--as headscope` to `headscope batch`"),
     ("offline", "give it to `headscope batch`"),
     ("error-format", "give it to `headscope batch`"),
     ("help", "run `headscope analyze --help`"),
