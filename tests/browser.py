@@ -272,18 +272,19 @@ def glance(browser):
 
 
 def tables(browser):
-    """Sorts the first table whose second column has numbers, by that."""
-    if not browser.evaluate("document.querySelectorAll('table.sort').length"):
-        return
-    table = (
-        "[...document.querySelectorAll('table.sort')].find((table) =>"
-        " [...table.tBodies[0].rows].every((row) => !isNaN(parseFloat(row.cells[1].textContent))))"
+    """Sorts the first table with a column of numbers by that; where a row has none it stays at the end."""
+    numbers = (
+        "[...document.querySelectorAll('table.sort')].flatMap((table) => [...table.tHead.rows[0].cells].map((head) =>"
+        " ({head, cells: [...table.tBodies[0].rows].map((row) => row.cells[head.cellIndex].textContent.trim())})))"
+        ".find(({cells}) => cells.some((text) => text) && cells.every((text) => !text || !isNaN(parseFloat(text))))"
     )
-    column = f"[...{table}.tBodies[0].rows].map((row) => parseFloat(row.cells[1].textContent))"
+    if not browser.evaluate(f"Boolean({numbers})"):
+        return
     for reverse in [True, False]:
-        browser.evaluate(f"{table}.querySelector('thead th:nth-child(2) button').click()")
-        numbers = browser.evaluate(column)
-        assert numbers == sorted(numbers, reverse=reverse), numbers
+        browser.evaluate(f"{numbers}.head.querySelector('button').click()")
+        cells = browser.evaluate(f"{numbers}.cells.map((text) => text ? parseFloat(text) : null)")
+        found = [number for number in cells if number is not None]
+        assert cells == sorted(found, reverse=reverse) + [None] * (len(cells) - len(found)), cells
 
 
 def metrics(browser):

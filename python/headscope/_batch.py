@@ -23,13 +23,13 @@ class Batch(Mapping[str, Report], Tabular):
     def __init__(self, folder: PathLike) -> None:
         self.folder = Path(folder)
         columns = self._columns(None, wide=False)
-        self._runs = [name for name, files in zip(columns["run"].values, columns["reports"].values) if files]
+        self._runs = {name: files.split() for name, files in zip(columns["run"].values, columns["reports"].values) if files}
 
     def __getitem__(self, run: str) -> Report:
         if run not in self._runs:
             raise KeyError(f"{self.folder} has no report of {run!r}: it has those of {', '.join(self._runs) or 'no run'}")
-        plain = self.folder / f"{run}.json"
-        return load(plain if plain.exists() else self.folder / f"{run}.json.gz")
+        plain = f"{run}.json"
+        return load(self.folder / (plain if plain in self._runs[run] else f"{run}.json.gz"))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._runs)

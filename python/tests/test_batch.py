@@ -33,9 +33,16 @@ class Batches(unittest.TestCase):
         if has("pandas"):
             runs = done.frame()
             self.assertEqual(sorted(runs["sentences"]), [5, 20])
-            self.assertEqual(str(runs["sentences"].dtype), "int64")
+            for column in ("sentences", "firm", "labels.broad", "firm_labels.broad"):
+                self.assertEqual(str(runs[column].dtype), "int64", column)
             with self.assertRaises(TypeError):
                 done.frame("heads")
+
+    def test_reports_may_be_kept_packed_alone(self) -> None:
+        done = headscope.batch(self.table, self.output, as_="json.gz")
+        self.assertEqual(sorted(self.output.glob("*.json*")), [self.output / name for name in (
+            "batch.json", "planted.few.json.gz", "planted.gold.json.gz")])
+        self.assertEqual(done["planted.few"].corpus["sentences"], 5)
 
     def test_a_run_that_fails_is_named_and_the_others_are_there(self) -> None:
         self.table.write_text(TABLE.replace("[corpora]", 'gone = "./nothing"\n[corpora]'), encoding="utf-8")
@@ -43,7 +50,7 @@ class Batches(unittest.TestCase):
             headscope.batch(self.table, self.output)
         self.assertEqual(raised.exception.status, 4)
         self.assertEqual(len(raised.exception.earlier), 1)
-        self.assertRegex(str(raised.exception), r"2 of 4 runs failed: .*\n- runs gone\.gold, gone\.few: no such model folder")
+        self.assertRegex(str(raised.exception), r"2 of 4 runs failed: .*\n- runs gone\.gold, gone\.few: .*:4: no such model folder")
         self.assertEqual(sorted(headscope.Batch(self.output)), ["planted.few", "planted.gold"])
 
 

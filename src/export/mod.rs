@@ -83,6 +83,11 @@ impl Writer {
         ("html", Writer::Html),
     ];
 
+    /// Whether it has the whole report, of which all others can be made.
+    pub fn is_whole(self) -> bool {
+        matches!(self, Self::Json(_))
+    }
+
     /// The report in this format.
     /// Fails if the report cannot be expressed in it.
     pub fn render(self, report: &Report) -> Result<Vec<u8>> {

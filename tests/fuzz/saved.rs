@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
+use headscope::commands::batch::formats::RunFormat;
 use headscope::commands::batch::{BatchOptions, batch};
 use headscope::commands::merge::{MergeOptions, Merged, merge};
 use headscope::commands::reporting::policy::PolicyOptions;
@@ -105,7 +106,7 @@ pub fn ledger(data: &[u8]) -> bool {
             only: vec!["a.c".to_owned()],
             keep_going: true,
             dry_run: false,
-            writers: vec![("json", Writer::Json(JsonForm::default()))],
+            formats: vec![("json", RunFormat::Report(Writer::Json(JsonForm::default())))],
             offline: true,
             quiet: true,
             errors: ErrorFormat::Text,

@@ -90,7 +90,22 @@ fn reports_are_those_of_single_runs() {
         let report: Value = serde_json::from_str(&context.read(&format!("out/{name}.json"))).unwrap();
         assert_eq!(row["status"], "done");
         assert_eq!(row["sentences"], report["corpus"]["sentences"].to_string());
-        assert_eq!(row["labels.broad"], report["label_counts"]["broad"].to_string());
+        for (family, count) in report["label_counts"].as_object().unwrap() {
+            assert_eq!(row[&format!("labels.{family}")], count.to_string());
+        }
+        let heads = report["heads"].as_array().unwrap().iter();
+        let labels = heads.flat_map(|head| head["labels"].as_array().unwrap().iter().chain([&head["chooses"]]));
+        let firm: Vec<&str> =
+            labels.filter(|label| label["borderline"] == false).map(|label| label["label"].as_str().unwrap()).collect();
+        for family in report["label_counts"].as_object().unwrap().keys() {
+            // `syntactic:<relation>` has `syntactic:det`.
+            let is_of = |label: &str| match family.split_once('<') {
+                Some((stem, _)) => label.starts_with(stem),
+                None => label == family,
+            };
+            let count = firm.iter().filter(|label| is_of(label)).count();
+            assert_eq!(row[&format!("firm_labels.{family}")], count.to_string(), "{name} {family}");
+        }
     }
     let index = context.read("out/index.html");
     assert!(index.contains("<a href=\"tiny.text.json\">") && index.contains("4 runs: 4 done."), "{index}");
@@ -137,10 +152,10 @@ fn only_what_is_missing_or_changed_is_done_again() {
     assert_eq!(statuses(&[]), ["up to date", "done", "up to date", "done"]);
 
     fs::remove_file(context.at("out/tiny.gold.csv")).unwrap();
-    assert_eq!(dry("tiny.gold"), "to do: tiny.gold.csv is missing");
+    assert_eq!(dry("tiny.gold"), "to do from saved report: tiny.gold.csv is missing");
     context.write("out/tiny.gold.csv", "");
-    assert_eq!(dry("tiny.gold"), "to do: tiny.gold.csv is not what was written");
-    assert_eq!(statuses(&["--only", "*.gold"]), ["up to date", "done"]);
+    assert_eq!(dry("tiny.gold"), "to do from saved report: tiny.gold.csv is not what was written");
+    assert_eq!(statuses(&["--only", "*.gold"]), ["up to date", "from saved report"]);
     assert_eq!(context.row("tiny.text")["status"], "earlier");
 
     let config = context.read("tiny/config.json");
@@ -157,6 +172,156 @@ fn only_what_is_missing_or_changed_is_done_again() {
     assert_eq!(dry("planted.gold"), "up to date");
     context.write("p.toml", "entropy_ratio = 0.8\n");
     assert_eq!(dry("planted.gold"), "to do: a file that an option names has changed");
+}
+
+/// Whatever was asked of the model, a page or a table of its saved report is that of the run, byte for byte.
+#[test]
+fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
+    let table = "[defaults]\nlimit = 12\n[models]\nsmall = \"box:small\"\ncausal = \"box:causal\"\nplanted = \"box:planted\"\n\
+                 [corpora]\ng = \"box:gold\"\n[options]\nplain = { control = \"random-init\" }\n\
+                 more = { with = [\"norms\", \"similarity\", \"examples\", \"probes\"], show-example = true }\n\
+                 given = { no-run-info = true, show = \"A \\u001B[1mdog\" }\n";
+    let context = EstimationContext::new(table);
+    let run = |more: &[&str]| context.batch(&[&["--as", "html"], more].concat()).unwrap();
+    run(&[]);
+    let files = || -> std::collections::BTreeMap<_, _> {
+        let of = |entry: fs::DirEntry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap());
+        fs::read_dir(context.at("out")).unwrap().map(|entry| of(entry.unwrap())).collect()
+    };
+    let before = files();
+    let pages: Vec<&String> = before.keys().filter(|name| !name.contains(".json")).collect();
+    assert_eq!(pages.len(), 2 * (9 + 1), "{pages:?}");
+    for page in pages {
+        fs::remove_file(context.at("out").join(page)).unwrap();
+    }
+    let lacking = "small.g.more.csv is missing, small.g.more.html is missing";
+    let dry = run(&["--dry-run"]);
+    assert!(dry.contains(&format!("small.g.more: to do from saved report: {lacking}\n")), "{dry}");
+    assert!(dry.lines().all(|line| line.contains(": to do from saved report: ")), "{dry}");
+    let said = run(&[]);
+    assert!(said.contains("small.g.more: from saved report: small.g.more.csv, small.g.more.html\n"), "{said}");
+    assert_eq!(context.row("small.g.more")["status"], "from saved report");
+    assert!(context.read("out/index.html").contains("9 runs: 9 from saved report."));
+    let after = files();
+    for (name, bytes) in &before {
+        // The overview says how the runs fared.
+        assert!(after[name] == *bytes || ["index.html", "runs.csv"].contains(&&**name), "{name} has other bytes");
+    }
+    assert_eq!(run(&[]).matches(": up to date\n").count(), 9);
+    assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_format_that_is_asked_for_later_needs_no_run() {
+    let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
+    context.batch(&[]).unwrap();
+    let report = context.read("out/a.c.json");
+    assert_eq!(context.batch(&["--as", "json.gz"]).unwrap(), "a.c: from saved report: a.c.json.gz\n");
+    assert_eq!(context.row("a.c")["reports"], "a.c.csv a.c.json a.c.json.gz");
+    // The packed report is as good.
+    context.write("out/a.c.json", "mine");
+    fs::remove_file(context.at("out/a.c.csv")).unwrap();
+    assert_eq!(context.batch(&[]).unwrap(), "a.c: from saved report: a.c.json, a.c.csv\n");
+    assert_eq!(context.read("out/a.c.json"), report);
+
+    // Without a saved report that is as it was written, it is a run.
+    context.write("out/a.c.json", "mine");
+    fs::remove_file(context.at("out/a.c.json.gz")).unwrap();
+    assert_eq!(context.batch(&["--dry-run"]).unwrap(), "a.c: to do: a.c.json is not what was written\n");
+    assert!(context.batch(&[]).unwrap().starts_with("a.c: done: "));
+}
+
+#[test]
+fn a_report_can_be_kept_packed_alone() {
+    let context = EstimationContext::new(
+        "[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\", no-run-info = true }\n",
+    );
+    let run = |formats: &str| {
+        let arguments = ["batch", "runs.toml", "-o", "out", "--as", formats];
+        outcome(&headscope(&arguments).current_dir(context.0.path()).output().unwrap()).unwrap()
+    };
+    let reports = || context.row("a.c")["reports"].clone();
+    assert!(run("json.gz").starts_with("a.c: done: "));
+    assert_eq!(reports(), "a.c.json.gz");
+    let ledger: Value = serde_json::from_str(&context.read("out/batch.json")).unwrap();
+    assert_eq!(ledger["runs"]["a.c"]["reports"].as_object().unwrap().keys().collect::<Vec<_>>(), ["a.c.json.gz"]);
+    let single = context.at("single.json");
+    let text = context.at("text.txt");
+    let analyze = ["analyze", "box:planted", "-c", path(&text), "--no-run-info", "-q", "-o", path(&single)];
+    crate::support::run(&analyze).unwrap();
+    let packed = fs::read(context.at("out/a.c.json.gz")).unwrap();
+    let mut unpacked = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&packed[..]), &mut unpacked).unwrap();
+    assert_eq!(unpacked, context.read("single.json"));
+
+    // Further formats are made of it, and the plain report comes only where it is named or nothing stands for it.
+    assert_eq!(run("json.gz"), "a.c: up to date\n");
+    assert_eq!(run("csv,json.gz"), "a.c: from saved report: a.c.csv\n");
+    assert_eq!(reports(), "a.c.csv a.c.json.gz");
+    assert_eq!(run("json.gz,json"), "a.c: from saved report: a.c.json\n");
+    assert_eq!(context.read("out/a.c.json"), unpacked);
+
+    // The plain report is no more wanted: it is not missed, and no link leads to it.
+    fs::remove_file(context.at("out/a.c.json")).unwrap();
+    assert_eq!(run("json.gz"), "a.c: up to date\n");
+    assert_eq!(reports(), "a.c.csv a.c.json.gz");
+    assert!(!context.read("out/index.html").contains("\"a.c.json\""));
+}
+
+#[test]
+fn the_sums_of_a_run_can_be_kept() {
+    let context = EstimationContext::new(
+        "[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\", no-run-info = true }\n",
+    );
+    let run =
+        |arguments: &[&str]| outcome(&headscope(arguments).current_dir(context.0.path()).output().unwrap()).unwrap();
+    let batch = |formats: &str| run(&["batch", "runs.toml", "-o", "out", "--as", formats]);
+    let merged = || {
+        run(&["merge", "out/a.c.headscope", "-o", "merged.json", "--no-run-info", "-q"]);
+        context.read("merged.json")
+    };
+    assert!(batch("headscope").starts_with("a.c: done: "));
+    assert_eq!(context.row("a.c")["reports"], "a.c.headscope a.c.json");
+    let first = merged();
+    assert_eq!(context.read("out/a.c.json"), first);
+    assert_eq!(batch("csv,headscope"), "a.c: from saved report: a.c.csv\n");
+
+    // They follow the run when it is done again, and cannot be made of its report.
+    context.write("text.txt", &format!("{TEXT}A cat saw the man .\n"));
+    assert!(batch("csv").starts_with("a.c: done: "));
+    assert_ne!(context.read("out/a.c.json"), first);
+    assert_eq!(context.read("out/a.c.json"), merged());
+    fs::remove_file(context.at("out/a.c.headscope")).unwrap();
+    assert_eq!(batch("json"), "a.c: up to date\n");
+    let dry = run(&["batch", "runs.toml", "-o", "out", "--as", "headscope", "--dry-run"]);
+    assert_eq!(dry, "a.c: to do: a.c.headscope is missing\n");
+    assert!(batch("headscope").starts_with("a.c: done: "));
+    assert_eq!(context.read("out/a.c.json"), merged());
+}
+
+/// One that was written and cannot be read, as one that is too long, is no reason to stop.
+#[test]
+fn a_saved_report_that_cannot_be_read_is_made_again() {
+    use headscope::system::files::digest::hex;
+    use sha2::{Digest, Sha256};
+    let context = EstimationContext::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
+    context.batch(&[]).unwrap();
+    let digest = |text: &str| hex(&Sha256::digest(text));
+    let ledger = context.read("out/batch.json");
+    let other = ledger.replace(&digest(&context.read("out/a.c.json")), &digest("{}"));
+    assert_ne!(other, ledger);
+    context.write("out/batch.json", &other);
+    context.write("out/a.c.json", "{}");
+    fs::remove_file(context.at("out/a.c.csv")).unwrap();
+    let output = headscope(&["batch", "runs.toml", "-o", "out", "--as", "csv"]).current_dir(context.0.path()).output();
+    let output = output.unwrap();
+    let (said, noted) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success() && said.starts_with("a.c: done: "), "{said}{noted}");
+    assert!(
+        noted.starts_with("note: a.c: ") && noted.contains("a.c.json") && noted.contains("it is run again"),
+        "{noted}"
+    );
+    assert_eq!(context.batch(&[]).unwrap(), "a.c: up to date\n");
 }
 
 #[test]
@@ -179,7 +344,7 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     let lines: Vec<&str> = message.lines().collect();
     assert_eq!(lines.len(), 3, "{message}");
     assert!(
-        lines[0].starts_with("error: runs absent.broken, absent.text: no such model folder: `./absent`"),
+        lines[0].starts_with("error: runs absent.broken, absent.text: runs.toml:2: no such model folder: `./absent`; "),
         "{message}"
     );
     assert!(lines[1].starts_with("error: tiny.broken: broken.conllu:1: "), "{message}");
@@ -190,7 +355,7 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
 
     // What is not looked at stays as it was.
     let failed = context.row("absent.text");
-    assert!(failed["message"].starts_with("no such model folder: `./absent`"), "{failed:?}");
+    assert!(failed["message"].starts_with("runs.toml:2: no such model folder: `./absent`"), "{failed:?}");
     assert_eq!(context.batch(&["--only", "tiny.*"]).unwrap_err().0, 3);
     assert_eq!(context.row("absent.text"), failed);
     // Of the two that were asked for, and not of all four.
@@ -215,6 +380,66 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     context.batch(&["--only", "tiny.text"]).unwrap();
     let row = context.row("absent.broken");
     assert_eq!((&*row["status"], &*row["message"]), ("earlier", ""));
+}
+
+/// The error of a run, as programs read it.
+fn errors(context: &EstimationContext) -> Vec<Value> {
+    let arguments = ["batch", "here/runs.toml", "-o", "out", "--offline", "--error-format", "json"];
+    let output = headscope(&arguments).current_dir(context.0.path()).output().unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8(output.stderr).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{text}"))).collect()
+}
+
+#[test]
+fn what_is_not_there_is_named_with_its_line_of_the_table() {
+    let context = EstimationContext::new("");
+    fs::create_dir(context.at("here")).unwrap();
+    context.write("here/beside.txt", TEXT);
+    let at = context.0.path().canonicalize().unwrap();
+    let table = "[models]\nm = \"box:planted\"\ngone = { model = \"./gone\" }\nhub = \"acme/gone@v1\"\n\
+                 [corpora]\none = \"text.txt\"\nseveral = { limit = 2, corpus = [\n  \"text.txt\",\n  \"gone.txt\",\n] }\n\
+                 beside = \"beside.txt\"\nwhole = \"/gone/whole.conllu\"\n";
+    context.write("here/runs.toml", table);
+    let found = errors(&context);
+    let expect = |run: &str, line: u64, value: &str, says: &str, way_out: &str| {
+        let of_run = |error: &&Value| error["message"].as_str().unwrap().starts_with(&format!("{run}: "));
+        let error = found.iter().find(of_run).unwrap_or_else(|| panic!("{run}: {found:#?}"));
+        assert_eq!((&error["file"], &error["line"]), (&"here/runs.toml".into(), &line.into()), "{error:#}");
+        assert_eq!(error["value"], value, "{error:#}");
+        assert!(error["hint"].as_str().unwrap().ends_with(way_out), "{error:#}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("{run}: here/runs.toml:{line}: {says}")), "{message}");
+    };
+    let here = format!("check the path, which is taken from `{}`", at.display());
+    expect("m.several", 9, "gone.txt", "no such corpus file or folder: `gone.txt`", &here);
+    expect(
+        "m.whole",
+        12,
+        "/gone/whole.conllu",
+        "no such corpus file or folder: `/gone/whole.conllu`",
+        "check the path",
+    );
+    let beside = "did you mean `here/beside.txt`?";
+    expect("m.beside", 11, "beside.txt", "no such corpus file or folder: `beside.txt`", beside);
+    let of_model =
+        |name: &str| ["one", "several", "beside", "whole"].map(|corpus| format!("{name}.{corpus}")).join(", ");
+    expect(&format!("runs {}", of_model("gone")), 3, "./gone", "no such model folder: `./gone`", &here);
+    let offline = "or download the model first";
+    expect(
+        &format!("runs {}", of_model("hub")),
+        4,
+        "acme/gone@v1",
+        "`acme/gone` (revision `v1`) is not in the Hub cache",
+        offline,
+    );
+    let index = context.read("out/index.html");
+    assert!(index.contains("<dd>here/runs.toml:9: no such corpus file or folder: `gone.txt`"), "{index}");
+    // What is wrong in a file has its own line.
+    context.write("here/runs.toml", "[models]\nm = \"box:planted\"\n[corpora]\nc = \"broken.conllu\"\n");
+    context.write("broken.conllu", "1\tThe\n");
+    let broken = &errors(&context)[0];
+    assert_eq!((&broken["file"], &broken["line"]), (&"broken.conllu".into(), &1.into()), "{broken:#}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The example of a GitHub workflow, by its own steps: no baseline, the same heads, and other heads.
+//! The example of a GitHub workflow, by its own steps: no baseline, the same heads, other heads, and other text.
 
 #![cfg(unix)]
 
@@ -9,10 +9,13 @@ use std::process::{Command, Output};
 use crate::support::fixture;
 use serde_json::{Value, json};
 
+fn workflow() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/attention-heads.yml")).unwrap()
+}
+
 /// The scripts of the workflow, by the names of their steps.
 fn steps() -> Vec<(String, String)> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/attention-heads.yml");
-    let text = fs::read_to_string(page).unwrap();
+    let text = workflow();
     let mut steps: Vec<(String, String)> = Vec::new();
     let mut name = None;
     let mut lines = text.lines().peekable();
@@ -41,6 +44,8 @@ fn step(name: &str, folder: &Path) -> Output {
     let mut command = Command::new("bash");
     command.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &script]).current_dir(folder).env("PATH", found);
     command.envs([("MODEL", "box:planted"), ("CORPUS", "dev.conllu"), ("BASELINE", "baseline.json")]);
+    let gate = workflow().lines().find_map(|line| line.strip_prefix("  FAIL_ON: ").map(str::to_owned));
+    command.env("FAIL_ON", gate.expect("what stops a change"));
     command.env("GITHUB_STEP_SUMMARY", folder.join("summary.md")).output().unwrap()
 }
 
@@ -48,32 +53,64 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// Makes a baseline of the report, in which a head attends so much to separators.
+fn baseline(folder: &Path, separators: f64) {
+    let mut baseline: Value = serde_json::from_str(&fs::read_to_string(folder.join("new.json")).unwrap()).unwrap();
+    let head = &mut baseline["heads"][5];
+    assert!(head["name"] == "L1H1" && head["metrics"]["separator_mass"].as_f64().unwrap() < 0.2);
+    head["metrics"]["separator_mass"] = json!(separators);
+    head["ci95"]["separator_mass"] = json!([separators - 0.01, separators + 0.01]);
+    head["standard_errors"]["separator_mass"] = json!(0.005);
+    fs::write(folder.join("baseline.json"), baseline.to_string()).unwrap();
+}
+
 #[test]
-fn a_change_beyond_chance_fails_and_is_named() {
+fn a_label_that_is_lost_fails_and_is_named() {
     assert_eq!(steps().iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["Install", "Analyse", "Compare"]);
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    fs::copy(fixture("corpus/gold.conllu"), at("dev.conllu")).unwrap();
-    let done = step("Analyse", folder.path());
-    assert!(done.status.success(), "{}", text(&done.stderr));
+    let corpus = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
+    fs::write(at("dev.conllu"), &corpus).unwrap();
+    let analyse = || {
+        let done = step("Analyse", folder.path());
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    };
+    analyse();
 
     let first = step("Compare", folder.path());
     assert!(first.status.success() && text(&first.stdout).starts_with("::notice::there is no baseline.json yet"));
 
     fs::copy(at("new.json"), at("baseline.json")).unwrap();
     let same = step("Compare", folder.path());
-    assert!(same.status.success(), "{}{}", text(&same.stdout), text(&same.stderr));
+    assert!(same.status.success() && same.stdout.is_empty(), "{}{}", text(&same.stdout), text(&same.stderr));
+
+    // A number that moved, below the threshold of its label, is told and stops nothing.
+    baseline(folder.path(), 0.3);
+    let moved = step("Compare", folder.path());
+    assert!(moved.status.success() && moved.stdout.is_empty(), "{}{}", text(&moved.stdout), text(&moved.stderr));
+    let summary = fs::read_to_string(at("summary.md")).unwrap();
+    assert!(summary.contains("1 metric of heads.") && summary.contains(" separator_mass  L1H1 "), "{summary}");
 
     // A head that attended to separators, and does no more.
-    let mut baseline: Value = serde_json::from_str(&fs::read_to_string(at("new.json")).unwrap()).unwrap();
-    let head = &mut baseline["heads"][5];
-    assert!(head["name"] == "L1H1" && head["metrics"]["separator_mass"].as_f64().unwrap() < 0.8);
-    head["metrics"]["separator_mass"] = json!(0.95);
-    head["ci95"]["separator_mass"] = json!([0.94, 0.96]);
-    fs::write(at("baseline.json"), baseline.to_string()).unwrap();
-    let changed = step("Compare", folder.path());
-    let said = text(&changed.stdout);
-    assert_eq!(changed.status.code(), Some(1), "{said}{}", text(&changed.stderr));
-    assert!(said == "::error title=Heads have changed beyond chance::1 head: L1H1\n", "{said}");
-    assert!(fs::read_to_string(at("summary.md")).unwrap().contains("L1H1"));
+    baseline(folder.path(), 0.95);
+    let lost = step("Compare", folder.path());
+    let said = text(&lost.stdout);
+    assert_eq!(lost.status.code(), Some(1), "{said}{}", text(&lost.stderr));
+    assert!(said.starts_with("::error title=Attention heads::Labels: ") && said.lines().count() == 1, "{said}");
+    assert!(said.contains(" 1 lost, 0 gained. Lost: L1H1 separator. "), "{said}");
+    assert!(fs::read_to_string(at("summary.md")).unwrap().contains("Lost: L1H1 separator."));
+
+    // Over other text a comparison says less than it seems to.
+    fs::copy(at("new.json"), at("baseline.json")).unwrap();
+    let half = corpus.match_indices("\n\n").nth(corpus.matches("\n\n").count() / 2).unwrap().0;
+    fs::write(at("dev.conllu"), &corpus[..half + 2]).unwrap();
+    analyse();
+    let other = step("Compare", folder.path());
+    let said = text(&other.stdout);
+    assert!(other.status.code() == Some(1) && said.starts_with("::error title=Attention heads::Labels: "), "{said}");
+
+    // What is no report is trouble, and not a finding.
+    fs::write(at("baseline.json"), "{}").unwrap();
+    let trouble = step("Compare", folder.path());
+    assert_eq!(trouble.status.code(), Some(3), "{}", text(&trouble.stderr));
 }

@@ -316,6 +316,13 @@ impl Report {
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 
+    /// How many labels of each family are firm, of those that `label_counts` counts.
+    pub fn firm_label_counts(&self) -> BTreeMap<String, u64> {
+        let studies: Vec<_> = self.sections.0.iter().map(|(study, _)| *study).collect();
+        let labels = self.heads.iter().flat_map(|head| head.labels.iter().chain(&head.chooses));
+        registry::count(&studies, labels.filter(|label| !label.borderline).map(|label| label.label.as_str()))
+    }
+
     /// The controls that were run, with all seeds of one kind together.
     pub fn controls_by_kind(&self) -> Vec<(ControlKind, Vec<&ControlReport>)> {
         let runs = |kind| self.controls.iter().filter(|run| run.control.kind == kind).collect::<Vec<_>>();

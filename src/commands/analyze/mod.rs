@@ -14,10 +14,9 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, reported};
+use super::reporting::write_report::{ReportOptions, reported, write_sums};
 use crate::export::summary;
 use crate::passes::observation::partial;
-use crate::sequences::shard::Shard;
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 use loaded::Loaded;
@@ -44,11 +43,8 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
     // A sentence that cannot be shown is refused before anything runs.
     let shown = ready.shown()?;
     let observation = ready.observe(folder, &policy)?;
-    // The sums come first: of them `headscope merge` makes the report, should that not be written.
-    if let Some(mut sums) = sums {
-        observation.ensure_not_empty()?;
-        sums.write(&partial::render(Shard::WHOLE, &observation)?)?;
-        sums.commit()?;
+    if let Some(sums) = sums {
+        write_sums(&observation, sums)?;
     }
     let report = ready.with_attention_maps(reported(observation, policy, wanted.threads)?, shown);
     outputs::write(&report, outputs)

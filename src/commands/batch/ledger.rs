@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
+use super::formats::RunFormat;
 use super::inputs::Inputs;
-use crate::export::{Writer, json};
+use crate::export::json;
 use crate::report::Report;
 use crate::report::roles::Roles;
 use crate::system::counted::{counted, plural};
@@ -83,6 +84,9 @@ pub struct ReportSummary {
     pub firm: usize,
     /// How many labels of each family the heads have.
     pub label_counts: BTreeMap<String, u64>,
+    /// How many of those are firm; empty of a run from before they were counted.
+    #[serde(default)]
+    pub firm_label_counts: BTreeMap<String, u64>,
 }
 
 impl ReportSummary {
@@ -100,6 +104,7 @@ impl ReportSummary {
             skipped: corpus.skipped.values().sum(),
             firm: Roles::of(&report.heads).firm,
             label_counts: report.label_counts.clone(),
+            firm_label_counts: report.firm_label_counts(),
         }
     }
 
@@ -111,15 +116,31 @@ impl ReportSummary {
 }
 
 impl LedgerEntry {
-    /// A run whose reports are written.
-    /// Fails if a report is gone already.
-    pub fn new(inputs: Inputs, found: ReportSummary, reports: &[PathBuf]) -> Result<Self> {
-        let digest = |path: &PathBuf| {
+    /// A run whose files are written.
+    /// Fails if one is gone already.
+    pub fn new<'a>(
+        inputs: Inputs,
+        found: ReportSummary,
+        written: impl IntoIterator<Item = &'a PathBuf>,
+    ) -> Result<Self> {
+        Self { inputs, reports: BTreeMap::new(), found }.with(written)
+    }
+
+    /// The same with more reports, which are written.
+    /// Fails if one is gone already.
+    pub fn with<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
+        for path in more {
             let digest = output::earlier_sha256(path);
             let digest = digest.with_context(|| format!("`{}` was written, and is gone", path.display()));
-            Ok((file_name(path), digest.about(path.display()).class(Class::Output)?))
-        };
-        Ok(Self { inputs, reports: reports.iter().map(digest).collect::<Result<_>>()?, found })
+            self.reports.insert(file_name(path), digest.about(path.display()).class(Class::Output)?);
+        }
+        Ok(self)
+    }
+
+    /// Whether a report is there, and is what was written.
+    pub fn has_as_written(&self, path: &Path) -> bool {
+        let known = self.reports.get(&file_name(path));
+        known.is_some() && output::earlier_sha256(path).as_ref() == known
     }
 }
 
@@ -137,43 +158,40 @@ impl Ledger {
         self.known.runs.get(name)
     }
 
+    /// The files of a run's report that are there.
+    pub fn reports(&self, name: &str) -> Vec<&str> {
+        let written = self.entry(name).into_iter().flat_map(|entry| entry.reports.keys());
+        written.map(String::as_str).filter(|file| self.path_of(file).exists()).collect()
+    }
+
     /// The message of a run that failed when it was last tried.
     pub fn failure(&self, name: &str) -> Option<&str> {
         self.known.failed.get(name).map(String::as_str)
     }
 
-    /// The reason why a run must be done, if there is one.
-    pub fn reason(&self, name: &str, inputs: &Inputs, reports: &[PathBuf]) -> Option<String> {
-        let Some(entry) = self.entry(name) else {
-            let failed = |message| format!("it failed when it was last tried: {message}");
-            return Some(self.failure(name).map_or_else(|| "there is no report yet".to_owned(), failed));
-        };
-        let unlike = |path: &&PathBuf| {
-            let known = entry.reports.get(&file_name(path));
-            known.is_none() || output::earlier_sha256(path).as_ref() != known
-        };
-        inputs.changed(&entry.inputs).or_else(|| {
-            let path = reports.iter().find(unlike)?;
-            let what = if path.exists() { "is not what was written" } else { "is missing" };
-            Some(format!("{} {what}", file_name(path)))
-        })
+    /// The path of a file in the folder.
+    pub fn path_of(&self, file: &str) -> PathBuf {
+        self.path.with_file_name(file)
     }
 
-    /// The reports of a run in formats beside those of `asked`, from when others were asked for: first those that are as they were
-    /// written, which a run that is done again is to write as well, so that no two of its reports contradict each other; then those
+    /// The files of a run in formats beside those of `asked`, from when others were asked for: first those that are as they were
+    /// written, which a run that is done again is to write as well, so that no two of them contradict each other; then those
     /// that were changed by somebody else.
-    pub fn other_formats(&self, name: &str, asked: &[PathBuf]) -> (Vec<(PathBuf, Writer)>, Vec<PathBuf>) {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
+    pub fn other_formats(
+        &self,
+        name: &str,
+        asked: &[(PathBuf, RunFormat)],
+    ) -> (Vec<(PathBuf, RunFormat)>, Vec<PathBuf>) {
         let (mut kept, mut changed) = (Vec::new(), Vec::new());
         for (file, digest) in self.entry(name).iter().flat_map(|entry| &entry.reports) {
-            let path = folder.join(file);
-            if asked.iter().any(|one| file_name(one) == *file) || !path.exists() {
+            let path = self.path_of(file);
+            if asked.iter().any(|(one, _)| file_name(one) == *file) || !path.exists() {
                 continue;
             }
             let extension = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
-            let writer = Writer::ALL.iter().find(|(known, _)| Some(*known) == extension).map(|(_, writer)| *writer);
-            match writer.filter(|_| output::earlier_sha256(&path).as_ref() == Some(digest)) {
-                Some(writer) => kept.push((path, writer)),
+            let format = RunFormat::all().find(|(known, _)| Some(*known) == extension).map(|(_, format)| format);
+            match format.filter(|_| output::earlier_sha256(&path).as_ref() == Some(digest)) {
+                Some(format) => kept.push((path, format)),
                 None => changed.push(path),
             }
         }
@@ -216,7 +234,7 @@ impl Ledger {
 }
 
 /// The name of a file without folders.
-fn file_name(path: &Path) -> String {
+pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 

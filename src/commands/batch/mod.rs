@@ -1,16 +1,18 @@
 //! `headscope batch`: a table of analyses, of which it runs those that are missing or have changed.
 //!
-//! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` keeps the inputs of each report, and
-//! `overview.rs` shows all of them.
+//! Runs of one model follow on each other, so that it is loaded once; `ledger.rs` keeps the inputs of each report,
+//! `outstanding.rs` says what is to be done, and `overview.rs` shows all of them.
 
+pub mod formats;
 mod inputs;
 mod ledger;
+mod outstanding;
 mod overview;
 mod table;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, ensure};
 
@@ -18,20 +20,23 @@ use super::analyze::loaded::{self, Loaded, RequiredParts};
 use super::analyze::observe::PreparedRun;
 use super::analyze::options::Outcome;
 use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, reported};
-use crate::export::{Target, Writer};
+use super::reporting::write_report::{ReportOptions, reported, write_sums};
+use crate::export::{Target, Writer, json};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Fingerprint, Hashes};
 use crate::system::counted::counted;
 use crate::system::errors::{Class, ErrorFormat, Facts};
+use crate::system::files::output::Output;
 use crate::system::printable::one_line;
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, say};
+use formats::RunFormat;
 use inputs::{Corpora, Inputs};
 use ledger::{Ledger, LedgerEntry, ReportSummary};
+use outstanding::Outstanding;
 use overview::{RunRow, Status};
-use table::TableRun;
+use table::{Table, TableRun};
 
 /// A table, and what of it is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +51,8 @@ pub struct BatchOptions {
     pub keep_going: bool,
     /// Whether it is only said what would be run.
     pub dry_run: bool,
-    /// The formats of each report.
-    pub writers: Vec<(&'static str, Writer)>,
+    /// The formats of each run, by the endings of their files.
+    pub formats: Vec<(&'static str, RunFormat)>,
     /// Whether the Hub may not be asked.
     pub offline: bool,
     /// Whether nothing is printed.
@@ -60,8 +65,8 @@ pub struct BatchOptions {
 /// Fails if the table or the folder cannot be used, or a run failed; the others are done then, unless the run stops at
 /// the first failure.
 pub fn batch(options: &BatchOptions) -> Result<()> {
-    let all = table::read(&options.table, options.offline)?;
-    let wanted = chosen(&all, &options.only).class(Class::Usage)?;
+    let table = table::read(&options.table, options.offline)?;
+    let wanted = chosen(&table.runs, &options.only).class(Class::Usage)?;
     if !options.dry_run {
         let folder = options.folder.display();
         let made = fs::create_dir_all(&options.folder).cannot("make the folder", &folder);
@@ -69,6 +74,7 @@ pub fn batch(options: &BatchOptions) -> Result<()> {
     }
     let mut batch = Batch {
         options,
+        table: &table,
         ledger: Ledger::read(&options.folder)?,
         corpora: Corpora::default(),
         statuses: BTreeMap::new(),
@@ -80,7 +86,7 @@ pub fn batch(options: &BatchOptions) -> Result<()> {
             break;
         }
     }
-    batch.finish(&all, wanted.len())
+    batch.finish(wanted.len())
 }
 
 /// The runs that a pattern names, or all.
@@ -120,6 +126,7 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
 /// A batch in progress.
 struct Batch<'a> {
     options: &'a BatchOptions,
+    table: &'a Table,
     ledger: Ledger,
     corpora: Corpora,
     /// How the runs fared that were looked at.
@@ -148,7 +155,9 @@ impl Batch<'_> {
         let (files, hashes) = match found.resolve(&Downloads::default()).and_then(hashed) {
             Ok(found) => found,
             Err(_) if dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
-                return runs.iter().try_for_each(|run| self.would(run, "its model is not in the cache of the Hub yet"));
+                return runs
+                    .iter()
+                    .try_for_each(|run| self.would(run, "to do: its model is not in the cache of the Hub yet"));
             }
             Err(error) => {
                 self.fail(runs, error);
@@ -158,10 +167,15 @@ impl Batch<'_> {
         let mut pending = Vec::new();
         for run in runs {
             match self.inputs(run, &files, &hashes) {
-                Ok(inputs) => match self.ledger.reason(&run.name, &inputs, &self.paths(run)) {
+                Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.asked(run)) {
                     None => self.done(run, Status::UpToDate, "up to date")?,
-                    Some(reason) if dry => self.would(run, &reason)?,
-                    Some(_) => pending.push(Pending { run, inputs }),
+                    Some(outstanding) if dry => self.would(run, &outstanding.in_words())?,
+                    Some(Outstanding::Formats { saved, lacking, .. }) => match self.export(run, &saved, &lacking) {
+                        Ok(Some(says)) => self.done(run, Status::FromSavedReport, &says)?,
+                        Ok(None) => pending.push(Pending { run, inputs }),
+                        Err(error) => self.fail(&[run], error),
+                    },
+                    Some(Outstanding::Run { .. }) => pending.push(Pending { run, inputs }),
                 },
                 Err(error) => self.fail(&[run], error),
             }
@@ -201,16 +215,36 @@ impl Batch<'_> {
         Inputs::new(run, files, hashes, corpus)
     }
 
-    /// The paths of a run's reports.
-    fn paths(&self, run: &TableRun) -> Vec<PathBuf> {
-        let name = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
-        self.options.writers.iter().map(|(extension, _)| name(extension)).collect()
+    /// The files of a run that are asked for.
+    fn asked(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
+        let path = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
+        self.options.formats.iter().map(|(extension, format)| (path(extension), *format)).collect()
+    }
+
+    /// Makes reports of a run of its saved one; what is said of it, or `None` if that cannot be read, and the run must be done.
+    fn export(&mut self, run: &TableRun, saved: &Path, lacking: &[(PathBuf, Writer)]) -> Result<Option<String>> {
+        let targets: Vec<_> = lacking.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect();
+        let outputs = outputs::open(&targets)?;
+        let report = match json::read_earlier(saved) {
+            Ok(report) => report,
+            Err(error) => {
+                say(&format!("note: {}: {error:#}: it is run again", run.name));
+                return Ok(None);
+            }
+        };
+        outputs::write(&report, outputs)?;
+        let entry = self.ledger.entry(&run.name).expect("it has a saved report").clone();
+        let entry = entry.with(lacking.iter().map(|(path, _)| path))?;
+        self.ledger.record(&run.name, &entry)?;
+        let written: Vec<_> = lacking.iter().map(|(path, _)| ledger::file_name(path)).collect();
+        Ok(Some(format!("{}: {}", Status::FromSavedReport.name(), written.join(", "))))
     }
 
     /// Does one run; what is said of it.
     fn run(&mut self, run: &TableRun, loaded: &Loaded, inputs: Inputs) -> Result<String> {
         let Outcome::Report { wanted, .. } = &run.options.outcome else { unreachable!("a table has no shards") };
-        let (kept, changed) = self.ledger.other_formats(&run.name, &self.paths(run));
+        let mut files = self.asked(run);
+        let (kept, changed) = self.ledger.other_formats(&run.name, &files);
         for path in changed {
             say(&format!(
                 "note: {}: `{}` was changed since it was written and stays as it is: it is of the run before this one",
@@ -218,28 +252,32 @@ impl Batch<'_> {
                 path.display()
             ));
         }
-        let asked = self.paths(run).into_iter().zip(self.options.writers.iter().map(|(_, writer)| *writer));
-        let targets: Vec<(PathBuf, Writer)> = asked.chain(kept).collect();
-        let paths: Vec<PathBuf> = targets.iter().map(|(path, _)| path.clone()).collect();
-        let outputs = targets.into_iter().map(|(path, writer)| Target::File(path, writer)).collect();
-        let wanted = ReportOptions { outputs, summary: None, ..wanted.clone() };
+        files.extend(kept);
+        let target = |(path, format): &(PathBuf, RunFormat)| Some(Target::File(path.clone(), format.writer()?));
+        let targets = files.iter().filter_map(target).collect();
+        let wanted = ReportOptions { outputs: targets, summary: None, ..wanted.clone() };
         let outputs = wanted.open()?;
+        let sums = files.iter().find(|(_, format)| *format == RunFormat::Partial);
+        let sums = sums.map(|(path, _)| Output::open(path)).transpose()?;
         let policy = wanted.policy.policy()?;
         let corpus = loaded::open(&run.options)?;
         let mut ready = PreparedRun::new(&run.options, loaded, corpus)?;
         let shown = ready.shown()?;
         let observation = ready.observe(None, &policy)?;
         inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
+        if let Some(sums) = sums {
+            write_sums(&observation, sums)?;
+        }
         let report = ready.with_attention_maps(reported(observation, policy, wanted.threads)?, shown);
         outputs::write(&report, outputs)?;
         let found = ReportSummary::of(&report);
         let says = format!("done: {}", found.labelled());
-        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, &paths)?)?;
+        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, files.iter().map(|(path, _)| path))?)?;
         Ok(says)
     }
 
-    fn would(&mut self, run: &TableRun, reason: &str) -> Result<()> {
-        self.done(run, Status::Missing, &format!("to do: {reason}"))
+    fn would(&mut self, run: &TableRun, says: &str) -> Result<()> {
+        self.done(run, Status::Missing, says)
     }
 
     fn done(&mut self, run: &TableRun, status: Status, says: &str) -> Result<()> {
@@ -247,7 +285,9 @@ impl Batch<'_> {
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(says))) }
     }
 
+    /// Says that runs failed, all by one error, and remembers it.
     fn fail(&mut self, runs: &[&TableRun], error: Error) {
+        let error = self.table.located(runs[0], error);
         let class = Class::of(&error);
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         let message = format!("{error:#}");
@@ -260,13 +300,13 @@ impl Batch<'_> {
     }
 
     /// Writes the overview and says what failed of the runs that were asked for.
-    fn finish(mut self, all: &[TableRun], asked: usize) -> Result<()> {
+    fn finish(mut self, asked: usize) -> Result<()> {
         if !self.options.dry_run {
             let tried = self.statuses.iter().map(|(name, status)| (name.as_str(), status.failure()));
             self.ledger.record_failures(tried)?;
         }
         let mut rows = Vec::new();
-        for run in all {
+        for run in &self.table.runs {
             let (entry, failure) = (self.ledger.entry(&run.name), self.ledger.failure(&run.name));
             let before = || match (failure, entry) {
                 (Some(message), _) => Status::Failed(message.to_owned()),
@@ -274,7 +314,7 @@ impl Batch<'_> {
                 (None, None) => Status::Missing,
             };
             let status = self.statuses.remove(&run.name).unwrap_or_else(before);
-            rows.push(RunRow { run: &run.name, status, entry });
+            rows.push(RunRow { run: &run.name, status, entry, reports: self.ledger.reports(&run.name) });
         }
         if !self.options.dry_run {
             overview::write(&self.options.folder, &rows)?;

@@ -6,9 +6,10 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::ledger::LedgerEntry;
+use super::ledger::{LedgerEntry, ReportSummary};
 use crate::export::page;
 use crate::export::tables::csv;
+use crate::passes::observation::identity::Tool;
 use crate::system::counted::counted;
 use crate::system::files::output::Output;
 
@@ -17,6 +18,8 @@ use crate::system::files::output::Output;
 pub enum Status {
     /// It was run.
     Done,
+    /// Nothing had changed since it was run but that it lacked formats, which were made of its saved report.
+    FromSavedReport,
     /// Nothing had changed since it was run.
     UpToDate,
     /// It was run at some time, and was not looked at now.
@@ -28,9 +31,11 @@ pub enum Status {
 }
 
 impl Status {
-    fn name(&self) -> &'static str {
+    /// The status in a word or a few.
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
+            Self::FromSavedReport => "from saved report",
             Self::UpToDate => "up to date",
             Self::Earlier => "earlier",
             Self::Missing => "missing",
@@ -59,6 +64,8 @@ pub struct RunRow<'a> {
     pub status: Status,
     /// The ledger's entry on its report, if there is one.
     pub entry: Option<&'a LedgerEntry>,
+    /// The files of its report that are there.
+    pub reports: Vec<&'a str>,
 }
 
 /// Writes both.
@@ -94,31 +101,40 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let entries = || rows.iter().filter_map(|row| row.entry);
     let families: BTreeSet<&str> =
         entries().flat_map(|entry| entry.found.label_counts.keys().map(String::as_str)).collect();
-    let header = COLUMNS.map(str::to_owned).into_iter().chain(families.iter().map(|family| format!("labels.{family}")));
+    let columns = |of: &str| families.iter().map(|family| format!("{of}.{family}")).collect::<Vec<_>>();
+    let header = [COLUMNS.map(str::to_owned).to_vec(), columns("labels"), columns("firm_labels")].concat();
     let line = |row: &RunRow<'_>| {
         let mut cells = vec![row.run.to_owned(), row.status.name().to_owned(), row.status.message().to_owned()];
-        if let Some(LedgerEntry { found, reports, .. }) = row.entry {
-            cells.push(reports.keys().map(String::as_str).collect::<Vec<_>>().join(" "));
+        if let Some(LedgerEntry { found, .. }) = row.entry {
+            cells.push(row.reports.join(" "));
             cells.push(found.model.clone());
             cells.extend([found.layers, found.heads].map(|number| number.to_string()));
             cells.push(found.corpus.clone());
             cells.extend([found.sentences, found.words, found.tokens, found.skipped].map(|number| number.to_string()));
             cells.push(found.firm.to_string());
-            let count = |family: &&str| found.label_counts.get(*family).map_or_else(String::new, u64::to_string);
-            cells.extend(families.iter().map(count));
+            for counts in [&found.label_counts, &found.firm_label_counts] {
+                let count = |family: &&str| counts.get(*family).map_or_else(String::new, u64::to_string);
+                cells.extend(families.iter().map(count));
+            }
         }
-        cells.resize(COLUMNS.len() + families.len(), String::new());
+        cells.resize(header.len(), String::new());
         cells
     };
-    [header.collect()].into_iter().chain(rows.iter().map(line)).collect()
+    [header.clone()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
 /// The contents of the page.
 #[derive(Serialize)]
 struct OverviewPage<'a> {
+    title: &'static str,
+    /// None: what the runs have in common is not known.
+    facts: [(); 0],
+    footer: String,
     count: String,
     counts: String,
-    rows: Vec<OverviewRow<'a>>,
+    rows: &'a [OverviewRow<'a>],
+    /// Those that failed.
+    failed: Vec<&'a OverviewRow<'a>>,
 }
 
 #[derive(Serialize)]
@@ -126,22 +142,50 @@ struct OverviewRow<'a> {
     run: &'a str,
     status: &'static str,
     message: &'a str,
-    entry: Option<&'a LedgerEntry>,
+    found: Option<&'a ReportSummary>,
+    reports: Vec<ReportLink<'a>>,
+}
+
+#[derive(Serialize)]
+struct ReportLink<'a> {
+    file: &'a str,
+    /// The end of its name after that of the run.
+    format: &'a str,
 }
 
 /// The page. It loads nothing.
 fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
     let count = |name: &str| rows.iter().filter(|row| row.status.name() == name).count();
-    let counts: Vec<String> = ["done", "up to date", "earlier", "missing", "failed"]
+    let counts: Vec<String> = ["done", "from saved report", "up to date", "earlier", "missing", "failed"]
         .into_iter()
         .filter(|name| count(name) > 0)
         .map(|name| format!("{} {name}", count(name)))
         .collect();
-    fn row<'a>(RunRow { run, status, entry }: &'a RunRow<'_>) -> OverviewRow<'a> {
-        OverviewRow { run, status: status.name(), message: status.message(), entry: *entry }
+    fn row<'a>(RunRow { run, status, entry, reports }: &'a RunRow<'_>) -> OverviewRow<'a> {
+        let link = |file: &&'a str| {
+            let format = file.strip_prefix(run).and_then(|end| end.strip_prefix('.')).unwrap_or(file);
+            ReportLink { file, format }
+        };
+        OverviewRow {
+            run,
+            status: status.name(),
+            message: status.message(),
+            found: entry.map(|entry| &entry.found),
+            reports: reports.iter().map(link).collect(),
+        }
     }
     let rows: Vec<OverviewRow<'_>> = rows.iter().map(row).collect();
-    page::filled("runs", &OverviewPage { count: counted(rows.len(), "run"), counts: counts.join(", "), rows })
+    let Tool { name, version, .. } = Tool::default();
+    let page = OverviewPage {
+        title: "Runs",
+        facts: [],
+        footer: format!("{name} {version}"),
+        count: counted(rows.len(), "run"),
+        counts: counts.join(", "),
+        rows: &rows,
+        failed: rows.iter().filter(|row| !row.message.is_empty()).collect(),
+    };
+    page::filled("runs", &page)
 }
 
 #[cfg(test)]
@@ -151,7 +195,7 @@ mod tests {
     #[test]
     fn markup_in_names_is_text() {
         let failed = Status::Failed("no `<script>alert(\"a\")</script>`".to_owned());
-        let html = page(&[RunRow { run: "a.b", status: failed, entry: None }]).unwrap();
+        let html = page(&[RunRow { run: "a.b", status: failed, entry: None, reports: Vec::new() }]).unwrap();
         let html = String::from_utf8(html).unwrap();
         assert!(html.contains("no `&lt;script&gt;alert(&quot;a&quot;)&lt;/script&gt;`"), "{html}");
         assert!(html.contains("1 run: 1 failed."), "{html}");
@@ -159,7 +203,7 @@ mod tests {
 
     #[test]
     fn every_line_has_every_column() {
-        let lines = table(&[RunRow { run: "a.b", status: Status::Missing, entry: None }]);
+        let lines = table(&[RunRow { run: "a.b", status: Status::Missing, entry: None, reports: Vec::new() }]);
         assert_eq!(lines[1].join(","), "a.b,missing,,,,,,,,,,,");
         assert_eq!(lines[0].len(), lines[1].len());
     }

@@ -19,6 +19,14 @@ use crate::system::errors::{self, Class, Facts};
 use crate::system::files::input;
 use crate::system::printable::shortened;
 
+/// A table that was read.
+pub struct Table {
+    file: PathBuf,
+    text: String,
+    /// Its runs, in the order of the table.
+    pub runs: Vec<TableRun>,
+}
+
 /// A run of a table.
 #[derive(Clone)]
 pub struct TableRun {
@@ -30,6 +38,8 @@ pub struct TableRun {
     pub given: Vec<String>,
     /// The files that options name, by option: a report depends on what is in them.
     pub files: BTreeMap<&'static str, PathBuf>,
+    /// Its model and the parts of its corpus as they stand in the table.
+    named: Vec<Spanned<String>>,
 }
 
 /// The longest table that is read, in bytes: 1 MiB, some ten thousand entries.
@@ -46,13 +56,13 @@ const REFUSED: [(&str, &str); 13] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
     ("output", "reports are written to the folder of `headscope batch -o`"),
-    ("compact", "reports are indented here: `headscope batch --as json.gz` packs them as well"),
+    ("compact", "reports are indented here: `headscope batch --as json.gz` packs them"),
     ("quiet", "no summary is printed here"),
     ("shard", "a shard makes no report: use `headscope analyze` and `headscope merge`"),
     ("after", "a shard makes no report: use `headscope analyze` and `headscope merge`"),
     ("index", "a run reads all of its corpus"),
     ("resume", "what is done is kept by run"),
-    ("partial", "a table is for reports: use `headscope analyze --partial`"),
+    ("partial", "give `--as headscope` to `headscope batch`"),
     ("offline", "give it to `headscope batch`"),
     ("error-format", "give it to `headscope batch`"),
     ("help", "run `headscope analyze --help`"),
@@ -68,7 +78,7 @@ const CORPUS: &str = "corpus";
 
 /// Options by name, each with the values that stand on the command line, `None` for a switch that is off, and the place in the
 /// file.
-type Settings = BTreeMap<String, (Option<Vec<String>>, Range<usize>)>;
+type Settings = BTreeMap<String, (Option<Vec<Spanned<String>>>, Range<usize>)>;
 
 /// Something that is wrong, and where.
 struct TableError {
@@ -82,11 +92,47 @@ fn wrong<T>(at: usize, why: Error) -> Result<T, TableError> {
 
 /// Reads a table.
 /// Fails if it cannot be read or a run is put together wrongly; the error names file and line.
-pub fn read(path: &Path, offline: bool) -> Result<Vec<TableRun>> {
-    let file = path.display();
-    let text = input::read_to_string(path, LONGEST).cannot("read the table", &file).class(Class::Input)?;
-    let at = |TableError { at, why }: TableError| why.at(&file, text[..at].matches('\n').count() as u64 + 1);
-    parse(&text, offline).map_err(at).class(Class::Usage)
+pub fn read(path: &Path, offline: bool) -> Result<Table> {
+    let shown = path.display();
+    let text = input::read_to_string(path, LONGEST).cannot("read the table", &shown).class(Class::Input)?;
+    let runs = parse(&text, offline).map_err(|TableError { at, why }| why.at(&shown, line(&text, at)));
+    Ok(Table { runs: runs.class(Class::Usage)?, file: path.to_owned(), text })
+}
+
+impl Table {
+    /// The error of a run with the line of the table that names what it is about, unless it is about a line already, or about
+    /// what the table does not name.
+    pub fn located(&self, run: &TableRun, error: Error) -> Error {
+        let (file, line_of_file) = errors::place(error.as_ref());
+        let about = file.or(errors::value(error.as_ref())).filter(|_| line_of_file.is_none());
+        // A model on the Hub is named with its revision.
+        let names = |name: &str, about| name == about || name.split('@').any(|part| part == about);
+        let named = about.and_then(|about| run.named.iter().find(|named| names(named.get_ref(), about)));
+        let Some(named) = named else { return error };
+        let (name, at) = (named.get_ref(), line(&self.text, named.span().start));
+        let is_path = file.is_some();
+        let error = error.of_value(name).at(self.file.display(), at);
+        if is_path { not_there(error, Path::new(name), &self.file) } else { error }
+    }
+}
+
+/// The error with the way out of a path that leads to nothing.
+fn not_there(error: Error, path: &Path, table: &Path) -> Error {
+    if path.exists() {
+        return error;
+    }
+    let beside = table.with_file_name(path);
+    if path.is_relative() && beside.exists() {
+        return error.did_you_mean(Some(beside.display()));
+    }
+    let here = std::env::current_dir().ok().filter(|_| path.is_relative());
+    let taken_from = here.map(|folder| format!(", which is taken from `{}`", folder.display()));
+    error.hint_after("; ", format!("check the path{}", taken_from.unwrap_or_default()))
+}
+
+/// The line of a place in a text, counted from 1.
+fn line(text: &str, at: usize) -> u64 {
+    text[..at].matches('\n').count() as u64 + 1
 }
 
 fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, TableError> {
@@ -269,15 +315,18 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also:
 }
 
 /// A value, or several where that is allowed, as they stand on the command line.
-fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<String>, TableError> {
-    let one = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
-        DeValue::String(text) => Ok(text.to_string()),
-        DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
-        DeValue::Float(number) => Ok(number.as_str().to_owned()),
-        _ => wrong(
-            value.span().start,
-            anyhow!("`{name}` is a text or a number{}", if several { ", or a list of such" } else { "" }),
-        ),
+fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<Spanned<String>>, TableError> {
+    let one = |value: &Spanned<DeValue<'_>>| {
+        let text = match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
+            DeValue::Float(number) => number.as_str().to_owned(),
+            _ => {
+                let or_several = if several { ", or a list of such" } else { "" };
+                return wrong(value.span().start, anyhow!("`{name}` is a text or a number{or_several}"));
+            }
+        };
+        Ok(Spanned::new(value.span(), text))
     };
     match value.get_ref().as_array() {
         Some(values) if several => {
@@ -293,19 +342,20 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
 
 /// Reads the settings of a run as a command line.
 fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, TableError> {
-    let option = |name: &str, values: &[String]| -> Vec<String> {
-        let valued = |value: &String| format!("--{name}={value}");
+    let option = |name: &str, values: &[Spanned<String>]| -> Vec<String> {
+        let valued = |value: &Spanned<String>| format!("--{name}={}", value.get_ref());
         if values.is_empty() { vec![format!("--{name}")] } else { values.iter().map(valued).collect() }
     };
     let command_line = |left_out: &[&str]| -> Vec<String> {
         let kept = settings.iter().filter(|(name, _)| *name != MODEL && !left_out.contains(&name.as_str()));
         kept.filter_map(|(name, (values, _))| Some(option(name, values.as_ref()?))).flatten().collect()
     };
-    let model = settings[MODEL].0.clone().unwrap_or_default();
+    let values = |name: &str| settings[name].0.clone().unwrap_or_default();
+    let model = values(MODEL);
     let mut line = command_line(&[]);
     line.extend(offline.then(|| "--offline".to_owned()));
     line.push("--".to_owned());
-    line.extend(model);
+    line.extend(model.iter().map(|model| model.get_ref().clone()));
     let refused = |why: Error| {
         let named = errors::option(why.as_ref()).and_then(|name| settings.get(name));
         let (_, span) = named.unwrap_or(&settings[CORPUS]);
@@ -316,7 +366,7 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Tab
         let once = anyhow!("--corpus -: standard input can be read once, and a table again and again");
         return Err(refused(once.of_value("-").hint("name a file")));
     }
-    let named: Vec<(&'static str, PathBuf)> = match &options.outcome {
+    let files: Vec<(&'static str, PathBuf)> = match &options.outcome {
         Outcome::Report { wanted, .. } => {
             let files = [("policy", wanted.policy.file.clone()), ("counts", options.counts.clone())];
             files.into_iter().filter_map(|(name, file)| Some((name, file?))).collect()
@@ -324,7 +374,8 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Tab
         Outcome::Partial(_) => Vec::new(),
     };
     let left_out: Vec<&str> = [&OF_THE_RUN[..], &[CORPUS, "policy", "counts"]].concat();
-    Ok(TableRun { name, options, given: command_line(&left_out), files: named.into_iter().collect() })
+    let given = command_line(&left_out);
+    Ok(TableRun { name, options, given, files: files.into_iter().collect(), named: [model, values(CORPUS)].concat() })
 }
 
 #[cfg(test)]

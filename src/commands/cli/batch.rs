@@ -8,8 +8,8 @@ use clap::{ArgAction, Args};
 use super::errors::error_format;
 use super::shared::command::Command;
 use super::shared::statuses::{RUNNING, statuses};
+use crate::commands::batch::formats::RunFormat;
 use crate::commands::batch::{BatchOptions, batch};
-use crate::export::Writer;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,7 +63,8 @@ pub struct BatchArguments {
     /// Say what would be run and why, and run nothing
     #[arg(long)]
     dry_run: bool,
-    /// Write each report in these formats, beside JSON [default: html, where it can be written]
+    /// Write each run in these formats; json comes with them unless json.gz is named, which then stands for it. `headscope` are the
+    /// sums, a partial [default: html]
     #[arg(long = "as", value_name = "FORMAT", value_delimiter = ',', value_parser = formats())]
     formats: Option<Vec<String>>,
     /// Do not ask the Hub: take models from its cache
@@ -74,14 +75,14 @@ pub struct BatchArguments {
     quiet: bool,
 }
 
-/// The report's own format, which is always written.
+/// The report's own format, which is written unless the packed one is.
 const JSON: &str = "json";
 
 /// The page, for people.
 const PAGE: &str = "html";
 
 fn formats() -> PossibleValuesParser {
-    PossibleValuesParser::new(Writer::ALL.iter().map(|(extension, _)| *extension))
+    PossibleValuesParser::new(RunFormat::all().map(|(extension, _)| extension))
 }
 
 impl BatchArguments {
@@ -89,15 +90,16 @@ impl BatchArguments {
     pub fn command(self) -> Command {
         let Self { table, output, only, keep_going, dry_run, formats, offline, quiet } = self;
         let wanted = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);
-        let writers =
-            Writer::ALL.iter().filter(|(name, _)| *name == JSON || wanted.iter().any(|format| format == name));
+        let named = |name: &str| wanted.iter().any(|format| format == name);
+        let is_whole = RunFormat::all().any(|(name, format)| named(name) && format.is_whole());
+        let formats = RunFormat::all().filter(|(name, _)| named(name) || (*name == JSON && !is_whole));
         let options = BatchOptions {
             table,
             folder: output,
             only,
             keep_going,
             dry_run,
-            writers: writers.copied().collect(),
+            formats: formats.collect(),
             offline,
             quiet,
             errors: error_format(),

@@ -12,12 +12,14 @@ use crate::evaluation::results::Results;
 use crate::export::Target;
 use crate::export::summary::Detail;
 use crate::passes::control::Control;
-use crate::passes::observation::Observation;
 use crate::passes::observation::identity::Identity;
+use crate::passes::observation::{Observation, partial};
 use crate::report::{ControlVerdicts, CorpusInfo, Report, ReportContext, Settings};
+use crate::sequences::shard::Shard;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::errors::{Class, Facts};
+use crate::system::files::output::Output;
 
 /// How observations are labelled, and where the report goes.
 #[derive(Clone)]
@@ -50,6 +52,16 @@ pub fn write_report(
     outputs: Vec<OpenOutput>,
 ) -> Result<()> {
     outputs::write(&reported(observation, policy, threads)?, outputs)
+}
+
+/// Writes the sums of a run.
+///
+/// They are written before its report: of them `headscope merge` makes that, should it not be written.
+/// Fails if nothing was observed, or they cannot be written.
+pub fn write_sums(observation: &Observation, mut output: Output) -> Result<()> {
+    observation.ensure_not_empty()?;
+    output.write(&partial::render(Shard::WHOLE, observation)?)?;
+    output.commit()
 }
 
 /// Measures, labels and reports an observation.

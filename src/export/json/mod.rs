@@ -5,6 +5,7 @@ mod layout;
 mod one_line;
 
 use std::borrow::Cow;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::passes::observation::partial;
 use crate::report::{Report, SCHEMA_VERSION};
 use crate::system::errors::{Class, Facts};
-use crate::system::files::{gzip, input};
+use crate::system::files::{gzip, input, output};
 use crate::system::json::{problem_in_line, value_of};
 use crate::system::parallel::both;
 
@@ -61,6 +62,15 @@ pub fn read_text(path: &Path) -> Result<String> {
             .class(Class::Input);
     }
     gzip::unpacked(bytes, LONGEST).and_then(input::text).cannot("read the report", shown).class(Class::Input)
+}
+
+/// The report in a file that this program wrote before and may write again; it is no input.
+/// Fails if it is not there, cannot be read or is no report.
+pub fn read_earlier(path: &Path) -> Result<Report> {
+    let shown = path.display().to_string();
+    let bytes = output::earlier_bytes(path, LONGEST).and_then(|bytes| bytes.ok_or(ErrorKind::NotFound.into()));
+    let text = bytes.and_then(|bytes| gzip::unpacked(bytes, LONGEST)).and_then(input::text);
+    parse(&shown, &text.cannot("read the report", &shown).class(Class::Input)?)
 }
 
 /// Parses what [`render`] wrote; `name` is what errors call it.

@@ -27,7 +27,7 @@ use crate::report::{Caveat, Report, is_about_certainty};
 use crate::system::counted::counted;
 use glance::Thumbnails;
 
-/// The templates by name; all others but `runs` fill in the blocks of `base`.
+/// The templates by name; all others fill in the blocks of `base`.
 const TEMPLATES: [(&str, &str); 6] = [
     ("base", include_str!("base.html")),
     ("report", include_str!("report.html")),

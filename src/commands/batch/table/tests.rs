@@ -71,10 +71,7 @@ fn errors_name_the_line_the_value_and_the_way_out() {
         ("corpus = \"x\"", (7, "`corpus` has no place here: corpora are named in [corpora]")),
         (
             "compact = true",
-            (
-                7,
-                "`compact` has no place here: reports are indented here: `headscope batch --as json.gz` packs them as well",
-            ),
+            (7, "`compact` has no place here: reports are indented here: `headscope batch --as json.gz` packs them"),
         ),
         ("truncate = 3", (7, "`truncate` is a switch: write true or false")),
         ("limit = [1]", (7, "`limit` is a text or a number")),

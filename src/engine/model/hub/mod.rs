@@ -64,6 +64,7 @@ fn resolve_in(
     if let Some(Offline { by, way_out }) = environment.offline {
         return cached.map_err(|unusable| match unusable {
             Unusable::Lacking(lack) => anyhow!("{lack}, and {by} forbids to ask the Hub")
+                .of_value(id)
                 .hint(format!("{way_out} or download the model first")),
             Unusable::Wrong(error) => error,
         });

@@ -98,7 +98,7 @@ pub(super) fn class(error: &Cause) -> Class {
 
 /// The file and the line that an error is about: the outermost line of a file, else the outermost of each. Of JSON the
 /// reader knows the line.
-pub(super) fn place(error: &Cause) -> (Option<&str>, Option<u64>) {
+pub fn place(error: &Cause) -> (Option<&str>, Option<u64>) {
     let places = || {
         facts(error).filter_map(|fact| match fact {
             ErrorFact::Place { file, line } => Some((file.as_deref(), *line)),

@@ -7,4 +7,4 @@ mod facts;
 
 pub use class::Class;
 pub use described::{Described, ErrorFormat};
-pub use facts::{Facts, causes, hint, io_error, option, value};
+pub use facts::{Facts, causes, hint, io_error, option, place, value};
