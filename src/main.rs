@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         cli::error_format().say(error);
         Class::of(error).status()
     });
-    let outcome = clean_up_when_interrupted().and_then(|()| (command.run)());
+    let outcome = clean_up_when_interrupted(cli::error_format()).and_then(|()| (command.run)());
     let status = outcome.unwrap_or_else(|error| {
         cli::error_format().say(&error);
         match Class::of(&error) {

@@ -74,7 +74,7 @@ def merge_parts(parts: Paths, output: PathLike, **options: Unpack[_keywords.Merg
 def missing_shards(parts: Paths, of: int) -> str:
     """Runs ``headscope merge --missing``: which of ``of`` shards are not there or not whole, as ``3,7-9``.
 
-    The text is empty if none is missing.
+    The text is empty if none is missing of the stage that these are of.
     """
     # Status 6 says that shards are missing.
     return run(["merge", f"--missing={of}", "--", *map(str, several(parts))], accepted=(0, 6)).strip()

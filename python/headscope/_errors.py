@@ -15,7 +15,7 @@ class HeadscopeError(Exception):
     KEYS = ("code", "status", "message", "file", "line", "value", "hint")
 
     code: str
-    """``usage``, ``input``, ``model``, ``output``, ``incomplete``, ``temporary`` or ``failed``."""
+    """``usage``, ``input``, ``model``, ``output``, ``incomplete``, ``temporary``, ``interrupted`` or ``failed``."""
     status: int
     """The exit status of the program; 128 + n if signal n ended it."""
     message: str

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Error, Result, anyhow, ensure};
 
 use super::reporting::write_report::{ReportOptions, write_report};
 use crate::evaluation::plan::Plan;
@@ -66,24 +66,26 @@ fn partial(options: &MergeOptions, path: &Path) -> Result<()> {
 }
 
 fn ensure_no_stage_is_missing(observation: &Observation) -> Result<()> {
-    if observation.stage.is_whole() {
-        return Ok(());
-    }
+    if observation.stage.is_whole() { Ok(()) } else { Err(second_stage_is_missing()) }
+}
+
+/// The error of a run of two stages whose second has not begun.
+fn second_stage_is_missing() -> Error {
     let way_out = format!(
         "merge those of the first into one, `-o merged.{0}`, run each shard again with `--after merged.{0}`, and merge both",
         partial::EXTENSION
     );
-    let missing = anyhow!("all shards of the second of two stages are missing").hint(way_out);
-    Err(missing.class(Class::Incomplete))
+    anyhow!("all shards of the second of two stages are missing").hint(way_out).class(Class::Incomplete)
 }
 
-/// Prints the missing shards of this many, in the form of job arrays.
+/// Prints the missing shards of this many, in the form of job arrays. Where the first of two stages is whole, nothing is printed, for
+/// an array of its jobs would have nothing to do: the error says how the second begins.
 fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
     let files = files(named).class(Class::Input)?;
     let missing = merge::missing(&files, of).class(Class::Input)?;
     missing.damaged.iter().for_each(|problem| say(&format!("warning: {problem}")));
     if missing.numbers.is_empty() {
-        return Ok(());
+        return if missing.is_of_first { Err(second_stage_is_missing()) } else { Ok(()) };
     }
     print(&format!("{}\n", ranges(&missing.numbers)))?;
     let (shards, are) = (counted(of, "shard"), plural(&missing.numbers.len(), "is", "are"));

@@ -227,6 +227,10 @@ fn a_file_that_has_changed_is_named() {
     shard("1/3").unwrap();
     fs::remove_file(&part).unwrap();
     assert_eq!(shard("2/3").unwrap_err(), (3, changed.clone()));
+    // Who reads all of the corpus to count its tokens sees it.
+    let uncounted = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q", "-o", path(&part)];
+    let (status, error) = run(&[&uncounted[..], &["--shard", "1/3"]].concat()).unwrap_err();
+    assert!(status == 3 && error.ends_with(&changed), "{error}");
     assert!(!part.exists());
     // What cannot be read for the change is the change.
     fs::write(&file, [&text.as_bytes()[..300 * 17], b"\xff", &text.as_bytes()[300 * 17 + 1..]].concat()).unwrap();
@@ -258,7 +262,14 @@ fn what_is_not_the_index_of_a_corpus_is_refused() {
         "{error}"
     );
     let (_, error) = refusal(&["-c", path(&a), "-c", path(&b), "--index", path(&index)]);
-    assert!(error.starts_with("error: the index `a.index` is of 1 file, and the corpus has 2: make"), "{error}");
+    assert!(
+        error.starts_with("error: the index `a.index` is of 1 file, and the corpus has 2: name the same"),
+        "{error}"
+    );
+    let (status, error) = refusal(&["-c", path(&a), "--format", "jsonl", "--index", path(&index)]);
+    let expected = "error: the index `a.index` was made of `a.txt` as text, and here it is read as jsonl: name the same files, with \
+                    the same --format, to `headscope index` and here, or make the index again\n";
+    assert_eq!((status, &*error), (3, expected));
     let (_, error) = refusal(&["-c", path(&a), "--index", path(&b)]);
     assert!(error.ends_with("cannot use the index `b.txt`: it is not what `headscope index` writes\n"), "{error}");
     assert_eq!(refusal(&["-c", path(&a), "--index", path(&index), "--limit", "1"]).0, 2);

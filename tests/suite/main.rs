@@ -47,6 +47,8 @@ mod hub;
 mod in_the_box;
 mod index;
 mod installed;
+#[cfg(unix)]
+mod interrupted;
 mod interventions;
 mod json_forms;
 mod kind_of_text;

@@ -222,6 +222,34 @@ fn another_model_is_refused() {
     assert!(message.contains("model.weights_sha256 is "), "{message}");
 }
 
+/// Whoever runs several models or corpora reads which of them a part is of, not a setting that differs with them.
+#[test]
+fn parts_of_two_models_or_corpora_are_told_apart_by_name() {
+    let shards = Shards::new();
+    let one = shards.shard("one.headscope", "1/2", &[]);
+    let of_corpus = |corpus: &Path, model: &str, to: &str| {
+        let file = shards.file(to);
+        run(&["analyze", model, "-c", path(corpus), "--shard", "2/2", "-o", &file, "-q"]).unwrap();
+        file
+    };
+    let other = of_corpus(&shards.corpus, "box:planted", "model.headscope");
+    let expected = "error: cannot merge `one.headscope` and `model.headscope`: the model is `tiny-bert` in one and `box:planted` in \
+                    the other\n";
+    assert_eq!(shards.refusal(&[&one, &other]), expected);
+    let model = tiny_bert();
+    let other = of_corpus(&fixture("corpus/gold.conllu"), path(&model), "corpus.headscope");
+    let expected = "error: cannot merge `one.headscope` and `corpus.headscope`: the corpus is `corpus.conllu` in one and \
+                    `gold.conllu` in the other\n";
+    assert_eq!(shards.refusal(&[&one, &other]), expected);
+    // Of one name they differ in their content.
+    let folder = shards.folder.path().join("b");
+    fs::create_dir(&folder).unwrap();
+    let renamed = folder.join("corpus.conllu");
+    fs::copy(fixture("corpus/gold.conllu"), &renamed).unwrap();
+    let message = shards.refusal(&[&one, &of_corpus(&renamed, path(&model), "renamed.headscope")]);
+    assert!(message.contains("`renamed.headscope`: corpus.files.0.sha256 is "), "{message}");
+}
+
 #[test]
 fn what_is_no_partial_is_refused() {
     let shards = Shards::new();
@@ -303,6 +331,58 @@ fn a_partial_has_no_labels() {
     }
     assert!(!Path::new(&merged).exists());
     run(&["merge", &one, "-o", &merged]).unwrap();
+    assert!(fs::read(&merged).unwrap() == fs::read(&one).unwrap());
+}
+
+#[test]
+fn what_merge_writes_is_listed_where_an_output_is_neither() {
+    let shards = Shards::new();
+    let one = shards.shard("one.headscope", "1/1", &[]);
+    let (status, error) = run(&["merge", &one, "-o", &shards.file("x.txt")]).unwrap_err();
+    assert_eq!(status, 2);
+    let expected = "use .json or .json.gz or .csv or .html, or .headscope alone for the sums of all shards\n";
+    assert!(error.contains(expected), "{error}");
+}
+
+/// A part of several is no report, and nothing makes one of it alone.
+#[test]
+fn a_part_in_the_place_of_a_report_says_what_makes_one() {
+    let shards = Shards::new();
+    let third = shards.shard("3-of-8.headscope", "3/8", &[]);
+    let csv = shards.file("heads.csv");
+    let refused = |part: &str| {
+        let errors = [&["show", part][..], &["export", part, "-o", &csv], &["cite", part]].map(|arguments| {
+            let (status, error) = run(arguments).unwrap_err();
+            assert_eq!(status, 3, "{error}");
+            error.replace(&shards.file(""), "")
+        });
+        assert!(errors.iter().all(|error| *error == errors[0]), "{errors:?}");
+        errors[0].clone()
+    };
+    assert_eq!(
+        refused(&third),
+        "error: `3-of-8.headscope` is a partial, shard 3/8 of a run, and no report: `headscope merge` makes the report of the \
+         partials of all 8\n"
+    );
+    let with = ["--with", "probes", "--without", "trees,words,frequency,explained-variance"];
+    let first = shards.shard("first.headscope", "1/1", &with);
+    let after = shards.shard("after.headscope", "2/2", &[&with[..], &["--after", &first]].concat());
+    let of_both = ", and no report: `headscope merge` makes the report of the partials of both stages\n";
+    for (part, what) in [(&first, "the sums of the first"), (&after, "shard 2/2 of the second")] {
+        let error = refused(part);
+        assert!(error.ends_with(&format!("is a partial, {what} of two stages{of_both}")), "{error}");
+    }
+    let (status, error) = run(&["diff", &after, &after]).unwrap_err();
+    assert_eq!(status, 3);
+    let expected =
+        "says nothing by itself: `headscope merge -o FILE.headscope` makes one of all partials of both stages\n";
+    assert!(error.ends_with(expected), "{error}");
+    let bytes = fs::read(&third).unwrap();
+    fs::write(&third, &bytes[..bytes.len() - 1]).unwrap();
+    assert_eq!(
+        refused(&third),
+        "error: cannot use partial `3-of-8.headscope`: it is damaged or cut short: run its shard again\n"
+    );
 }
 
 /// The output of a job of an array; `set` are variables of its environment.
@@ -335,12 +415,14 @@ fn an_array_of_jobs_is_run_until_nothing_is_missing() {
     let parts = shards.file("parts");
     let slurm = |id| job(&shards, &[("SLURM_ARRAY_TASK_ID", id)], &[]);
     slurm("1").unwrap();
-    // As if the second had been killed, and the third had come to a disk that was full.
+    // As if the second had been killed, and the third had come to a disk that was full, or its machine had failed.
     slurm("3").unwrap();
     let third = Path::new(&parts).join("3-of-3.headscope");
     let bytes = fs::read(&third).unwrap();
-    for length in [bytes.len() - 1, 30, 5, 0] {
-        fs::write(&third, &bytes[..length]).unwrap();
+    let begun = [&bytes[..30], &vec![0; bytes.len() - 30]].concat();
+    let zeros = [vec![0; bytes.len()], vec![0; 5], [&[0; 512], &bytes[512..]].concat(), begun];
+    for left in [bytes.len() - 1, 30, 5, 0].map(|length| bytes[..length].to_vec()).into_iter().chain(zeros) {
+        fs::write(&third, left).unwrap();
         let output = headscope(&["merge", "--missing", "3", &parts]).output().unwrap();
         assert_eq!(output.status.code(), Some(6));
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "2-3\n");
@@ -440,6 +522,20 @@ fn an_array_of_jobs_runs_the_second_stage() {
     let (status, error) = run(&["merge", &first, "-o", &shards.file("report.json")]).unwrap_err();
     assert_eq!(status, 6, "{error}");
     assert!(error.contains("all shards of the second of two stages are missing: merge those of the first"), "{error}");
+    let missing = |parts: &[&str]| {
+        let output = headscope(&[&["merge", "--missing", "3"], parts].concat()).output().unwrap();
+        (output.status.code().unwrap(), [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()))
+    };
+    let third = Path::new(&first).join("3-of-3.headscope");
+    let bytes = fs::read(&third).unwrap();
+    fs::remove_file(&third).unwrap();
+    let (status, [printed, _]) = missing(&[&first]);
+    assert_eq!((status, &*printed), (6, "3\n"));
+    fs::write(&third, bytes).unwrap();
+    // An array of the first stage would have nothing to do.
+    let (status, [printed, error]) = missing(&[&first]);
+    assert_eq!((status, &*printed), (6, ""));
+    assert!(error.contains("all shards of the second of two stages are missing: merge those of the first"), "{error}");
     run(&["merge", &first, "-o", &merged]).unwrap();
     let second = |id: &str| {
         let more = [&with[..], &["--after", &merged]].concat();
@@ -450,15 +546,12 @@ fn an_array_of_jobs_runs_the_second_stage() {
         let says = ": the second stage is done; its sentences are counted in the first\n";
         assert!(printed.starts_with(&format!("shard {shard} of ")) && printed.ends_with(says), "{printed}");
     }
-    let missing = |parts: &[&str]| {
-        let output = headscope(&[&["merge", "--missing", "3"], parts].concat()).output().unwrap();
-        (output.status.code().unwrap(), [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()))
-    };
     let (status, [printed, _]) = missing(&[&after]);
     assert_eq!((status, &*printed), (6, "2\n"));
     let (status, error) = run(&["merge", &merged, &after, "-o", "-"]).unwrap_err();
     assert_eq!((status, &*error), (6, "error: 1 of 3 shards that were run with --after is missing: 2/3\n"));
     second("1");
+    assert_eq!(missing(&[&after]), (0, [String::new(), String::new()]));
     assert!(second("1").1.contains("2-of-3-after.headscope` already"));
     let report = |parts: &[&str]| run(&[&["merge", "--no-run-info", "-o", "-"], parts].concat()).unwrap();
     assert!(report(&[&merged, &after]) == whole);
@@ -551,6 +644,19 @@ fn what_submits_jobs_fails_where_it_cannot_tell_which() {
     assert_eq!(submit(), (0, format!("--parsable --array=1-8 array.sh\n{merge}\n")));
     let part = shards.shard("parts/5-of-8.headscope", "5/8", &[]);
     assert_eq!(submit(), (0, format!("--parsable --array=1-4,6-8 array.sh\n{merge}\n")));
+    // Zeros are what a machine leaves that fails while it writes.
+    let bytes = fs::read(&part).unwrap();
+    fs::write(&part, vec![0; bytes.len()]).unwrap();
+    assert_eq!(submit(), (0, format!("--parsable --array=1-8 array.sh\n{merge}\n")));
     fs::write(&part, "something else\n").unwrap();
+    assert_eq!(submit(), (1, String::new()));
+    // Of the first of two stages nothing is missing, and the second is begun otherwise.
+    fs::remove_file(&part).unwrap();
+    let with = ["--with", "probes", "--without", "trees,words,frequency,explained-variance"];
+    for number in 1..=7 {
+        shards.shard(&format!("parts/{number}-of-8.headscope"), &format!("{number}/8"), &with);
+    }
+    assert_eq!(submit(), (0, format!("--parsable --array=8 array.sh\n{merge}\n")));
+    shards.shard("parts/8-of-8.headscope", "8/8", &with);
     assert_eq!(submit(), (1, String::new()));
 }

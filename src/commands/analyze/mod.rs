@@ -18,6 +18,7 @@ use super::reporting::write_report::{ReportOptions, reported, write_sums};
 use crate::export::summary;
 use crate::passes::observation::partial;
 use crate::system::files::output::Output;
+use crate::system::interrupt;
 use crate::system::terminal::{print, say};
 use loaded::Loaded;
 use observe::{FirstStage, PreparedRun};
@@ -35,6 +36,10 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
 
 /// The whole corpus, to a report, and to a partial if one is wanted; with a folder, part by part.
 fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path>, sums: Option<&Path>) -> Result<()> {
+    interrupt::leaves(
+        interrupt::OUTPUTS_ARE_REMOVED,
+        "give the command again; with `--resume FOLDER` it goes on where it was",
+    );
     let outputs = wanted.open()?;
     let sums = sums.map(Output::open).transpose()?;
     let policy = wanted.policy.policy()?;
@@ -52,16 +57,21 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
 
 /// One shard, to its sums, unless they are there already.
 fn shard(options: &AnalyzeOptions, wanted: &PartialOptions) -> Result<()> {
+    let shard = wanted.shard;
+    interrupt::leaves(
+        format!("nothing of this run of shard {shard} is kept"),
+        format!("run it again, from its beginning; in more shards than {} each takes less time", shard.of()),
+    );
     let part = Part::open(wanted)?;
     let (loaded, corpus) = Loaded::with_corpus(options)?;
     let mut ready = PreparedRun::new(options, &loaded, corpus)?;
     let first = wanted.after.as_deref().map(|path| FirstStage::read(path, &ready, &wanted.policy)).transpose()?;
     let stage = ready.stage(first.as_ref());
     if part.is_there(&stage, || ready.identity())? {
-        say(&format!("shard {} of this analysis is in `{}` already", wanted.shard, wanted.path.display()));
+        say(&format!("shard {} of this analysis is in `{}` already", shard, wanted.path.display()));
         return Ok(());
     }
-    let observation = ready.shard(wanted.shard, first.as_ref())?;
-    part.write(&partial::render(wanted.shard, &observation)?)?;
-    if wanted.summary { print(&summary::of_shard(wanted.shard, &observation)) } else { Ok(()) }
+    let observation = ready.shard(shard, first.as_ref())?;
+    part.write(&partial::render(shard, &observation)?)?;
+    if wanted.summary { print(&summary::of_shard(shard, &observation)) } else { Ok(()) }
 }

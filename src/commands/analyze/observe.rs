@@ -95,6 +95,7 @@ impl<'a> PreparedRun<'a> {
         let studies = asked(options, model).class(Class::Usage)?;
         let KnownCounts { counts, sha256, counted } =
             known(options, &studies, (model, context), max_tokens).class(Class::Input)?;
+        counted.as_ref().map_or(Ok(()), |counted| corpus.ensure_indexed_as(counted))?;
         let unasked = on_decoders(options, model).into_iter().filter(|study| beyond(model, *study).is_some());
         let left_out = options.left_out.iter().copied().chain(unasked);
         let protocol = Protocol {

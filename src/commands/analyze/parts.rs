@@ -18,6 +18,7 @@ use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
+use crate::system::interrupt;
 use crate::system::terminal::say;
 
 /// Makes the folder of the parts, if it is not there.
@@ -156,7 +157,10 @@ impl<'a> Parts<'a> {
     /// Fails if a part cannot be used or is of another run, or an observation fails.
     pub fn all(&mut self, stage: &Stage, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
         let mut whole: Option<Observation> = None;
-        for Place { shard, path, is_there } in self.places(stage)? {
+        let places = self.places(stage)?;
+        let mut kept = places.iter().filter(|place| place.is_there).count();
+        for Place { shard, path, is_there } in places {
+            self.leaves(kept, stage);
             let part = if is_there {
                 self.taken += 1;
                 self.read(&path, stage).class(Class::Input)?
@@ -167,6 +171,7 @@ impl<'a> Parts<'a> {
                 self.identity.corpus.ensure_same(&part.identity.corpus)?;
                 output.write(&partial::render(shard, &part)?)?;
                 output.commit()?;
+                kept += 1;
                 part
             };
             match &mut whole {
@@ -174,7 +179,22 @@ impl<'a> Parts<'a> {
                 None => whole = Some(part),
             }
         }
+        self.leaves(kept, stage);
         whole.context("a run has parts")
+    }
+
+    /// An interrupted run says from now on that so many parts of a stage are kept.
+    fn leaves(&self, kept: usize, stage: &Stage) {
+        let of_stage = match stage {
+            Stage::Whole | Stage::Followed { .. } => "",
+            Stage::First => " of the first stage",
+            Stage::After { .. } => " of the second stage",
+        };
+        let (folder, are) = (self.folder.display(), plural(&kept, "is", "are"));
+        interrupt::leaves(
+            format!("{kept} of {PARTS} parts{of_stage} {are} in `{folder}`"),
+            "the same command goes on with the others",
+        );
     }
 
     /// The places of all parts of a stage, in which there are parts of this run or none.

@@ -28,6 +28,7 @@ use crate::model::{Fingerprint, Hashes};
 use crate::system::counted::counted;
 use crate::system::errors::{Class, ErrorFormat, Facts};
 use crate::system::files::output::Output;
+use crate::system::interrupt;
 use crate::system::printable::one_line;
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, say};
@@ -71,6 +72,7 @@ pub fn batch(options: &BatchOptions) -> Result<()> {
         let folder = options.folder.display();
         let made = fs::create_dir_all(&options.folder).cannot("make the folder", &folder);
         made.class(Class::Output)?;
+        interrupt::leaves("the reports that are done are kept", "the same command goes on with the other runs");
     }
     let mut batch = Batch {
         options,

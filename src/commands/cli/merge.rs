@@ -28,7 +28,8 @@ Examples:
   headscope analyze ./my-model -c treebank.conllu --shard 2/2 -o part-2.headscope
   headscope merge part-1.headscope part-2.headscope -o report.json
   headscope merge parts/ -o report.json                         # all partials in a folder
-  sbatch --array=$(headscope merge --missing 100 parts/) job.sh # run those again that are missing
+  headscope merge --missing 100 parts/                          # prints 3,7-9 if these are missing, and exits with 6
+  sbatch --array=3,7-9 job.sh                                   # runs them again
 
 Studies that look at the corpus twice ({studies}) take two stages:
   headscope analyze ./my-model -c treebank.conllu --with {probes} --shard 1/2 -o part-1.headscope
@@ -52,7 +53,7 @@ pub struct MergeArguments {
     #[arg(required = true, value_name = "PART")]
     parts: Vec<PathBuf>,
     /// Write nothing, and print which of N shards are missing as `sbatch --array` takes them, as in 3,7-9; a file that is damaged
-    /// or cut short is missing. Exit status 6 if any is, 0 if none is
+    /// or cut short is missing. Exit status 6 if any is, or if the second of two stages is, with nothing printed; 0 if none is
     #[arg(long, value_name = "N", conflicts_with_all = ["outputs", "presets", "policy", "min_count"], value_parser = Shard::count)]
     missing: Option<u32>,
     /// Label by the thresholds of a published analysis. May be repeated
@@ -88,7 +89,10 @@ impl MergeArguments {
             outputs if outputs.iter().any(is_partial) => {
                 return Err(anyhow!("a partial (.{}) is the one output of a merge that writes it", partial::EXTENSION));
             }
-            _ => Merged::Report(self.report.validate(&self.presets)?),
+            _ => {
+                let also = format!(", or .{} alone for the sums of all shards", partial::EXTENSION);
+                Merged::Report(self.report.validate(&self.presets, &also)?)
+            }
         };
         Ok(MergeOptions { parts: self.parts, run_info, outcome })
     }

@@ -83,7 +83,8 @@ pub fn measure(
 ) -> Result<(ReportContext, Results)> {
     ensure!(
         !observation.stage.is_after(),
-        anyhow!("a partial of the second of two stages says nothing by itself").hint("merge it with the first")
+        anyhow!("a partial of the second of two stages says nothing by itself")
+            .hint("`headscope merge -o FILE.headscope` makes one of all partials of both stages")
     );
     if observation.stage.policy().is_some_and(|then| then != policy.digest()) {
         let other = anyhow!("the parts of the second stage were run with labels by another policy than this one").hint(

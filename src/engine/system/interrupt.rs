@@ -1,39 +1,93 @@
-//! Files that are not whole yet, which an interrupted run removes.
+//! Interrupted runs: the files that are not whole yet, which such a run removes, and what it says of those that it leaves.
 
-use std::fs;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+use std::{fs, thread};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result, anyhow};
+
+use super::errors::{ErrorFormat, Facts};
+use super::terminal::say;
+
+/// The first exit status for signals, to which the number of the signal is added, as shells do.
+const BY_SIGNAL: u8 = 128;
+
+/// The time that a last word has: standard error may be a pipe that nobody reads.
+const LAST_WORD: Duration = Duration::from_millis(500);
+
+/// What an interrupted run leaves, and the way out, where the command has more to say than [`OUTPUTS_ARE_REMOVED`].
+static LEFT: Mutex<Option<(String, String)>> = Mutex::new(None);
+
+/// What any command leaves.
+pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
+
+/// From now on an interrupted run says that it leaves `what`, and `way_out`.
+pub fn leaves(what: impl Into<String>, way_out: impl Into<String>) {
+    *LEFT.lock().unwrap_or_else(PoisonError::into_inner) = Some((what.into(), way_out.into()));
+}
 
 /// Temporary files. The lock is held while one is made or becomes permanent.
 static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Removes temporary files on Ctrl-C, a hang-up, a request to quit or one to terminate, and ends the process with the
-/// exit status that a shell reports for that signal: 128 and its number.
+/// Removes temporary files on Ctrl-C, a hang-up, a request to quit or one to terminate, says what is left, and ends the process with
+/// the exit status that a shell reports for that signal: 128 and its number.
 ///
 /// A signal that the parent process ignores, as `nohup` does with a hang-up and a script with Ctrl-C for its background
 /// jobs, stays ignored. A file that grows beyond the limit of its size (`ulimit -f`) becomes an error of the write and
 /// no longer ends the process.
 /// Fails if the handlers cannot be installed.
-pub fn clean_up_when_interrupted() -> Result<()> {
-    watch().context("cannot watch for Ctrl-C")
+pub fn clean_up_when_interrupted(format: ErrorFormat) -> Result<()> {
+    watch(format).context("cannot watch for Ctrl-C")
 }
 
 /// Removes temporary files and ends the process.
-pub(super) fn clean_up(status: i32) -> ! {
+pub(super) fn clean_up(status: u8) -> ! {
+    clean_up_and(status, || ())
+}
+
+/// Removes temporary files, has a last word and ends the process.
+fn clean_up_and(status: u8, last_word: impl FnOnce()) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
     let temporary = lock();
     for path in temporary.0.iter() {
         let _ = fs::remove_file(path);
     }
-    std::process::exit(status);
+    last_word();
+    std::process::exit(status.into());
+}
+
+/// Ends the process for a signal of this number.
+fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
+    let (status, error) = (BY_SIGNAL + signal, interrupted_by(name));
+    clean_up_and(status, || {
+        let (tell, told) = mpsc::channel();
+        let last_word = move || {
+            // A bar may stand in the line.
+            if io::stderr().is_terminal() {
+                say("");
+            }
+            format.say_interrupted(&error, status);
+            // The send fails only if the process is ending.
+            let _ = tell.send(());
+        };
+        if thread::Builder::new().spawn(last_word).is_ok() {
+            let _ = told.recv_timeout(LAST_WORD);
+        }
+    })
+}
+
+/// The error of a run that this ended.
+fn interrupted_by(what: &str) -> Error {
+    let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (left, way_out) = left.unwrap_or_else(|| (OUTPUTS_ARE_REMOVED.to_owned(), "give the command again".to_owned()));
+    anyhow!("ended by {what}: {left}").hint(way_out)
 }
 
 #[cfg(unix)]
-fn watch() -> Result<()> {
-    use std::sync::{Arc, mpsc};
-    use std::thread;
+fn watch(format: ErrorFormat) -> Result<()> {
+    use std::sync::Arc;
 
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
     use signal_hook::iterator::Signals;
@@ -49,7 +103,8 @@ fn watch() -> Result<()> {
             // The send fails only if the process is ending.
             let _ = tell.send(Ok(()));
             if let Some(signal) = signals.forever().next() {
-                clean_up(128 + signal);
+                let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
+                end_by(u8::try_from(signal).unwrap_or_default(), name, format);
             }
         }
         Err(error) => drop(tell.send(Err(error))),
@@ -73,10 +128,10 @@ fn ignored_signals() -> u64 {
 }
 
 #[cfg(not(unix))]
-fn watch() -> Result<()> {
-    /// 128 and the number of SIGINT, as on Unix.
-    const INTERRUPTED: i32 = 130;
-    Ok(ctrlc::set_handler(|| clean_up(INTERRUPTED))?)
+fn watch(format: ErrorFormat) -> Result<()> {
+    /// The number of SIGINT on Unix.
+    const INTERRUPT: u8 = 2;
+    Ok(ctrlc::set_handler(move || end_by(INTERRUPT, "Ctrl-C", format))?)
 }
 
 /// The list of temporary files, locked: an interrupt waits as long as this is held.

@@ -71,6 +71,14 @@ impl ErrorFormat {
             Self::Json => Described::of(error).say(),
         }
     }
+
+    /// Prints the error of a run that a signal ended with this exit status.
+    pub(super) fn say_interrupted(self, error: &Error, status: u8) {
+        match self {
+            Self::Text => say_error(error),
+            Self::Json => Described::of_interrupted(error, status).say(),
+        }
+    }
 }
 
 impl Described {

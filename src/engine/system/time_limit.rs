@@ -154,7 +154,7 @@ fn end(error: &Error) -> ! {
         terminal::say_error(error);
         Class::of(error).status()
     });
-    interrupt::clean_up(i32::from(report(error)))
+    interrupt::clean_up(report(error))
 }
 
 #[cfg(test)]

@@ -8,13 +8,15 @@ use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use layout::{Layout, written};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::passes::observation::partial;
+use crate::passes::observation::Stage;
+use crate::passes::observation::partial::{self, Header};
 use crate::report::{Report, SCHEMA_VERSION};
+use crate::sequences::shard::Shard;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::{gzip, input, output};
 use crate::system::json::{problem_in_line, value_of};
@@ -57,9 +59,7 @@ pub fn read_text(path: &Path) -> Result<String> {
     let shown = path.display();
     let bytes = bytes.cannot("read the report", &shown).class(Class::Input)?;
     if partial::is_one(&bytes) {
-        let sums = anyhow!("`{shown}` is a partial, the sums of a run or of a shard, and no report").about(&shown);
-        return Err(sums.hint(format!("`headscope merge {shown} -o report.json` makes the report of it")))
-            .class(Class::Input);
+        return Err(no_report(&bytes, &shown.to_string())).class(Class::Input);
     }
     gzip::unpacked(bytes, LONGEST).and_then(input::text).cannot("read the report", shown).class(Class::Input)
 }
@@ -71,6 +71,28 @@ pub fn read_earlier(path: &Path) -> Result<Report> {
     let bytes = output::earlier_bytes(path, LONGEST).and_then(|bytes| bytes.ok_or(ErrorKind::NotFound.into()));
     let text = bytes.and_then(|bytes| gzip::unpacked(bytes, LONGEST)).and_then(input::text);
     parse(&shown, &text.cannot("read the report", &shown).class(Class::Input)?)
+}
+
+/// The error of a partial in the place of a report: which it is, and what makes a report of it.
+fn no_report(bytes: &[u8], shown: &str) -> Error {
+    let Header { shard, stage, .. } = match partial::header_of(bytes, shown) {
+        Ok(header) => header,
+        Err(unusable) => return unusable,
+    };
+    let is_all = shard == Shard::WHOLE;
+    let of_what = match stage {
+        Stage::Whole | Stage::Followed { .. } => "a run",
+        Stage::First => "the first of two stages",
+        Stage::After { .. } => "the second of two stages",
+    };
+    let what = if is_all { format!("the sums of {of_what}") } else { format!("shard {shard} of {of_what}") };
+    // The others may not be there: what is missing is then told by `merge`.
+    let way_out = match (stage.is_whole(), is_all) {
+        (true, true) => format!("`headscope merge {shown} -o report.json` makes the report of it"),
+        (true, false) => format!("`headscope merge` makes the report of the partials of all {}", shard.of()),
+        (false, _) => "`headscope merge` makes the report of the partials of both stages".to_owned(),
+    };
+    anyhow!("`{shown}` is a partial, {what}, and no report").about(shown).hint(way_out)
 }
 
 /// Parses what [`render`] wrote; `name` is what errors call it.
@@ -95,7 +117,7 @@ pub fn on_one_line(text: &str) -> Cow<'_, str> {
     one_line::on_one_line(text).unwrap_or(Cow::Borrowed(text))
 }
 
-fn not_whole(name: &str, defect: &str) -> anyhow::Error {
+fn not_whole(name: &str, defect: &str) -> Error {
     anyhow!("{name}: the report is not whole: {defect}").about(name)
 }
 

@@ -187,6 +187,27 @@ pub const TERMS: &[Term] = &[
             positives, or the order of words (`shuffled-words`), where a label that its head keeps does not rest on order.",
         page: "controls.md",
     },
+    Term {
+        name: "segment",
+        also: &[],
+        meaning: "256 sentences of a corpus in a row, the last with those that are left. No matrix product crosses a segment, so \
+            that shards come to the same sums as one run; `headscope index` says where each stands in its file.",
+        page: "sums.md",
+    },
+    Term {
+        name: "shard",
+        also: &["shards"],
+        meaning: "The part of a corpus that one job runs (`analyze --shard I/N`): of its segments every N-th, from the I-th on. \
+            `headscope merge` makes the report of all N.",
+        page: "sums.md",
+    },
+    Term {
+        name: "partial",
+        also: &["partials", "part", "parts", ".headscope"],
+        meaning: "A file (`.headscope`) with the exact sums of a run or of a shard, from which all numbers of a report follow, and \
+            without labels: `merge` adds several up, and `diff` compares two.",
+        page: "sums.md",
+    },
 ];
 
 #[cfg(test)]

@@ -274,7 +274,7 @@ impl AnalyzeArguments {
         }
         let outcome = match self.shard {
             None => Outcome::Report {
-                wanted: self.report.validate(&self.presets)?,
+                wanted: self.report.validate(&self.presets, "")?,
                 parts: self.resume,
                 partial: self.partial,
             },

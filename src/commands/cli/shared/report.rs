@@ -66,9 +66,10 @@ impl ReportArguments {
         threads_or_all(self.threads)
     }
 
-    /// The requested reports.
-    pub fn validate(self, named: &[String]) -> Result<ReportOptions, Usage> {
-        let outputs = targets(&self.outputs, self.compact)?;
+    /// The requested reports. `also` is what the command writes beside reports, for the refusal of what is neither.
+    pub fn validate(self, named: &[String], also: &str) -> Result<ReportOptions, Usage> {
+        let target = |path: &PathBuf| target(path, self.compact, also);
+        let outputs: Vec<Target> = self.outputs.iter().map(target).collect::<Result<_, _>>()?;
         let to_stdout = outputs.iter().any(|target| matches!(target, Target::Stdout(_)));
         Ok(ReportOptions {
             threads: self.threads(),
@@ -96,10 +97,10 @@ pub fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
 
 /// The destinations of reports, by these paths, their JSON indented or `compact`.
 pub fn targets(paths: &[PathBuf], compact: bool) -> Result<Vec<Target>, Usage> {
-    paths.iter().map(|path| target(path, compact)).collect()
+    paths.iter().map(|path| target(path, compact, "")).collect()
 }
 
-fn target(path: &Path, compact: bool) -> Result<Target, Usage> {
+fn target(path: &Path, compact: bool, also: &str) -> Result<Target, Usage> {
     if path == Path::new("-") {
         return Ok(Target::Stdout(JsonForm { compact, packed: false }));
     }
@@ -115,7 +116,7 @@ fn target(path: &Path, compact: bool) -> Result<Target, Usage> {
     let known = known.ok_or_else(|| {
         let shown = path.display();
         let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
-        unknown.about(shown).of_value(checks::extension(path)).hint(format!("use {}", all()))
+        unknown.about(shown).of_value(checks::extension(path)).hint(format!("use {}{also}", all()))
     })?;
     let writer = match known.1 {
         Writer::Json(form) => Writer::Json(JsonForm { compact, ..form }),

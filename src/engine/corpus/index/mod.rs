@@ -365,27 +365,30 @@ impl Index {
         read().cannot("use the index", &self.shown)
     }
 
-    /// Makes sure that these are the files that were indexed, as far as their names and sizes tell.
+    /// Makes sure that these are the files that were indexed, as far as their names, formats and sizes tell.
     pub(super) fn ensure_of(&self, files: &[CorpusFile]) -> Result<()> {
         let (shown, of) = (&self.shown, self.files.len());
-        let other = |error: Error| error.about(shown).hint(ANEW);
+        let other = |error: Error| error.about(shown).hint(SAME);
         ensure!(
             files.len() == of,
             other(anyhow!("the index `{shown}` is of {}, and the corpus has {}", counted(of, "file"), files.len()))
         );
         for (known, file) in self.files.iter().zip(files) {
+            let (then, now) = (known.format, file.kind.format);
             let is_compressed = file.kind.compression != Compression::None;
-            if (&known.name, known.format, known.is_compressed) != (&file.name, file.kind.format, is_compressed) {
+            if (&known.name, known.is_compressed) != (&file.name, is_compressed) {
+                let (name, path) = (&known.name, &file.path);
                 bail!(other(anyhow!(
-                    "the index `{shown}` has `{}` ({}) where the corpus has `{}` ({})",
-                    known.name,
-                    known.format,
-                    file.path,
-                    file.kind.format
+                    "the index `{shown}` has `{name}` ({then}) where the corpus has `{path}` ({now})"
                 )));
             }
+            let path = &file.path;
+            ensure!(
+                then == now,
+                other(anyhow!("the index `{shown}` was made of `{path}` as {then}, and here it is read as {now}"))
+            );
             if file.bytes != Some(known.bytes) {
-                return Err(self.changed(&file.path));
+                return Err(self.changed(path));
             }
         }
         Ok(())
@@ -399,6 +402,9 @@ impl Index {
 }
 
 const ANEW: &str = "make the index again with `headscope index`";
+
+const SAME: &str =
+    "name the same files, with the same --format, to `headscope index` and here, or make the index again";
 
 /// The bytes of a file from one place to another, both of which it has.
 fn stretch(file: &mut File, start: u64, end: u64) -> Result<Vec<u8>> {

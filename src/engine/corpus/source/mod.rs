@@ -188,6 +188,17 @@ impl Corpus {
         Ok(self)
     }
 
+    /// Makes sure that its index, if it has one, was made of the files with this identity, which were read to their ends.
+    /// Fails if one has another content.
+    pub fn ensure_indexed_as(&self, read: &CorpusIdentity) -> Result<()> {
+        let Some(index) = &self.index else { return Ok(()) };
+        let mut files = self.files.as_slice().iter().zip(&index.files).zip(&read.files);
+        match files.find(|((_, known), read)| known.sha256 != read.sha256) {
+            Some(((file, _), _)) => Err(index.changed(&file.path)).class(Class::Input),
+            None => Ok(()),
+        }
+    }
+
     /// Its index, if it has one.
     pub fn index(&self) -> Option<&Arc<Index>> {
         self.index.as_ref()

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::PROGRAM;
 use crate::corpus::CorpusIdentity;
@@ -261,15 +261,28 @@ impl RunInfo {
 }
 
 impl Identity {
-    /// The first thing that another identity has otherwise: its key, and both values.
+    /// The first thing that another identity has otherwise, with both values: the model, the corpus, a setting, or whatever else.
     pub fn difference(&self, other: &Self) -> Option<String> {
-        fn value(part: &impl Serialize) -> Value {
-            serde_json::to_value(part).expect("an identity is JSON")
-        }
-        // How comes first: what was read of the corpus depends on it.
-        let how = difference("protocol", &value(&self.protocol), &value(&other.protocol));
-        how.or_else(|| difference("", &value(self), &value(other)))
+        let named = |what: &str, here: &str, there: &str| {
+            (here != there).then(|| format!("the {what} is `{here}` in one and `{there}` in the other"))
+        };
+        // Settings come before what was read of the files, which depends on them.
+        named("model", &self.model.id, &other.model.id)
+            .or_else(|| named("corpus", &self.corpus.name, &other.corpus.name))
+            .or_else(|| difference("model", &value(&self.model), &value(&other.model)))
+            .or_else(|| difference("corpus.files", &contents(&self.corpus), &contents(&other.corpus)))
+            .or_else(|| difference("protocol", &value(&self.protocol), &value(&other.protocol)))
+            .or_else(|| difference("", &value(self), &value(other)))
     }
+}
+
+/// The files of a corpus by name and content.
+fn contents(corpus: &CorpusIdentity) -> Value {
+    corpus.files.iter().map(|file| json!({ "name": file.name, "sha256": file.sha256 })).collect()
+}
+
+fn value(part: &impl Serialize) -> Value {
+    serde_json::to_value(part).expect("an identity is JSON")
 }
 
 fn difference(key: &str, here: &Value, there: &Value) -> Option<String> {

@@ -92,6 +92,8 @@ fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Pat
 pub struct MissingShards {
     /// Their numbers, ascending.
     pub numbers: Vec<u32>,
+    /// Whether the partials are of the first of two stages, so that those of the second are missing as well.
+    pub is_of_first: bool,
     /// The faults of existing files that are no whole partials, so that their shards are missing.
     pub damaged: Vec<String>,
 }
@@ -134,8 +136,9 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
             none => *none = Some(Shards::new(path, header.shard, header.stage)),
         }
     }
+    let is_of_first = shards.as_ref().is_some_and(|shards| shards.stage == Stage::First);
     let numbers = shards.map_or_else(|| (1..=of).collect(), |shards| shards.missing());
-    Ok(MissingShards { numbers, damaged })
+    Ok(MissingShards { numbers, is_of_first, damaged })
 }
 
 /// The partials of one stage, and their sum.

@@ -19,7 +19,8 @@ pub enum ErrorFormat {
 /// An error as `--error-format json` prints it, on one line.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 pub struct Described {
-    /// The class: `usage`, `input`, `model`, `output`, `incomplete`, `temporary`, or `failed` for anything else.
+    /// The class: `usage`, `input`, `model`, `output`, `incomplete`, `temporary`, or `failed` for anything else; `interrupted` where a
+    /// signal ended the run.
     pub code: &'static str,
     /// The exit status that goes with it.
     pub status: u8,
@@ -48,6 +49,11 @@ impl Described {
             value: facts::value(error.as_ref()).map(str::to_owned),
             hint: facts::hint(error.as_ref()),
         }
+    }
+
+    /// The error of a run that a signal ended with this exit status.
+    pub(in crate::system) fn of_interrupted(error: &Error, status: u8) -> Self {
+        Self { code: "interrupted", status, ..Self::of(error) }
     }
 
     /// The line of JSON.

@@ -156,6 +156,12 @@ pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
     bytes.and_then(|bytes| bytes.map(|bytes| Ok(checked(&bytes)?.0)).transpose()).cannot(USE, path.display())
 }
 
+/// The header of a partial by its bytes, those of `shown`.
+/// Fails as [`read_header`].
+pub fn header_of(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
+    checked(bytes).map(|(header, _)| header).cannot(USE, shown)
+}
+
 const USE: &str = "use partial";
 
 fn bytes(path: &Path) -> Result<Vec<u8>> {
@@ -167,9 +173,11 @@ fn bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes sure that a file begins as a partial does.
+/// Makes sure that a file begins as a partial does. Zeros are what is left of one whose machine failed before its bytes were on the
+/// disk.
 fn ensure_begun(bytes: &[u8]) -> Result<()> {
     let beginning = &bytes[..bytes.len().min(MAGIC.len())];
+    ensure!(beginning.iter().any(|&byte| byte != 0), damaged());
     ensure!(MAGIC.as_bytes().starts_with(beginning), "it is not what `headscope analyze --shard` writes");
     ensure!(beginning.len() == MAGIC.len(), damaged());
     Ok(())

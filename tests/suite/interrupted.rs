@@ -1,0 +1,142 @@
+//! Runs that a signal ends, as an engine of jobs does at the limit of their time: what they say of what is kept.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::{assert_signals_end_programs, path};
+use serde_json::Value;
+
+/// The program with arguments.
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headscope"));
+    command.args(arguments);
+    command
+}
+
+/// A run that goes on until it is ended.
+struct Running {
+    child: Child,
+    /// Closed, it would end a corpus that is read from it.
+    _stdin: Option<ChildStdin>,
+}
+
+impl Running {
+    /// Starts a command and waits for so many files in a folder.
+    fn until(mut command: Command, folder: &Path, files: usize) -> Self {
+        assert_signals_end_programs();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take();
+        while fs::read_dir(folder).map_or(0, Iterator::count) < files {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended by itself");
+            thread::sleep(Duration::from_millis(1));
+        }
+        Self { child, _stdin: stdin }
+    }
+
+    fn send(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Ends it by a signal: its exit status, and what it says.
+    fn ended_by(self, signal: &str) -> (i32, String) {
+        self.send(signal);
+        let output = self.child.wait_with_output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+/// An analysis of sentences that do not come.
+const WAITING: [&str; 6] = ["analyze", "box:planted", "-c", "-", "--format", "text"];
+
+#[test]
+fn a_shard_says_that_nothing_of_it_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = folder.path().join("parts");
+    let to = format!("{}/", path(&parts));
+    let shard = || program(&[&WAITING[..], &["--shard", "3/8", "-o", &to]].concat());
+    let (status, said) = Running::until(shard(), &parts, 1).ended_by("-TERM");
+    assert_eq!(status, 143);
+    let expected = "error: ended by SIGTERM: nothing of this run of shard 3/8 is kept: run it again, from its beginning; in more shards \
+                    than 8 each takes less time\n";
+    assert!(said.ends_with(expected), "{said}");
+    assert_eq!(fs::read_dir(&parts).unwrap().count(), 0);
+    let mut in_json = shard();
+    in_json.args(["--error-format", "json"]);
+    let (status, said) = Running::until(in_json, &parts, 1).ended_by("-INT");
+    let error: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!((status, &error["status"], &error["code"]), (130, &130.into(), &"interrupted".into()));
+    assert!(error["message"].as_str().unwrap().starts_with("ended by SIGINT: nothing of this run"), "{error}");
+}
+
+#[test]
+fn a_run_in_parts_says_how_many_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let [parts, report] = ["parts", "report.json"].map(|name| folder.path().join(name));
+    let resume = ["analyze", "box:small", "-q", "-o", path(&report), "--resume", path(&parts), "--threads", "1"];
+    // Two are whole, and the third is on its way.
+    let (status, said) = Running::until(program(&resume), &parts, 3).ended_by("-TERM");
+    assert_eq!(status, 143);
+    let kept = fs::read_dir(&parts).unwrap().count();
+    let expected = format!(
+        "error: ended by SIGTERM: {kept} of 16 parts of the first stage are in `{}`: the same command goes on with the others\n",
+        path(&parts)
+    );
+    assert!(kept >= 2 && said.ends_with(&expected), "{kept}: {said}");
+    assert!(!report.exists());
+    let output = program(&resume).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains(&format!("{kept} of 32 parts were in `")), "{said}");
+}
+
+#[test]
+fn other_runs_say_that_outputs_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let analysis = program(&[&WAITING[..], &["-o", path(&report)]].concat());
+    let (status, said) = Running::until(analysis, folder.path(), 1).ended_by("-HUP");
+    assert_eq!(status, 129);
+    let expected = "error: ended by SIGHUP: outputs that were not whole are removed: give the command again; with `--resume FOLDER` it \
+                    goes on where it was\n";
+    assert!(said.ends_with(expected), "{said}");
+    let maps = folder.path().join("maps.safetensors");
+    let waiting = program(&["maps", "box:planted", "-c", "-", "--format", "text", "-o", path(&maps)]);
+    let (_, said) = Running::until(waiting, folder.path(), 1).ended_by("-TERM");
+    assert!(said.ends_with("SIGTERM: outputs that were not whole are removed: give the command again\n"), "{said}");
+}
+
+/// What cannot be said does not keep a run from ending.
+#[test]
+fn a_run_ends_where_nobody_reads_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    // A pipe holds 64 KiB that nobody has read.
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"head -c 65536 /dev/zero >&2; exec "$0" "$@""#, env!("CARGO_BIN_EXE_headscope")]);
+    command.args(WAITING).args(["-o", path(&report)]);
+    let mut running = Running::until(command, folder.path(), 1);
+    running.send("-TERM");
+    assert_eq!(running.child.wait().unwrap().code(), Some(143));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_batch_says_that_its_reports_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let options: Vec<String> = (300..320).map(|limit| format!("first-{limit} = {{ limit = {limit} }}")).collect();
+    let options = options.join("\n");
+    let table = format!("[models]\nplanted = \"box:planted\"\n[corpora]\ngold = \"box:gold\"\n[options]\n{options}");
+    fs::write(at("runs.toml"), table).unwrap();
+    let reports = at("reports");
+    let batch = program(&["batch", path(&at("runs.toml")), "-o", path(&reports)]);
+    let (status, said) = Running::until(batch, &reports, 3).ended_by("-TERM");
+    assert_eq!(status, 143);
+    let expected =
+        "ended by SIGTERM: the reports that are done are kept: the same command goes on with the other runs\n";
+    assert!(said.ends_with(expected), "{said}");
+    assert!(fs::metadata(reports.join("planted.gold.first-300.json")).is_ok());
+}
