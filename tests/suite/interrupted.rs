@@ -62,7 +62,7 @@ fn a_shard_says_that_nothing_of_it_is_kept() {
     assert_eq!(status, 143);
     let expected = "error: ended by SIGTERM: nothing of this run of shard 3/8 is kept: run it again, from its beginning; in more shards \
                     than 8 each takes less time\n";
-    assert!(said.ends_with(expected), "{said}");
+    assert!(said.contains(expected), "{said}");
     assert_eq!(fs::read_dir(&parts).unwrap().count(), 0);
     let mut in_json = shard();
     in_json.args(["--error-format", "json"]);
@@ -85,7 +85,7 @@ fn a_run_in_parts_says_how_many_are_kept() {
         "error: ended by SIGTERM: {kept} of 16 parts of the first stage are in `{}`: the same command goes on with the others\n",
         path(&parts)
     );
-    assert!(kept >= 2 && said.ends_with(&expected), "{kept}: {said}");
+    assert!(kept >= 2 && said.contains(&expected), "{kept}: {said}");
     assert!(!report.exists());
     let output = program(&resume).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -101,11 +101,11 @@ fn other_runs_say_that_outputs_are_removed() {
     assert_eq!(status, 129);
     let expected = "error: ended by SIGHUP: outputs that were not whole are removed: give the command again; with `--resume FOLDER` it \
                     goes on where it was\n";
-    assert!(said.ends_with(expected), "{said}");
+    assert!(said.contains(expected), "{said}");
     let maps = folder.path().join("maps.safetensors");
     let waiting = program(&["maps", "box:planted", "-c", "-", "--format", "text", "-o", path(&maps)]);
     let (_, said) = Running::until(waiting, folder.path(), 1).ended_by("-TERM");
-    assert!(said.ends_with("SIGTERM: outputs that were not whole are removed: give the command again\n"), "{said}");
+    assert!(said.contains("SIGTERM: outputs that were not whole are removed: give the command again\n"), "{said}");
 }
 
 /// What cannot be said does not keep a run from ending.
@@ -137,6 +137,6 @@ fn a_batch_says_that_its_reports_are_kept() {
     assert_eq!(status, 143);
     let expected =
         "ended by SIGTERM: the reports that are done are kept: the same command goes on with the other runs\n";
-    assert!(said.ends_with(expected), "{said}");
+    assert!(said.contains(expected), "{said}");
     assert!(fs::metadata(reports.join("planted.gold.first-300.json")).is_ok());
 }
