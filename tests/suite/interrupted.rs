@@ -127,7 +127,8 @@ fn a_run_ends_where_nobody_reads_what_it_says() {
 fn a_batch_says_that_its_reports_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let options: String = (300..320).map(|limit| format!("first-{limit} = {{ limit = {limit} }}\n")).collect();
+    let options: Vec<String> = (300..320).map(|limit| format!("first-{limit} = {{ limit = {limit} }}")).collect();
+    let options = options.join("\n");
     let table = format!("[models]\nplanted = \"box:planted\"\n[corpora]\ngold = \"box:gold\"\n[options]\n{options}");
     fs::write(at("runs.toml"), table).unwrap();
     let reports = at("reports");
