@@ -1,0 +1,93 @@
+"""A model whose heads can be removed or gated, and the peers of the studies that remove heads."""
+
+import torch
+
+from sample import PADDING, TEXT
+
+
+class Heads:
+    """A model whose contexts can be replaced, head by head, and gated."""
+
+    def __init__(self, model):
+        self.model, config = model, model.config
+        self.layers, self.heads = config.num_hidden_layers, config.num_attention_heads
+        self.size = config.hidden_size // self.heads
+        # [classes, hidden] a layer; gates are [sentences, layers, heads]
+        self.sums = [torch.zeros(PADDING + 1, config.hidden_size) for _ in range(self.layers)]
+        self.collect, self.gone, self.gates = False, set(), None
+        for layer, block in enumerate(model.base_model.encoder.layer):
+            block.attention.output.dense.register_forward_pre_hook(lambda _, given, l=layer: self.hook(l, given[0]))
+
+    def hook(self, layer, context):
+        if self.collect:
+            self.sums[layer].index_add_(0, self.classes.flatten(), context.flatten(0, 1))
+        own = [head for at, head in self.gone if at == layer]
+        if own:
+            context, instead = context.clone(), self.means[layer][self.classes]
+            for head in own:
+                part = slice(head * self.size, (head + 1) * self.size)
+                context[..., part] = instead[..., part]
+        if self.gates is not None:
+            instead = self.means[layer][self.classes]
+            context = instead + self.gates[:, layer].repeat_interleave(self.size, -1)[:, None] * (context - instead)
+        return (context,)
+
+    def run(self, batch):
+        """The last hidden states of a batch."""
+        self.classes = batch[1]
+        return self.model.base_model(input_ids=batch[0], attention_mask=(batch[1] != PADDING).long()).last_hidden_state
+
+    def loss(self, batch):
+        """The summed loss of the masked tokens."""
+        _, _, rows, columns, truths = batch
+        logits = self.model.cls(self.run(batch)[rows, columns])
+        return torch.nn.functional.cross_entropy(logits, truths, reduction="sum")
+
+    def pass_with_means(self, data, of):
+        """`of` each batch with all heads; the means of contexts are known then."""
+        for sums in self.sums:
+            sums.zero_()
+        self.collect = True
+        found = [of(batch) for batch in data]
+        self.collect = False
+        counts = sum(torch.bincount(batch[1].flatten(), minlength=PADDING + 1) for batch in data)
+        self.means = [sums / counts.clamp_min(1)[:, None] for sums in self.sums]
+        return found
+
+    def places(self):
+        return [(layer, head) for layer in range(self.layers) for head in range(self.heads)]
+
+
+@torch.inference_mode()
+def effect(heads, data):
+    whole = sum(heads.pass_with_means(data, lambda batch: heads.loss(batch).item()))
+    tokens = sum(len(batch[4]) for batch in data)
+    found = []
+    for gone in [*({place} for place in heads.places()), set(heads.places())]:
+        heads.gone = gone
+        found.append((sum(heads.loss(batch).item() for batch in data) - whole) / tokens)
+    heads.gone = set()
+    return {"loss_effect": found[:-1]}
+
+
+def pooled(batch, states):
+    there = (batch[1] != PADDING)[..., None].float()
+    return (states * there).sum(1) / there.sum(1)
+
+
+@torch.inference_mode()
+def output_shift(heads, data):
+    whole = heads.pass_with_means(data, heads.run)
+    tokens, count = sum((batch[1] == TEXT).sum().item() for batch in data), sum(len(batch[0]) for batch in data)
+    turned = lambda a, b: 1 - torch.nn.functional.cosine_similarity(a, b, dim=-1)
+    found = []
+    for gone in [*({place} for place in heads.places()), set(heads.places())]:
+        heads.gone = gone
+        of_tokens = of_sentences = 0.0
+        for batch, states in zip(data, whole):
+            moved = heads.run(batch)
+            of_tokens += turned(states, moved)[batch[1] == TEXT].sum().item()
+            of_sentences += turned(pooled(batch, states), pooled(batch, moved)).sum().item()
+        found.append((of_tokens / tokens, of_sentences / count))
+    heads.gone = set()
+    return dict(zip(("output_shift", "pooled_shift"), zip(*found[:-1])))
