@@ -54,18 +54,17 @@ class Study:
     # The studies whose report is made beside it, and whose time is taken off.
     after: tuple = ()
     # `(model's folder, study, report) -> given`, what the peer starts from.
-    given: Callable = lambda folder, study, report: (list(batches(encoded(folder, study.sample, study.masked))),)
+    given: Callable = lambda folder, study, report: (list(batches(encoded(folder, study.sample, study.phases))),)
     # `report -> {metric: values}` where the numbers are not metrics of heads.
     ours: Callable | None = None
 
-    @property
-    def masked(self):
-        return self.model == "box:small"
+    # The phases of masks, where the study is of the loss.
+    phases: tuple = ()
 
 
 STUDIES = {
-    "effect": Study(effect, "box:small", 300),
-    "gradient": Study(gradient, "box:small", 300),
+    "effect": Study(effect, "box:small", 300, phases=(0,)),
+    "gradient": Study(gradient, "box:small", 300, phases=(0,)),
     "output-shift": Study(output_shift, None, 40),
 }
 # What runs by default beside `attention`.
@@ -89,7 +88,7 @@ def analyze(binary, model, sample, studies, without):
 def compare(name, binary, minilm, runs):
     """One study: both sides in turn, and whether their numbers are the same."""
     study = STUDIES[name]
-    folder, kind = (SMALL, BertForMaskedLM) if study.masked else (minilm, AutoModel)
+    folder, kind = (SMALL, BertForMaskedLM) if study.model else (minilm, AutoModel)
     model = kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
     heads = Heads(model.requires_grad_(False))
     clock, processor = [], []

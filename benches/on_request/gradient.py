@@ -8,9 +8,9 @@ def gradient(heads, data):
         heads.pass_with_means(data, heads.run)
     found, tokens = [], []
     for batch in data:
-        heads.gates = torch.ones(len(batch[0]), heads.layers, heads.heads, requires_grad=True)
+        heads.gates = torch.ones(len(batch.ids), heads.layers, heads.heads, requires_grad=True)
         found.append(torch.autograd.grad(heads.loss(batch), heads.gates)[0].flatten(1))
-        tokens.append(torch.bincount(batch[2], minlength=len(batch[0])))
+        tokens.append(torch.bincount(batch.rows, minlength=len(batch.ids)))
     heads.gates = None
     found, tokens = torch.cat(found), torch.cat(tokens)[:, None]
     return {

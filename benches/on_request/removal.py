@@ -1,4 +1,4 @@
-"""A model whose heads can be removed or gated, and the peers of the studies that remove heads."""
+"""A model whose heads can be removed or gated, and the peers of the studies that remove heads one by one."""
 
 import torch
 
@@ -12,10 +12,11 @@ class Heads:
         self.model, config = model, model.config
         self.layers, self.heads = config.num_hidden_layers, config.num_attention_heads
         self.size = config.hidden_size // self.heads
+        self.blocks = model.base_model.encoder.layer
         # [classes, hidden] a layer; gates are [sentences, layers, heads]
         self.sums = [torch.zeros(PADDING + 1, config.hidden_size) for _ in range(self.layers)]
         self.collect, self.gone, self.gates = False, set(), None
-        for layer, block in enumerate(model.base_model.encoder.layer):
+        for layer, block in enumerate(self.blocks):
             block.attention.output.dense.register_forward_pre_hook(lambda _, given, l=layer: self.hook(l, given[0]))
 
     def hook(self, layer, context):
@@ -33,24 +34,32 @@ class Heads:
         return (context,)
 
     def run(self, batch):
-        """The last hidden states of a batch."""
-        self.classes = batch[1]
-        return self.model.base_model(input_ids=batch[0], attention_mask=(batch[1] != PADDING).long()).last_hidden_state
+        """The last hidden states of a batch; without some heads from the first of their layers on."""
+        self.classes = batch.classes
+        start = min((layer for layer, _ in self.gone), default=0)
+        states = batch.inputs[start] if start else self.model.base_model.embeddings(input_ids=batch.ids)
+        mask = torch.zeros(batch.ids.shape).masked_fill(batch.classes == PADDING, -torch.inf)[:, None, None]
+        for layer in range(start, self.layers):
+            if self.collect:
+                batch.inputs.append(states)
+            states = self.blocks[layer](states, mask)
+        return states
 
     def loss(self, batch):
         """The summed loss of the masked tokens."""
-        _, _, rows, columns, truths = batch
-        logits = self.model.cls(self.run(batch)[rows, columns])
-        return torch.nn.functional.cross_entropy(logits, truths, reduction="sum")
+        logits = self.model.cls(self.run(batch)[batch.rows, batch.columns])
+        return torch.nn.functional.cross_entropy(logits, batch.truths, reduction="sum")
 
     def pass_with_means(self, data, of):
-        """`of` each batch with all heads; the means of contexts are known then."""
+        """`of` each batch with all heads; the means of contexts and what goes into each layer are known then."""
         for sums in self.sums:
             sums.zero_()
+        for batch in data:
+            batch.inputs.clear()
         self.collect = True
         found = [of(batch) for batch in data]
         self.collect = False
-        counts = sum(torch.bincount(batch[1].flatten(), minlength=PADDING + 1) for batch in data)
+        counts = sum(torch.bincount(batch.classes.flatten(), minlength=PADDING + 1) for batch in data)
         self.means = [sums / counts.clamp_min(1)[:, None] for sums in self.sums]
         return found
 
@@ -61,7 +70,7 @@ class Heads:
 @torch.inference_mode()
 def effect(heads, data):
     whole = sum(heads.pass_with_means(data, lambda batch: heads.loss(batch).item()))
-    tokens = sum(len(batch[4]) for batch in data)
+    tokens = sum(len(batch.truths) for batch in data)
     found = []
     for gone in [*({place} for place in heads.places()), set(heads.places())]:
         heads.gone = gone
@@ -71,14 +80,14 @@ def effect(heads, data):
 
 
 def pooled(batch, states):
-    there = (batch[1] != PADDING)[..., None].float()
+    there = (batch.classes != PADDING)[..., None].float()
     return (states * there).sum(1) / there.sum(1)
 
 
 @torch.inference_mode()
 def output_shift(heads, data):
     whole = heads.pass_with_means(data, heads.run)
-    tokens, count = sum((batch[1] == TEXT).sum().item() for batch in data), sum(len(batch[0]) for batch in data)
+    tokens, count = sum((batch.classes == TEXT).sum().item() for batch in data), sum(len(batch.ids) for batch in data)
     turned = lambda a, b: 1 - torch.nn.functional.cosine_similarity(a, b, dim=-1)
     found = []
     for gone in [*({place} for place in heads.places()), set(heads.places())]:
@@ -86,7 +95,7 @@ def output_shift(heads, data):
         of_tokens = of_sentences = 0.0
         for batch, states in zip(data, whole):
             moved = heads.run(batch)
-            of_tokens += turned(states, moved)[batch[1] == TEXT].sum().item()
+            of_tokens += turned(states, moved)[batch.classes == TEXT].sum().item()
             of_sentences += turned(pooled(batch, states), pooled(batch, moved)).sum().item()
         found.append((of_tokens / tokens, of_sentences / count))
     heads.gone = set()

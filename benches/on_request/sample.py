@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -16,8 +17,32 @@ FIRST, OTHER, MASK, TEXT, PADDING = range(5)
 BATCH = 16
 
 
-def encoded(folder, sample, masks):
-    """(ids, classes, truths) of the sampled sentences, `truths` by position; the shorter ones first."""
+@dataclass
+class Sequence:
+    """A sentence: its number in the corpus, its tokens with their classes, and what stood where it is masked, by position."""
+
+    number: int
+    ids: list
+    classes: list
+    truths: dict
+
+
+@dataclass
+class Batch:
+    """Sentences of like length, [sentences, tokens], and the rows and columns of masked positions with the tokens that stood there."""
+
+    sequences: list
+    ids: torch.Tensor
+    classes: torch.Tensor
+    rows: torch.Tensor
+    columns: torch.Tensor
+    truths: torch.Tensor
+    # What goes into each layer, once the whole model has run.
+    inputs: list = field(default_factory=list)
+
+
+def encoded(folder, sample, phases):
+    """The sampled sentences, each once for each phase of masks, or once without any; the shorter ones first."""
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -27,23 +52,23 @@ def encoded(folder, sample, masks):
     sequences = []
     for s in sorted(range(len(found)), key=key)[:sample]:
         one = tokenizer.encode(found[s], is_pretokenized=True)
-        ids, truths = list(one.ids), {}
-        classes = [FIRST] + [TEXT] * (len(ids) - 2) + [OTHER]
-        for at, word in enumerate(one.word_ids):
-            if masks and word is not None and (word + s) % 7 == 0:
-                if ids[at] != unknown:
-                    truths[at] = ids[at]
-                ids[at], classes[at] = mask, MASK
-        if truths or not masks:
-            sequences.append((ids, classes, truths))
-    return sorted(sequences, key=lambda sequence: len(sequence[0]))
+        for phase in phases or [None]:
+            ids, truths = list(one.ids), {}
+            classes = [FIRST] + [TEXT] * (len(ids) - 2) + [OTHER]
+            for at, word in enumerate(one.word_ids):
+                if word is not None and (word + s) % 7 == phase:
+                    if ids[at] != unknown:
+                        truths[at] = ids[at]
+                    ids[at], classes[at] = mask, MASK
+            if truths or not phases:
+                sequences.append(Sequence(s, ids, classes, truths))
+    return sorted(sequences, key=lambda sequence: len(sequence.ids))
 
 
 def batches(sequences):
-    """(ids [b, n], classes [b, n], rows and columns of the scored positions, truths) of sentences of like length."""
+    pad = lambda rows, value: torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, value)
     for start in range(0, len(sequences), BATCH):
         own = sequences[start : start + BATCH]
-        pad = lambda rows, value: torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, value)
-        scored = [(row, at, truth) for row, (_, _, truths) in enumerate(own) for at, truth in truths.items()]
-        rows, columns, truths = torch.tensor(scored).T if scored else (None, None, None)
-        yield pad([one[0] for one in own], 0), pad([one[1] for one in own], PADDING), rows, columns, truths
+        scored = [(row, at, truth) for row, one in enumerate(own) for at, truth in one.truths.items()]
+        positions = torch.tensor(scored, dtype=torch.long).reshape(-1, 3).T
+        yield Batch(own, pad([one.ids for one in own], 0), pad([one.classes for one in own], PADDING), *positions)
