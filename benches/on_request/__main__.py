@@ -35,8 +35,11 @@ from pathlib import Path
 import torch
 from transformers import AutoModel, BertForMaskedLM
 
+from edges import edges, of_edges, with_untrained
 from gradient import gradient
-from removal import Heads, effect, output_shift
+from knockout import knockout, of_knockout, with_arcs
+from removal import Heads, cluster_effect, cluster_shift, clusters_of, effect, in_odd_blocks, of_clusters, of_pruning, output_shift
+from removal import pruning
 from sample import CORPUS, ROOT, batches, encoded
 
 SMALL = ROOT / "fixtures/models/small"
@@ -53,19 +56,27 @@ class Study:
     sample: int
     # The studies whose report is made beside it, and whose time is taken off.
     after: tuple = ()
+    # The phases of masks, where the study is of the loss.
+    phases: tuple = ()
     # `(model's folder, study, report) -> given`, what the peer starts from.
     given: Callable = lambda folder, study, report: (list(batches(encoded(folder, study.sample, study.phases))),)
     # `report -> {metric: values}` where the numbers are not metrics of heads.
     ours: Callable | None = None
 
-    # The phases of masks, where the study is of the loss.
-    phases: tuple = ()
-
 
 STUDIES = {
     "effect": Study(effect, "box:small", 300, phases=(0,)),
     "gradient": Study(gradient, "box:small", 300, phases=(0,)),
+    "pruning": Study(pruning, "box:small", 300, ("effect", "gradient"), (0,), in_odd_blocks, of_pruning),
+    "knockout": Study(knockout, "box:small", 300, ("dependency",), tuple(range(7)), with_arcs, of_knockout),
     "output-shift": Study(output_shift, None, 40),
+    "edges": Study(edges, None, 40, (), (), with_untrained, of_edges),
+    "cluster-effect": Study(
+        cluster_effect, "box:small", 300, ("similarity", "effect"), (0,), clusters_of("cluster_effect"), of_clusters("cluster_effect")
+    ),
+    "cluster-shift": Study(
+        cluster_shift, None, 40, ("similarity", "output-shift"), (), clusters_of("cluster_shift"), of_clusters("cluster_shift")
+    ),
 }
 # What runs by default beside `attention`.
 OTHERS = {"trees", "dependency", "words", "frequency", "explained-variance", "coreference", "choice"}
@@ -76,7 +87,7 @@ def analyze(binary, model, sample, studies, without):
     without = OTHERS - set(studies) | set(without) | ({"repeats"} if model == "box:small" else set())
     with tempfile.TemporaryDirectory() as folder:
         report = f"{folder}/report.json"
-        command = [binary, "analyze", model, "-c", CORPUS, "--threads", "1", "-q", "-o", report, "--without", ",".join(without)]
+        command = [binary, "analyze", model, "-c", CORPUS, "--threads", "1", "-q", "-o", report, "--without", ",".join(sorted(without))]
         command += ["--with", ",".join(studies), "--sample", sample] if studies else []
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         subprocess.run([str(part) for part in command], check=True)

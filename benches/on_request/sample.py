@@ -9,19 +9,24 @@ import torch
 from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benches"))
+sys.path += [str(ROOT / "benches"), str(ROOT / "fixtures")]
+import conllu_rows  # noqa: E402
 from end_to_end import sentences  # noqa: E402
 
 CORPUS = ROOT / "fixtures/corpus/gold.conllu"
+# The block of each sentence.
+BLOCK_OF = [unit % 64 for unit in conllu_rows.units(CORPUS)]
 FIRST, OTHER, MASK, TEXT, PADDING = range(5)
 BATCH = 16
 
 
 @dataclass
 class Sequence:
-    """A sentence: its number in the corpus, its tokens with their classes, and what stood where it is masked, by position."""
+    """A sentence: its number in the corpus, the phase of its masks, its tokens with their classes, and what stood where it is masked,
+    by position."""
 
     number: int
+    phase: int | None
     ids: list
     classes: list
     truths: dict
@@ -61,7 +66,7 @@ def encoded(folder, sample, phases):
                         truths[at] = ids[at]
                     ids[at], classes[at] = mask, MASK
             if truths or not phases:
-                sequences.append(Sequence(s, ids, classes, truths))
+                sequences.append(Sequence(s, phase, ids, classes, truths))
     return sorted(sequences, key=lambda sequence: len(sequence.ids))
 
 
