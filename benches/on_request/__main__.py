@@ -35,6 +35,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModel, BertForMaskedLM
 
+from examples import examples, of_examples, short_sentences
 from edges import edges, of_edges, with_untrained
 from gradient import gradient
 from knockout import knockout, of_knockout, with_arcs
@@ -53,7 +54,7 @@ class Study:
     # `(heads, *given) -> {metric: values by head}`, all that is timed.
     peer: Callable
     model: str | None
-    sample: int
+    sample: int | None
     # The studies whose report is made beside it, and whose time is taken off.
     after: tuple = ()
     # The phases of masks, where the study is of the loss.
@@ -77,6 +78,7 @@ STUDIES = {
     "cluster-shift": Study(
         cluster_shift, None, 40, ("similarity", "output-shift"), (), clusters_of("cluster_shift"), of_clusters("cluster_shift")
     ),
+    "examples": Study(examples, None, None, ("dependency",), (), short_sentences, of_examples),
 }
 # What runs by default beside `attention`.
 OTHERS = {"trees", "dependency", "words", "frequency", "explained-variance", "coreference", "choice"}
@@ -88,7 +90,8 @@ def analyze(binary, model, sample, studies, without):
     with tempfile.TemporaryDirectory() as folder:
         report = f"{folder}/report.json"
         command = [binary, "analyze", model, "-c", CORPUS, "--threads", "1", "-q", "-o", report, "--without", ",".join(sorted(without))]
-        command += ["--with", ",".join(studies), "--sample", sample] if studies else []
+        command += ["--with", ",".join(studies)] if studies else []
+        command += ["--sample", sample] if sample and studies else []
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         subprocess.run([str(part) for part in command], check=True)
         seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -116,7 +119,7 @@ def compare(name, binary, minilm, runs):
     apart = max(furthest(ours[metric], values) for metric, values in theirs.items())
     assert apart < TOLERANCE, f"{name}: {', '.join(theirs)} differ by {apart:.1e} of the largest"
     shown = lambda values: f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
-    print(f"{name}: {study.sample} sentences drawn, {runs} runs in turn")
+    print(f"{name}: {study.sample or 'all'} sentences, {runs} runs in turn")
     for metric, values in theirs.items():
         print(f"  {metric}: {len(values)} numbers, within {furthest(ours[metric], values):.0e} of the largest")
     for what, pairs in (("seconds", clock), ("processor", processor)):
@@ -125,8 +128,10 @@ def compare(name, binary, minilm, runs):
 
 
 def furthest(ours, theirs):
-    """How far two lists of numbers are apart, of the largest."""
-    return max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / max(map(abs, ours))
+    """How far two lists of numbers are apart, of the largest; where the report has none there is none."""
+    pairs = list(zip(ours, theirs, strict=True))
+    assert all((a is None) == (b != b) for a, b in pairs)
+    return max(abs(a - b) for a, b in pairs if a is not None) / max(abs(a) for a in ours if a is not None)
 
 
 def main():

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import conllu_rows
 import torch
-from tokenizers import Tokenizer
 
-from sample import CORPUS, batches, encoded
+from sample import CORPUS, batches, encoded, tokenizer_of
 
 
 @dataclass
@@ -68,7 +67,7 @@ def with_arcs(folder, study, report):
     """Batches of the masked sentences with an arc of a claim, each with its arcs by layer, and the number of claims."""
     offsets = {relation["relation"]: relation["baseline"]["offset"] for relation in report["relations"]}
     claims = [(one["layer"], one["head"], one["label"], one["direction"]) for one in report["knockout"]]
-    tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
+    tokenizer = tokenizer_of(folder)
     trees = [rows for _, rows in conllu_rows.read(CORPUS)]
     sequences, found = [], {}
     for one in encoded(folder, study.sample, study.phases):

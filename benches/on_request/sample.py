@@ -14,8 +14,9 @@ import conllu_rows  # noqa: E402
 from end_to_end import sentences  # noqa: E402
 
 CORPUS = ROOT / "fixtures/corpus/gold.conllu"
-# The block of each sentence.
-BLOCK_OF = [unit % 64 for unit in conllu_rows.units(CORPUS)]
+# The unit of each sentence, and its block.
+UNIT_OF = conllu_rows.units(CORPUS)
+BLOCK_OF = [unit % 64 for unit in UNIT_OF]
 FIRST, OTHER, MASK, TEXT, PADDING = range(5)
 BATCH = 16
 
@@ -46,11 +47,16 @@ class Batch:
     inputs: list = field(default_factory=list)
 
 
-def encoded(folder, sample, phases):
-    """The sampled sentences, each once for each phase of masks, or once without any; the shorter ones first."""
+def tokenizer_of(folder):
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    return tokenizer
+
+
+def encoded(folder, sample, phases):
+    """The sampled sentences, or all of them, each once for each phase of masks, or once without any; the shorter ones first."""
+    tokenizer = tokenizer_of(folder)
     mask, unknown = tokenizer.token_to_id("[MASK]"), tokenizer.token_to_id("[UNK]")
     found = sentences(CORPUS)
     key = lambda s: hashlib.sha256(f"headscope/sample/{s}".encode()).digest()
