@@ -3,22 +3,35 @@
     python benches/on_request HEADSCOPE MINILM_DIR [--study effect] [--runs 3]
 
 One thread on both sides, float32, a sample of the box's corpus, in turn. The peer runs batches of sentences of like length, replaces
-the context of a head by a hook at the input of the output projection, and takes logits at masked positions alone.
+the context of a head by a hook at the input of the output projection, runs the model from the layer of that head on, and takes
+logits at masked positions alone.
 
-    effect        box:small, masks of phase 0: per head the mean loss without it less that with it; all heads removed as well
-    gradient      box:small, the same masks: per head the derivative of the loss by its gate where it is open, of all sentences
-                  together (first_order_effect) and the mean of its size over sentences (gradient_importance)
-    output-shift  all-MiniLM-L6-v2: per head the mean of 1 - cos of the last hidden states, over tokens of text and of their mean
-                  over sentences (pooled_shift); all heads removed as well
+    effect          box:small, masks of phase 0: per head the mean loss without it less that with it; all heads removed as well
+    gradient        box:small, the same masks: per head the derivative of the loss by its gate where it is open, of all sentences
+                    together (first_order_effect) and the mean of its size over sentences (gradient_importance)
+    pruning         box:small, the same masks, sentences in odd blocks: the loss without the first heads of each of the five orders,
+                    and what negligible heads are worth together and one by one
+    knockout        box:small, masks of all phases: per label how much more is lost while the weight on an arc's partner is
+                    exchanged than while it is kept, over all arcs and over those off the best offset
+    output-shift    all-MiniLM-L6-v2: per head the mean of 1 - cos of the last hidden states, over tokens of text and of their mean
+                    over sentences (pooled_shift); all heads removed as well
+    edges           all-MiniLM-L6-v2: per pair of heads of different layers the shift, the direct shift and the excess; the shifts
+                    and excesses of an untrained model as well, which has other weights than the program's and is not compared
+    cluster-effect  box:small, masks of phase 0: the loss without each cluster, each of its heads and all of them but each, less
+                    that with all heads; without all but each head of the random sets as well, of which the report has p-values only
+    cluster-shift   all-MiniLM-L6-v2: the same changes of 1 - cos of tokens of text
+    examples        all-MiniLM-L6-v2, all sentences of 5 to 16 words: per head with a label the scores of the best, the worst and the
+                    most typical sentence, not what is drawn of them
 
 The peer makes these numbers only; headscope makes intervals, verdicts and its report beside them, and, of effect, the same by
 class and relation.
-Of headscope's time that of a run over the same corpus with the study `attention` and those that the study builds on is taken
-off, so that loading, reading and writing are in neither side; of the peer only the study is timed, from token ids on, and what
-other studies find it reads from the report.
-Both sides must agree in every head within 1e-3 of the largest number, or the run fails.
-Not covered: norms, choice, knockout, pruning, edges, similarity, cluster-effect, cluster-shift, probes, parser, examples;
-nor `integrated_gradient`, which is left off, as it is unless --gradient-steps asks for it.
+What other studies find (orders, labels, clusters) the peer reads from the report, and neither side's time has it in: of headscope's
+that of a run over the same corpus with `attention` and the studies that it builds on is taken off, and so loading, reading and
+writing; of the peer only the study is timed, from token ids on, with the words and arcs of sentences read before and, of knockout,
+the words put in the order of their hashes.
+Both sides must agree in every number within 1e-3 of the largest, or the run fails.
+Not covered: norms, choice, similarity, probes, parser; nor `integrated_gradient`, which is left off, as it is unless
+--gradient-steps asks for it.
 """
 
 import argparse
