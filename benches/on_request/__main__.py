@@ -95,6 +95,8 @@ STUDIES = {
 }
 # What runs by default beside `attention`.
 OTHERS = {"trees", "dependency", "words", "frequency", "explained-variance", "coreference", "choice"}
+# What runs over a sample.
+SAMPLED = {"effect", "gradient", "knockout", "pruning", "output-shift", "edges", "cluster-effect", "cluster-shift", "parser"}
 
 
 def analyze(binary, model, sample, studies, without):
@@ -104,7 +106,7 @@ def analyze(binary, model, sample, studies, without):
         report = f"{folder}/report.json"
         command = [binary, "analyze", model, "-c", CORPUS, "--threads", "1", "-q", "-o", report, "--without", ",".join(sorted(without))]
         command += ["--with", ",".join(studies)] if studies else []
-        command += ["--sample", sample] if sample and studies else []
+        command += ["--sample", sample] if SAMPLED & set(studies) else []
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         subprocess.run([str(part) for part in command], check=True)
         seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)

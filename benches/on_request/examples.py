@@ -7,10 +7,9 @@ drawn of them. Which words are whose arc is read before, as token ids are.
 import unicodedata
 from dataclasses import dataclass
 
-import conllu_rows
 import torch
 
-from sample import CORPUS, FIRST, OTHER, TEXT, UNIT_OF, Batch, batches, encoded, tokenizer_of
+from sample import FIRST, OTHER, TEXT, TREES, UNIT_OF, Batch, batches, encoded, tokenizer_of
 
 LEAST_WORDS, MOST_WORDS = 5, 16
 OFFSETS = {"previous-token": -1, "next-token": 1, "self": 0}
@@ -34,9 +33,8 @@ class Sentences:
 def short_sentences(folder, study, report):
     """Batches of the short sentences with their words, the labels, and the names of parts of speech."""
     tokenizer = tokenizer_of(folder)
-    trees = [rows for _, rows in conllu_rows.read(CORPUS)]
-    is_kept = lambda s: LEAST_WORDS <= len(trees[s]) <= MOST_WORDS and UNIT_OF.index(UNIT_OF[s]) == s
-    tags = sorted({columns[3] for rows in trees for columns in rows} - {"_"})
+    is_kept = lambda s: LEAST_WORDS <= len(TREES[s]) <= MOST_WORDS and UNIT_OF.index(UNIT_OF[s]) == s
+    tags = sorted({columns[3] for rows in TREES for columns in rows} - {"_"})
     pad = lambda rows, value: torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, value)
     is_mark = lambda token: all(unicodedata.category(letter)[0] == "P" for letter in token.removeprefix("##"))
     marks = {number for token, number in tokenizer.get_vocab().items() if is_mark(token)}
@@ -44,7 +42,7 @@ def short_sentences(folder, study, report):
     for batch in batches([one for one in encoded(folder, None, ()) if is_kept(one.number)]):
         words, classes, arcs = [], [], {}
         for row, one in enumerate(batch.sequences):
-            rows = trees[one.number]
+            rows = TREES[one.number]
             of = tokenizer.encode([columns[1] for columns in rows], is_pretokenized=True).word_ids
             words.append([-1 if word is None else word for word in of])
             classes.append([tags.index(columns[3]) if columns[3] in tags else -1 for columns in rows])

@@ -7,10 +7,9 @@ through the layers above it.
 import hashlib
 from dataclasses import dataclass
 
-import conllu_rows
 import torch
 
-from sample import CORPUS, batches, encoded, tokenizer_of
+from sample import TREES, batches, encoded, tokenizer_of
 
 
 @dataclass
@@ -68,10 +67,9 @@ def with_arcs(folder, study, report):
     offsets = {relation["relation"]: relation["baseline"]["offset"] for relation in report["relations"]}
     claims = [(one["layer"], one["head"], one["label"], one["direction"]) for one in report["knockout"]]
     tokenizer = tokenizer_of(folder)
-    trees = [rows for _, rows in conllu_rows.read(CORPUS)]
     sequences, found = [], {}
     for one in encoded(folder, study.sample, study.phases):
-        rows = trees[one.number]
+        rows = TREES[one.number]
         word_of = tokenizer.encode([columns[1] for columns in rows], is_pretokenized=True).word_ids
         tokens = [[at for at, of in enumerate(word_of) if of == word] for word in range(len(rows))]
         hidden = {word for word in range(len(rows)) if (word + one.number) % 7 == one.phase}

@@ -9,11 +9,12 @@ import torch
 from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path += [str(ROOT / "benches"), str(ROOT / "fixtures")]
+sys.path.append(str(ROOT / "fixtures"))
 import conllu_rows  # noqa: E402
-from end_to_end import sentences  # noqa: E402
 
 CORPUS = ROOT / "fixtures/corpus/gold.conllu"
+# The words of each sentence, each its ten columns.
+TREES = [rows for _, rows in conllu_rows.read(CORPUS)]
 # The unit of each sentence, and its block.
 UNIT_OF = conllu_rows.units(CORPUS)
 BLOCK_OF = [unit % 64 for unit in UNIT_OF]
@@ -58,11 +59,10 @@ def encoded(folder, sample, phases):
     """The sampled sentences, or all of them, each once for each phase of masks, or once without any; the shorter ones first."""
     tokenizer = tokenizer_of(folder)
     mask, unknown = tokenizer.token_to_id("[MASK]"), tokenizer.token_to_id("[UNK]")
-    found = sentences(CORPUS)
     key = lambda s: hashlib.sha256(f"headscope/sample/{s}".encode()).digest()
     sequences = []
-    for s in sorted(range(len(found)), key=key)[:sample]:
-        one = tokenizer.encode(found[s], is_pretokenized=True)
+    for s in sorted(range(len(TREES)), key=key)[:sample]:
+        one = tokenizer.encode([columns[1] for columns in TREES[s]], is_pretokenized=True)
         for phase in phases or [None]:
             ids, truths = list(one.ids), {}
             classes = [FIRST] + [TEXT] * (len(ids) - 2) + [OTHER]
