@@ -2,9 +2,9 @@
 
     python benches/on_request HEADSCOPE MINILM_DIR [--study effect] [--runs 3]
 
-One thread on both sides, float32, a sample of the box's corpus, in turn. The peer runs batches of sentences of like length, replaces
-the context of a head by a hook at the input of the output projection, runs the model from the layer of that head on, and takes
-logits at masked positions alone.
+One thread on both sides, float32, a sample of the box's corpus, in turn. The peer runs batches of sentences of like length,
+replaces the context of a head by a hook at the input of the output projection, runs the model from the layer of that head on, and
+takes logits at masked positions alone.
 
     effect          box:small, masks of phase 0: per head the mean loss without it less that with it; all heads removed as well
     gradient        box:small, the same masks: per head the derivative of the loss by its gate where it is open, of all sentences
@@ -20,8 +20,8 @@ logits at masked positions alone.
     cluster-effect  box:small, masks of phase 0: the loss without each cluster, each of its heads and all of them but each, less
                     that with all heads; without all but each head of the random sets as well, of which the report has p-values only
     cluster-shift   all-MiniLM-L6-v2: the same changes of 1 - cos of tokens of text
-    examples        all-MiniLM-L6-v2, all sentences of 5 to 16 words: per head with a label the scores of the best, the worst and the
-                    most typical sentence, not what is drawn of them
+    examples        all-MiniLM-L6-v2, all sentences of 5 to 16 words: per head with a label the scores of the best, the worst and
+                    the most typical sentence, not what is drawn of them
 
 The peer makes these numbers only; headscope makes intervals, verdicts and its report beside them, and, of effect, the same by
 class and relation.
@@ -48,12 +48,12 @@ from pathlib import Path
 import torch
 from transformers import AutoModel, BertForMaskedLM
 
-from examples import examples, of_examples, short_sentences
+from clusters import cluster_effect, cluster_shift, clusters_of, of_clusters
 from edges import edges, of_edges, with_untrained
+from examples import examples, of_examples, short_sentences
 from gradient import gradient
 from knockout import knockout, of_knockout, with_arcs
-from removal import Heads, cluster_effect, cluster_shift, clusters_of, effect, in_odd_blocks, of_clusters, of_pruning, output_shift
-from removal import pruning
+from removal import Heads, effect, in_odd_blocks, of_pruning, output_shift, pruning
 from sample import CORPUS, ROOT, batches, encoded
 
 SMALL = ROOT / "fixtures/models/small"
@@ -86,7 +86,8 @@ STUDIES = {
     "output-shift": Study(output_shift, None, 40),
     "edges": Study(edges, None, 40, (), (), with_untrained, of_edges),
     "cluster-effect": Study(
-        cluster_effect, "box:small", 300, ("similarity", "effect"), (0,), clusters_of("cluster_effect"), of_clusters("cluster_effect")
+        cluster_effect, "box:small", 300, ("similarity", "effect"), (0,), clusters_of("cluster_effect"),
+        of_clusters("cluster_effect"),
     ),
     "cluster-shift": Study(
         cluster_shift, None, 40, ("similarity", "output-shift"), (), clusters_of("cluster_shift"), of_clusters("cluster_shift")
@@ -104,7 +105,8 @@ def analyze(binary, model, sample, studies, without):
     without = OTHERS - set(studies) | set(without) | ({"repeats"} if model == "box:small" else set())
     with tempfile.TemporaryDirectory() as folder:
         report = f"{folder}/report.json"
-        command = [binary, "analyze", model, "-c", CORPUS, "--threads", "1", "-q", "-o", report, "--without", ",".join(sorted(without))]
+        command = [binary, "analyze", model, "-c", CORPUS, "--threads", "1", "-q", "-o", report]
+        command += ["--without", ",".join(sorted(without))]
         command += ["--with", ",".join(studies)] if studies else []
         command += ["--sample", sample] if SAMPLED & set(studies) else []
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

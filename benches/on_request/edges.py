@@ -35,7 +35,7 @@ def total_shifts(heads, batch, roots, found):
 
 
 def direct_shifts(heads, batch, roots, found):
-    """The same while all but the residual stream is held: the heads of a layer side by side, each missing in what its layer writes."""
+    """The same with all but the residual stream held: the heads of a layer side by side, each missing in what its layer writes."""
     mask, heads.classes = heads.mask(batch), batch.classes
     contexts, attended, fed = [], [], []
     for block, states in zip(heads.blocks, batch.inputs):

@@ -1,4 +1,4 @@
-"""The peer of the study `examples`: how much each head does what its label says in each short sentence, and which sentences are kept.
+"""The peer of the study `examples`: how much each head does what its label says in each short sentence, and what is kept.
 
 It makes the scores of the best, the worst and the most typical sentence of each head with a label, not the words and arcs that are
 drawn of them. Which words are whose arc is read before, as token ids are.
@@ -88,14 +88,16 @@ def goals_of_words(label, one, tags):
 
 
 def between_words(weights, words, count):
-    """Attention between words, [heads, sentences, words, words]: summed over tokens of keys, and in the mean over those of queries."""
+    """Attention between words, [heads, sentences, words, words]: summed over tokens of keys, the mean over those of queries."""
     fold = (words[:, None] == torch.arange(count)[:, None]).float()
     return fold / fold.sum(2, True).clamp_min(1) @ weights @ fold.mT
 
 
 def scores(label, direction, weights, one, tags):
-    """How much heads do in each sentence what the label says, [heads, sentences], and of how many queries, [sentences]; `weights` are
-    [heads, sentences, tokens, tokens]."""
+    """How much heads do in each sentence what the label says, [heads, sentences], and of how many queries, [sentences].
+
+    `weights` are [heads, sentences, tokens, tokens].
+    """
     if label == "broad":
         text = one.batch.classes == TEXT
         most = (one.words >= 0).sum(1).add(2).log()

@@ -149,7 +149,8 @@ def pruning(heads, data, orders, negligible):
     """The loss without the first heads of each order, and what negligible heads are worth together and one by one."""
     curves = [[frozenset(order[:count]) for count in range(1, len(order) + 1)] for order in orders]
     alone, together = [frozenset({place}) for place in negligible], frozenset(negligible)
-    whole, without = losses(heads, data, {*(gone for curve in curves for gone in curve), *alone, together})
+    sets = {*sum(curves, []), *alone, *([together] if negligible else [])}
+    whole, without = losses(heads, data, sets)
     found = {"loss": [without[gone] for curve in curves for gone in curve]}
     if negligible:
         found["interaction"] = [without[together] - whole, sum(without[place] - whole for place in alone)]
@@ -162,57 +163,3 @@ def of_pruning(report):
         "loss": [loss for order in found["orders"] for loss in order["loss"]],
         "interaction": interaction and [interaction["together"], interaction["sum"]],
     }
-
-
-def clusters_of(section):
-    """What peers without clusters start from: batches, the clusters of a section of the report, and the random sets beside them."""
-
-    def given(folder, study, report):
-        found = report[section]["clusters"]
-        sets = [places_of(one["heads"]) for cluster in found for one in cluster.get("random_sets", [])]
-        return list(batches(encoded(folder, study.sample, study.phases))), [places_of(one["heads"]) for one in found], sets
-
-    return given
-
-
-def all_but_each(cluster):
-    return [frozenset(cluster) - {kept} for kept in cluster]
-
-
-def cluster_changes(changes, clusters):
-    """The changes without each cluster, each of its heads, and all of them but each."""
-    each = lambda sets_of: [changes(gone) for cluster in clusters for gone in sets_of(cluster)]
-    alone = lambda cluster: [frozenset({place}) for place in cluster]
-    return {"together": each(lambda cluster: [frozenset(cluster)]), "alone": each(alone), "all_but": each(all_but_each)}
-
-
-def sets_of(clusters):
-    return {
-        gone for cluster in clusters for gone in [frozenset(cluster), *(frozenset({one}) for one in cluster), *all_but_each(cluster)]
-    }
-
-
-def cluster_effect(heads, data, clusters, random_sets):
-    """What is lost without each cluster, without each of its heads, and without all but each; all but each head of the random sets
-    are removed as well, of which the report has p-values alone, and all heads."""
-    random = {gone for one in random_sets for gone in all_but_each(one)}
-    whole, without = losses(heads, data, {*sets_of(clusters), *random, frozenset(heads.places())})
-    return cluster_changes(lambda gone: without[gone] - whole, clusters)
-
-
-def cluster_shift(heads, data, clusters, _):
-    """How far tokens move without each cluster, without each of its heads, and without all but each; all heads are removed as well."""
-    found = shifts(heads, data, {*sets_of(clusters), frozenset(heads.places())})
-    return cluster_changes(lambda gone: found[gone][0], clusters)
-
-
-def of_clusters(section):
-    """The same numbers of the report."""
-
-    def ours(report):
-        found = report[section]["clusters"]
-        values = lambda name: [change["value"] for cluster in found for change in cluster[name]]
-        together = [cluster["together"]["value"] for cluster in found]
-        return {"together": together, "alone": values("alone"), "all_but": values("all_but")}
-
-    return ours

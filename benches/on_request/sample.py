@@ -24,8 +24,9 @@ BATCH = 16
 
 @dataclass
 class Sequence:
-    """A sentence: its number in the corpus, the phase of its masks, its tokens with their classes, and what stood where it is masked,
-    by position."""
+    """A sentence: its number in the corpus, the phase of its masks, its tokens with their classes, and the tokens that stood where
+    it is masked, by position.
+    """
 
     number: int
     phase: int | None
@@ -36,7 +37,7 @@ class Sequence:
 
 @dataclass
 class Batch:
-    """Sentences of like length, [sentences, tokens], and the rows and columns of masked positions with the tokens that stood there."""
+    """Sentences of like length, [sentences, tokens]; the rows and columns of masked positions with the tokens that stood there."""
 
     sequences: list
     ids: torch.Tensor
