@@ -11,18 +11,24 @@ the context of a head by a hook at the input of the output projection, and takes
     output-shift  all-MiniLM-L6-v2: per head the mean of 1 - cos of the last hidden states, over tokens of text and of their mean
                   over sentences (pooled_shift); all heads removed as well
 
+    norms           all-MiniLM-L6-v2, all sentences: all metrics of heads, and the mixing ratio of each layer, not their levels under
+                    even attention
+
 The peer makes these numbers only; headscope makes intervals, verdicts and its report beside them, and, of effect, the same by
 class and relation.
 Of headscope's time that of a run over the same corpus with the study `attention` and those that the study builds on is taken
 off, so that loading, reading and writing are in neither side; of the peer only the study is timed, from token ids on, and what
 other studies find it reads from the report.
+Those after output-shift read what heads do and remove none: there `attention` does not run, and no more is taken off headscope's time than
+loading, a run over one sentence, so that the passes through the model are in both sides.
 Both sides must agree in every head within 1e-3 of the largest number, or the run fails.
-Not covered: norms, choice, knockout, pruning, edges, similarity, cluster-effect, cluster-shift, probes, parser, examples;
+Not covered: choice, knockout, pruning, edges, similarity, cluster-effect, cluster-shift, probes, parser, examples;
 nor `integrated_gradient`, which is left off, as it is unless --gradient-steps asks for it.
 """
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -32,12 +38,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from transformers import AutoModel, BertForMaskedLM
+# NumPy and SciPy read these as they are loaded: the waiting of their threads would count as processor time.
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
-from gradient import gradient
-from removal import Heads, effect, output_shift
-from sample import CORPUS, ROOT, batches, encoded
+import torch  # noqa: E402
+from transformers import AutoModel, BertForMaskedLM  # noqa: E402
+
+from corpus import annotated  # noqa: E402
+from gradient import gradient  # noqa: E402
+from norms import norms, of_norms  # noqa: E402
+from removal import Heads, effect, output_shift  # noqa: E402
+from sample import CORPUS, ROOT, batches, encoded  # noqa: E402
 
 SMALL = ROOT / "fixtures/models/small"
 TOLERANCE = 1e-3
@@ -50,13 +61,15 @@ class Study:
     # `(heads, *given) -> {metric: values by head}`, all that is timed.
     peer: Callable
     model: str | None
-    sample: int
+    sample: int | None
     # The studies whose report is made beside it, and whose time is taken off.
     after: tuple = ()
     # `(model's folder, study, report) -> given`, what the peer starts from.
     given: Callable = lambda folder, study, report: (list(batches(encoded(folder, study.sample, study.masked))),)
     # `report -> {metric: values}` where the numbers are not metrics of heads.
     ours: Callable | None = None
+    # Whether it runs without `attention`, whose pass it would share: no more is taken off than loading, a run over one sentence.
+    alone: bool = False
 
     @property
     def masked(self):
@@ -67,18 +80,22 @@ STUDIES = {
     "effect": Study(effect, "box:small", 300),
     "gradient": Study(gradient, "box:small", 300),
     "output-shift": Study(output_shift, None, 40),
+    "norms": Study(norms, None, None, given=annotated, ours=of_norms, alone=True),
 }
 # What runs by default beside `attention`.
 OTHERS = {"trees", "dependency", "words", "frequency", "explained-variance", "coreference", "choice"}
 
 
-def analyze(binary, model, sample, studies, without):
+def analyze(binary, model, sample, studies, without, limit=None):
     """The report of a run with `attention` and these studies, and its seconds, of the clock and of the processor."""
     without = OTHERS - set(studies) | set(without) | ({"repeats"} if model == "box:small" else set())
     with tempfile.TemporaryDirectory() as folder:
         report = f"{folder}/report.json"
-        command = [binary, "analyze", model, "-c", CORPUS, "--threads", "1", "-q", "-o", report, "--without", ",".join(without)]
-        command += ["--with", ",".join(studies), "--sample", sample] if studies else []
+        command = [binary, "analyze", model, "-c", CORPUS, "--threads", "1", "-q", "-o", report]
+        command += ["--without", ",".join(sorted(without))]
+        command += ["--with", ",".join(studies)] if studies else []
+        command += ["--sample", sample] if sample and studies else []
+        command += ["--limit", limit] if limit else []
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         subprocess.run([str(part) for part in command], check=True)
         seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -94,8 +111,9 @@ def compare(name, binary, minilm, runs):
     heads = Heads(model.requires_grad_(False))
     clock, processor = [], []
     for _ in range(runs):
-        report, *with_study = analyze(binary, study.model or minilm, study.sample, [*study.after, name], [])
-        _, *without = analyze(binary, study.model or minilm, study.sample, study.after, [name])
+        left_off, limit = (["attention"], 1) if study.alone else ([], None)
+        report, *with_study = analyze(binary, study.model or minilm, study.sample, [*study.after, name], left_off)
+        _, *without = analyze(binary, study.model or minilm, study.sample, study.after, [name], limit)
         given = study.given(folder, study, report)
         start = time.perf_counter(), time.process_time()
         theirs = study.peer(heads, *given)
@@ -106,7 +124,7 @@ def compare(name, binary, minilm, runs):
     apart = max(furthest(ours[metric], values) for metric, values in theirs.items())
     assert apart < TOLERANCE, f"{name}: {', '.join(theirs)} differ by {apart:.1e} of the largest"
     shown = lambda values: f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
-    print(f"{name}: {study.sample} sentences drawn, {runs} runs in turn")
+    print(f"{name}: {study.sample or 'all'} sentences, {runs} runs in turn")
     for metric, values in theirs.items():
         print(f"  {metric}: {len(values)} numbers, within {furthest(ours[metric], values):.0e} of the largest")
     for what, pairs in (("seconds", clock), ("processor", processor)):
