@@ -13,6 +13,8 @@ the context of a head by a hook at the input of the output projection, and takes
 
     norms           all-MiniLM-L6-v2, all sentences: all metrics of heads, and the mixing ratio of each layer, not their levels under
                     even attention
+    similarity      the same: distances and CKA of all pairs of heads, the disagreement of each layer, spectra and mean composition
+                    of the weights, not clusters, the map and the closest pairs
 
 The peer makes these numbers only; headscope makes intervals, verdicts and its report beside them, and, of effect, the same by
 class and relation.
@@ -22,7 +24,7 @@ other studies find it reads from the report.
 Those after output-shift read what heads do and remove none: there `attention` does not run, and no more is taken off headscope's time than
 loading, a run over one sentence, so that the passes through the model are in both sides.
 Both sides must agree in every head within 1e-3 of the largest number, or the run fails.
-Not covered: choice, knockout, pruning, edges, similarity, cluster-effect, cluster-shift, probes, parser, examples;
+Not covered: choice, knockout, pruning, edges, cluster-effect, cluster-shift, probes, parser, examples;
 nor `integrated_gradient`, which is left off, as it is unless --gradient-steps asks for it.
 """
 
@@ -49,6 +51,7 @@ from gradient import gradient  # noqa: E402
 from norms import norms, of_norms  # noqa: E402
 from removal import Heads, effect, output_shift  # noqa: E402
 from sample import CORPUS, ROOT, batches, encoded  # noqa: E402
+from similarity import of_similarity, similarity  # noqa: E402
 
 SMALL = ROOT / "fixtures/models/small"
 TOLERANCE = 1e-3
@@ -81,6 +84,7 @@ STUDIES = {
     "gradient": Study(gradient, "box:small", 300),
     "output-shift": Study(output_shift, None, 40),
     "norms": Study(norms, None, None, given=annotated, ours=of_norms, alone=True),
+    "similarity": Study(similarity, None, None, given=annotated, ours=of_similarity, alone=True),
 }
 # What runs by default beside `attention`.
 OTHERS = {"trees", "dependency", "words", "frequency", "explained-variance", "coreference", "choice"}
