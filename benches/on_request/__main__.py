@@ -15,6 +15,7 @@ the context of a head by a hook at the input of the output projection, and takes
                     even attention
     similarity      the same: distances and CKA of all pairs of heads, the disagreement of each layer, spectra and mean composition
                     of the weights, not clusters, the map and the closest pairs
+    choice          the same: all metrics of heads, and the share of each layer's input that is its own
 
 The peer makes these numbers only; headscope makes intervals, verdicts and its report beside them, and, of effect, the same by
 class and relation.
@@ -24,7 +25,7 @@ other studies find it reads from the report.
 Those after output-shift read what heads do and remove none: there `attention` does not run, and no more is taken off headscope's time than
 loading, a run over one sentence, so that the passes through the model are in both sides.
 Both sides must agree in every head within 1e-3 of the largest number, or the run fails.
-Not covered: choice, knockout, pruning, edges, cluster-effect, cluster-shift, probes, parser, examples;
+Not covered: knockout, pruning, edges, cluster-effect, cluster-shift, probes, parser, examples;
 nor `integrated_gradient`, which is left off, as it is unless --gradient-steps asks for it.
 """
 
@@ -46,6 +47,7 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 import torch  # noqa: E402
 from transformers import AutoModel, BertForMaskedLM  # noqa: E402
 
+from choice import choice, of_choice  # noqa: E402
 from corpus import annotated  # noqa: E402
 from gradient import gradient  # noqa: E402
 from norms import norms, of_norms  # noqa: E402
@@ -85,6 +87,7 @@ STUDIES = {
     "output-shift": Study(output_shift, None, 40),
     "norms": Study(norms, None, None, given=annotated, ours=of_norms, alone=True),
     "similarity": Study(similarity, None, None, given=annotated, ours=of_similarity, alone=True),
+    "choice": Study(choice, None, None, given=annotated, ours=of_choice, alone=True),
 }
 # What runs by default beside `attention`.
 OTHERS = {"trees", "dependency", "words", "frequency", "explained-variance", "coreference", "choice"}
