@@ -16,6 +16,7 @@ the context of a head by a hook at the input of the output projection, and takes
     similarity      the same: distances and CKA of all pairs of heads, the disagreement of each layer, spectra and mean composition
                     of the weights, not clusters, the map and the closest pairs
     choice          the same: all metrics of heads, and the share of each layer's input that is its own
+    probes          the same: the accuracies of both tasks by all that is probed, and by the most frequent class
 
 The peer makes these numbers only; headscope makes intervals, verdicts and its report beside them, and, of effect, the same by
 class and relation.
@@ -23,9 +24,10 @@ Of headscope's time that of a run over the same corpus with the study `attention
 off, so that loading, reading and writing are in neither side; of the peer only the study is timed, from token ids on, and what
 other studies find it reads from the report.
 Those after output-shift read what heads do and remove none: there `attention` does not run, and no more is taken off headscope's time than
-loading, a run over one sentence, so that the passes through the model are in both sides.
+loading, a run over one sentence, so that the passes through the model are in both sides. `choice` and `probes` read the corpus twice
+in headscope; the peer keeps what it needs of one pass.
 Both sides must agree in every head within 1e-3 of the largest number, or the run fails.
-Not covered: knockout, pruning, edges, cluster-effect, cluster-shift, probes, parser, examples;
+Not covered: knockout, pruning, edges, cluster-effect, cluster-shift, parser, examples;
 nor `integrated_gradient`, which is left off, as it is unless --gradient-steps asks for it.
 """
 
@@ -51,6 +53,7 @@ from choice import choice, of_choice  # noqa: E402
 from corpus import annotated  # noqa: E402
 from gradient import gradient  # noqa: E402
 from norms import norms, of_norms  # noqa: E402
+from probes import of_probes, probes  # noqa: E402
 from removal import Heads, effect, output_shift  # noqa: E402
 from sample import CORPUS, ROOT, batches, encoded  # noqa: E402
 from similarity import of_similarity, similarity  # noqa: E402
@@ -88,6 +91,7 @@ STUDIES = {
     "norms": Study(norms, None, None, given=annotated, ours=of_norms, alone=True),
     "similarity": Study(similarity, None, None, given=annotated, ours=of_similarity, alone=True),
     "choice": Study(choice, None, None, given=annotated, ours=of_choice, alone=True),
+    "probes": Study(probes, None, None, given=annotated, ours=of_probes, alone=True),
 }
 # What runs by default beside `attention`.
 OTHERS = {"trees", "dependency", "words", "frequency", "explained-variance", "coreference", "choice"}
