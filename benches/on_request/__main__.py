@@ -17,17 +17,20 @@ the context of a head by a hook at the input of the output projection, and takes
                     of the weights, not clusters, the map and the closest pairs
     choice          the same: all metrics of heads, and the share of each layer's input that is its own
     probes          the same: the accuracies of both tasks by all that is probed, and by the most frequent class
+    parser          all-MiniLM-L6-v2: the accuracies of the parsers on attention, distances and both, of roots and without each layer,
+                    and the weights of heads; a parser on an untrained model as well, which has other weights than the program's and
+                    is not compared; not the rules that are not fitted, nor accuracies by relation
 
 The peer makes these numbers only; headscope makes intervals, verdicts and its report beside them, and, of effect, the same by
 class and relation.
 Of headscope's time that of a run over the same corpus with the study `attention` and those that the study builds on is taken
 off, so that loading, reading and writing are in neither side; of the peer only the study is timed, from token ids on, and what
 other studies find it reads from the report.
-Those after output-shift read what heads do and remove none: there `attention` does not run, and no more is taken off headscope's time than
+The last five read what heads do and remove none: there `attention` does not run, and no more is taken off headscope's time than
 loading, a run over one sentence, so that the passes through the model are in both sides. `choice` and `probes` read the corpus twice
 in headscope; the peer keeps what it needs of one pass.
 Both sides must agree in every head within 1e-3 of the largest number, or the run fails.
-Not covered: knockout, pruning, edges, cluster-effect, cluster-shift, parser, examples;
+Not covered: knockout, pruning, edges, cluster-effect, cluster-shift, examples;
 nor `integrated_gradient`, which is left off, as it is unless --gradient-steps asks for it.
 """
 
@@ -53,6 +56,7 @@ from choice import choice, of_choice  # noqa: E402
 from corpus import annotated  # noqa: E402
 from gradient import gradient  # noqa: E402
 from norms import norms, of_norms  # noqa: E402
+from parser import of_parser, parser, with_untrained  # noqa: E402
 from probes import of_probes, probes  # noqa: E402
 from removal import Heads, effect, output_shift  # noqa: E402
 from sample import CORPUS, ROOT, batches, encoded  # noqa: E402
@@ -92,6 +96,7 @@ STUDIES = {
     "similarity": Study(similarity, None, None, given=annotated, ours=of_similarity, alone=True),
     "choice": Study(choice, None, None, given=annotated, ours=of_choice, alone=True),
     "probes": Study(probes, None, None, given=annotated, ours=of_probes, alone=True),
+    "parser": Study(parser, None, 500, given=with_untrained, ours=of_parser, alone=True),
 }
 # What runs by default beside `attention`.
 OTHERS = {"trees", "dependency", "words", "frequency", "explained-variance", "coreference", "choice"}
