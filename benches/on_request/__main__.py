@@ -10,16 +10,15 @@ the context of a head by a hook at the input of the output projection, and takes
                   together (first_order_effect) and the mean of its size over sentences (gradient_importance)
     output-shift  all-MiniLM-L6-v2: per head the mean of 1 - cos of the last hidden states, over tokens of text and of their mean
                   over sentences (pooled_shift); all heads removed as well
-
-    norms           all-MiniLM-L6-v2, all sentences: all metrics of heads, and the mixing ratio of each layer, not their levels under
-                    even attention
-    similarity      the same: distances and CKA of all pairs of heads, the disagreement of each layer, spectra and mean composition
-                    of the weights, not clusters, the map and the closest pairs
-    choice          the same: all metrics of heads, and the share of each layer's input that is its own
-    probes          the same: the accuracies of both tasks by all that is probed, and by the most frequent class
-    parser          all-MiniLM-L6-v2: the accuracies of the parsers on attention, distances and both, of roots and without each layer,
-                    and the weights of heads; a parser on an untrained model as well, which has other weights than the program's and
-                    is not compared; not the rules that are not fitted, nor accuracies by relation
+    norms         all-MiniLM-L6-v2, all sentences: all metrics of heads, and the mixing ratio of each layer, not their levels under
+                  even attention
+    similarity    the same: distances and CKA of all pairs of heads, the disagreement of each layer, spectra and mean composition of
+                  the weights, not clusters, the map and the closest pairs
+    choice        the same: all metrics of heads, and the share of each layer's input that is its own
+    probes        the same: the accuracies of both tasks by all that is probed, and by the most frequent class
+    parser        all-MiniLM-L6-v2: the accuracies of the parsers on attention, distances and both, of roots and without each layer,
+                  and the weights of heads; a parser on an untrained model as well, which has other weights than the program's and
+                  is not compared; not the rules that are not fitted, nor accuracies by relation
 
 The peer makes these numbers only; headscope makes intervals, verdicts and its report beside them, and, of effect, the same by
 class and relation.
@@ -27,8 +26,8 @@ Of headscope's time that of a run over the same corpus with the study `attention
 off, so that loading, reading and writing are in neither side; of the peer only the study is timed, from token ids on, and what
 other studies find it reads from the report.
 The last five read what heads do and remove none: there `attention` does not run, and no more is taken off headscope's time than
-loading, a run over one sentence, so that the passes through the model are in both sides. `choice` and `probes` read the corpus twice
-in headscope; the peer keeps what it needs of one pass.
+loading, a run over one sentence, so that passes through the model are in both sides.
+`choice` and `probes` read the corpus twice in headscope; the peer keeps what it needs of one pass.
 Both sides must agree in every head within 1e-3 of the largest number, or the run fails.
 Not covered: knockout, pruning, edges, cluster-effect, cluster-shift, examples;
 nor `integrated_gradient`, which is left off, as it is unless --gradient-steps asks for it.
