@@ -10,7 +10,7 @@ takes logits at masked positions alone.
     gradient        box:small, the same masks: per head the derivative of the loss by its gate where it is open, of all sentences
                     together (first_order_effect) and the mean of its size over sentences (gradient_importance)
     pruning         box:small, the same masks, sentences in odd blocks: the loss without the first heads of each of the five orders,
-                    and what negligible heads are worth together and one by one
+                    and what negligible heads are worth together and one by one; not `can_go`, which follows from the losses
     knockout        box:small, masks of all phases: per label how much more is lost while the weight on an arc's partner is
                     exchanged than while it is kept, over all arcs and over those off the best offset
     output-shift    all-MiniLM-L6-v2: per head the mean of 1 - cos of the last hidden states, over tokens of text and of their mean
@@ -22,6 +22,15 @@ takes logits at masked positions alone.
     cluster-shift   all-MiniLM-L6-v2: the same changes of 1 - cos of tokens of text
     examples        all-MiniLM-L6-v2, all sentences of 5 to 16 words: per head with a label the scores of the best, the worst and
                     the most typical sentence, not what is drawn of them
+    norms           all-MiniLM-L6-v2, all sentences: all metrics of heads, and the mixing ratio of each layer, not their levels under
+                    even attention
+    similarity      the same: distances and CKA of all pairs of heads, the disagreement of each layer, spectra and mean composition
+                    of the weights, not clusters, the map and the closest pairs
+    choice          the same: all metrics of heads, and the share of each layer's input that is its own
+    probes          the same: the accuracies of both tasks by all that is probed, and by the most frequent class
+    parser          all-MiniLM-L6-v2: the accuracies of the parsers on attention, distances and both, of roots and without each
+                    layer, and the weights of heads; a parser on an untrained model as well, which has other weights than the
+                    program's and is not compared; not the rules that are not fitted, nor accuracies by relation
 
 The peer makes these numbers only; headscope makes intervals, verdicts and its report beside them, and, of effect, the same by
 class and relation.
@@ -29,13 +38,16 @@ What other studies find (orders, labels, clusters) the peer reads from the repor
 that of a run over the same corpus with `attention` and the studies that it builds on is taken off, and so loading, reading and
 writing; of the peer only the study is timed, from token ids on, with the words and arcs of sentences read before and, of knockout,
 the words put in the order of their hashes.
+The last five read what heads do and remove none: there `attention` does not run, and no more is taken off headscope's time than
+loading, a run over one sentence, so that passes through the model are in both sides.
+`choice` and `probes` read the corpus twice in headscope; the peer keeps what it needs of one pass.
 Both sides must agree in every number within 1e-3 of the largest, or the run fails.
-Not covered: norms, choice, similarity, probes, parser; nor `integrated_gradient`, which is left off, as it is unless
---gradient-steps asks for it.
+Not covered: `integrated_gradient`, which is left off, as it is unless --gradient-steps asks for it.
 """
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -45,16 +57,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from transformers import AutoModel, BertForMaskedLM
+# NumPy and SciPy read these as they are loaded: the waiting of their threads would count as processor time.
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
-from clusters import cluster_effect, cluster_shift, clusters_of, of_clusters
-from edges import edges, of_edges, with_untrained
-from examples import examples, of_examples, short_sentences
-from gradient import gradient
-from knockout import knockout, of_knockout, with_arcs
-from removal import Heads, effect, in_odd_blocks, of_pruning, output_shift, pruning
-from sample import CORPUS, ROOT, batches, encoded
+import torch  # noqa: E402
+from transformers import AutoModel, BertForMaskedLM  # noqa: E402
+
+import edges as of_pairs  # noqa: E402
+import parser as of_trees  # noqa: E402
+from choice import choice, of_choice  # noqa: E402
+from clusters import cluster_effect, cluster_shift, clusters_of, of_clusters  # noqa: E402
+from corpus import annotated  # noqa: E402
+from examples import examples, of_examples, short_sentences  # noqa: E402
+from gradient import gradient  # noqa: E402
+from knockout import knockout, of_knockout, with_arcs  # noqa: E402
+from norms import norms, of_norms  # noqa: E402
+from probes import of_probes, probes  # noqa: E402
+from removal import Heads, effect, in_odd_blocks, of_pruning, output_shift, pruning  # noqa: E402
+from sample import CORPUS, ROOT, batches, encoded  # noqa: E402
+from similarity import of_similarity, similarity  # noqa: E402
 
 SMALL = ROOT / "fixtures/models/small"
 TOLERANCE = 1e-3
@@ -76,6 +97,8 @@ class Study:
     given: Callable = lambda folder, study, report: (list(batches(encoded(folder, study.sample, study.phases))),)
     # `report -> {metric: values}` where the numbers are not metrics of heads.
     ours: Callable | None = None
+    # Whether it runs without `attention`, whose pass it would share: no more is taken off than loading, a run over one sentence.
+    alone: bool = False
 
 
 STUDIES = {
@@ -84,7 +107,7 @@ STUDIES = {
     "pruning": Study(pruning, "box:small", 300, ("effect", "gradient"), (0,), in_odd_blocks, of_pruning),
     "knockout": Study(knockout, "box:small", 300, ("dependency",), tuple(range(7)), with_arcs, of_knockout),
     "output-shift": Study(output_shift, None, 40),
-    "edges": Study(edges, None, 40, (), (), with_untrained, of_edges),
+    "edges": Study(of_pairs.edges, None, 40, (), (), of_pairs.with_untrained, of_pairs.of_edges),
     "cluster-effect": Study(
         cluster_effect, "box:small", 300, ("similarity", "effect"), (0,), clusters_of("cluster_effect"),
         of_clusters("cluster_effect"),
@@ -93,6 +116,11 @@ STUDIES = {
         cluster_shift, None, 40, ("similarity", "output-shift"), (), clusters_of("cluster_shift"), of_clusters("cluster_shift")
     ),
     "examples": Study(examples, None, None, ("dependency",), (), short_sentences, of_examples),
+    "norms": Study(norms, None, None, given=annotated, ours=of_norms, alone=True),
+    "similarity": Study(similarity, None, None, given=annotated, ours=of_similarity, alone=True),
+    "choice": Study(choice, None, None, given=annotated, ours=of_choice, alone=True),
+    "probes": Study(probes, None, None, given=annotated, ours=of_probes, alone=True),
+    "parser": Study(of_trees.parser, None, 500, given=of_trees.with_untrained, ours=of_trees.of_parser, alone=True),
 }
 # What runs by default beside `attention`.
 OTHERS = {"trees", "dependency", "words", "frequency", "explained-variance", "coreference", "choice"}
@@ -100,7 +128,7 @@ OTHERS = {"trees", "dependency", "words", "frequency", "explained-variance", "co
 SAMPLED = {"effect", "gradient", "knockout", "pruning", "output-shift", "edges", "cluster-effect", "cluster-shift", "parser"}
 
 
-def analyze(binary, model, sample, studies, without):
+def analyze(binary, model, sample, studies, without, limit=None):
     """The report of a run with `attention` and these studies, and its seconds, of the clock and of the processor."""
     without = OTHERS - set(studies) | set(without) | ({"repeats"} if model == "box:small" else set())
     with tempfile.TemporaryDirectory() as folder:
@@ -109,6 +137,7 @@ def analyze(binary, model, sample, studies, without):
         command += ["--without", ",".join(sorted(without))]
         command += ["--with", ",".join(studies)] if studies else []
         command += ["--sample", sample] if SAMPLED & set(studies) else []
+        command += ["--limit", limit] if limit else []
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         subprocess.run([str(part) for part in command], check=True)
         seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -124,8 +153,9 @@ def compare(name, binary, minilm, runs):
     heads = Heads(model.requires_grad_(False))
     clock, processor = [], []
     for _ in range(runs):
-        report, *with_study = analyze(binary, study.model or minilm, study.sample, [*study.after, name], [])
-        _, *without = analyze(binary, study.model or minilm, study.sample, study.after, [name])
+        left_off, limit = (["attention"], 1) if study.alone else ([], None)
+        report, *with_study = analyze(binary, study.model or minilm, study.sample, [*study.after, name], left_off)
+        _, *without = analyze(binary, study.model or minilm, study.sample, study.after, [name], limit)
         given = study.given(folder, study, report)
         start = time.perf_counter(), time.process_time()
         theirs = study.peer(heads, *given)
