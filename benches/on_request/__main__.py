@@ -22,8 +22,8 @@ takes logits at masked positions alone.
     cluster-shift   all-MiniLM-L6-v2: the same changes of 1 - cos of tokens of text
     examples        all-MiniLM-L6-v2, all sentences of 5 to 16 words: per head with a label the scores of the best, the worst and
                     the most typical sentence, not what is drawn of them
-    norms           all-MiniLM-L6-v2, all sentences: all metrics of heads, and the mixing ratio of each layer, not their levels under
-                    even attention
+    norms           all-MiniLM-L6-v2, all sentences: all metrics of heads, and the mixing ratio of each layer, not their levels
+                    under even attention
     similarity      the same: distances and CKA of all pairs of heads, the disagreement of each layer, spectra and mean composition
                     of the weights, not clusters, the map and the closest pairs
     choice          the same: all metrics of heads, and the share of each layer's input that is its own

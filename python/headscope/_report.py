@@ -16,11 +16,17 @@ from ._pictures import Page, Picture
 from ._program import PathLike, run
 
 
-ON_REQUEST = (
-    "norms segments effect in_context_effect gradient knockout pruning output_shift edges similarity cluster_effect cluster_shift "
-    "probes parser examples clark2019"
-).split()
-"""Sections of studies that only run on request, as a rule."""
+ON_REQUEST = {
+    "mixing": "norms",
+    **{
+        study.replace("-", "_"): study
+        for study in (
+            "segments effect in-context-effect gradient knockout pruning output-shift edges similarity "
+            "cluster-effect cluster-shift probes parser examples clark2019"
+        ).split()
+    },
+}
+"""Sections of studies that only run on request, as a rule, and the studies."""
 
 
 class Report(Document):
@@ -55,8 +61,9 @@ class Report(Document):
         except AttributeError as error:
             if name not in ON_REQUEST:
                 raise
-            study = name.replace("_", "-")
-            raise AttributeError(f"the study {study!r} was not run: analyze(..., with_={study!r}) runs it") from error
+            study = ON_REQUEST[name]
+            way_out = f'`headscope.analyze(..., with_=["{study}"])` runs it'
+            raise AttributeError(f"the study `{study}` was not run: {way_out}") from error
 
     def _columns(self, table: str | None, wide: bool) -> Columns:
         """``heads`` has a row for each head, wide as in ``export -o heads.csv``; other names are those of ``--table``."""

@@ -26,9 +26,9 @@ class Reports(unittest.TestCase):
             report.head("L99H0")
         with self.assertRaisesRegex(AttributeError, "no key 'nothing'"):
             report.nothing
-        with self.assertRaisesRegex(AttributeError, r"'output-shift' was not run: analyze\(\.\.\., with_='output-shift'\)"):
+        with self.assertRaisesRegex(AttributeError, r"`output-shift` was not run: .*with_=\[\"output-shift\"\]"):
             report.output_shift
-        with self.assertRaisesRegex(headscope.HeadscopeError, r"no figure `effects`(.|\n)*with_='effect'"):
+        with self.assertRaisesRegex(headscope.HeadscopeError, r"no figure `effects`(.|\n)*with_=\[\"effect\"\]"):
             report.figure("effects")
 
     def test_a_section_is_found_by_its_earlier_name_and_by_its_new_one(self) -> None:
