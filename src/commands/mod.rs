@@ -11,3 +11,4 @@ pub mod merge;
 pub mod reporting;
 pub mod saved;
 pub mod sentences;
+mod text_reader;

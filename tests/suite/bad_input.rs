@@ -674,7 +674,7 @@ fn sentences_to_map_must_be_there() {
         (
             3,
             "error: DIR/two.txt:2: sentence 1, one with more tokens than the limit, cannot go through the model: \
-                cut it, or raise --max-tokens if the model has more positions\n"
+                cut plain text with --truncate, or raise --max-tokens if the model has more positions\n"
                 .to_owned()
         )
     );

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
-use super::names::{BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
+use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
 use crate::system::errors::Facts;
 
 /// The error of a model that lacks a needed file, as distinct from errors with a file that exists.
@@ -49,17 +49,21 @@ impl Place<'_> {
         }
     }
 
-    /// Says that `name` is not among `names`, what of use is there instead, and how to make `name` of it.
-    pub(super) fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> anyhow::Error {
+    /// Says that `name` is not `there`, what of use is there instead, and how to make `name` of it.
+    pub(super) fn explain_missing(&self, name: &str, there: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.lacks(name);
         let instead = if name == TOKENIZER {
-            other_tokenizer(names)
+            other_tokenizer(there)
         } else {
-            self.other_weights(names, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
+            self.other_weights(there, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
         };
         let Some(Substitute { found, after, way_out }) = instead else {
-            let all = format!("{lacks}: a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
-            return self.missing(name, all);
+            let needs = if name == TOKENIZER {
+                format!("a tokenizer is {}; there is {}", names::tokenizer_forms(), listed(there))
+            } else {
+                format!("a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0])
+            };
+            return self.missing(name, format!("{lacks}: {needs}"));
         };
         self.missing(name, format!("{lacks}, but {found}")).hint_after(after, way_out)
     }
@@ -105,6 +109,17 @@ impl Place<'_> {
             }
         }
     }
+}
+
+/// The names of files for a message, the first of many.
+fn listed(names: &BTreeSet<String>) -> String {
+    const SHOWN: usize = 12;
+    let mut shown: Vec<&str> = names.iter().map(String::as_str).take(SHOWN).collect();
+    let more = format!("{} more", names.len().saturating_sub(SHOWN));
+    if names.len() > SHOWN {
+        shown.push(&more);
+    }
+    shown.join(", ")
 }
 
 /// The file that is there in place of a tokenizer that can be read, and what to do with it.
