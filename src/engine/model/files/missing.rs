@@ -1,5 +1,6 @@
 //! The error of a model that lacks a file: what of use is there instead, and how to make the file of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
@@ -22,7 +23,7 @@ impl Error for MissingFile {}
 
 /// The place where files are looked for, in the words of an error message.
 pub(in crate::model) enum Place<'a> {
-    Folder(&'a Path),
+    Folder(Cow<'a, Path>),
     #[cfg(feature = "hub")]
     Hub {
         id: &'a str,
@@ -30,7 +31,21 @@ pub(in crate::model) enum Place<'a> {
     },
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// The place of a folder on this machine.
+    pub fn folder(path: &'a Path) -> Self {
+        Self::Folder(path.into())
+    }
+
+    /// The place of a folder within.
+    pub(super) fn within(&self, folder: &str) -> Place<'_> {
+        match self {
+            Self::Folder(path) => Place::Folder(path.join(folder).into()),
+            #[cfg(feature = "hub")]
+            Self::Hub { id, revision } => Place::Hub { id, revision },
+        }
+    }
+
     /// Says that `name` is missing, or is no file.
     pub(super) fn lacks(&self, name: &str) -> String {
         match self {

@@ -208,7 +208,7 @@ const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, pai
 
 const ESM: Defaults = Defaults { first: "<cls>", separator: "<eos>", pairs_apart: false, ..ROBERTA };
 
-/// PhoBERT's and BERTweet's.
+/// `PhoBERT`'s and `BERTweet`'s.
 pub(super) const PHOBERT: Defaults = ROBERTA;
 
 /// DeBERTa's first version cuts words as RoBERTa does, and has BERT's special tokens.

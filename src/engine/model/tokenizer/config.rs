@@ -155,7 +155,7 @@ pub(super) enum Kind {
     Residues,
     /// Words that another program finds are cut, as those of Japanese BERTs are.
     Japanese,
-    /// Words are cut by `bpe.codes`, as PhoBERT's and BERTweet's are.
+    /// Words are cut by `bpe.codes`, as `PhoBERT`'s and `BERTweet`'s are.
     Codes,
 }
 

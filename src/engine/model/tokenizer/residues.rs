@@ -113,22 +113,23 @@ impl Parting {
             (tokens.get_ids() == ids?).then_some(())
         };
         let singles = ["A", "C", "D", "E"];
-        if are_residues(texts.keys().copied()) {
+        let entries: Vec<&str> = texts.keys().copied().collect();
+        if are_residues(&entries) {
             let spaced = || reads(&singles.join(" "), &singles).map(|()| Self::Spaced);
             return reads(&singles.concat(), &singles).map(|()| Self::Letters).or_else(spaced);
         }
-        let length = kmers(texts.keys().copied())?;
-        let some: Vec<&str> = texts.keys().copied().filter(|text| is_kmer(text, length)).take(2).collect();
+        let length = kmers(&entries)?;
+        let some: Vec<&str> = entries.iter().copied().filter(|text| is_kmer(text, length)).take(2).collect();
         reads(&some.join(" "), &some).map(|()| Self::Kmers { length, stride: 1 })
     }
 }
 
 /// Whether entries are residues: the twenty amino acids are among them, and all others are letters and signs too.
-fn are_residues<'a>(entries: impl Iterator<Item = &'a str> + Clone) -> bool {
+fn are_residues(entries: &[&str]) -> bool {
     let is_single =
-        |entry: &str| entry.chars().count() == 1 && !entry.contains(|c: char| c.is_lowercase() || c.is_numeric());
-    let amino_acids = entries.clone().filter(|entry| entry.len() == 1 && AMINO_ACIDS.contains(entry)).count();
-    amino_acids == AMINO_ACIDS.len() && entries.clone().count() <= MOST_RESIDUES && entries.clone().all(is_single)
+        |entry: &&str| entry.chars().count() == 1 && !entry.contains(|c: char| c.is_lowercase() || c.is_numeric());
+    let amino_acids = entries.iter().filter(|entry| entry.len() == 1 && AMINO_ACIDS.contains(**entry)).count();
+    amino_acids == AMINO_ACIDS.len() && entries.len() <= MOST_RESIDUES && entries.iter().all(is_single)
 }
 
 fn is_kmer(entry: &str, length: usize) -> bool {
@@ -136,14 +137,13 @@ fn is_kmer(entry: &str, length: usize) -> bool {
 }
 
 /// The length of the k-mers that entries are, if they are all of one length over some letters.
-fn kmers<'a>(entries: impl Iterator<Item = &'a str> + Clone) -> Option<usize> {
-    let count = entries.clone().count();
+fn kmers(entries: &[&str]) -> Option<usize> {
     (2..=LONGEST_KMER).find(|&length| {
-        let words = entries.clone().filter(|entry| is_kmer(entry, length));
-        let alphabet: BTreeSet<u8> = words.clone().flat_map(str::bytes).collect();
+        let words: Vec<&&str> = entries.iter().filter(|entry| is_kmer(entry, length)).collect();
+        let alphabet: BTreeSet<u8> = words.iter().flat_map(|word| word.bytes()).collect();
         let possible = (alphabet.len() as f64).powi(i32::try_from(length).unwrap_or(i32::MAX));
-        let found = words.count() as f64;
-        alphabet.len() > 1 && found >= KMERS * possible && found >= KMERS * count as f64
+        let found = words.len() as f64;
+        alphabet.len() > 1 && found >= KMERS * possible && found >= KMERS * entries.len() as f64
     })
 }
 
@@ -209,16 +209,16 @@ mod tests {
     #[test]
     fn vocabularies_of_residues_are_told_by_their_entries() {
         let amino_acids: Vec<&str> = AMINO_ACIDS.split("").filter(|letter| !letter.is_empty()).collect();
-        let are = |more: &[&str]| are_residues([&amino_acids[..], more].concat().into_iter());
+        let are = |more: &[&str]| are_residues(&[&amino_acids[..], more].concat());
         assert!(are(&[]) && are(&["X", "B", "U", "-", "."]));
         assert!(!are(&["the"]) && !are(&["a"]) && !are(&["1"]));
-        assert!(!are_residues(amino_acids[1..].iter().copied()));
+        assert!(!are_residues(&amino_acids[1..]));
         let words = |count: usize| -> Vec<String> {
             let letters = ["A", "C", "G", "T"];
             (0..count).map(|n| [letters[n / 16 % 4], letters[n / 4 % 4], letters[n % 4]].concat()).collect()
         };
-        let length = |words: &[String]| kmers(words.iter().map(String::as_str));
+        let length = |words: &[String]| kmers(&words.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!((length(&words(64)), length(&words(40))), (Some(3), None));
-        assert_eq!(kmers(["the", "and", "for"].into_iter()), None);
+        assert_eq!(kmers(&["the", "and", "for"]), None);
     }
 }

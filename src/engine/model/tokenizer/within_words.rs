@@ -1,4 +1,4 @@
-//! Tokenizers that cut words which another program finds: MeCab and its like for Japanese (`BertJapaneseTokenizer`), a word
+//! Tokenizers that cut words which another program finds: `MeCab` and its like for Japanese (`BertJapaneseTokenizer`), a word
 //! segmenter for Vietnamese (`PhobertTokenizer`). A treebank has the words already, so only what is done within them is here.
 
 use std::sync::Arc;
@@ -39,12 +39,7 @@ pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
     };
     let model: ModelWrapper = if is_of_characters {
         let vocabulary = vocabulary.into_iter().collect();
-        WordLevel::builder()
-            .vocab(vocabulary)
-            .unk_token(unknown)
-            .build()
-            .map_err(|error| unusable(error.into()))?
-            .into()
+        WordLevel::builder().vocab(vocabulary).unk_token(unknown).build().map_err(&unusable)?.into()
     } else {
         WordPiece::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?.into()
     };
