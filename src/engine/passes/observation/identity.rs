@@ -17,6 +17,7 @@ use crate::model::grid::{self, HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::residues::Parting;
 use crate::model::tokenizer::round_trip::RoundTrip;
+use crate::model::weights::LeftTensors;
 use crate::model::{Hashes, Model};
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
@@ -151,6 +152,9 @@ pub struct ModelInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TokenizerInfo")]
     pub tokenizer: Option<TokenizerInfo>,
+    /// The tensors of the checkpoint that are no part of the encoder, such as a pooler; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftTensors>,
     /// SHA-256 of `config.json`.
     #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub config_sha256: String,
@@ -194,6 +198,7 @@ impl ModelInfo {
                 round_trip: model.tokenizer.round_trip().clone(),
                 residues: model.tokenizer.parting(),
             }),
+            left: model.left.clone(),
             config_sha256: hashes.config,
             weights_sha256: hashes.weights,
             tokenizer_sha256: hashes.tokenizer,
