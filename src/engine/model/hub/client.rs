@@ -132,10 +132,10 @@ impl<'a> Client<'a> {
             let described = || commit.digest(file).map(|digest| digest.value().to_owned());
             let etag = linked_etag
                 .or(etag)
+                .or_else(described)
                 .map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned())
                 .filter(|etag| is_file_name(etag))
-                .or_else(described)
-                .with_context(|| format!("{file} of `{}` came without a usable ETag or digest", self.id))
+                .with_context(|| format!("{file} of `{}` came without a usable ETag", self.id))
                 .map_err(Failure::Refused)?;
             let bytes = size.and_then(|bytes| bytes.parse().ok());
             let expected = self.expected(commit, file, &etag, bytes).map_err(Failure::Refused)?;
