@@ -139,6 +139,10 @@ pub struct ModelInfo {
     /// Whether its tokens are residues of proteins, so that it knows no words; absent if they are not.
     #[serde(default, skip_serializing_if = "is_false")]
     pub residues: bool,
+    /// The name of the adapter (LoRA) that is merged into it; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub adapter: Option<String>,
     /// The tensors of the checkpoint that are no part of the encoder, such as a pooler; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<LeftTensors>,
@@ -171,6 +175,7 @@ impl ModelInfo {
             masked_lm_head: model.objective == Some(Objective::MaskedTokens),
             objective: model.objective,
             residues: model.tokenizer.is_of_residues(),
+            adapter: model.adapter.clone(),
             left: model.left.clone(),
             config_sha256: hashes.config,
             weights_sha256: hashes.weights,
