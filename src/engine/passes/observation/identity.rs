@@ -148,6 +148,10 @@ pub struct ModelInfo {
     /// Whether its tokens are residues of proteins, so that it knows no words; absent if they are not.
     #[serde(default, skip_serializing_if = "is_false")]
     pub residues: bool,
+    /// The name of the adapter (LoRA) that is merged into it; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub adapter: Option<String>,
     /// What its tokenizer makes of its own vocabulary; absent in reports of 0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TokenizerInfo")]
@@ -194,6 +198,7 @@ impl ModelInfo {
             masked_lm_head: model.objective == Some(Objective::MaskedTokens),
             objective: model.objective,
             residues: model.tokenizer.is_of_residues(),
+            adapter: model.adapter.clone(),
             tokenizer: Some(TokenizerInfo {
                 round_trip: model.tokenizer.round_trip().clone(),
                 residues: model.tokenizer.parting(),

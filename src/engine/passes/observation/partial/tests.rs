@@ -64,6 +64,7 @@ fn observation() -> Observation {
         vocab_size: 3,
         masked_lm_head: false,
         residues: false,
+        adapter: None,
         left: Vec::new(),
         objective: None,
         tokenizer: None,
