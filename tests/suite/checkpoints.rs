@@ -264,6 +264,27 @@ fn lora_is_merged_as_peft_merges_it() {
     }
 }
 
+#[test]
+fn patterns_of_an_adapter_match_whole_names_of_modules() {
+    let folder = TempDir::new().unwrap();
+    let (model, from) = (fixture("models/tiny-bert"), fixture("models/adapters/tiny-bert"));
+    // The same adapter as trained with a task head, so that a prefix stands before all names.
+    let query = "bert.encoder.layer.1.attention.self.query";
+    let prefixed = adapter(&folder, "alpha_pattern", serde_json::json!({query: 3}));
+    let file = prefixed.join("adapter_model.safetensors");
+    let mut factors = load(&file, &Device::Cpu).unwrap();
+    renamed(&mut factors, |name| name.replace("base_model.model.", "base_model.model.bert."));
+    save(&factors, &file).unwrap();
+    let architecture = architecture(&model);
+    let merged = |folder: &Path| {
+        let adapter = Adapter::read(&AdapterFiles::open(folder).unwrap(), &architecture).unwrap();
+        let checkpoint = Checkpoint::open(opened(&weight_files(&model)), architecture.family).unwrap();
+        let checkpoint = checkpoint.with_adapter(Some(Box::new(adapter)));
+        checkpoint.tensor("encoder.layer.1.attention.self.query.weight", &[32, 32]).unwrap()
+    };
+    assert_eq!(merged(&prefixed), merged(&from));
+}
+
 /// The tiny model's adapter in a folder, its settings changed.
 fn adapter(folder: &TempDir, key: &str, value: Value) -> PathBuf {
     let (from, to) = (fixture("models/adapters/tiny-bert"), folder.path().join("adapter"));

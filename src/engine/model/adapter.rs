@@ -118,7 +118,7 @@ pub struct Adapter {
 
 /// The names of the two factors of an update.
 struct Update {
-    /// The module, without its prefix.
+    /// The module under its whole name in the model that was trained, which patterns of `alpha_pattern` match.
     module: String,
     a: String,
     b: String,
@@ -132,13 +132,14 @@ impl Adapter {
     pub fn read(files: &AdapterFiles, architecture: &Architecture) -> Result<Self> {
         let config = AdapterConfig::read(&files.config)?;
         let tensors = Checkpoint::of_adapter(files.weights.clone(), architecture.family)?;
-        let (mut updates, mut replaced) = (BTreeMap::new(), BTreeMap::new());
+        let (mut updates, mut replaced) = (BTreeMap::<String, Update>::new(), BTreeMap::new());
+        let prefix = architecture.family.prefix;
         for name in tensors.names() {
             let own = name.strip_prefix("base_model.model.").unwrap_or(name);
             let own = own.replace(".base_layer.", ".").replace(".modules_to_save.", ".").replace(".default.", ".");
-            let bare = own.strip_prefix(architecture.family.prefix).unwrap_or(&own);
+            let bare = own.strip_prefix(prefix).unwrap_or(&own);
             let factor = ["lora_A", "lora_embedding_A"].into_iter().find_map(|part| {
-                let (module, _) = bare.split_once(&format!(".{part}"))?;
+                let (module, _) = own.split_once(&format!(".{part}"))?;
                 Some((module.to_owned(), part))
             });
             match factor {
@@ -146,7 +147,11 @@ impl Adapter {
                     let b = name.replacen(part, &part.replace('A', "B"), 1);
                     ensure!(tensors.names().any(|other| *other == b), "`{}` is without `{b}`", name.escape_debug());
                     let is_embedding = part == "lora_embedding_A";
-                    updates.insert(format!("{module}.weight"), Update { module, a: name.clone(), b, is_embedding });
+                    let tensor = format!("{}.weight", module.strip_prefix(prefix).unwrap_or(&module));
+                    let update = Update { module, a: name.clone(), b, is_embedding };
+                    if let Some(other) = updates.insert(tensor, update) {
+                        bail!("`{}` and `{}` are updates of one tensor", other.a.escape_debug(), name.escape_debug());
+                    }
                 }
                 None if bare.contains(".lora_B") || bare.contains(".lora_embedding_B") => {}
                 None if bare.contains("lora_") => bail!("`{}` is of no LoRA that can be merged", name.escape_debug()),
