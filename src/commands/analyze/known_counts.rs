@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::asked::predicting;
 use super::options::{AnalyzeOptions, GIVE_COUNTS, ONLY_ONCE, Outcome, PartialOptions};
-use crate::corpus::{CorpusIdentity, Input};
+use crate::corpus::{CorpusIdentity, Input, Scope};
 use crate::model::Model;
 use crate::model::parameters::Objective;
 use crate::passes::run::counting::count;
@@ -34,6 +34,7 @@ pub fn known(
     studies: &[&'static dyn AnyStudy],
     (model, context): (&Model, Reads),
     max_tokens: usize,
+    scope: &Scope,
 ) -> Result<KnownCounts> {
     for study in &options.left_out {
         say(&format!("the study {} is left out: {ONLY_ONCE}: {GIVE_COUNTS}", study.card().name));
@@ -63,14 +64,8 @@ pub fn known(
         );
     }
     let counting = progress::step("counting tokens");
-    let (counts, corpus) = count(
-        &options.corpus,
-        (&model.tokenizer, context),
-        max_tokens,
-        options.truncate,
-        options.limit,
-        options.threads,
-    )?;
+    let (counts, corpus) =
+        count(&options.corpus, (&model.tokenizer, context), max_tokens, options.truncate, scope, options.threads)?;
     counting.finish_and_clear();
     Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, anyhow};
 
+use super::scope::Ahead;
 use super::{Corpus, FileIdentity};
 use crate::corpus::compression::Compression;
 use crate::corpus::files::input::Input;
@@ -42,8 +43,8 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
         Ok((file.bytes.with_context(only_once).about(&file.path)?, file.kind.compression != Compression::None))
     });
     let about: Vec<(u64, bool)> = about.collect::<Result<_>>()?;
-    let marks = corpus.marks();
-    corpus.unit = Some(marks.unit(None));
+    let marks = Ahead::of(corpus.files.as_slice(), false).marks;
+    corpus.scope = corpus.scope.whole(marks.unit());
     let mut records = Records::new(write)?;
     let (mut segment, mut families_before) = (Segment::new(0), 0);
     while corpus.advance()? {

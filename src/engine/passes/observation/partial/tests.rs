@@ -73,6 +73,7 @@ fn observation() -> Observation {
         max_tokens: 8,
         truncate: false,
         limit: None,
+        unit: None,
         from_token: FromToken::Mean,
         reading: None,
         blocks: BLOCKS,
@@ -89,6 +90,7 @@ fn observation() -> Observation {
         files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s"), generated: None }],
         repeats: Repeats::default(),
         unit: Unit::default(),
+        documents: None,
     };
     Observation {
         identity: Identity { tool: Tool::default(), model, corpus, protocol },
