@@ -73,7 +73,9 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
 impl Corpus {
     /// The sentences of the open file up to its end or that of their segment, and their families; `None` at its end.
     fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceFamily>)>> {
-        let (file, document, documents_before) = (self.done.len(), self.document, self.documents);
+        let (file, documents_before) = (self.done.len(), self.documents);
+        // A file begins a document.
+        let document = if self.begins_file { self.next_index } else { self.document };
         let Some((_, lines)) = &mut self.current else { return Ok(None) };
         let (start, lines_before) = lines.begin_piece();
         let before = self.next_index - self.first_index;
