@@ -78,5 +78,6 @@ mod statuses;
 mod tokenizers;
 mod variants;
 mod view;
+mod vocabularies;
 mod weights;
 mod workflow;

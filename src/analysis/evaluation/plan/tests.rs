@@ -33,6 +33,8 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         limit: None,
         unit: None,
         from_token: FromToken::Mean,
+        tokens_as_words: false,
+        residues: None,
         reading: None,
         blocks: BLOCKS,
         controls,
