@@ -21,7 +21,7 @@ pub struct NetworkArguments {
     /// Do not ask the Hub: take the model from its cache
     #[arg(long, help_heading = INPUT, hide_short_help = true)]
     pub offline: bool,
-    /// Merge this LoRA adapter into the model: a folder with adapter_config.json
+    /// Merge this LoRA adapter, a folder that peft saved, into the model
     #[arg(long, value_name = "FOLDER", requires = "model", help_heading = INPUT, hide_short_help = true)]
     pub adapter: Option<PathBuf>,
 }
