@@ -31,7 +31,8 @@ use initial::Initial;
 use parameters::Objective;
 use parameters::Parameters;
 use tokenizer::ModelTokenizer;
-use weights::{Checkpoint, LeftTensors, Overlay};
+use weights::left::LeftTensors;
+use weights::{Checkpoint, Overlay};
 
 use crate::system::errors::{Class, Facts};
 

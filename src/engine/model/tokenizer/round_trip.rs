@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokenizers::Encoding;
 
 use super::bounds::Tokenizer;
-use super::entries::{Entries, Entry};
+use super::entries::{Entries, VocabularyEntry};
 use crate::system::contained::contained;
 use crate::system::errors::Facts;
 
@@ -121,7 +121,7 @@ impl RoundTrip {
 pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
     let mut found = RoundTrip::default();
     let mut worst = Outcome::Pieces;
-    for Entry { id, token, text } in entries.iter() {
+    for VocabularyEntry { id, token, text } in entries.iter() {
         let Ok(Ok((outcome, tokens))) = contained(|| read(tokenizer, unknown, *id, text)) else {
             return RoundTrip::default();
         };

@@ -5,7 +5,7 @@
 //! held against the file's length and against `config.json`.
 
 mod foreign;
-mod left;
+pub mod left;
 pub mod pickle;
 mod safetensors;
 mod torch;
@@ -24,7 +24,6 @@ use super::files::ModelFile;
 use super::files::names::is_pickle;
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
-pub use left::LeftTensors;
 
 /// The files of a model's weights, with all headers read.
 pub struct Checkpoint {

@@ -17,7 +17,7 @@ use crate::model::grid::{self, HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::residues::Parting;
 use crate::model::tokenizer::round_trip::RoundTrip;
-use crate::model::weights::LeftTensors;
+use crate::model::weights::left::LeftTensors;
 use crate::model::{Hashes, Model};
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
