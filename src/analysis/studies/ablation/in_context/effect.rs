@@ -163,7 +163,7 @@ impl Section for InContextEffectSection {
     }
 }
 
-/// Heads that are shown.
+/// Heads that the figure shows.
 const SHOWN: usize = 12;
 
 /// The figure of in-context copying: the heads without which most of the gain goes away.
