@@ -77,5 +77,6 @@ mod statuses;
 mod tokenizers;
 mod variants;
 mod view;
+mod vocabularies;
 mod weights;
 mod workflow;
