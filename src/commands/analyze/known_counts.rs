@@ -65,7 +65,7 @@ pub fn known(
     let counting = progress::step("counting tokens");
     let (counts, corpus) = count(
         &options.corpus,
-        (&model.tokenizer, context),
+        (&model.tokenizer, context, options.words),
         max_tokens,
         options.truncate,
         options.limit,

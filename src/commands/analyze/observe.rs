@@ -102,6 +102,7 @@ impl<'a> PreparedRun<'a> {
             max_tokens,
             truncate: options.truncate,
             limit: options.limit,
+            words: options.words,
             from_token: options.from_token,
             reading,
             blocks: BLOCKS,

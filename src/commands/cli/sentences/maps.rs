@@ -78,6 +78,7 @@ impl MapsArguments {
     /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let model = self.network.model(self.model.as_deref())?;
+        let words = self.wanted.words;
         let sentences = self.wanted.choice(None, self.limit)?;
         if lower_extension(&self.output) != "safetensors" {
             return Err(unfit("write maps as", &self.output, "name a file .safetensors"));
@@ -94,7 +95,7 @@ impl MapsArguments {
         };
         let (output, strict) = (self.output, self.strict);
         let rollout = self.rollout;
-        let options = MapsOptions { model, sentences, heads, rollout, output, max_tokens, strict, removed };
+        let options = MapsOptions { model, sentences, heads, rollout, output, max_tokens, words, strict, removed };
         Ok(Command::new(move || maps(&options)))
     }
 }

@@ -98,6 +98,7 @@ impl ViewArguments {
         let model = self.network.model(self.model.as_deref())?;
         // Sentences that are named are shown however many they are.
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
+        let words = self.wanted.words;
         let sentences = self.wanted.choice(self.find, Some(self.limit.max(named as u64)))?;
         refuse_corpus(&self.outputs, &sentences)?;
         let drawing = |path: &PathBuf| match lower_extension(path).as_str() {
@@ -114,6 +115,7 @@ impl ViewArguments {
             heads: choice(&self.heads),
             numbers: self.numbers,
             max_tokens: self.max_tokens.map(|tokens| tokens as usize),
+            words,
             from_token: self.from_token,
             outputs: self.outputs.iter().map(drawing).collect::<Result<_, Usage>>()?,
         };

@@ -19,7 +19,7 @@ use crate::model::{Hashes, Model};
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
 use crate::sequences::fold::words::FromToken;
-use crate::sequences::reading::{Context, Reading};
+use crate::sequences::reading::{Context, Reading, Spacing};
 
 /// The facts that shards must have in common to be parts of one whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub struct Protocol {
     pub truncate: bool,
     /// Only the first so many sentences were read; null for all.
     pub limit: Option<u64>,
+    /// How words were given to the tokenizer; reports of 0.1 do not say it, and were `spaced`.
+    #[serde(default = "Spacing::before")]
+    pub words: Spacing,
     /// Which token speaks for a split word.
     pub from_token: FromToken,
     /// How a decoder read the corpus; absent of an encoder, which reads each sentence by itself.

@@ -254,7 +254,7 @@ impl Runner<'_> {
         let progress = Analysis::new(sequences, corpus.bytes(), corpus.bytes_read());
         let tokenizer =
             SentenceTokenizer::new(self.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
-        let tokenizer = tokenizer.within(protocol.context());
+        let tokenizer = tokenizer.within(protocol.context()).spacing(protocol.words);
         let left = protocol.limit.unwrap_or(u64::MAX);
         let is_in_windows = protocol.context() == Reads::Document;
         let mut windows = WindowTally::default();
