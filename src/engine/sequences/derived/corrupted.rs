@@ -227,6 +227,7 @@ mod tests {
     #[test]
     fn a_shared_token_is_corrupted_with_each_of_its_words_and_predicted_once() {
         let mut shared = words(6, 9);
+        shared.ids[3] = 33;
         (shared.words[1].last, shared.words[2]) = (0.5, WordSpan { tokens: 3..4, first: 0.5, last: 0.5 });
         let places =
             |made: &Sequence| made.predictions.iter().map(|token| (token.position, token.word)).collect::<Vec<_>>();
