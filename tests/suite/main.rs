@@ -78,3 +78,4 @@ mod variants;
 mod view;
 mod weights;
 mod workflow;
+mod written;
