@@ -19,6 +19,7 @@ mod attention_maps;
 mod bad_input;
 mod batch;
 mod candle;
+mod checkpoints;
 mod choice;
 mod clark2019;
 mod compare;

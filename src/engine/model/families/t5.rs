@@ -18,6 +18,8 @@ pub(super) const T5: Family = Family {
     class: "T5",
     prefix: "transformer.",
     wrappers: &[],
+    // Copies of the shared embeddings.
+    needless: &["embed_tokens"],
     token_heads: &[],
     discriminator: None,
     read,

@@ -133,6 +133,7 @@ struct OtherWeights<'a> {
 enum WeightsFormat {
     Adapter,
     Variant,
+    Fairseq,
     TensorFlow,
     Flax,
     Onnx,
@@ -148,6 +149,8 @@ impl<'a> OtherWeights<'a> {
             }
             // `model.fp16.safetensors`: transformers' `variant`.
             _ if name == path && is_variant(name) => WeightsFormat::Variant,
+            // `model.pt`, `checkpoint_best.pt`: the names of fairseq.
+            _ if name == path && ends("pt") => WeightsFormat::Fairseq,
             // With shards and their index.
             _ if name.starts_with("tf_model") => WeightsFormat::TensorFlow,
             _ if name.starts_with("flax_model") => WeightsFormat::Flax,
@@ -169,6 +172,12 @@ impl<'a> OtherWeights<'a> {
                 let (stem, extension) =
                     if is_pickle(Path::new(self.name)) { ("pytorch_model", "bin") } else { ("model", "safetensors") };
                 return ("weights under another name", ": ", format!("call them {stem}.{extension}"));
+            }
+            WeightsFormat::Fairseq => {
+                let way_out = "convert a checkpoint of fairseq by the script that transformers has for its family \
+                    (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one); a state dict of torch.save is read \
+                    under the name pytorch_model.bin";
+                return ("a file of PyTorch under a name of its own, which is not read", ": ", way_out.to_owned());
             }
             WeightsFormat::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True"),
             WeightsFormat::Flax => ("weights of Flax, which are not read", ", from_flax=True"),

@@ -67,3 +67,18 @@ pub(in crate::model) fn tokenizer(names: &BTreeSet<String>) -> Option<Vec<&'stat
 pub(in crate::model) fn weights(names: &BTreeSet<String>) -> Option<&'static str> {
     WEIGHTS.into_iter().find(|name| names.contains(*name))
 }
+
+/// The names of all files of weights that are in parts, `model-00001-of-00002.safetensors`, where they have no index: as many as
+/// the first that there is says. `None` if there is no part.
+pub(in crate::model) fn parts(names: &BTreeSet<String>) -> Option<Vec<String>> {
+    let forms = [("model-", ".safetensors"), ("pytorch_model-", ".bin")];
+    forms.into_iter().find_map(|(stem, extension)| {
+        let of = |name: &String| {
+            let (number, count) = name.strip_prefix(stem)?.strip_suffix(extension)?.split_once("-of-")?;
+            let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+            (is_number(number) && is_number(count)).then(|| count.parse().ok())?
+        };
+        let count: usize = names.iter().find_map(of)?;
+        Some((1..=count).map(|number| format!("{stem}{number:05}-of-{count:05}{extension}")).collect())
+    })
+}

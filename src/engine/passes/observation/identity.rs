@@ -15,6 +15,7 @@ use crate::model::families::Architecture;
 use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
+use crate::model::weights::LeftTensors;
 use crate::model::{Hashes, Model};
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
@@ -141,6 +142,9 @@ pub struct ModelInfo {
     /// Whether its tokens are residues of proteins, so that it knows no words; absent if they are not.
     #[serde(default, skip_serializing_if = "is_false")]
     pub residues: bool,
+    /// The tensors of the checkpoint that are no part of the encoder, such as a pooler; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftTensors>,
     /// SHA-256 of `config.json`.
     #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub config_sha256: String,
@@ -170,6 +174,7 @@ impl ModelInfo {
             masked_lm_head: model.objective == Some(Objective::MaskedTokens),
             objective: model.objective,
             residues: model.tokenizer.is_of_residues(),
+            left: model.left.clone(),
             config_sha256: hashes.config,
             weights_sha256: hashes.weights,
             tokenizer_sha256: hashes.tokenizer,

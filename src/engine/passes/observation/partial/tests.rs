@@ -64,6 +64,7 @@ fn observation() -> Observation {
         vocab_size: 3,
         masked_lm_head: false,
         residues: false,
+        left: Vec::new(),
         objective: None,
         config_sha256: text("c"),
         weights_sha256: text("w"),
