@@ -100,9 +100,9 @@ impl<K: PartialEq> Pack<K> {
         let WordGroup { embeddings: all, kinds, known, .. } = &mut self.groups[at.group];
         let mut key = Cow::Borrowed(&ids[span.tokens.clone()]);
         if !span.is_whole() {
-            // Words of the same tokens and shares: no token has such an id as the bits of a share are.
-            let bits = [span.first, span.last].map(f64::to_bits);
-            key.to_mut().extend(bits.iter().flat_map(|bits| [(bits >> 32) as u32, *bits as u32]));
+            // Words of the same tokens and shares are of one kind. No token has so high an id.
+            let shares = [span.first, span.last].into_iter().flat_map(f64::to_le_bytes);
+            key.to_mut().extend(shares.map(|byte| u32::MAX - u32::from(byte)));
         }
         let kind = known.get(&*key).copied().unwrap_or_else(|| {
             let start = all.len();
