@@ -86,8 +86,9 @@ fn model_folders() {
     fs::remove_file(model.join("tokenizer.json")).unwrap();
     assert_eq!(
         context.analyze_error(&model, &gold()),
-        "error: `DIR/model/tokenizer.json` is missing: a model has the files config.json, tokenizer.json and \
-         model.safetensors\n"
+        "error: `DIR/model/tokenizer.json` is missing: a tokenizer is tokenizer.json, vocab.txt with bpe.codes, vocab.txt, \
+         vocab.json with merges.txt, sentencepiece.bpe.model, spiece.model, spm.model, sentencepiece.model or tokenizer.model; \
+         there is config.json, model.safetensors, tokenizer_config.json\n"
     );
 }
 
@@ -410,7 +411,7 @@ fn configs() {
     let unsupported = format!("model_type \"strange\" is not supported {supported}");
     let hostile = format!("model_type \"\\u{{1b}}[31m\" is not supported {supported}");
     let untold = format!(
-        "there is no model_type, and architectures names no class of a supported one: add the model's own {supported}"
+        "there is no model_type, and architectures names no class of a supported one: add the model's own, as in `\"model_type\": \"bert\"` {supported}"
     );
     let cases = [
         (config.replace("\"model_type\": \"bert\"", "\"model_type\": \"strange\""), unsupported.as_str()),
@@ -679,7 +680,7 @@ fn sentences_to_map_must_be_there() {
         (
             3,
             "error: DIR/two.txt:2: sentence 1, one with more tokens than the limit, cannot go through the model: \
-                cut it, or raise --max-tokens if the model has more positions\n"
+                cut plain text with --truncate, or raise --max-tokens if the model has more positions\n"
                 .to_owned()
         )
     );

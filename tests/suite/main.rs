@@ -77,6 +77,7 @@ mod statuses;
 mod tokenizers;
 mod variants;
 mod view;
+mod vocabularies;
 mod weights;
 mod workflow;
 mod written;

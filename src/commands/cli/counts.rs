@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::shared::checks::refuse_overlap;
 use super::shared::command::{Command, Usage};
-use super::shared::inputs::{CorpusArguments, NetworkArguments, SPACINGS};
+use super::shared::inputs::{CorpusArguments, NetworkArguments, SPACINGS, TokenizerArguments};
 use super::shared::statuses::{RUNNING, help};
 use super::shared::values::one_of;
 use crate::commands::counts::counts;
@@ -34,6 +34,8 @@ pub struct CountsArguments {
     #[command(flatten)]
     network: NetworkArguments,
     #[command(flatten)]
+    tokenizer: TokenizerArguments,
+    #[command(flatten)]
     corpora: CorpusArguments,
     /// How the words of a treebank are given to the tokenizer
     #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), default_value = "written")]
@@ -48,6 +50,7 @@ impl CountsArguments {
     pub fn command(self) -> Result<Command, Usage> {
         let (model, corpus) = (self.network.model(self.model.as_deref())?, self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
-        Ok(Command::new(move || counts(&model, &corpus, self.words, &self.output)))
+        let tokenizer = self.tokenizer.options();
+        Ok(Command::new(move || counts(&model, (tokenizer, self.words), &corpus, &self.output)))
     }
 }

@@ -34,6 +34,8 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         limit: None,
         words: Spacing::Written,
         from_token: FromToken::Mean,
+        tokens_as_words: false,
+        residues: None,
         reading: None,
         blocks: BLOCKS,
         controls,

@@ -247,7 +247,7 @@ fn family(json: &Value) -> Result<Family> {
             found
                 .copied()
                 .context("there is no model_type, and architectures names no class of a supported one")
-                .hint(format!("add the model's own (supported: {})", supported()))
+                .hint(format!("add the model's own, as in `\"model_type\": \"bert\"` (supported: {})", supported()))
         }
         Some(other) => {
             let shown = shortened(&other.to_string());

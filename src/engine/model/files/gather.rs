@@ -6,6 +6,7 @@ use super::file::ModelFile;
 use super::index;
 use super::missing::Place;
 use super::names::{self, CONFIG, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS};
+use super::nested::Nested;
 use super::store::{FileStore, ModelFiles, TokenizerFiles};
 use crate::model::families::Architecture;
 use crate::system::errors::Facts;
@@ -20,6 +21,14 @@ pub(in crate::model) fn gather(
     place: &Place,
     files: &dyn FileStore,
 ) -> Result<ModelFiles> {
+    match Nested::of(files)? {
+        Some(nested) => of_folder(id, revision, &place.within(&nested.folder), &nested),
+        None => of_folder(id, revision, place, files),
+    }
+}
+
+/// The files of a model that are all in one folder.
+fn of_folder(id: String, revision: Option<String>, place: &Place, files: &dyn FileStore) -> Result<ModelFiles> {
     let names = files.names();
     if !names.contains(CONFIG) {
         return Err(place.explain_missing(CONFIG, names));

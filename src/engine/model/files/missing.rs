@@ -1,11 +1,12 @@
 //! The error of a model that lacks a file: what of use is there instead, and how to make the file of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
-use super::names::{BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
+use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
 use crate::system::errors::Facts;
 
 /// The error of a model that lacks a needed file, as distinct from errors with a file that exists.
@@ -22,7 +23,7 @@ impl Error for MissingFile {}
 
 /// The place where files are looked for, in the words of an error message.
 pub(in crate::model) enum Place<'a> {
-    Folder(&'a Path),
+    Folder(Cow<'a, Path>),
     #[cfg(feature = "hub")]
     Hub {
         id: &'a str,
@@ -30,7 +31,21 @@ pub(in crate::model) enum Place<'a> {
     },
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// The place of a folder on this machine.
+    pub fn folder(path: &'a Path) -> Self {
+        Self::Folder(path.into())
+    }
+
+    /// The place of a folder within.
+    pub(super) fn within(&self, folder: &str) -> Place<'_> {
+        match self {
+            Self::Folder(path) => Place::Folder(path.join(folder).into()),
+            #[cfg(feature = "hub")]
+            Self::Hub { id, revision } => Place::Hub { id, revision },
+        }
+    }
+
     /// Says that `name` is missing, or is no file.
     pub(super) fn lacks(&self, name: &str) -> String {
         match self {
@@ -49,17 +64,21 @@ impl Place<'_> {
         }
     }
 
-    /// Says that `name` is not among `names`, what of use is there instead, and how to make `name` of it.
-    pub(super) fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> anyhow::Error {
+    /// Says that `name` is not `there`, what of use is there instead, and how to make `name` of it.
+    pub(super) fn explain_missing(&self, name: &str, there: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.lacks(name);
         let instead = if name == TOKENIZER {
-            other_tokenizer(names)
+            other_tokenizer(there)
         } else {
-            self.other_weights(names, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
+            self.other_weights(there, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
         };
         let Some(Substitute { found, after, way_out }) = instead else {
-            let all = format!("{lacks}: a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
-            return self.missing(name, all);
+            let needs = if name == TOKENIZER {
+                format!("a tokenizer is {}; there is {}", names::tokenizer_forms(), listed(there))
+            } else {
+                format!("a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0])
+            };
+            return self.missing(name, format!("{lacks}: {needs}"));
         };
         self.missing(name, format!("{lacks}, but {found}")).hint_after(after, way_out)
     }
@@ -105,6 +124,17 @@ impl Place<'_> {
             }
         }
     }
+}
+
+/// The names of files for a message, the first of many.
+fn listed(names: &BTreeSet<String>) -> String {
+    const SHOWN: usize = 12;
+    let mut shown: Vec<&str> = names.iter().map(String::as_str).take(SHOWN).collect();
+    let more = format!("{} more", names.len().saturating_sub(SHOWN));
+    if names.len() > SHOWN {
+        shown.push(&more);
+    }
+    shown.join(", ")
 }
 
 /// The file that is there in place of a tokenizer that can be read, and what to do with it.

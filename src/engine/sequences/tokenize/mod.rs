@@ -105,6 +105,7 @@ impl<'a> SentenceTokenizer<'a> {
         let tokenized = time_limit::within(bytes, place, || match (content, self.spacing) {
             (Content::Text(text), _) => self.text(&format!("{before}{text}")),
             (Content::Words(words), Spacing::Spaced) => self.spaced(words),
+            (Content::Words(words), _) if self.tokenizer.reads_words_alone() => self.spaced(words),
             (Content::Words(words), Spacing::Written) => {
                 let written = sentence.written.unwrap_or_else(|| Written::spaced(words.iter().map(|word| &*word.form)));
                 self.written(words, &written, before, &mut left_out)
@@ -154,6 +155,13 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     fn text(&mut self, text: &str) -> Result<Tokenized> {
+        if let Some(program) = self.tokenizer.needs_words_of() {
+            let error =
+                anyhow!("it is running text, and the model's tokenizer cuts the words that {program} finds in it");
+            return Err(error.hint("give a corpus of words: a treebank in CoNLL-U, or `words` of JSON lines"));
+        }
+        let parted = self.tokenizer.parted(text);
+        let text = &*parted;
         // A line of megabytes that is left out or cut anyway is not encoded whole.
         let text = match self.tokenizer.enough(text, self.max_tokens + 1) {
             Some(_) if !self.truncate => return Ok(Tokenized::Skipped(SkipReason::TooManyTokens)),
@@ -222,7 +230,7 @@ impl<'a> SentenceTokenizer<'a> {
     /// Fails if the model knows no words.
     fn ensure_of_words(&self) -> Result<()> {
         ensure!(
-            !self.tokenizer.is_of_residues(),
+            !self.tokenizer.is_of_residues() || self.tokenizer.looks_up_words(),
             anyhow!("it is given as words, and the model knows none: its tokens are residues of proteins")
                 .hint("name a corpus of proteins: FASTA, or plain text with a protein a line")
         );
