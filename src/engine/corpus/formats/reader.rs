@@ -5,7 +5,6 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde::Deserialize;
 
-use crate::corpus::index::SEGMENT_SENTENCES;
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::written::Written;
@@ -71,8 +70,8 @@ pub(in crate::corpus) struct FileContext {
 impl FileContext {
     /// Whether a sentence follows the one before it without white space, and keeps that of the next. The first of a segment
     /// does not, for nothing before it need be read.
-    pub(in crate::corpus) fn glue(&mut self, index: u64, written: Option<&Written>) -> bool {
-        let is_glued = self.is_glued && !index.is_multiple_of(SEGMENT_SENTENCES);
+    pub(in crate::corpus) fn glue(&mut self, begins_segment: bool, written: Option<&Written>) -> bool {
+        let is_glued = self.is_glued && !begins_segment;
         self.is_glued = written.is_some_and(|written| !written.space_after);
         is_glued
     }

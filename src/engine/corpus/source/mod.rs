@@ -406,7 +406,7 @@ impl Corpus {
     }
 
     fn sentence(&mut self, Parsed { origin, content, family, id, written, .. }: Parsed, index: u64) -> Sentence {
-        let is_glued = self.context.file.glue(index, written.as_ref());
+        let is_glued = self.context.file.glue(index.is_multiple_of(SEGMENT_SENTENCES), written.as_ref());
         let entity_fields = self.context.file.entity_fields.clone();
         let document_number = (self.unit == Some(Unit::Documents)).then(|| self.documents - 1);
         let family = self.families.of(&content, family.as_deref(), document_number);

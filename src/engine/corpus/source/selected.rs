@@ -90,7 +90,8 @@ impl SelectedSegments {
         let family = self.families.next().context("a segment has a family for each sentence")?;
         let entity_fields = context.file.entity_fields.clone();
         let document_number = self.documents.checked_sub(1).filter(|_| self.of_documents);
-        let (document, is_glued) = (self.document, context.file.glue(index, written.as_ref()));
+        let begins_segment = index.is_multiple_of(SEGMENT_SENTENCES);
+        let (document, is_glued) = (self.document, context.file.glue(begins_segment, written.as_ref()));
         Ok(Some(Sentence {
             index,
             origin,

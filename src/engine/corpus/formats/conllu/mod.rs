@@ -16,7 +16,7 @@ use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
 use crate::corpus::tree;
 use crate::system::errors::Facts;
-use surface::{Surface, space_after};
+use surface::{COLUMNS, Surface, number, space_after};
 
 mod surface;
 #[cfg(test)]
@@ -24,9 +24,6 @@ mod tests;
 
 pub(super) const ENTRY: FormatReader =
     FormatReader { name: "conllu", extensions: &["conllu", "conll"], may_have_text: false, read: next };
-
-/// ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
-const COLUMNS: usize = 10;
 
 /// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
@@ -194,12 +191,6 @@ fn columns(line: &str) -> Result<[&str; COLUMNS]> {
 /// The value of a column; `None` for `_` and for nothing.
 fn given(column: &str) -> Option<Box<str>> {
     (!matches!(column, "_" | "")).then(|| column.into())
-}
-
-/// A number from 1 as CoNLL-U writes it: digits without a sign or leading zeros.
-fn number(text: &str) -> Option<usize> {
-    let plain = text.starts_with(|first: char| matches!(first, '1'..='9'));
-    text.parse().ok().filter(|_| plain)
 }
 
 /// Whether `id` is two numbers joined by `joint`.

@@ -2,11 +2,13 @@
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::{COLUMNS, number};
 use crate::corpus::bounds::SentenceSize;
 use crate::corpus::sentence::written::{Piece, Written};
 use crate::corpus::sentence::{Word, excerpt};
 use crate::system::errors::Facts;
+
+/// ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
+pub(super) const COLUMNS: usize = 10;
 
 /// The pieces of a sentence's text, as its lines come.
 #[derive(Default)]
@@ -65,4 +67,10 @@ impl Surface {
 /// Whether MISC leaves white space after a token.
 pub(super) fn space_after(misc: &str) -> bool {
     !misc.split('|').any(|entry| entry == "SpaceAfter=No")
+}
+
+/// A number from 1 as CoNLL-U writes it: digits without a sign or leading zeros.
+pub(super) fn number(text: &str) -> Option<usize> {
+    let plain = text.starts_with(|first: char| matches!(first, '1'..='9'));
+    text.parse().ok().filter(|_| plain)
 }
