@@ -39,6 +39,7 @@ mod effect;
 mod encoder;
 mod examples;
 mod families;
+mod few_documents;
 mod gold_corpus;
 mod gradient;
 mod gradients;

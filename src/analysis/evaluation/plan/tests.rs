@@ -33,6 +33,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         truncate: false,
         limit: None,
         words: Spacing::Written,
+        unit: None,
         from_token: FromToken::Mean,
         tokens_as_words: false,
         residues: None,

@@ -11,6 +11,7 @@ use crate::commands::cli::shared::inputs::{CorpusArguments, SPACINGS};
 use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::values::one_of;
 use crate::commands::sentences::SentenceChoice;
+use crate::corpus::Scope;
 use crate::model::grid::HeadPlace;
 use crate::sequences::reading::Spacing;
 
@@ -41,7 +42,7 @@ impl SentenceArguments {
         }
         if self.texts.is_empty() {
             let indices = BTreeSet::from_iter(self.sentences).into_iter().collect();
-            return Ok(SentenceChoice::Corpus { inputs, indices, find, limit });
+            return Ok(SentenceChoice::Corpus { inputs, indices, find, limit, scope: Scope::sentences() });
         }
         let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         Ok(SentenceChoice::Texts(self.texts.into_iter().take(most).collect()))

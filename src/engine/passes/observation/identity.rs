@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::PROGRAM;
-use crate::corpus::CorpusIdentity;
+use crate::corpus::{CorpusIdentity, Unit};
 use crate::model::families::Architecture;
 use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
@@ -44,11 +44,15 @@ pub struct Protocol {
     pub max_tokens: usize,
     /// Whether longer sentences of plain text were cut.
     pub truncate: bool,
-    /// Only the first so many sentences were read; null for all.
+    /// About so many sentences were read, whole documents where these are the unit; null for all.
     pub limit: Option<u64>,
     /// How words were given to the tokenizer; reports of 0.1 do not say it, and were `spaced`.
     #[serde(default = "Spacing::before")]
     pub words: Spacing,
+    /// The sampling unit that was asked for; absent where the corpus decided it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Unit")]
+    pub unit: Option<Unit>,
     /// Which token speaks for a split word.
     pub from_token: FromToken,
     /// Whether each word was looked up as one entry of the vocabulary; absent if the tokenizer cut words.

@@ -76,6 +76,7 @@ fn observation() -> Observation {
         truncate: false,
         limit: None,
         words: Spacing::Written,
+        unit: None,
         from_token: FromToken::Mean,
         tokens_as_words: false,
         residues: None,
@@ -94,6 +95,7 @@ fn observation() -> Observation {
         files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s"), generated: None }],
         repeats: Repeats::default(),
         unit: Unit::default(),
+        documents: None,
     };
     Observation {
         identity: Identity { tool: Tool::default(), model, corpus, protocol },
