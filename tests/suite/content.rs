@@ -8,7 +8,7 @@ use crate::golden::load;
 use crate::support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
 use headscope::corpus::{Input, Scope};
 use headscope::passes::run::counting::count;
-use headscope::sequences::reading::Context;
+use headscope::sequences::reading::{Context, Spacing};
 use serde_json::Value;
 
 /// Both start from float32 attention, summed in different orders.
@@ -168,7 +168,7 @@ fn tokens_are_counted_alike_on_any_number_of_threads() {
     let counted = |file: &std::path::Path, scope: &Scope, threads| {
         let corpus = [Input::parse(file, None).unwrap()];
         let threads = NonZeroUsize::new(threads).unwrap();
-        count(&corpus, (&model.tokenizer, Context::Sentence), 64, false, scope, threads)
+        count(&corpus, (&model.tokenizer, Context::Sentence, Spacing::Written), 64, false, scope, threads)
             .map_err(|error| format!("{error:#}"))
     };
     let line = gold.split("\n\n").take(100).map(|one| one.lines().count() + 1).sum::<usize>() + 1;

@@ -81,3 +81,4 @@ mod view;
 mod vocabularies;
 mod weights;
 mod workflow;
+mod written;

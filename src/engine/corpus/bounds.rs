@@ -57,6 +57,16 @@ impl SentenceSize {
     pub(super) fn add<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) -> Result<()> {
         self.words += 1;
         self.bytes += pieces.into_iter().map(str::len).sum::<usize>();
+        self.ensure_fits()
+    }
+
+    /// Counts the surface of a multiword token.
+    pub(super) fn add_surface(&mut self, surface: &str) -> Result<()> {
+        self.bytes += surface.len();
+        self.ensure_fits()
+    }
+
+    fn ensure_fits(&self) -> Result<()> {
         let fits = || {
             ensure!(self.words <= MAX_WORDS, "the sentence has more than {MAX_WORDS} words: {TOO_MUCH}");
             ensure!(

@@ -22,7 +22,7 @@ use crate::model::{Hashes, Model};
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
 use crate::sequences::fold::words::FromToken;
-use crate::sequences::reading::{Context, Reading};
+use crate::sequences::reading::{Context, Reading, Spacing};
 
 /// The facts that shards must have in common to be parts of one whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +46,9 @@ pub struct Protocol {
     pub truncate: bool,
     /// About so many sentences were read, whole documents where these are the unit; null for all.
     pub limit: Option<u64>,
+    /// How words were given to the tokenizer; reports of 0.1 do not say it, and were `spaced`.
+    #[serde(default = "Spacing::before")]
+    pub words: Spacing,
     /// The sampling unit that was asked for; absent where the corpus decided it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Unit")]
