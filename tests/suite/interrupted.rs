@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{assert_signals_end_programs, path};
+use crate::support::{let_signals_end_programs, path};
 use serde_json::Value;
 
 /// The program with arguments.
@@ -26,7 +26,7 @@ struct Running {
 impl Running {
     /// Starts a command and waits for so many files in a folder.
     fn until(mut command: Command, folder: &Path, files: usize) -> Self {
-        assert_signals_end_programs();
+        let_signals_end_programs();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take();
         while fs::read_dir(folder).map_or(0, Iterator::count) < files {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, ensure};
 use serde_json::json;
 
 use super::rollout::{even_rollout, rollout};
@@ -18,8 +18,12 @@ use crate::passes::run::{heads_of, token_limit};
 use crate::sequences::reading::Context as Reads;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::SentenceTokenizer;
+use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
+
+/// The longest header that the safetensors crate reads, in bytes (`MAX_HEADER_SIZE`).
+const LONGEST_HEADER: usize = 100_000_000;
 
 /// Sentences, heads, and the file of their attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +173,16 @@ impl Header<'_> {
         }
         entries.insert("__metadata__".to_owned(), json!(metadata));
         let mut json = serde_json::to_vec(&entries)?;
+        ensure!(
+            json.len() <= LONGEST_HEADER,
+            anyhow!(
+                "the words of {} need a header of {} bytes, and no reader of safetensors takes more than {LONGEST_HEADER}",
+                counted(sentences.len(), "sentence"),
+                json.len()
+            )
+            .hint("write fewer sentences to a file")
+            .class(Class::Output)
+        );
         // Tensors begin at a multiple of eight bytes; the format pads with spaces.
         json.resize(json.len().next_multiple_of(8), b' ');
         Ok([(json.len() as u64).to_le_bytes().as_slice(), &json].concat())

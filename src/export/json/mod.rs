@@ -3,6 +3,7 @@
 mod bounds;
 mod layout;
 mod one_line;
+mod ranges;
 
 use std::borrow::Cow;
 use std::io::ErrorKind;

@@ -215,7 +215,7 @@ pub fn rotary(text: &str, layer_type: Option<&str>, defaults: RotaryDefaults) ->
             let factor = needed("factor", own.factor)?;
             RotaryScaling::Yarn {
                 factor,
-                attention: attention_factor(&own, factor),
+                attention: needed("attention_factor", Some(attention_factor(&own, factor)))?,
                 fast: own.beta_fast.filter(|beta| *beta != 0.0).unwrap_or(32.0),
                 slow: own.beta_slow.filter(|beta| *beta != 0.0).unwrap_or(1.0),
                 original: original()?,
