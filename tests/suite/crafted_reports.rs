@@ -243,13 +243,13 @@ fn keys_of_numbers(value: &Value, key: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Makes every number under this key that is not whole another, with its sign.
-fn change_numbers(value: &mut Value, (wanted, to): (&str, f64), key: &str) {
+/// Makes every number under this key that is not whole another.
+fn change_numbers(value: &mut Value, wanted: &str, to: fn(f64) -> f64, key: &str) {
     match value {
-        Value::Number(number) if number.is_f64() && key == wanted => *value = to.copysign(number.as_f64().unwrap()).into(),
-        Value::Array(items) => items.iter_mut().for_each(|item| change_numbers(item, (wanted, to), key)),
+        Value::Number(number) if number.is_f64() && key == wanted => *value = to(number.as_f64().unwrap()).into(),
+        Value::Array(items) => items.iter_mut().for_each(|item| change_numbers(item, wanted, to, key)),
         Value::Object(fields) => {
-            fields.iter_mut().for_each(|(key, value)| change_numbers(value, (wanted, to), key));
+            fields.iter_mut().for_each(|(key, value)| change_numbers(value, wanted, to, key));
         }
         _ => {}
     }
@@ -261,16 +261,20 @@ fn numbers_of_distributions_are_in_their_ranges() {
     let folder = TempDir::new().unwrap();
     let original = saved(folder.path(), report());
     let crafted = folder.path().join("crafted.json");
-    for number in [-1.0, 1.0, 1e-320, 1e8] {
+    let numbers: [(f64, fn(f64) -> f64); 4] = [(-1.0, |_| -1.0), (1.0, |_| 1.0), (1e-320, |_| 1e-320), (1e8, |_| 1e8)];
+    for (number, to) in numbers {
         let mut changed = report().clone();
-        change_numbers(&mut changed, ("effective_blocks", number), "");
+        change_numbers(&mut changed, "effective_blocks", to, "");
         fs::write(&crafted, changed.to_string()).unwrap();
         for command in ["diff", "compare"] {
             let outcome = headscope(&[command, path(&original), path(&crafted)]).output().unwrap();
             let message = String::from_utf8(outcome.stderr).unwrap();
             let is_refused = message.contains("`effective_blocks` is ") && outcome.status.code() == Some(3);
             let within = (0.0..=64.0).contains(&number);
-            assert!(if within { matches!(outcome.status.code(), Some(0 | 1)) } else { is_refused }, "{number} {message}");
+            assert!(
+                if within { matches!(outcome.status.code(), Some(0 | 1)) } else { is_refused },
+                "{number} {message}"
+            );
         }
     }
 }
@@ -285,7 +289,7 @@ fn figures_have_finite_numbers() {
     let mut report = report().clone();
     for key in keys {
         let mut enlarged = report.clone();
-        change_numbers(&mut enlarged, (&key, 1e30), "");
+        change_numbers(&mut enlarged, &key, |number| 1e30_f64.copysign(number), "");
         enlarged["settings"] = report["settings"].clone();
         if json::parse("report.json", &enlarged.to_string()).is_ok() {
             report = enlarged;

@@ -52,7 +52,7 @@ const MOST_RUNS: usize = 10_000;
 const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
 /// The options that a table cannot have, and the reason.
-const REFUSED: [(&str, &str); 13] = [
+const REFUSED: [(&str, &str); 14] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
     ("output", "reports are written to the folder of `headscope batch -o`"),
@@ -64,6 +64,7 @@ const REFUSED: [(&str, &str); 13] = [
     ("resume", "what is done is kept by run"),
     ("partial", "give `--as headscope` to `headscope batch`"),
     ("offline", "give it to `headscope batch`"),
+    ("memory", "give it to `headscope batch`"),
     ("error-format", "give it to `headscope batch`"),
     ("help", "run `headscope analyze --help`"),
 ];
@@ -256,7 +257,10 @@ fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<Str
         };
         let mut settings = Settings::new();
         add(&mut settings, table, known, &[])?;
-        all.push((Some(checked_name(name, all.iter().filter_map(|(other, _): &(Option<String>, _)| other.as_deref()))?), settings));
+        all.push((
+            Some(checked_name(name, all.iter().filter_map(|(other, _): &(Option<String>, _)| other.as_deref()))?),
+            settings,
+        ));
     }
     if all.is_empty() {
         return wrong(part.at, anyhow!("there is nothing in [options]").hint("leave it out, or name at least one set"));

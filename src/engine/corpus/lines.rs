@@ -175,9 +175,11 @@ impl Lines {
         let most = stored.saturating_mul(LARGEST_RATIO).max(SMALLEST_UNPACKED);
         ensure!(
             self.compression == Compression::None || self.place <= most,
-            anyhow!("{stored} compressed bytes have become more than {most}: no text is compressed to a {LARGEST_RATIO}th")
-                .at(&self.path, self.number)
-                .hint("decompress it first if it is meant so")
+            anyhow!(
+                "{stored} compressed bytes have become more than {most}: no text is compressed to a {LARGEST_RATIO}th"
+            )
+            .at(&self.path, self.number)
+            .hint("decompress it first if it is meant so")
         );
         Ok(())
     }

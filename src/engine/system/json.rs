@@ -67,7 +67,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueKeysOf<T> {
             match found.entry(key) {
                 Entry::Vacant(entry) => drop(entry.insert(fields.next_value()?)),
                 Entry::Occupied(entry) => {
-                    let twice = format_args!("the key `{}` is there twice", shortened(entry.key()).escape_debug()).to_string();
+                    let twice =
+                        format_args!("the key `{}` is there twice", shortened(entry.key()).escape_debug()).to_string();
                     return Err(A::Error::custom(twice));
                 }
             }

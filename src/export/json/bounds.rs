@@ -163,7 +163,10 @@ mod tests {
         assert!(refused("{\"a\": 70368744177665}").ends_with("is 70368744177664 at line 1 column 20"));
         assert!(refused(&format!("[{long}]")).starts_with("a text of 65537 bytes, and at most 65536 are read"));
         assert!(refused(&format!("{{{long}: 1}}")).starts_with("a text of 65537 bytes"));
-        assert!(refused("{\"denominators\": {\"uuas\": {\"effective_blocks\": -1}}}").starts_with("`effective_blocks` is -1.0"));
+        assert!(
+            refused("{\"denominators\": {\"uuas\": {\"effective_blocks\": -1}}}")
+                .starts_with("`effective_blocks` is -1.0")
+        );
         assert!(refused("{} x").starts_with("trailing characters"));
         // Words of a corpus are longer, seeds larger.
         let good =

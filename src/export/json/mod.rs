@@ -112,6 +112,15 @@ pub fn parse_to_show(name: &str, text: &str) -> Result<Report> {
     parse(name, &on_one_line(text))
 }
 
+/// A report that is not saved, as [`parse_to_show`] has it; `None` where each of its texts is one line as it is.
+/// Fails if it cannot be read again.
+pub fn to_show(report: &Report) -> Result<Option<Report>> {
+    match on_one_line(&written(report, Layout::Compact)?) {
+        Cow::Borrowed(_) => Ok(None),
+        Cow::Owned(text) => parse("the report", &text).map(Some),
+    }
+}
+
 /// The text of a report with each text in it on one line, of which a terminal obeys nothing. What is no JSON stays as it is,
 /// to be refused where it is parsed.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {

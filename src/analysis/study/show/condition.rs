@@ -71,9 +71,10 @@ impl Condition {
         let Self { column, relation, value } = self;
         let number = |known: f64| {
             // Nothing is above, below or equal to what `nan` stands for.
-            let asked: f64 = value.parse().ok().filter(|asked: &f64| !asked.is_nan()).ok_or_else(|| {
-                anyhow!("`{column}` is a column of numbers, and `{value}` is none").of_value(value)
-            })?;
+            let asked: f64 =
+                value.parse().ok().filter(|asked: &f64| !asked.is_nan()).ok_or_else(|| {
+                    anyhow!("`{column}` is a column of numbers, and `{value}` is none").of_value(value)
+                })?;
             Ok(known.partial_cmp(&asked).is_some_and(|order| relation.holds(order)))
         };
         let text = |known: &str| match relation {

@@ -4,6 +4,7 @@ pub mod counting;
 pub mod derivatives;
 pub mod part;
 pub mod patches;
+mod room;
 pub mod show;
 pub mod variants;
 pub mod workers;

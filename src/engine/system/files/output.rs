@@ -104,7 +104,8 @@ pub fn claim_stdout() {
     #[cfg(unix)]
     {
         use std::os::fd::AsFd;
-        if let Ok(metadata) = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata()) {
+        if let Ok(metadata) = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata())
+        {
             claims::write_for_good(&metadata);
         }
     }
