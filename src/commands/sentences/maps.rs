@@ -173,20 +173,25 @@ impl Header<'_> {
         }
         entries.insert("__metadata__".to_owned(), json!(metadata));
         let mut json = serde_json::to_vec(&entries)?;
-        ensure!(
-            json.len() <= LONGEST_HEADER,
-            anyhow!(
-                "the words of {} need a header of {} bytes, and no reader of safetensors takes more than {LONGEST_HEADER}",
-                counted(sentences.len(), "sentence"),
-                json.len()
-            )
-            .hint("write fewer sentences to a file")
-            .class(Class::Output)
-        );
+        ensure_readable(json.len(), sentences.len())?;
         // Tensors begin at a multiple of eight bytes; the format pads with spaces.
         json.resize(json.len().next_multiple_of(8), b' ');
         Ok([(json.len() as u64).to_le_bytes().as_slice(), &json].concat())
     }
+}
+
+/// Makes sure that readers of safetensors take a header of so many bytes.
+/// Fails if they do not.
+fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
+    let long = || {
+        let sentences = counted(sentences, "sentence");
+        anyhow!(
+            "the words of {sentences} need a header of {header} bytes, and readers of safetensors take {LONGEST_HEADER}"
+        )
+        .hint("write fewer sentences to a file")
+    };
+    ensure!(header <= LONGEST_HEADER, long().class(Class::Output));
+    Ok(())
 }
 
 fn tokens(model: &Model, sentence: &Sequence) -> Vec<String> {
@@ -197,4 +202,16 @@ fn tokens(model: &Model, sentence: &Sequence) -> Vec<String> {
 fn word_ids(sentence: &Sequence) -> Vec<Option<usize>> {
     let word_of = |token: usize| sentence.words.iter().position(|span| span.contains(&token));
     (0..sentence.ids.len()).map(word_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_no_longer_than_what_is_read() {
+        ensure_readable(LONGEST_HEADER, 1).unwrap();
+        let error = ensure_readable(LONGEST_HEADER + 1, 2000).unwrap_err().to_string();
+        assert!(error.starts_with("the words of 2000 sentences need a header of 100000001 bytes"), "{error}");
+    }
 }

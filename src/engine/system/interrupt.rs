@@ -181,3 +181,15 @@ impl TemporaryFiles {
         self.0.some_are_whole = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_asked_for_again_that_is_whole() {
+        let said = |are_whole| interrupted_by("SIGINT", are_whole).to_string();
+        assert_eq!(said(true), "ended by SIGINT: all files that it writes are whole");
+        assert_eq!(said(false), format!("ended by SIGINT: {OUTPUTS_ARE_REMOVED}: give the command again"));
+    }
+}

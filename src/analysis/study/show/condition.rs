@@ -151,6 +151,7 @@ mod tests {
         assert!(failed("det").contains("`det` is no condition"));
         assert!(failed("kind=det").contains("no column `kind`: it has relation, score, firm"));
         assert!(failed("score>much").contains("`much`"));
+        assert!(failed("score>=nan").contains("`nan` is none"));
         assert!(failed("relation>a").contains("texts"));
     }
 }
