@@ -168,8 +168,11 @@ mod tests {
             } } },
         }));
         let fault = |keys: &[&str], number| {
-            let step = |place: Place<'_>, key: &&str| if *key == "*" { place.items() } else { place.under(key) };
-            keys.iter().fold(ranges.top(), step).fault(number)
+            let mut place = ranges.top();
+            for key in keys {
+                place = if *key == "*" { place.items() } else { place.under(key) };
+            }
+            place.fault(number)
         };
         for keys in [&["a", "share"][..], &["b", "*", "share"], &["a", "within", "within", "share"]] {
             assert_eq!(fault(keys, -0.5).unwrap(), "`share` is -0.5, and the least that it can be is 0");

@@ -87,7 +87,7 @@ pub(super) fn over_packs<B: Default>(
     (threads, progress): (NonZeroUsize, &Analysis),
     show: impl Fn(&mut ObserverSet, &Pack, &mut B) -> Result<()> + Sync,
 ) -> Result<ObserverSet> {
-    let room = Room::new(encoder, threads.get());
+    let room = Room::new(encoder, observers.keeping_attention(), threads.get());
     let packs = Mutex::new(Packs::new(sequences));
     let next = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
     let large = Mutex::new(Vec::new());

@@ -90,10 +90,10 @@ impl Cache {
     /// Fails if it cannot be opened, or does not fit.
     pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
         const DAMAGED: &str = "a file in the Hub cache is damaged";
-        // What was opened before anything was promised is held against the promise as well; its SHA-256 is known by then.
-        if let Some(file) = self.whole.borrow().get(path) {
-            promised.map_or(Ok(()), |digest| digest.ensure_of(file)).context(DAMAGED)?;
-            return Ok(file.clone());
+        // What was opened before anything was promised is held against the promise as well; it may be another file by now.
+        let known = self.whole.borrow().get(path).cloned();
+        if let Some(file) = known.filter(|file| promised.is_none_or(|digest| digest.ensure_of(file).is_ok())) {
+            return Ok(file);
         }
         let file = ModelFile::open(path)?;
         let blob = fs::read_link(path).ok();
