@@ -244,7 +244,7 @@ fn keys_of_numbers(value: &Value, key: &str, found: &mut BTreeSet<String>) {
 }
 
 /// Makes every number under this key that is not whole another.
-fn change_numbers(value: &mut Value, wanted: &str, to: fn(f64) -> f64, key: &str) {
+fn change_numbers(value: &mut Value, wanted: &str, to: &dyn Fn(f64) -> f64, key: &str) {
     match value {
         Value::Number(number) if number.is_f64() && key == wanted => *value = to(number.as_f64().unwrap()).into(),
         Value::Array(items) => items.iter_mut().for_each(|item| change_numbers(item, wanted, to, key)),
@@ -261,10 +261,9 @@ fn numbers_of_distributions_are_in_their_ranges() {
     let folder = TempDir::new().unwrap();
     let original = saved(folder.path(), report());
     let crafted = folder.path().join("crafted.json");
-    let numbers: [(f64, fn(f64) -> f64); 4] = [(-1.0, |_| -1.0), (1.0, |_| 1.0), (1e-320, |_| 1e-320), (1e8, |_| 1e8)];
-    for (number, to) in numbers {
+    for number in [-1.0, 1.0, 1e-320, 1e8] {
         let mut changed = report().clone();
-        change_numbers(&mut changed, "effective_blocks", to, "");
+        change_numbers(&mut changed, "effective_blocks", &|_| number, "");
         fs::write(&crafted, changed.to_string()).unwrap();
         for command in ["diff", "compare"] {
             let outcome = headscope(&[command, path(&original), path(&crafted)]).output().unwrap();
@@ -289,7 +288,7 @@ fn figures_have_finite_numbers() {
     let mut report = report().clone();
     for key in keys {
         let mut enlarged = report.clone();
-        change_numbers(&mut enlarged, &key, |number| 1e30_f64.copysign(number), "");
+        change_numbers(&mut enlarged, &key, &|number| 1e30_f64.copysign(number), "");
         enlarged["settings"] = report["settings"].clone();
         if json::parse("report.json", &enlarged.to_string()).is_ok() {
             report = enlarged;

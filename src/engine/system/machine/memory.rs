@@ -61,7 +61,7 @@ pub fn in_words(bytes: u64) -> String {
     }
 }
 
-/// What can be taken without swapping (proc_meminfo(5)).
+/// What can be taken without swapping (`proc_meminfo(5)`).
 fn free() -> Option<u64> {
     kilobytes("/proc/meminfo", "MemAvailable:")
 }
@@ -73,7 +73,7 @@ fn kilobytes(file: &str, key: &str) -> Option<u64> {
     Some(value.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
 }
 
-/// What is left of `ulimit -v` (proc_pid_limits(5)).
+/// What is left of `ulimit -v` (`proc_pid_limits(5)`).
 fn left_of_address_space() -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
