@@ -1,6 +1,6 @@
 //! The sizes and options of an encoder, in the words of BERT's `config.json`, whatever its family calls them.
 
-mod cost;
+pub mod cost;
 mod fields;
 mod options;
 mod places;
@@ -12,7 +12,6 @@ use serde::{Deserialize, Deserializer};
 use crate::model::grid::visibility::LayerClasses;
 use crate::system::errors::Facts;
 
-pub use cost::Cost;
 pub(super) use fields::fields;
 pub(super) use options::named;
 pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, PositionEmbedding};

@@ -23,7 +23,8 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, ensure};
 
 use crate::linalg::matmul::Matrix;
-use crate::model::config::{Config, Cost};
+use crate::model::config::Config;
+use crate::model::config::cost::Cost;
 use crate::system::errors::{Class, Facts};
 use batch::{Batch, Input};
 use gates::Gates;

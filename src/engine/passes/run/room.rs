@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::model::config::Cost;
+use crate::model::config::cost::Cost;
 use crate::model::forward::Encoder;
 use crate::sequences::pack::Pack;
 use crate::system::errors::{Class, Facts};

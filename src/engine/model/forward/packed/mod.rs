@@ -21,7 +21,8 @@ use super::visitor::{Visitor, Written};
 use super::{Encoder, HeadWeights, LayerAttention, NO_PREDICTION, Pass, Positions, Scratch, Start, WordEmbeddings};
 use super::{check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::model::config::{Activation, BlockPlan, Cost, NormKind};
+use crate::model::config::cost::Cost;
+use crate::model::config::{Activation, BlockPlan, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
 
