@@ -27,7 +27,7 @@ use crate::system::files::output::Output;
 const LONGEST_HEADER: usize = 100_000_000;
 
 /// Sentences, heads, and the file of their attention.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct MapsOptions {
     /// The model.
     pub model: ModelRef,

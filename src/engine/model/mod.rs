@@ -1,5 +1,6 @@
 //! A pretrained model: its source, its identity, its tokenizer and its encoder.
 
+pub mod adapter;
 pub mod config;
 pub mod families;
 pub mod files;
@@ -19,6 +20,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Result, anyhow};
 use candle_core::Device;
 
+use adapter::Adapter;
 use families::Architecture;
 use files::{ModelFile, ModelFiles};
 use forward::Encoder;
@@ -29,7 +31,7 @@ use initial::Initial;
 use parameters::Objective;
 use parameters::Parameters;
 use tokenizer::ModelTokenizer;
-use weights::{Checkpoint, LeftTensors};
+use weights::{Checkpoint, LeftTensors, Overlay};
 
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
@@ -46,6 +48,8 @@ pub struct Model {
     pub objective: Option<Objective>,
     /// Why the head that the checkpoint has instead cannot be used.
     pub refused_head: Option<&'static str>,
+    /// The name of the adapter that is merged into it.
+    pub adapter: Option<String>,
     /// The tensors of the checkpoint that are no part of the encoder.
     pub left: Vec<LeftTensors>,
     /// The tokenizer, with its own padding and truncation switched off.
@@ -81,10 +85,13 @@ impl Model {
     }
 
     fn loaded(files: ModelFiles, parts: Parts) -> Result<Self> {
-        let ModelFiles { id, revision, config, architecture, tokenizer, weights } = files;
+        let ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
+        let merged = adapter.as_ref().map(|files| Adapter::read(files, &architecture)).transpose()?;
+        let merged = merged.map(|adapter| Box::new(adapter) as Box<dyn Overlay>);
         let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?.unwrapped(&architecture);
+        let checkpoint = checkpoint.with_adapter(merged);
         let objective = Objective::of(&architecture, |name| checkpoint.has(name));
         let refused_head = Objective::refused(|name| checkpoint.has(name)).filter(|_| objective.is_none());
         ensure_room(&id, &architecture, parts)?;
@@ -95,10 +102,25 @@ impl Model {
         {
             parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
         }
-        weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
+        weights
+            .iter()
+            .chain(adapter.as_ref().map(|adapter| &adapter.weights))
+            .try_for_each(ModelFile::ensure_unchanged)?;
+        let adapter = adapter.map(|adapter| adapter.name);
         let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
         let encoder = Box::new(PackedEncoder::new(parameters));
-        Ok(Self { id, revision, architecture, objective, refused_head, left, tokenizer, encoder, differentiable })
+        Ok(Self {
+            id,
+            revision,
+            architecture,
+            objective,
+            refused_head,
+            adapter,
+            left,
+            tokenizer,
+            encoder,
+            differentiable,
+        })
     }
 
     /// How many layers and heads there are.
@@ -155,7 +177,11 @@ impl Hashes {
     fn of(files: &ModelFiles) -> Result<Self> {
         let of_each = |(name, file): &(&str, ModelFile)| Ok(((*name).to_owned(), file.sha256()?));
         let tokenizer = files.tokenizer.iter().map(of_each).collect::<Result<_>>()?;
-        Ok(Self { config: files.config.sha256()?, weights: files::sha256(&files.weights)?, tokenizer })
+        // With an adapter it is another model: its files are hashed as parts of the weights.
+        let adapter = files.adapter.iter().flat_map(|adapter| [&adapter.config, &adapter.weights]);
+        let weights: Vec<ModelFile> = files.weights.iter().chain(adapter).cloned().collect();
+        let weights = files::sha256(&weights)?;
+        Ok(Self { config: files.config.sha256()?, weights, tokenizer })
     }
 }
 

@@ -87,7 +87,7 @@ impl GainEffects {
             let effect = estimates.heads[place].get("in_context_effect", None).copied().flatten();
             let ci95 = estimates.ci95[place].get("in_context_effect", None).copied().flatten();
             let error = estimates.standard_errors[place].get("in_context_effect", None).copied().flatten();
-            let estimate = effect.zip(error).map(|(effect, error)| known.estimate(effect, error, Scale::Real));
+            let estimate = effect.zip(error).and_then(|(effect, error)| known.estimate(effect, error, Scale::Real));
             HeadInContext {
                 place: context.grid.place(place),
                 effect,
