@@ -30,6 +30,7 @@ mod controls;
 mod coreference;
 mod corpus;
 mod corpus_files;
+mod costly_shapes;
 mod costly_tokenizers;
 mod crafted_reports;
 mod damaged_weights;

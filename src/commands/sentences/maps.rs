@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, ensure};
 use serde_json::json;
 
 use super::rollout::{even_rollout, rollout};
@@ -19,8 +19,12 @@ use crate::passes::run::{heads_of, token_limit};
 use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::SentenceTokenizer;
+use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
+
+/// The longest header that the safetensors crate reads, in bytes (`MAX_HEADER_SIZE`).
+const LONGEST_HEADER: usize = 100_000_000;
 
 /// Sentences, heads, and the file of their attention.
 #[derive(Clone, Debug)]
@@ -180,10 +184,25 @@ impl Header<'_> {
         }
         entries.insert("__metadata__".to_owned(), json!(metadata));
         let mut json = serde_json::to_vec(&entries)?;
+        ensure_readable(json.len(), sentences.len())?;
         // Tensors begin at a multiple of eight bytes; the format pads with spaces.
         json.resize(json.len().next_multiple_of(8), b' ');
         Ok([(json.len() as u64).to_le_bytes().as_slice(), &json].concat())
     }
+}
+
+/// Makes sure that readers of safetensors take a header of so many bytes.
+/// Fails if they do not.
+fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
+    let long = || {
+        let sentences = counted(sentences, "sentence");
+        anyhow!(
+            "the words of {sentences} need a header of {header} bytes, and readers of safetensors take {LONGEST_HEADER}"
+        )
+        .hint("write fewer sentences to a file")
+    };
+    ensure!(header <= LONGEST_HEADER, long().class(Class::Output));
+    Ok(())
 }
 
 fn tokens(model: &Model, sentence: &Sequence) -> Vec<String> {
@@ -195,4 +214,16 @@ fn word_shares(sentence: &Sequence) -> Vec<(usize, usize, f64)> {
     let words = sentence.words.iter().enumerate();
     let shares = words.flat_map(|(word, span)| span.shares().map(move |(token, share)| (token, word, share)));
     shares.filter(|(.., share)| *share < 1.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_no_longer_than_what_is_read() {
+        ensure_readable(LONGEST_HEADER, 1).unwrap();
+        let error = ensure_readable(LONGEST_HEADER + 1, 2000).unwrap_err().to_string();
+        assert!(error.starts_with("the words of 2000 sentences need a header of 100000001 bytes"), "{error}");
+    }
 }

@@ -78,3 +78,9 @@ impl SentenceSize {
         fits().hint_after(", ", "split it into sentences")
     }
 }
+
+/// How many times its compressed bytes a corpus may have. Text compresses to a tenth, and treebanks to a twentieth.
+pub(super) const LARGEST_RATIO: u64 = 256;
+
+/// The decompressed bytes that are read of any compressed corpus, 64 MiB: a second's work.
+pub(super) const SMALLEST_UNPACKED: u64 = 64 << 20;

@@ -263,12 +263,20 @@ pub struct RunInfo {
     pub arch: String,
 }
 
+/// A time by RFC 3339, which has the years up to 9999. A clock that was never set may be before 1970 and has its beginning.
+fn rfc3339(time: SystemTime) -> String {
+    /// The last second of the year 9999, from the beginning of 1970.
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST);
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
 impl RunInfo {
     /// Facts about a run on this machine that began at `started_at`.
     pub fn new(started_at: SystemTime, duration: Duration, analysis: Duration, threads: NonZeroUsize) -> Self {
         Self {
             shards: 1,
-            started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
+            started_at: rfc3339(started_at),
             duration_seconds: duration.as_secs_f64(),
             analysis_seconds: analysis.as_secs_f64(),
             threads: threads.get(),
@@ -358,6 +366,14 @@ fn difference(key: &str, here: &Value, there: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_before_1970_or_after_9999_has_a_time() {
+        let (day, age) = (Duration::from_secs(86400), Duration::from_secs(1 << 40));
+        assert_eq!(rfc3339(SystemTime::UNIX_EPOCH - day), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(SystemTime::UNIX_EPOCH + day), "1970-01-02T00:00:00Z");
+        assert_eq!(rfc3339(SystemTime::UNIX_EPOCH + age), "9999-12-31T23:59:59Z");
+    }
 
     #[test]
     fn more_time_is_added_to_both() {

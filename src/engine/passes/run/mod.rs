@@ -5,6 +5,7 @@ pub mod counting;
 pub mod derivatives;
 pub mod means;
 pub mod part;
+mod room;
 pub mod show;
 pub mod variants;
 pub mod workers;

@@ -48,6 +48,10 @@ pub type ParserState = Option<(u64, SeenSentence)>;
 impl Sums for ParserSums {
     type SequenceState = ParserState;
 
+    fn keeps_attention(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self, sequence: &Sequence) -> ParserState {
         let seen = SeenSentence::new(sequence, &self.classes, self.from, self.grid.count())?;
         Some((sequence.index, seen))
