@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::ranges::{OF_REPORT, Place};
+use super::ranges::{OF_REPORT, SchemaPlace};
 
 /// The largest number without a sign, far from where sums and products of such numbers are infinite.
 const LARGEST: f64 = 1e30;
@@ -41,7 +41,7 @@ struct Bounds<'a> {
     /// Whether it is all of the report.
     is_top: bool,
     /// Its place in the schema.
-    place: Place<'a>,
+    place: SchemaPlace<'a>,
 }
 
 impl Bounds<'_> {

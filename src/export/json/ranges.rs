@@ -19,7 +19,7 @@ const ROUNDING: f64 = 1e-6;
 
 /// A part of a schema: numbers in its place, the parts of an object by key, and the items of a list.
 #[derive(Debug, Default)]
-struct Part {
+struct SchemaPart {
     minimum: Option<f64>,
     maximum: Option<f64>,
     fields: HashMap<String, usize>,
@@ -29,11 +29,11 @@ struct Part {
 
 /// All parts of a schema; the first is the whole.
 #[derive(Debug)]
-pub(super) struct Ranges(Vec<Part>);
+pub(super) struct Ranges(Vec<SchemaPart>);
 
 /// A place in a report, with the name of its key; lists have that of their own place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct SchemaPlace<'a> {
     ranges: &'a Ranges,
     /// `None` where the schema says nothing.
     part: Option<usize>,
@@ -49,13 +49,13 @@ impl Ranges {
     }
 
     /// The place of the whole report.
-    pub(super) fn top(&self) -> Place<'_> {
-        Place { ranges: self, part: Some(0), name: "" }
+    pub(super) fn top(&self) -> SchemaPlace<'_> {
+        SchemaPlace { ranges: self, part: Some(0), name: "" }
     }
 }
 
-impl<'a> Place<'a> {
-    fn part(&self) -> Option<&'a Part> {
+impl<'a> SchemaPlace<'a> {
+    fn part(&self) -> Option<&'a SchemaPart> {
         self.part.map(|part| &self.ranges.0[part])
     }
 
@@ -80,7 +80,7 @@ impl<'a> Place<'a> {
 
     /// The fault of a number that is out of its range.
     pub(super) fn fault(self, number: f64) -> Option<String> {
-        let Part { minimum, maximum, .. } = self.part()?;
+        let SchemaPart { minimum, maximum, .. } = self.part()?;
         let slack = |end: f64| ROUNDING * end.abs().max(1.0);
         let named = || if self.name.is_empty() { "a number".to_owned() } else { format!("`{}`", self.name) };
         if let Some(least) = minimum.filter(|&least| number < least - slack(least)) {
@@ -95,7 +95,7 @@ struct Compiler<'a> {
     definitions: Option<&'a Map<String, Value>>,
     /// The parts of definitions by name.
     known: HashMap<&'a str, usize>,
-    parts: Vec<Part>,
+    parts: Vec<SchemaPart>,
 }
 
 impl<'a> Compiler<'a> {
@@ -106,18 +106,18 @@ impl<'a> Compiler<'a> {
             return known;
         }
         let number = self.parts.len();
-        self.parts.push(Part::default());
+        self.parts.push(SchemaPart::default());
         if let Some(name) = reference {
             self.known.insert(name, number);
         }
-        let mut part = Part::default();
+        let mut part = SchemaPart::default();
         self.add(schema, &mut part);
         self.parts[number] = part;
         number
     }
 
     /// Adds what a schema says to a part.
-    fn add(&mut self, schema: &'a Value, part: &mut Part) {
+    fn add(&mut self, schema: &'a Value, part: &mut SchemaPart) {
         let definition = reference(schema).and_then(|name| self.definitions?.get(name));
         let every = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
         // Of several alternatives none need hold.

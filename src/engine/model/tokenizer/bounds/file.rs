@@ -59,7 +59,7 @@ enum Vocabulary<'a> {
 
 /// A token, copied only where it is written with escapes.
 #[derive(Deserialize)]
-struct Token<'a>(#[serde(borrow)] Cow<'a, str>);
+struct VocabularyToken<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Vocabulary<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -73,7 +73,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Vocabulary<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut tokens: A) -> Result<Self::Value, A::Error> {
                 let mut longest = 0;
-                while let Some((Token(token), _)) = tokens.next_entry::<Token<'de>, IgnoredAny>()? {
+                while let Some((VocabularyToken(token), _)) = tokens.next_entry::<VocabularyToken<'de>, IgnoredAny>()? {
                     longest = longest.max(token.len());
                 }
                 Ok(Vocabulary::Map(longest))
@@ -81,7 +81,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Vocabulary<'a> {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut tokens: A) -> Result<Self::Value, A::Error> {
                 let mut all = Vec::new();
-                while let Some((Token(token), _)) = tokens.next_element::<(Token<'de>, IgnoredAny)>()? {
+                while let Some((VocabularyToken(token), _)) =
+                    tokens.next_element::<(VocabularyToken<'de>, IgnoredAny)>()?
+                {
                     all.push(token);
                 }
                 Ok(Vocabulary::Scored(all))
