@@ -50,12 +50,16 @@ fn check_heads(report: &Value, golden: &Value) {
 
 #[test]
 fn what_explains_a_head_is_that_of_the_reference() {
-    check_heads(&analyze(&fixture("corpus/gold.conllu"), &["--limit", "120"]), &golden("explained-variance"));
+    check_heads(
+        &analyze(&fixture("corpus/gold.conllu"), &["--words", "spaced", "--limit", "120"]),
+        &golden("explained-variance"),
+    );
 }
 
 #[test]
 fn every_number_is_that_of_the_reference() {
-    let (report, golden) = (analyze(&fixture("corpus/gold.conllu"), &["--limit", "200"]), golden("content"));
+    let (report, golden) =
+        (analyze(&fixture("corpus/gold.conllu"), &["--words", "spaced", "--limit", "200"]), golden("content"));
     check_heads(&report, &golden);
     for what in ["ci95", "standard_errors"] {
         for (head, expected) in report["heads"].as_array().unwrap().iter().zip(golden[what].as_array().unwrap()) {

@@ -111,7 +111,7 @@ pub fn spacing(presets: &[String], studies: &[String]) -> Spacing {
     let is_asked_for = |preset: &&Preset| {
         let named = |study: &&str| studies.iter().any(|name| name == study);
         presets.iter().any(|name| name == preset.name)
-            || (!preset.studies.is_empty() && preset.studies.iter().all(|study| named(study)))
+            || (!preset.studies.is_empty() && preset.studies.iter().all(named))
     };
     let spaced = PRESETS.iter().filter(is_asked_for).find(|preset| preset.words == Spacing::Spaced);
     spaced.map_or(Spacing::Written, |preset| preset.words)

@@ -153,8 +153,8 @@ fn logistic(logit: f64) -> f64 {
 }
 
 /// The degrees of freedom that Student's distribution is computed for. With fewer its 97.5th percentile is beyond 10^15, so
-/// that nothing is significant; with more it is the normal distribution to seven digits.
-const FREEDOM: RangeInclusive<f64> = 0.1..=1e7;
+/// that nothing is significant; no analysis has more than 64 blocks, and with more it is the normal distribution to four digits.
+const FREEDOM: RangeInclusive<f64> = 0.1..=1e4;
 
 /// Degrees of freedom within [`FREEDOM`], whatever a saved report has.
 fn within_freedom(freedom: f64) -> f64 {

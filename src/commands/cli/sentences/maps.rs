@@ -106,8 +106,8 @@ impl MapsArguments {
             rollout,
             output,
             max_tokens,
-            truncate,
             words,
+            truncate,
             strict,
             removed,
         };

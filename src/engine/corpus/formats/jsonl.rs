@@ -20,7 +20,7 @@ use crate::corpus::annotation::{Annotation, Upos, value_of};
 use crate::corpus::bounds::{MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
-use crate::corpus::sentence::written::{Misfit, Piece, Written};
+use crate::corpus::sentence::written::{Misfit, Written, WrittenPiece};
 use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
 use crate::corpus::tree;
 use crate::system::counted::{counted, plural};
@@ -105,6 +105,10 @@ const OTHER_NAMES: [(&str, &[&str]); 7] = [
 
 /// An error about a line, with what to call keys of it that are not read and may be meant.
 fn renamed(json: &str, error: Error) -> Error {
+    #[expect(
+        clippy::zero_sized_map_values,
+        reason = "serde reads no set of keys, and what stands under them is passed over"
+    )]
     let keys: BTreeMap<String, IgnoredAny> = serde_json::from_str(json).unwrap_or_default();
     let other_name = |&(ours, others): &(&str, &[&str])| {
         let other = others.iter().find(|&&other| keys.contains_key(other) && !keys.contains_key(ours))?;
@@ -132,7 +136,8 @@ impl Line {
     fn written(&self, forms: &[String]) -> Result<Option<Written>> {
         let forms: Vec<&str> = forms.iter().map(String::as_str).collect();
         let spaces = self.space_after.as_deref().unwrap_or_default().iter().copied().chain(iter::repeat(true));
-        let pieces: Vec<Piece> = forms.iter().zip(spaces).map(|(_, space_after)| Piece::word(space_after)).collect();
+        let pieces: Vec<WrittenPiece> =
+            forms.iter().zip(spaces).map(|(_, space_after)| WrittenPiece::word(space_after)).collect();
         let Some(text) = &self.text else {
             return Ok(self.space_after.is_some().then(|| Written::joined(&forms, &pieces)));
         };

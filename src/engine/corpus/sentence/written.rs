@@ -19,7 +19,7 @@ pub struct Written {
 
 /// A piece of text without white space around it: one word, or a multiword token with the words that it stands for.
 #[derive(Clone, Debug)]
-pub(in crate::corpus) struct Piece {
+pub(in crate::corpus) struct WrittenPiece {
     /// The multiword token as written; `None` for a single word, which is written as its form.
     pub surface: Option<String>,
     /// How many words it is.
@@ -28,7 +28,7 @@ pub(in crate::corpus) struct Piece {
     pub space_after: bool,
 }
 
-impl Piece {
+impl WrittenPiece {
     /// A single word.
     pub fn word(space_after: bool) -> Self {
         Self { surface: None, words: 1, space_after }
@@ -48,12 +48,12 @@ impl Written {
     /// The forms joined by single spaces, as where nothing is known of the text.
     pub fn spaced<'a>(forms: impl IntoIterator<Item = &'a str>) -> Self {
         let forms: Vec<&str> = forms.into_iter().collect();
-        Self::joined(&forms, &vec![Piece::word(true); forms.len()])
+        Self::joined(&forms, &vec![WrittenPiece::word(true); forms.len()])
     }
 
     /// The words in a text, left to right, with any white space between pieces.
     /// Fails if a piece is not where it should be, or the text goes on after the last.
-    pub(in crate::corpus) fn aligned(text: &str, forms: &[&str], pieces: &[Piece]) -> Result<Self, Misfit> {
+    pub(in crate::corpus) fn aligned(text: &str, forms: &[&str], pieces: &[WrittenPiece]) -> Result<Self, Misfit> {
         let text = text.trim();
         let mut written = Self { text: text.to_owned(), words: Vec::with_capacity(forms.len()), space_after: true };
         let mut at = 0;
@@ -75,7 +75,7 @@ impl Written {
     }
 
     /// The pieces joined by single spaces where white space follows.
-    pub(in crate::corpus) fn joined(forms: &[&str], pieces: &[Piece]) -> Self {
+    pub(in crate::corpus) fn joined(forms: &[&str], pieces: &[WrittenPiece]) -> Self {
         let mut written = Self { space_after: true, ..Self::default() };
         let mut needs_space = false;
         for piece in pieces {
@@ -94,7 +94,7 @@ impl Written {
     }
 }
 
-impl Piece {
+impl WrittenPiece {
     fn forms<'a, 'b>(&self, forms: &'b [&'a str], first: usize) -> &'b [&'a str] {
         &forms[first..first + self.words]
     }
@@ -203,10 +203,10 @@ mod tests {
     }
 
     /// `I didn't go, sorry.` with a multiword token.
-    fn pieces() -> (Vec<&'static str>, Vec<Piece>) {
+    fn pieces() -> (Vec<&'static str>, Vec<WrittenPiece>) {
         let forms = vec!["I", "did", "n't", "go", ",", "sorry", "."];
-        let didnt = Piece { surface: Some("didn't".to_owned()), words: 2, space_after: true };
-        let word = Piece::word;
+        let didnt = WrittenPiece { surface: Some("didn't".to_owned()), words: 2, space_after: true };
+        let word = WrittenPiece::word;
         (forms, vec![word(true), didnt, word(false), word(true), word(false), word(false)])
     }
 

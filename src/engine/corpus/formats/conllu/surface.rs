@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, ensure};
 
 use crate::corpus::bounds::SentenceSize;
-use crate::corpus::sentence::written::{Piece, Written};
+use crate::corpus::sentence::written::{Written, WrittenPiece};
 use crate::corpus::sentence::{Word, excerpt};
 use crate::system::errors::Facts;
 
@@ -13,7 +13,7 @@ pub(super) const COLUMNS: usize = 10;
 /// The pieces of a sentence's text, as its lines come.
 #[derive(Default)]
 pub(super) struct Surface {
-    pieces: Vec<Piece>,
+    pieces: Vec<WrittenPiece>,
     /// How many words the pieces stand for.
     words: usize,
 }
@@ -35,7 +35,7 @@ impl Surface {
         if !matches!(form, "_" | "") {
             size.add_surface(form)?;
             let (surface, words) = (Some(form.to_owned()), last - before);
-            self.pieces.push(Piece { surface, words, space_after: space_after(misc) });
+            self.pieces.push(WrittenPiece { surface, words, space_after: space_after(misc) });
             self.words = last;
         }
         Ok(())
@@ -44,7 +44,7 @@ impl Surface {
     /// Takes the line of a word that `before` words came before.
     pub fn word(&mut self, before: usize, space_after: bool) {
         if before >= self.words {
-            self.pieces.push(Piece::word(space_after));
+            self.pieces.push(WrittenPiece::word(space_after));
             self.words = before + 1;
         }
     }
