@@ -40,7 +40,7 @@ fn json_lines_say_what_conllu_says() {
         "\r\n",
         r#"{"words": ["Go", ""]}"#,
         "\n",
-        r#"{"id": "passed over", "words": ["kept"], "heads": [null], "relations": [null]}"#,
+        r#"{"text": "kept", "words": ["kept"], "heads": [null], "relations": [null]}"#,
     );
     let expected = [
         Content::Text("Go home.".to_owned()),

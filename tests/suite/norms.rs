@@ -80,7 +80,7 @@ fn every_number_is_that_of_the_reference() {
         let golden = std::fs::read_to_string(fixture(&format!("goldens/{name}-norms.json")));
         let golden: Value =
             serde_json::from_str(&golden.expect("python fixtures/reference_norms.py makes it")).unwrap();
-        let report = analyze(path(&model), &["--limit", "300", "--words", "spaced"]);
+        let report = analyze(path(&model), &["--words", "spaced", "--limit", "300"]);
         assert_eq!(report["corpus"]["sentences"], golden["sentences"]);
         assert_eq!(report["denominators"]["norm_window_mass"]["count"], golden["queries"]);
         let mut worst = 0.0_f64;

@@ -31,7 +31,7 @@ impl Checkpoint {
     ///
     /// A tensor is of the encoder if it stands under the same prefix as what was read, and its name begins as the name of
     /// something that was read does: `embeddings.`, `encoder.`. Copies of a tensor that was read are left out.
-    /// Fails at one of the encoder that neither the family nor [`BUFFERS`] know as needless.
+    /// Fails at one of the encoder that neither the family nor `BUFFERS` know as needless.
     pub fn left(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
         let Family { prefix, token_heads, needless, .. } = architecture.family;
         let read = self.read.lock().expect("nobody panics while reading").clone();
