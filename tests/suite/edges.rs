@@ -16,7 +16,7 @@ fn alone() -> Vec<&'static str> {
 
 fn report(model: &str, more: &[&str]) -> Value {
     let corpus = fixture("corpus/gold.conllu");
-    let arguments = ["analyze", model, "-c", path(&corpus), "--words", "spaced", "--no-run-info", "-o", "-"];
+    let arguments = ["analyze", model, "-c", path(&corpus), "--no-run-info", "-o", "-"];
     serde_json::from_str(&run(&[&arguments[..], &alone(), more].concat()).unwrap()).unwrap()
 }
 

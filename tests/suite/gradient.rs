@@ -17,8 +17,6 @@ const OTHERS: [&str; 6] = ["attention", "trees", "dependency", "words", "frequen
 /// Analyses the gold corpus by this study and by what is asked for.
 fn arguments<'a>(corpus: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["analyze", "box:small", "-c", corpus, "--with", "gradient", "--no-run-info", "-q"];
-    // The reference reads words one by one.
-    arguments.extend(["--words", "spaced"]);
     arguments.extend(OTHERS.iter().flat_map(|study| ["--without", study]));
     arguments.extend(more);
     arguments

@@ -16,7 +16,7 @@ fn alone<'a>(with: &[&'a str]) -> Vec<&'a str> {
 
 fn report(model: &str, with: &[&str], more: &[&str]) -> Value {
     let corpus = fixture("corpus/gold.conllu");
-    let arguments = ["analyze", model, "-c", path(&corpus), "--words", "spaced", "--no-run-info", "-o", "-"];
+    let arguments = ["analyze", model, "-c", path(&corpus), "--no-run-info", "-o", "-"];
     serde_json::from_str(&run(&[&arguments[..], &alone(with), more].concat()).unwrap()).unwrap()
 }
 
