@@ -260,7 +260,7 @@ fn lora_is_merged_as_peft_merges_it() {
             assert!(apart(&found) <= 1e-6, "{name}: {tensor} is {} apart", apart(&found));
             changed += usize::from(apart(&base) > 1e-3);
         }
-        assert!(changed >= 3, "{name}: {changed} tensors differ from those of the model");
+        assert!(changed >= 3, "{name}: {changed} tensors differ from the model's");
     }
 }
 

@@ -233,7 +233,7 @@ fn a_long_name_is_drawn_in_time() {
     run(&["export", path(&file), "-o", path(&page)]).unwrap();
 }
 
-/// Collects the keys of all numbers that are not whole; those of a list have the key of the list.
+/// Collects the keys of all numbers that are not whole; the numbers of a list have the key of the list.
 fn keys_of_numbers(value: &Value, key: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Number(number) if number.is_f64() => drop(found.insert(key.to_owned())),
@@ -255,7 +255,7 @@ fn change_numbers(value: &mut Value, wanted: &str, to: &dyn Fn(f64) -> f64, key:
     }
 }
 
-/// What is computed of a report has parameters of distributions among it: numbers that no report has are refused.
+/// Some numbers of a report become parameters of distributions: numbers that no report has are refused.
 #[test]
 fn numbers_of_distributions_are_in_their_ranges() {
     let folder = TempDir::new().unwrap();

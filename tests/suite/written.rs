@@ -144,7 +144,7 @@ fn a_report_says_how_it_was_read() {
         (&left_out, &Value::from(1))
     );
     assert_eq!((&written["corpus"]["words"], &written["corpus"]["unannotated"]), (&Value::from(15), &Value::from(0)));
-    let line = "Words left out: 1 without a character of its own in its multiword token, 1 that the tokenizer makes nothing of; \
+    let line = "Words left out: 1 that no character of the multiword token belongs to, 1 that the tokenizer makes nothing of; \
                 words whose head is one of these: 1.";
     assert!(summary.contains(line), "{summary}");
     let (spaced, _) = analyze(&["--words", "spaced"]);

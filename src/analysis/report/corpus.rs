@@ -38,7 +38,7 @@ pub struct CorpusInfo {
     /// Words whose head is left out, so that their arcs are not scored; absent in reports of 0.1.
     #[serde(default)]
     pub heads_left_out: u64,
-    /// Tokens that are of several words, each of which has a share in them; absent in reports of 0.1.
+    /// Tokens that several words share; absent in reports of 0.1.
     #[serde(default)]
     pub shared_tokens: u64,
     /// Sentences of plain text that were cut to the limit.

@@ -285,7 +285,7 @@ fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<Str
     Ok(all)
 }
 
-/// A name that is part of a file's name, on every system, beside those of others; what TOML calls a bare key is one.
+/// A name that can be part of a file name on every system, beside the names of `others`; a bare key of TOML is one.
 fn checked_name<'a>(
     name: &Spanned<DeString<'_>>,
     mut others: impl Iterator<Item = &'a str>,

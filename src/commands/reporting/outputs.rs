@@ -21,7 +21,7 @@ pub enum OpenOutput {
 }
 
 impl OpenOutput {
-    /// Whether it gets the whole report, of which all others can be made.
+    /// Whether it gets the whole report, from which all other outputs can be made.
     fn is_whole(&self) -> bool {
         match self {
             Self::File(_, writer) => writer.is_whole(),

@@ -105,7 +105,7 @@ impl AdapterConfig {
     }
 }
 
-/// What an adapter adds to a checkpoint.
+/// The updates that an adapter adds to a checkpoint.
 pub struct Adapter {
     config: AdapterConfig,
     tensors: Checkpoint,

@@ -98,8 +98,8 @@ fn interrupted_by(what: &str, are_whole: bool) -> Error {
     anyhow!("ended by {what}: {left}").hint(way_out)
 }
 
-/// The signals that end a program by default (POSIX.1-2024, signal.h) and can be caught, but for those of a fault of its own, and
-/// for a pipe without a reader, which is an error of the write. Job engines send the first of user-defined ones before the time of
+/// The signals that end a program by default (POSIX.1-2024, signal.h) and can be caught, without the signals of a program fault and
+/// of a pipe without a reader, which is an error of the write. Job engines send the first of user-defined ones before the time of
 /// a job is over, and the limit of processor time sends `SIGXCPU`.
 #[cfg(unix)]
 const ENDING: [i32; 10] = {

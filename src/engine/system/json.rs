@@ -42,7 +42,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ValueOf<'_, T> {
     }
 }
 
-/// A JSON object that has no key twice, of which serde would keep the last value.
+/// A JSON object without repeated keys; serde would keep the last value of a repeated key.
 #[derive(Debug)]
 pub struct UniqueKeys<T>(pub BTreeMap<String, T>);
 

@@ -14,7 +14,7 @@ use crate::report;
 /// The ranges of the report that this program writes.
 pub(super) static OF_REPORT: LazyLock<Ranges> = LazyLock::new(|| Ranges::new(report::schema().as_value()));
 
-/// What a number may lie beyond the end of its range, relative to that and at least to 1: ratios of sums are rounded.
+/// Tolerance beyond the end of a range, relative to the larger of that end and 1: ratios of sums are rounded.
 const ROUNDING: f64 = 1e-6;
 
 /// A part of a schema: numbers in its place, the parts of an object by key, and the items of a list.
@@ -68,7 +68,7 @@ impl<'a> SchemaPlace<'a> {
         }
     }
 
-    /// A place of which the schema says nothing.
+    /// A place that the schema does not describe.
     pub(super) fn anywhere(self) -> Self {
         Self { part: None, ..self }
     }

@@ -94,7 +94,7 @@ pub struct AnalyzeArguments {
     /// Which token speaks for a word that the tokenizer split
     #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean", help_heading = INPUT, hide_short_help = true)]
     from_token: FromToken,
-    /// Of a decoder: what it reads at once [default: document where documents are the unit, or else sentence]
+    /// Text unit per sequence (decoders only) [default: document where documents are the unit, or else sentence]
     #[arg(long, value_name = "CONTEXT", value_parser = one_of(CONTEXTS), help_heading = INPUT, hide_short_help = true)]
     context: Option<Context>,
     /// Of a decoder: whether the token for the beginning of text stands before what it reads at once

@@ -64,7 +64,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     Ok(None)
 }
 
-/// What a line holds.
+/// A parsed line.
 struct LineContent {
     content: Content,
     written: Option<Written>,

@@ -37,7 +37,7 @@ pub(in crate::corpus) struct Parsed {
 }
 
 impl Parsed {
-    /// A sentence of which the file says nothing more.
+    /// A sentence without further facts.
     pub(in crate::corpus) fn new(origin: Origin, content: Content) -> Self {
         Self { origin, content, begins_document: false, family: None, id: None, written: None }
     }

@@ -11,7 +11,7 @@ use std::ops::Range;
 pub struct Written {
     /// The text, without white space around it.
     pub text: String,
-    /// The bytes of each word in the text, in order and apart; an empty range for a word without any character of its own.
+    /// The bytes of each word in the text, in order and apart; an empty range for a word that no character belongs to.
     pub words: Vec<Range<usize>>,
     /// Whether white space stands between this sentence and the next.
     pub space_after: bool,

@@ -137,7 +137,7 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// The same as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, and
+    /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, and
     /// [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
     pub fn open_with(
@@ -152,7 +152,7 @@ impl Corpus {
         Self::open(inputs)?.within(scope).keeping(requested).indexed(index)
     }
 
-    /// The same, of which only the sentences of `scope` are read; a scope that was decided before is not decided again.
+    /// Restricts the corpus to the sentences of `scope`; a decided scope is not decided again.
     pub fn within(mut self, scope: &scope::Scope) -> Self {
         self.scope = scope.clone();
         self
@@ -166,7 +166,7 @@ impl Corpus {
         self
     }
 
-    /// The same with its index, if there is one; an index is of no use under a limit, or for another unit than its own.
+    /// Reads by the index, if there is one; a limit or another sampling unit makes the index useless.
     /// Fails if the index is of other files.
     pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {

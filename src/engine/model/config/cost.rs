@@ -1,4 +1,4 @@
-//! What a forward pass costs: known from the sizes alone, before anything is allocated (docs/BOUNDS.md).
+//! The cost of a forward pass: known from the sizes alone, before anything is allocated (docs/BOUNDS.md).
 
 use super::Config;
 

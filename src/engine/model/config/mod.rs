@@ -295,7 +295,7 @@ impl Config {
         self.parameters_stored(self.num_hidden_layers)
     }
 
-    /// The same where layers share theirs and so many are stored.
+    /// Number of parameters in a checkpoint that stores `layers` layers; layers may share their parameters.
     fn parameters_stored(&self, layers: usize) -> u64 {
         let rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size;
         let feed_forward = self.feed_forward_width() + self.intermediate_size;

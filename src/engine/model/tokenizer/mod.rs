@@ -264,7 +264,7 @@ impl ModelTokenizer {
         self.looks_up_words || self.needs_words_of.is_some()
     }
 
-    /// How many entries of its own vocabulary it gives back when it reads them.
+    /// Number of vocabulary entries that the tokenizer gives back when it reads them.
     pub fn round_trip(&self) -> &RoundTrip {
         &self.round_trip
     }

@@ -1,5 +1,5 @@
-//! The tensors of a checkpoint that nothing reads: those of other parts of a model are counted, and one of the encoder
-//! itself is an error, for without it another model is analysed than the one that was saved.
+//! Unread tensors of a checkpoint. Tensors outside the encoder are counted. An unread tensor of the encoder is an error:
+//! without it the program would analyse another model than the saved one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -15,7 +15,7 @@ use crate::system::errors::Facts;
 /// A state dict takes about 200 bytes for each tensor; a thousand layers of sixteen tensors each, 4 MB.
 const LARGEST_PICKLE: u64 = 1 << 23;
 
-/// PyTorch's reader of weights alone refuses such a file, and its tensors have other names than those of transformers.
+/// PyTorch's weights-only reader refuses such a file, and transformers names its tensors otherwise.
 const FAIRSEQ: &str = "Checkpoints of fairseq do: convert it by the script that transformers has for its family \
     (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one), and take the folder that the script writes";
 

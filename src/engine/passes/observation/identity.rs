@@ -159,7 +159,7 @@ pub struct ModelInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub adapter: Option<String>,
-    /// What its tokenizer makes of its own vocabulary; absent in reports of 0.1.
+    /// Whether the tokenizer can read its vocabulary; absent in reports of 0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TokenizerInfo")]
     pub tokenizer: Option<TokenizerInfo>,
@@ -228,7 +228,7 @@ impl ModelInfo {
         Some(self.heads / groups)
     }
 
-    /// What it is given, and what that is made of: a sentence of words, a protein of residues, or a sequence of k-mers.
+    /// Nouns for its input and the input's parts: sentences of words, proteins of residues, or sequences of k-mers.
     pub fn text_units(&self) -> [&'static str; 2] {
         let parting = self.tokenizer.as_ref().and_then(|tokenizer| tokenizer.residues);
         match parting {

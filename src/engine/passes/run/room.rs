@@ -53,7 +53,7 @@ impl<'a> Room<'a> {
         usize::try_from(self.free / largest).map_or(self.threads, |threads| threads.clamp(1, self.threads))
     }
 
-    /// What a pack that takes long is, in words.
+    /// A pack that takes long, in words.
     pub(super) fn long(&self, pack: &Pack) -> Option<String> {
         let weights = self.cost(pack).weights;
         (weights > MANY_WEIGHTS).then(|| {

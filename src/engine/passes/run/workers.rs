@@ -75,7 +75,7 @@ pub fn sum_up(
 ///
 /// Each worker takes the next pack when it is done with one, and reads and tokenises it itself:
 /// no queue, and reading overlaps with the other workers' forward passes.
-/// A pack that has no room beside those of all workers waits until they are done.
+/// A pack without room beside the other workers' packs waits until those are done.
 /// The sums are exact, so it does not matter who took which pack, and when.
 /// A pack that is relevant to no observer has no forward pass: its sequences are only read and counted.
 /// Fails if the corpus cannot be read on, there is no room for a pack, or `show` fails.

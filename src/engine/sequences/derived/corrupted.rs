@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(made[0].predictions[9], token(10, 8, InputToken::Replacement, Some(1)));
     }
 
-    /// Sentence 6 with the words 1 and 2 in one token of theirs, of which word 2 has nothing else.
+    /// Sentence 6, whose words 1 and 2 share a token; word 2 has no other token.
     #[test]
     fn a_shared_token_is_corrupted_with_each_of_its_words_and_predicted_once() {
         let mut shared = words(6, 9);

@@ -63,7 +63,7 @@ impl WordAttention {
     /// attention *from* it is the mean over its tokens or its first token's (Clark et al. 2019, section 4.1).
     ///
     /// `spans` are the words' tokens; tokens outside every span (the special ones) are dropped, and nothing is renormalised.
-    /// Of a token that words share each has its share, of the attention to it and as a weight in the mean.
+    /// A shared token counts for each of its words with that word's share, as a key and as a query.
     pub fn fold(&mut self, view: AttentionView<'_>, spans: &[WordSpan], from: FromToken) {
         self.words = spans.len();
         self.weights.resize(spans.len() * spans.len(), 0.0);

@@ -67,7 +67,7 @@ impl WordSkip {
     /// The reason in words, to follow a number of words.
     pub fn describe(self) -> &'static str {
         match self {
-            Self::NoCharacters => "without a character of its own in its multiword token",
+            Self::NoCharacters => "that no character of the multiword token belongs to",
             Self::NoTokens => "that the tokenizer makes nothing of",
         }
     }

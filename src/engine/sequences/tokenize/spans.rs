@@ -106,7 +106,7 @@ mod tests {
         // "I go." as byte-level BPE cuts it: I, Ġgo, the stop.
         let words = [0..1, 2..4, 4..5];
         assert_eq!(spans("I go.", &[(0..1, 0), (1..4, 1), (4..5, 2)], &words), whole(&[1..2, 2..3, 3..4]));
-        // A space that is a piece of its own is of no word; one that was cut from the piece of a word is of that.
+        // A space that is a whole piece belongs to no word; a space that was cut from a word's piece belongs to that word.
         let words = [0..1, 3..4];
         assert_eq!(spans("I  (", &[(0..1, 0), (1..2, 1), (2..4, 2)], &words), whole(&[1..2, 3..4]));
         assert_eq!(spans("I  (", &[(0..1, 0), (1..2, 1), (2..3, 2), (3..4, 2)], &words), whole(&[1..2, 3..5]));
@@ -119,7 +119,7 @@ mod tests {
         let shared = |tokens, first, last| Some(WordSpan { tokens, first, last });
         let expected = [shared(1..2, 0.75, 0.75), shared(1..3, 0.25, 1.0), Some((3..4).into())];
         assert_eq!(spans("didn't go", &[(0..4, 0), (4..6, 0), (6..9, 1)], &words), expected);
-        // One token for three words, one of which is an accented letter of two bytes.
+        // One token for three words; one word is an accented letter of two bytes.
         let thirds = [0..1, 1..3, 3..4].map(|_| shared(1..2, 1.0 / 3.0, 1.0 / 3.0));
         assert_eq!(spans("aéb", &[(0..4, 0)], &[0..1, 1..3, 3..4]), thirds);
         // Without a space before the token it shares.
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn characters_that_are_not_seen_count_where_there_are_no_others() {
-        // U+200B, a word of its own, in the token of the next word; and in a token of its own.
+        // The word U+200B, first within the token of the next word, then as a separate token.
         let text = "a \u{200b} b";
         let words = [0..1, 2..5, 6..7];
         let found = spans(text, &[(0..1, 0), (1..7, 1)], &words);

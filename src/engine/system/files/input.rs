@@ -67,7 +67,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The bytes of a file that some program wrote under a name of its own choice, where a pipe would be waited for in vain.
+/// The bytes of a file that another program named; a pipe is refused, since nobody may ever write to it.
 /// Fails as [`read`], or if it is no regular file.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     open_regular(path).map(drop)?;

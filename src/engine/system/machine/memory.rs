@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Error, Result, anyhow};
 
-/// What is never refused: a system that has less can give it from what it has on disk.
+/// Bytes that are never refused: a system with less free memory can swap them in.
 const SMALL: u64 = 64 << 20;
 
 /// The most memory that the process may have, as `--memory` says; 0: it does not.
@@ -61,7 +61,7 @@ pub fn in_words(bytes: u64) -> String {
     }
 }
 
-/// What can be taken without swapping (`proc_meminfo(5)`).
+/// Bytes that can be taken without swapping (`proc_meminfo(5)`).
 fn free() -> Option<u64> {
     kilobytes("/proc/meminfo", "MemAvailable:")
 }
@@ -73,7 +73,7 @@ fn kilobytes(file: &str, key: &str) -> Option<u64> {
     Some(value.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
 }
 
-/// What is left of `ulimit -v` (`proc_pid_limits(5)`).
+/// Bytes left under `ulimit -v` (`proc_pid_limits(5)`).
 fn left_of_address_space() -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
@@ -90,7 +90,7 @@ const GROUP: GroupFiles = ["memory.max", "memory.current", "inactive_file"];
 /// Version 1.
 const OLD_GROUP: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 
-/// What is left of the control groups that the process is in, the least of all: a container is one.
+/// Bytes left in the tightest control group of the process; a container is a control group.
 fn left_of_groups() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = groups.lines().filter_map(|line| {
@@ -107,7 +107,7 @@ fn left_of_groups() -> Option<u64> {
     left.min()
 }
 
-/// What is left of a group and of those that it is in, `root` being the outermost.
+/// Bytes left in a group and its ancestors up to `root`.
 fn left_of(root: &Path, path: &Path, [most, now, reclaimable]: GroupFiles) -> Option<u64> {
     let of_group = |group: &Path| -> Option<u64> {
         let number = |file: &str| fs::read_to_string(root.join(group).join(file)).ok()?.trim().parse::<u64>().ok();

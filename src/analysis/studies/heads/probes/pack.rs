@@ -95,7 +95,7 @@ impl<K: PartialEq> Pack<K> {
         RowPlace { group, row: self.groups[group].words - 1 }
     }
 
-    /// Keeps the embedding of a word that was placed last; `ids` are those of its sequence.
+    /// Keeps the embedding of the word that was placed last; `ids` are the token ids of its sequence.
     pub fn embed(&mut self, at: RowPlace, embeddings: &WordEmbeddings, ids: &[u32], span: &WordSpan) {
         let WordGroup { embeddings: all, kinds, known, .. } = &mut self.groups[at.group];
         let mut key = Cow::Borrowed(&ids[span.tokens.clone()]);

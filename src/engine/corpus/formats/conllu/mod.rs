@@ -68,7 +68,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     Ok(Some(Parsed { begins_document, family, id, written, ..Parsed::new(origin, Content::Words(words)) }))
 }
 
-/// What comments say of a sentence.
+/// The facts that comments state about a sentence.
 #[derive(Default)]
 struct Comments {
     family: Option<Box<str>>,

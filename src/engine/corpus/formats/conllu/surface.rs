@@ -28,7 +28,7 @@ impl Surface {
         let last = ends.filter(|&(first, last)| first == expected && last >= first && self.words <= before);
         let other = || {
             let error = anyhow!("column 1 (ID) is `{}`: expected a range from {expected} on", excerpt(id));
-            error.of_value(id).hint("the line of a multiword token stands before those of its words")
+            error.of_value(id).hint("put the line of a multiword token before the lines of its words")
         };
         let (_, last) = last.ok_or_else(other)?;
         // A treebank without its text has underscores, and its words stand for themselves.

@@ -130,7 +130,7 @@ fn the_text_is_the_comment_or_what_the_lines_say() {
 fn a_multiword_token_stands_before_its_words() {
     let (first, second) = (line("1", "Go", "0", "root"), line("2", "on", "1", "obl"));
     let range = |id: &str| line(id, "Goon", "_", "_");
-    let hint = ": the line of a multiword token stands before those of its words";
+    let hint = ": put the line of a multiword token before the lines of its words";
     for (text, expected) in [
         (
             format!("{}{first}", range("2-3")),

@@ -34,8 +34,8 @@ pub(in crate::model::tokenizer) fn ensure_short_tokens<'a>(tokens: impl IntoIter
 /// nodes after it (measured; `tokenizers` 0.23, `models/unigram/trie.rs`).
 const NODE: u64 = 340;
 
-/// The nodes of a tree that any vocabulary may have, and those of a larger one for each of its tokens: published ones have three to
-/// five.
+/// The most nodes of a tree that any vocabulary may have, and the most for each token of a larger vocabulary. Published
+/// vocabularies have three to five nodes a token.
 const MOST_NODES: (usize, usize) = (1 << 20, 16);
 
 /// Makes sure that the tree of the tokens of a unigram model is no larger than that of any language, and that there is memory for it.

@@ -84,7 +84,7 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     reordered
 }
 
-/// The tokens of each word but those of the word before it, with the tokens of text after it that belong to none.
+/// The tokens of each word without the tokens of the word before it, and the following tokens of text that belong to no word.
 fn pieces(sentence: &Sequence) -> Vec<Range<usize>> {
     let of_word = sentence.word_of_tokens();
     let is_loose = |token: &usize| !sentence.kinds[*token].is_special() && of_word[*token].is_none();
