@@ -102,6 +102,7 @@ impl Model {
             && let Some(objective) = objective
         {
             parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
+            checkpoint.ensure_head_is_adapted(&architecture)?;
         }
         weights
             .iter()

@@ -72,6 +72,13 @@ impl Checkpoint {
         Ok(left.into_iter().map(|(name, tensors)| LeftTensors { name, tensors }).collect())
     }
 
+    /// Checks the updates of a prediction head, once the head was read.
+    /// Fails at an update that no tensor took, as of an output that shares the embeddings of the input.
+    pub fn ensure_head_is_adapted(&self, Architecture { family, .. }: &Architecture) -> Result<()> {
+        let is_head = |name: &str| family.token_heads.iter().any(|head| head.decoder == name);
+        self.adapter.as_ref().map_or(Ok(()), |adapter| adapter.ensure_applied(&is_head))
+    }
+
     /// The error of a tensor of the encoder that nothing reads, and how many there are beside it.
     fn stranger(&self, name: &str, others: usize, architecture: &Architecture) -> anyhow::Error {
         let (file, _) = &self.tensors[name];

@@ -102,8 +102,8 @@ pub trait Overlay: Send + Sync {
     /// Fails if what is added does not fit.
     fn adapted(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>>;
 
-    /// Fails if something is to be added to a tensor of the encoder that was not read; `is_of_encoder` tells by bare names.
-    fn ensure_applied(&self, is_of_encoder: &dyn Fn(&str) -> bool) -> Result<()>;
+    /// Fails if an update or a replacement was for a tensor that nothing read, where `is_needed` holds for its bare name.
+    fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()>;
 }
 
 impl Tensors for Checkpoint {
