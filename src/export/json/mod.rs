@@ -121,6 +121,11 @@ pub fn to_show(report: &Report) -> Result<Option<Report>> {
     }
 }
 
+/// Fails if a report could not be read again: it has a number that no run gives, as the sums of a damaged partial make one.
+pub fn ensure_readable(report: &Report) -> Result<()> {
+    parse("the report", &written(report, Layout::Compact)?).map(drop)
+}
+
 /// The text of a report with each text in it on one line, of which a terminal obeys nothing. What is no JSON stays as it is,
 /// to be refused where it is parsed.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {
