@@ -75,10 +75,10 @@ class Report(Document):
             return of_csv(exported(self, "heads.csv"), of_wide)
         return of_csv(exported(self, "table.csv", table=table), lambda _: of_table(REPORT.get(table or "", Rows())))
 
-    def summary(self) -> str:
-        """The summary that ``headscope show`` prints."""
+    def summary(self, full: bool = False) -> str:
+        """The summary that ``headscope show`` prints; in full with what each study found."""
         with as_files([self]) as paths:
-            return run(["show", *paths])
+            return run(["show", *paths, "--summary", "full" if full else "brief"])
 
     def figure(self, name: str = "grid") -> Picture:
         """A figure as SVG, by its name in ``headscope export --figure``: ``grid``, ``heatmap:entropy``, ``effects``."""

@@ -34,7 +34,7 @@ fn choices_are_those_of_the_reference() {
 fn a_user_sees_how_heads_choose() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.json");
-    let summary = analyze("box:small", &["-o", path(&file)]).unwrap();
+    let summary = analyze("box:small", &["-o", path(&file), "--summary", "full"]).unwrap();
     assert!(summary.contains("\nHow each head chooses, with the share of its attention"), "{summary}");
     assert!(summary.contains("chooses:position-token (both)"), "{summary}");
     assert!(summary.contains("0 of 16 heads (0 %) have a firm role."), "{summary}");
@@ -82,7 +82,7 @@ fn planted_heads_choose_as_they_were_made() {
 
 #[test]
 fn a_small_corpus_is_named_as_too_small() {
-    let summary = analyze("box:small", &["--limit", "40"]).unwrap();
+    let summary = analyze("box:small", &["--limit", "40", "--summary", "full"]).unwrap();
     assert!(summary.contains("fewer than the 1280 that it takes"), "{summary}");
 }
 

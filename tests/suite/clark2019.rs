@@ -43,7 +43,8 @@ fn shards_carry_the_preset() {
 #[test]
 fn the_summary_has_a_line_for_the_preset() {
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
-    let arguments = ["analyze", path(&model), "-c", path(&corpus), "--limit", "50", "--preset", "clark2019"];
+    let arguments =
+        ["analyze", "--summary", "full", path(&model), "-c", path(&corpus), "--limit", "50", "--preset", "clark2019"];
     let summary = run(&arguments).unwrap();
     assert!(summary.lines().any(|line| line.starts_with("Preset clark2019, heads over ")), "{summary}");
 }

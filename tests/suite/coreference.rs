@@ -107,7 +107,8 @@ fn a_run_says_whether_the_corpus_has_entities() {
     let folder = tempfile::tempdir().unwrap();
     let plain = folder.path().join("plain.txt");
     fs::write(&plain, "The dog slept.\nIt woke.\n").unwrap();
-    let printed = run(&["analyze", "box:small", "-c", path(&plain), "--with", "coreference"]).unwrap();
+    let printed =
+        run(&["analyze", "--summary", "full", "box:small", "-c", path(&plain), "--with", "coreference"]).unwrap();
     assert!(printed.contains("so no coreference label was tested"), "{printed}");
     let found = report(&["box:small", "-c", path(&plain), "--with", "coreference"]);
     assert_eq!(found["coreference"]["mentions"], 0);
@@ -122,8 +123,8 @@ fn a_run_says_whether_the_corpus_has_entities() {
     // It has too few where more are asked for.
     let policy = folder.path().join("policy.toml");
     fs::write(&policy, "min_queries = 1000\n").unwrap();
-    let printed = run(&["analyze", "--policy", path(&policy)]).unwrap();
+    let printed = run(&["analyze", "--summary", "full", "--policy", path(&policy)]).unwrap();
     assert!(printed.contains("343 mentions in 83 windows") && printed.contains("so none was tested"), "{printed}");
-    let printed = run(&["analyze", "--without", "coreference"]).unwrap();
+    let printed = run(&["analyze", "--summary", "full", "--without", "coreference"]).unwrap();
     assert!(!printed.contains("mentions in"), "{printed}");
 }

@@ -210,13 +210,13 @@ fn the_summary_lists_several_files() {
     let files = folder(&[("a.txt", b"the dog\n"), ("b.txt", b"the cat left\n"), ("c.md", b"")]);
     let (model, file) = (tiny_bert(), files.path().join("a.txt"));
     let name = files.path().file_name().unwrap().to_str().unwrap();
-    let summary = run(&["analyze", path(&model), "-c", path(files.path())]).unwrap();
+    let summary = run(&["analyze", "--summary", "full", path(&model), "-c", path(files.path())]).unwrap();
     let expected = "\nIntervals and tests are about more sentences like these.\nThe files:\n  a.txt (text): 1 sentence, 2 words, 4 tokens\n  \
          b.txt (text): 1 sentence, 3 words, 5 tokens\n";
     assert!(summary.contains(expected), "{summary}");
     assert!(summary.contains(&format!("\ncorpus  {name}: 2 sentences, 5 words, 9 tokens\n\n- ")), "{summary}");
     assert!(summary.ends_with("\nIn the folders, files and folders that are no corpus files: 1.\n"), "{summary}");
-    let summary = run(&["analyze", path(&model), "-c", path(&file)]).unwrap();
+    let summary = run(&["analyze", "--summary", "full", path(&model), "-c", path(&file)]).unwrap();
     assert!(
         summary.contains(
             "\nIntervals and tests are about more sentences like these.\nThe corpus:\n  its sentences have 2.0 words each"
@@ -301,7 +301,7 @@ fn a_report_says_that_files_are_equal() {
     let caveats = report["caveats"].as_array().unwrap();
     assert!(caveats.iter().any(|caveat| caveat["id"] == "equal-files"), "{caveats:?}");
     let model = tiny_bert();
-    let summary = run(&["analyze", path(&model), "-c", path(files.path())]).unwrap();
+    let summary = run(&["analyze", "--summary", "full", path(&model), "-c", path(files.path())]).unwrap();
     assert!(summary.contains("whose sentences count twice in every number: a.txt and b.txt"), "{summary}");
     fs::remove_file(files.path().join("b.txt")).unwrap();
     assert!(analyze(files.path(), &[])["corpus"].get("repeated").is_none());

@@ -176,7 +176,7 @@ fn effects_are_taken_where_the_gradient_says_they_matter() {
     assert_eq!(serde_json::from_str::<Value>(&merged).unwrap()["effect"], some["effect"]);
     let saved = folder.path().join("merged.json");
     fs::write(&saved, merged).unwrap();
-    let summary = run(&["show", path(&saved)]).unwrap();
+    let summary = run(&["show", path(&saved), "--summary", "full"]).unwrap();
     let chosen = "Of 16 heads 4 were removed by themselves, chosen by their gradient on the blocks of even number; effects are \
                   over the others, and of a choice there is no rank correlation of effect and gradient.";
     assert!(summary.contains(chosen), "{summary}");

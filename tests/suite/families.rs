@@ -143,7 +143,9 @@ fn the_heads_of_a_report_say_with_which_they_share_keys() {
     let folder = with_tokenizer("tiny-eurobert");
     let output = folder.path().join("report.json");
     let model = path(folder.path());
-    let summary = run(&["analyze", model, "--with", "similarity", "--limit", "60", "-o", path(&output)]).unwrap();
+    let summary =
+        run(&["analyze", "--summary", "full", model, "--with", "similarity", "--limit", "60", "-o", path(&output)])
+            .unwrap();
     let told =
         "\nThe model:\n  every 3 heads of a layer share their keys and values: what is counted are heads of queries\n";
     assert!(summary.contains(told), "{summary}");
@@ -385,8 +387,19 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
     let sentence = |words: usize| "the cat sat on it . ".repeat(words).trim_end().to_owned();
     fs::write(&corpus, (1..5).map(sentence).collect::<Vec<_>>().join("\n")).unwrap();
     let out = folder.path().join("report.json");
-    let summary =
-        run(&["analyze", path(folder.path()), "-c", path(&corpus), "-o", path(&out), "--with", "norms"]).unwrap();
+    let summary = run(&[
+        "analyze",
+        "--summary",
+        "full",
+        path(folder.path()),
+        "-c",
+        path(&corpus),
+        "-o",
+        path(&out),
+        "--with",
+        "norms",
+    ])
+    .unwrap();
     assert!(summary.contains("\n  layer 1: a token sees tokens at most 4 away\n"), "{summary}");
     let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
     let classes = serde_json::json!([
@@ -561,7 +574,7 @@ fn a_protein_in_fasta_is_a_sentence_of_residues() {
     assert_eq!(proteins["settings"]["left_out"], json!(["trees", "dependency", "words", "frequency"]));
     assert_eq!(proteins["settings"]["studies"], json!(["attention", "explained-variance"]));
     assert!(proteins["caveats"].as_array().unwrap().iter().any(|caveat| caveat["id"] == "residues"));
-    let summary = run(&["analyze", path(model.path()), "-c", path(&fasta)]).unwrap();
+    let summary = run(&["analyze", "--summary", "full", path(model.path()), "-c", path(&fasta)]).unwrap();
     for line in [
         "\n  its tokens are residues of proteins, and it knows no words: left out are the studies of them, trees, \
          dependency, words and frequency\n",
@@ -594,7 +607,7 @@ fn words_and_proteins_are_not_taken_for_each_other() {
     // A model of text reads them as text, and says so.
     let report = support::analyze(&fasta, &[]);
     assert!(report["caveats"].as_array().unwrap().iter().any(|caveat| caveat["id"] == "proteins-as-text"), "{report}");
-    let summary = run(&["analyze", path(&tiny_bert()), "-c", path(&fasta)]).unwrap();
+    let summary = run(&["analyze", "--summary", "full", path(&tiny_bert()), "-c", path(&fasta)]).unwrap();
     assert!(summary.contains("\n  it is FASTA, and the model is not one of proteins\n"), "{summary}");
 }
 

@@ -134,7 +134,7 @@ fn the_corpus_of_the_box_says_that_it_is_generated() {
     assert!(remarked(&report).contains(&"generated"));
     let generated = report["corpus"]["files"][0]["generated"].as_str().unwrap();
     assert!(generated.contains("grammar.py"), "{generated}");
-    let summary = run(&["analyze", "--limit", "200"]).unwrap();
+    let summary = run(&["analyze", "--summary", "full", "--limit", "200"]).unwrap();
     assert!(summary.contains(&format!("\n  it is generated, by {generated}\n")), "{summary}");
     let families = &report["corpus"]["text"]["families"];
     assert!(summary.contains(&format!("\n  its 200 different sentences are {families} families\n")), "{summary}");

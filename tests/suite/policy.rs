@@ -187,7 +187,8 @@ fn confidences(report: &Value) -> [String; 2] {
 fn voita2019_finds_the_planted_places_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("report.json");
-    let summary = run(&["analyze", "box:planted", "--preset", "voita2019", "-o", path(&output)]).unwrap();
+    let summary =
+        run(&["analyze", "--summary", "full", "box:planted", "--preset", "voita2019", "-o", path(&output)]).unwrap();
     let report: Value = serde_json::from_slice(&fs::read(&output).unwrap()).unwrap();
     for head in report["heads"].as_array().unwrap() {
         let planted = PLANTED_POSITIONAL.iter().find(|(name, _)| head["name"] == *name).map(|(_, label)| *label);
@@ -272,7 +273,8 @@ fn a_head_without_any_rule_is_near_to_nothing() {
     assert_eq!(context.diff(&json, &[]).0, 0);
     assert_eq!(context.relabel(&json, &context.file("default.toml", ""), &[]).0, 0);
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
-    let summary = run(&["analyze", path(&model), "-c", path(&corpus), "--policy", path(&policy)]).unwrap();
+    let summary =
+        run(&["analyze", "--summary", "full", path(&model), "-c", path(&corpus), "--policy", path(&policy)]).unwrap();
     assert!(summary.contains("   12  too little to say: "), "{summary}");
 }
 

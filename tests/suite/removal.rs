@@ -21,7 +21,8 @@ fn layers(report: &Value) -> Vec<Vec<&Value>> {
 
 #[test]
 fn later_layers_lack_what_a_head_wrote() {
-    let whole = run(&["analyze", "box:small", "--limit", "40", "--no-run-info", "-o", "-"]).unwrap();
+    let whole =
+        run(&["analyze", "--summary", "full", "box:small", "--limit", "40", "--no-run-info", "-o", "-"]).unwrap();
     let whole: Value = serde_json::from_str(&whole).unwrap();
     let without = |heads: &str| -> Value {
         let arguments = ["analyze", "box:small", "--limit", "40", "--no-run-info", "-o", "-", "--remove", heads];

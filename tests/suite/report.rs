@@ -172,7 +172,8 @@ fn reports_follow_the_schema() {
 #[test]
 fn top_level_keys_are_in_their_order() {
     let (model, corpus) = (tiny_bert(), gold());
-    let text = run(&["analyze", path(&model), "-c", path(&corpus), "--limit", "5", "-o", "-"]).unwrap();
+    let text =
+        run(&["analyze", "--summary", "full", path(&model), "-c", path(&corpus), "--limit", "5", "-o", "-"]).unwrap();
     let keys: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("  \"")?.split_once('"')).map(|(key, _)| key).collect();
     let expected = "schema_version tool in_brief model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests words frequency explained_variance caveats run";
@@ -357,7 +358,7 @@ fn csv_has_the_numbers_of_the_json_report() {
 #[test]
 fn the_summary_shows_grid_relations_and_skips() {
     let (model, corpus) = (tiny_bert(), gold());
-    let summary = run(&["analyze", path(&model), "-c", path(&corpus)]).unwrap();
+    let summary = run(&["analyze", "--summary", "full", path(&model), "-c", path(&corpus)]).unwrap();
     assert!(summary.starts_with("model   tiny-bert: bert, 3 layers x 4 heads\ncorpus  gold.conllu: "), "{summary}");
     for part in ["\n     H0", "\n L2", "nsubj", "over offset", "over tags", "Skipped sentences: "] {
         assert!(summary.contains(part), "no {part:?} in\n{summary}");

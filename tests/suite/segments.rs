@@ -93,8 +93,19 @@ fn documents_of_plain_text_end_at_blank_lines() {
     let corpus = path(&folder.path().join("corpus.txt")).to_owned();
     let none = analyze(path(&tiny_bert()), &corpus, &["--max-tokens", "6"]);
     assert_eq!(none["heads"][0]["metrics"]["segment_r2"], Value::Null);
-    let summary =
-        run(&["analyze", path(&tiny_bert()), "-c", &corpus, "--preset", "kovaleva2019", "--max-tokens", "6"]).unwrap();
+    let summary = run(&[
+        "analyze",
+        "--summary",
+        "full",
+        path(&tiny_bert()),
+        "-c",
+        &corpus,
+        "--preset",
+        "kovaleva2019",
+        "--max-tokens",
+        "6",
+    ])
+    .unwrap();
     assert!(summary.contains("Sentences as pairs: 0; 2 sentences are in none"), "{summary}");
     assert!(summary.contains("Preset kovaleva2019: vertical 0, diagonal 0"), "{summary}");
     assert!(summary.contains("heterogeneous 0; no class 12\n"), "{summary}");

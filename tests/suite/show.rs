@@ -24,15 +24,12 @@ fn a_report_is_shown_again() {
     let arguments = ["analyze", "box:small", "-c", path(&corpus), "--with", "edges,effect", "--sample", "32"];
     assert_eq!(run(&["show", &report]).unwrap(), run(&arguments).unwrap());
 
-    let short = run(&["show", &report, "--summary", "short"]).unwrap();
-    assert!(short.contains("Primary label of each head") && !short.contains("Best head of each relation"), "{short}");
-    assert!(
-        short.contains("Left out of this summary: what dependency, ") && short.contains("--summary full"),
-        "{short}"
-    );
-    let whole = run(&["show", &report]).unwrap();
+    let brief = run(&["show", &report]).unwrap();
+    assert!(brief.contains("The labels with the strongest evidence") && brief.contains("--summary full"), "{brief}");
+    let whole = run(&["show", &report, "--summary", "full"]).unwrap();
     for columns in [40, 60, 80, 120] {
-        let shown = headscope(&["show", &report]).env("COLUMNS", columns.to_string()).output().unwrap();
+        let shown =
+            headscope(&["show", &report, "--summary", "full"]).env("COLUMNS", columns.to_string()).output().unwrap();
         let text = String::from_utf8(shown.stdout).unwrap();
         let wide: Vec<&str> = text.lines().filter(|line| line.trim_end().chars().count() > columns).collect();
         assert!(wide.is_empty(), "{wide:?}");
@@ -50,12 +47,30 @@ fn a_report_is_shown_again() {
     drop(folder);
 }
 
+/// What a user sees first fits on one screen.
+#[test]
+fn a_run_prints_at_most_25_lines() {
+    let summary = run(&["analyze"]).unwrap();
+    assert!(summary.lines().count() <= 25, "{summary}");
+    for part in ["model   box:small", "corpus  box:gold", "\n L3  ", " syntactic:case   L2H3 ", "More: --summary full "]
+    {
+        assert!(summary.contains(part), "{part}: {summary}");
+    }
+    // Of a decoder what it copies stands first.
+    let summary = run(&["analyze", "box:causal"]).unwrap();
+    let table = summary.split("beside").nth(1).unwrap();
+    let rows: Vec<&str> = table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).take(3).collect();
+    assert_eq!(rows, ["induction", "previous-token", "first-token"], "{summary}");
+    assert!(summary.lines().count() <= 25, "{summary}");
+}
+
 #[test]
 fn a_summary_opens_with_what_can_be_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("report.json");
     let options = ["--with", "effect,repeats,norms", "--sample", "32", "--no-run-info", "--control", "random-init"];
-    let arguments = [&["analyze", "-o", path(&saved), "--control-seeds", "1"], &options[..]].concat();
+    let arguments =
+        [&["analyze", "-o", path(&saved), "--control-seeds", "1", "--summary", "full"], &options[..]].concat();
     let summary = run(&arguments).unwrap();
     let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
     let brief: Vec<&str> = report["in_brief"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
@@ -174,7 +189,9 @@ fn a_head_has_a_card() {
 fn a_head_without_a_label_for_lack_of_sentences_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
-    let summary = run(&["analyze", "box:small", "--limit", "3", "--no-run-info", "-o", path(&report)]).unwrap();
+    let summary =
+        run(&["analyze", "--summary", "full", "box:small", "--limit", "3", "--no-run-info", "-o", path(&report)])
+            .unwrap();
     let why = "Too little for a label of attention, dependency, words, frequency: 3 sentences, where a label asks for 30 (`min_sentences`).\n";
     assert!(summary.contains(why), "{summary}");
     let card = run(&["show", path(&report), "L0H0"]).unwrap();

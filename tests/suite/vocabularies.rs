@@ -170,7 +170,7 @@ fn proteins_are_parted_as_the_vocabulary_has_residues() {
         (&true.into(), &"spaced".into())
     );
     assert_eq!((&report["corpus"]["sentences"], &report["corpus"]["words"]), (&2.into(), &7.into()));
-    let summary = run(&["analyze", path(model.path()), "-c", path(&fasta)]).unwrap();
+    let summary = run(&["analyze", "--summary", "full", path(model.path()), "-c", path(&fasta)]).unwrap();
     assert!(summary.contains("corpus  a.fasta: 2 proteins, 7 residues, 11 tokens\n"), "{summary}");
     assert!(!summary.contains("not one of proteins"), "{summary}");
 }
@@ -189,7 +189,7 @@ fn sequences_are_parted_into_the_words_of_a_vocabulary_of_k_mers() {
         "note: the model is one of residues: sequences are parted as `kmer:3` (--residues says otherwise)\n"
     );
     assert_eq!(counts(&model, &corpus, &["--residues", "kmer:3:3"]).0, expected("ACG:1 TAC:1"));
-    let summary = run(&["analyze", path(model.path()), "-c", path(&corpus)]).unwrap();
+    let summary = run(&["analyze", "--summary", "full", path(model.path()), "-c", path(&corpus)]).unwrap();
     assert!(summary.contains("corpus  a.fa: 1 sequence, 4 k-mers, 6 tokens\n"), "{summary}");
     let wrong = run(&["counts", path(model.path()), "-c", path(&corpus), "-o", "x.json", "--residues", "kmer:0"]);
     assert!(wrong.unwrap_err().1.contains("expected letters, spaced, kmer:K or kmer:K:STRIDE, as in kmer:3"));

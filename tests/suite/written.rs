@@ -132,7 +132,9 @@ fn a_report_says_how_it_was_read() {
     let file = folder.path().join("report.json");
     let analyze = |more: &[&str]| {
         let summary =
-            run(&[&["analyze", "box:small", "--corpus", &treebank, "-o", path(&file)], more].concat()).unwrap();
+            run(&[&["analyze", "box:small", "--corpus", &treebank, "--summary", "full", "-o", path(&file)], more]
+                .concat())
+            .unwrap();
         let report: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
         (report, summary)
     };

@@ -1,5 +1,6 @@
 //! The report in a few sentences that can be repeated to somebody who has not seen it.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::firm::is_firm_role;
@@ -127,14 +128,17 @@ fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     shown.join(", ") + &more
 }
 
-/// The syntactic label with the strongest evidence, and its head: a firm label before a borderline one, one that reaches beyond
-/// word classes before others, then the one with the largest margin.
+/// Which of two labels has the stronger evidence: a firm label before a borderline one, one that reaches beyond word classes before
+/// others, then the one with the larger margin.
+pub fn by_evidence(a: &Label, b: &Label) -> Ordering {
+    let rank = |label: &Label| (!label.borderline, label.beyond == Some(Reach::Tags));
+    rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin))
+}
+
+/// The syntactic label with the strongest evidence, and its head.
 pub fn strongest_relation(heads: &[HeadReport]) -> Option<(HeadPlace, &Label)> {
     let labels = heads.iter().flat_map(|head| head.labels.iter().map(move |label| (head.place, label)));
-    let rank = |label: &Label| (!label.borderline, label.beyond == Some(Reach::Tags));
-    labels
-        .filter(|(_, label)| label.versus_offset.is_some())
-        .max_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)))
+    labels.filter(|(_, label)| label.versus_offset.is_some()).max_by(|(_, a), (_, b)| by_evidence(a, b))
 }
 
 /// The relation with the strongest evidence, in a sentence.

@@ -65,7 +65,7 @@ pub fn show(options: &ShowOptions) -> Result<()> {
             match detail {
                 _ if options.json => json::indented(&card::head_data(&report, head)?)?,
                 Detail::Full => card::of_head_in_full(&report, head).fit(width),
-                Detail::Short => {
+                Detail::Brief => {
                     let file = options.report.display();
                     let more = format!("\nAll on it: headscope show {file} {place} --all\n");
                     card::of_head(&report, head).fit(width) + &more

@@ -24,6 +24,28 @@ pub(super) fn labels(out: &mut Summary, report: &Report, width: Option<usize>) -
     legend(out, &report.heads, first)
 }
 
+/// The first label of each head, with its legend on one line.
+pub(super) fn labels_alone(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
+    grids(out, report, width, label_cell);
+    let labels = || report.heads.iter().flat_map(|head| &head.labels);
+    let marks = [
+        (labels().any(|label| label.borderline), format!("{BORDERLINE} after a label: borderline")),
+        (labels().any(|label| label.tied), format!("{TIED}: another one may stand first")),
+        (report.heads.iter().any(|head| head.labels.len() > 1), "+n: n more labels".to_owned()),
+    ];
+    let marks = marks.into_iter().filter(|(is_there, _)| *is_there).map(|(_, meaning)| meaning);
+    let codes = meanings(&report.heads, first).into_iter().filter(|(_, (_, codes, _))| !codes.is_empty());
+    let codes = codes.map(|(meaning, (_, codes, _))| {
+        let (meaning, _) = meaning.split_once(':').filter(|_| !meaning.contains(":<")).unwrap_or((&meaning, ""));
+        format!("{}: {meaning}", codes.into_iter().collect::<Vec<_>>().join(", "))
+    });
+    let legend: Vec<String> = codes.chain(marks).collect();
+    if !legend.is_empty() {
+        writeln!(out, "({})", legend.join("; "))?;
+    }
+    Ok(())
+}
+
 /// A label as the grid shows it, with its colour and its meaning for the legend.
 struct Code {
     text: String,
@@ -120,8 +142,11 @@ pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) 
     legend(out, &report.heads, choice)
 }
 
-/// The labels that the grid shows, with the number of heads.
-fn legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> fmt::Result {
+/// What the codes of a grid mean, with the number of heads, the codes and the colour, the most frequent first.
+fn meanings(
+    heads: &[HeadReport],
+    of_head: impl Fn(&HeadReport) -> Code,
+) -> Vec<(String, (usize, BTreeSet<String>, Style))> {
     let mut counts: BTreeMap<String, (usize, BTreeSet<String>, Style)> = BTreeMap::new();
     for head in heads {
         let Code { text, style, meaning } = of_head(head);
@@ -133,8 +158,13 @@ fn legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport)
     }
     let mut entries: Vec<_> = counts.into_iter().collect();
     entries.sort_by_key(|(_, (count, ..))| std::cmp::Reverse(*count));
+    entries
+}
+
+/// The labels that the grid shows, with the number of heads.
+fn legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> fmt::Result {
     writeln!(out)?;
-    for (meaning, (count, codes, style)) in entries {
+    for (meaning, (count, codes, style)) in meanings(heads, of_head) {
         let codes = codes.into_iter().collect::<Vec<_>>().join(", ");
         let code = if codes.is_empty() { codes } else { format!(" ({codes})") };
         writeln!(out, "{count:>5}  {style}{meaning}{style:#}{code}")?;

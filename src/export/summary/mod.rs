@@ -1,6 +1,7 @@
 //! The summary that a person sees on the terminal: the grid of labels, the relations, what was skipped.
 
 mod answers;
+mod brief;
 mod controls;
 mod grids;
 
@@ -23,9 +24,9 @@ use crate::system::printable::one_line;
 /// How much a summary says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// The labels alone.
-    Short,
-    /// The remarks of each study.
+    /// What fits on one screen.
+    Brief,
+    /// Also the remarks of each study.
     Full,
 }
 
@@ -79,6 +80,9 @@ fn write_summary(
     )?;
     let size = sizes(model, corpus.sentences, corpus.words, corpus.tokens);
     writeln!(out, "corpus  {}: {size}\n", one_line(&corpus.name))?;
+    if detail == Detail::Brief {
+        return brief::write(out, report, presets, width);
+    }
     report.in_brief.iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))?;
     grids::labels(out, report, width)?;
     roles(out, &report.heads)?;
@@ -87,23 +91,13 @@ fn write_summary(
     blocks(out, lacking::lines(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
     controls::write(out, report)?;
     blocks(out, of_presets(presets, &report.heads).into())?;
-    if detail == Detail::Full {
-        blocks(out, answers::of_studies(report).into())?;
-        for (_, section) in &report.sections.0 {
-            blocks(out, section.summary(&report.settings.policy))?;
-        }
+    blocks(out, answers::of_studies(report).into())?;
+    for (_, section) in &report.sections.0 {
+        blocks(out, section.summary(&report.settings.policy))?;
     }
     about(out, report)?;
-    skipped(out, report)?;
-    if detail == Detail::Short {
-        let sections =
-            report.sections.0.iter().filter(|(_, section)| !section.summary(&report.settings.policy).is_empty());
-        let studies: Vec<&str> = sections.map(|(study, _)| study.card().name).collect();
-        if !studies.is_empty() {
-            writeln!(out, "Left out of this summary: what {} have to say (--summary full).", studies.join(", "))?;
-        }
-    }
-    Ok(())
+    out.blank();
+    skipped(out, report)
 }
 
 /// Facts on the run to know beside its labels.
@@ -200,17 +194,14 @@ fn words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
     Ok(())
 }
 
+/// What of the corpus was not read as it stands.
 fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {
-    let reasons: Vec<String> = report
-        .corpus
-        .skipped
-        .iter()
-        .filter(|(_, count)| **count > 0)
-        .map(|(reason, count)| format!("{count} {}", reason.describe()))
-        .collect();
+    let Report { corpus, .. } = report;
+    let reasons = corpus.skipped.iter().filter(|(_, count)| **count > 0);
+    let reasons: Vec<String> = reasons.map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
     let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
     let [sentence, _] = report.model.text_units();
-    writeln!(out, "\nSkipped {sentence}s: {reasons}.")?;
+    writeln!(out, "Skipped {sentence}s: {reasons}.")?;
     words_left_out(out, report)?;
     if report.corpus.truncated > 0 {
         let cut = counted(report.corpus.truncated, sentence);

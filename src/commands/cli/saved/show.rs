@@ -51,7 +51,7 @@ pub struct ShowArguments {
     #[arg(long, value_name = "LABEL", group = "part")]
     label: Option<String>,
     /// How much the summary says
-    #[arg(long, value_parser = one_of(DETAILS), default_value = "full", conflicts_with = "part")]
+    #[arg(long, value_parser = one_of(DETAILS), default_value = "brief", conflicts_with = "part")]
     summary: Detail,
     /// Write JSON
     #[arg(long)]
@@ -63,7 +63,7 @@ impl ShowArguments {
     pub fn command(self) -> Command {
         let Self { report, head, all, heads, relation, top, label, summary, json } = self;
         let shown = match (head, relation, label) {
-            (Some(place), ..) => ShownPart::Head(place, if all { Detail::Full } else { Detail::Short }),
+            (Some(place), ..) => ShownPart::Head(place, if all { Detail::Full } else { Detail::Brief }),
             (_, Some(name), _) => ShownPart::Relation { name, top: top.into() },
             (.., Some(label)) => ShownPart::Label(label),
             (None, None, None) if heads => ShownPart::Heads,

@@ -70,7 +70,7 @@ impl OutcomeArguments {
             outputs.push(to_stdout.to_owned());
         }
         let is_printed = !quiet && !outputs.iter().any(|path| path == to_stdout);
-        let detail = if full { Detail::Full } else { Detail::Short };
+        let detail = if full { Detail::Full } else { Detail::Brief };
         Ok(OutcomeOutputs { targets: targets(&outputs, false)?, printed: is_printed.then_some(detail) })
     }
 }

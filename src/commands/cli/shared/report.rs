@@ -38,7 +38,7 @@ pub struct ReportArguments {
     #[arg(short, long, help_heading = OUTPUT)]
     pub quiet: bool,
     /// How much the summary says
-    #[arg(long, value_parser = one_of(DETAILS), default_value = "full", help_heading = OUTPUT, hide_short_help = true)]
+    #[arg(long, value_parser = one_of(DETAILS), default_value = "brief", help_heading = OUTPUT, hide_short_help = true)]
     pub summary: Detail,
     /// Set thresholds of the labels: a TOML file
     ///
@@ -58,7 +58,7 @@ pub struct ReportArguments {
 
 /// How much a summary can say.
 pub const DETAILS: &[Named<Detail>] =
-    &[(Detail::Short, "short", "The labels alone"), (Detail::Full, "full", "What each study has to say as well")];
+    &[(Detail::Brief, "brief", "What fits on one screen"), (Detail::Full, "full", "Also what each study found")];
 
 impl ReportArguments {
     /// The requested number of threads, or one per core.

@@ -1,0 +1,107 @@
+//! The summary that a run prints: what fits on one screen.
+
+use std::fmt::{self, Write};
+
+use super::{controls, grids, of_presets};
+use crate::evaluation::presets::Preset;
+use crate::model::grid::HeadPlace;
+use crate::report::in_brief::by_evidence;
+use crate::report::{CorpusInfo, HeadReport, Report};
+use crate::study::labels::{BORDERLINE, Label};
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::{decimal, plain_table};
+use crate::system::printable::one_line;
+
+/// So many labels are named.
+const NAMED: usize = 5;
+
+/// What a decoder's heads are known for, which stands before relations: copying in context, and the sink (Olsson et al. 2022,
+/// Xiao et al. 2024).
+const OF_DECODERS: [&str; 4] = ["induction", "duplicate-token", "previous-token", "first-token"];
+
+/// The sentences of a report, its grid, the labels with the strongest evidence, and what to type next.
+pub(super) fn write(out: &mut Summary, report: &Report, presets: &[&Preset], width: Option<usize>) -> fmt::Result {
+    report.in_brief.iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))?;
+    out.blank();
+    grids::labels_alone(out, report, width)?;
+    let labels = of_labels(report);
+    strongest(out, &labels)?;
+    controls::write(out, report)?;
+    super::blocks(out, of_presets(presets, &report.heads).into())?;
+    if !is_read_whole(&report.corpus) {
+        out.blank();
+        super::skipped(out, report)?;
+    }
+    next(out, labels.first().map(|(_, label)| *label))
+}
+
+/// Whether everything in a corpus was read as it stands.
+fn is_read_whole(corpus: &CorpusInfo) -> bool {
+    let left_out = corpus.skipped.values().chain(corpus.words_left_out.values());
+    let changed = [corpus.truncated, corpus.unannotated, corpus.passed_over];
+    left_out.chain(&changed).all(|count| *count == 0) && corpus.repeated.is_empty()
+}
+
+/// A row for each of the labels with the strongest evidence, with the head that has it most clearly.
+fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
+    if labels.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nThe labels with the strongest evidence, each with its clearest head:\n")?;
+    let mut table = plain_table();
+    table.set_header(["label", "head", "score", "beside"]);
+    for (place, label) in labels {
+        let spread = label.ci95.map_or_else(String::new, |ci95| format!(" ±{}", decimal(ci95.half_width(), 3)));
+        let mark = if label.borderline { BORDERLINE } else { "" };
+        table.add_row([
+            format!("{}{mark}", one_line(&label.label)),
+            place.to_string(),
+            format!("{}{spread}", decimal(label.score, 3)),
+            beside(label),
+        ]);
+    }
+    out.table(table);
+    Ok(())
+}
+
+/// What the score of a label is held against.
+fn beside(label: &Label) -> String {
+    let offset = label.versus_offset.as_ref().map(|versus| ("best offset", label.score - versus.difference));
+    let tags = label.versus_tags.as_ref().map(|versus| ("word classes", label.score - versus.difference));
+    let chance = label.baseline.filter(|_| offset.is_none()).map(|baseline| ("chance", baseline));
+    let numbers = [chance, offset, tags].into_iter().flatten();
+    numbers.map(|(what, number)| format!("{what} {}", decimal(number, 3))).collect::<Vec<_>>().join(", ")
+}
+
+/// Each label once, with the head that has it most clearly: of a decoder what it copies first, then relations, then others.
+fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
+    let is_decoder = report.model.visibility.are_causal();
+    let rank = |label: &Label| {
+        let known = OF_DECODERS.iter().position(|name| is_decoder && label.label == *name);
+        known.unwrap_or(OF_DECODERS.len() + usize::from(label.versus_offset.is_none()))
+    };
+    let of_head = |head: &'a HeadReport| head.labels.iter().map(|label| (head.place, label));
+    // Untrained heads are broad, too.
+    let mut labels: Vec<_> =
+        report.heads.iter().flat_map(of_head).filter(|(_, label)| label.label != "broad").collect();
+    labels.sort_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(by_evidence(b, a)));
+    let mut named: Vec<(HeadPlace, &Label)> = Vec::new();
+    for (place, label) in labels {
+        if named.len() < NAMED && named.iter().all(|(_, other)| other.label != label.label) {
+            named.push((place, label));
+        }
+    }
+    named
+}
+
+/// What to type for more, of a report whose strongest label is `first`.
+fn next(out: &mut Summary, first: Option<&Label>) -> fmt::Result {
+    let explained =
+        first.map_or("broad", |label| label.label.split_once(':').map_or(&*label.label, |(family, _)| family));
+    writeln!(
+        out,
+        "\nMore: --summary full prints what each study found, -o report.html makes a page, \
+         `headscope explain {}` tells what a label means.",
+        one_line(explained)
+    )
+}
