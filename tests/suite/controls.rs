@@ -71,7 +71,7 @@ fn controls_stand_beside_the_real_labels() {
     // Weights of a standard deviation of 0.02 make scores near 0: attention is almost uniform.
     for control in &controls[..2] {
         assert_eq!(control["label_counts"]["broad"], 12);
-        assert_eq!((&control["firm_roles"], &control["firm_roles_or_choices"]), (&0.into(), &Value::Null));
+        assert_eq!(control["firm_roles"], 0);
         assert_eq!(control["label_counts"]["syntactic:<relation>"], 0);
     }
     // What the analysis itself finds is the same with and without controls.
@@ -204,4 +204,30 @@ fn a_model_without_an_initialisation_is_refused() {
     let (status, message) = run(&arguments).unwrap_err();
     assert_eq!(status, 4);
     assert!(message.contains("initializer_range is 0: a small positive number is expected"), "{message}");
+}
+
+/// An untrained model whose layers are as far from even attention as those of the trained one, over the first fifty sentences.
+#[test]
+fn a_sharp_control_attends_as_sharply_as_the_model() {
+    let corpus = gold();
+    let others = ["attention", "trees", "dependency", "words", "frequency", "explained-variance", "coreference"];
+    let others = others.iter().flat_map(|study| ["--without", study]);
+    let of_layers = |more: &[&str]| -> Value {
+        let common = ["analyze", "box:small", "-c", path(&corpus), "--limit", "300", "--no-run-info", "-o", "-"];
+        serde_json::from_str(&run(&[&common[..], &others.clone().collect::<Vec<_>>(), more].concat()).unwrap()).unwrap()
+    };
+    let found = of_layers(&["--control", "random-sharp", "--control", "rotated", "--control-seeds", "2"]);
+    let kinds: Vec<&str> =
+        found["controls"].as_array().unwrap().iter().map(|run| run["control"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["random-sharp", "random-sharp", "rotated", "rotated"]);
+    // No head of such a model goes by one part alone, so that nothing is called learned that is not.
+    for run in &found["controls"].as_array().unwrap()[..2] {
+        assert_eq!(run["firm_roles"], 0, "{run}");
+        let chosen = run["label_counts"].as_object().unwrap().iter().filter(|(name, _)| name.starts_with("chooses:"));
+        assert!(chosen.clone().count() == 3 && chosen.clone().all(|(_, count)| *count == 0), "{run}");
+    }
+    // Their own numbers stand beside those of the model.
+    for layer in found["choice"]["layers"].as_array().unwrap() {
+        assert!(layer["sharp_control"]["position_token"].is_f64(), "{layer}");
+    }
 }

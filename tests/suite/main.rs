@@ -70,6 +70,7 @@ mod resume;
 mod rollout;
 mod segments;
 mod shards;
+mod sharp;
 mod show;
 mod similarity;
 mod statuses;

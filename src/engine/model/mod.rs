@@ -9,6 +9,8 @@ pub mod grid;
 mod hub;
 pub mod initial;
 pub mod parameters;
+mod rotated;
+pub mod sharp;
 pub mod source;
 pub mod tokenizer;
 pub mod weights;
@@ -28,6 +30,7 @@ use grid::HeadGrid;
 use initial::Initial;
 use parameters::Objective;
 use parameters::Parameters;
+use sharp::{SharpnessSample, sharpened};
 use tokenizer::ModelTokenizer;
 use weights::Checkpoint;
 
@@ -49,6 +52,8 @@ pub struct Model {
     pub tokenizer: ModelTokenizer,
     /// The forward pass.
     pub encoder: Box<dyn Encoder>,
+    /// The files of its weights, for [`Model::rotated`].
+    weights: Vec<ModelFile>,
     /// An encoder with derivatives for the same weights; `None` unless a run needs it, because it holds a copy of them.
     pub differentiable: Option<TensorEncoder>,
 }
@@ -93,7 +98,7 @@ impl Model {
         weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
         let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
         let encoder = Box::new(PackedEncoder::new(parameters));
-        Ok(Self { id, revision, architecture, objective, refused_head, tokenizer, encoder, differentiable })
+        Ok(Self { id, revision, architecture, objective, refused_head, tokenizer, encoder, weights, differentiable })
     }
 
     /// How many layers and heads there are.
@@ -110,11 +115,32 @@ impl Model {
     /// The same architecture before training: fresh weights by the family's own initialisation.
     /// Fails if `initializer_range` of `config.json` is no standard deviation.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
+        Ok(Box::new(PackedEncoder::new(self.fresh(seed)?)))
+    }
+
+    /// The same before training, but that each layer attends as far from evenly as the trained one over a sample.
+    /// Fails as [`Model::untrained`], and if the sample does not fit the model.
+    pub fn untrained_and_sharp(&self, seed: u64, sample: &SharpnessSample<'_>) -> Result<Box<dyn Encoder>> {
+        let sharp = sharpened(self.fresh(seed)?, &*self.encoder, sample)?;
+        Ok(Box::new(PackedEncoder::new(sharp)))
+    }
+
+    /// The same weights, but that what each head writes is turned at random.
+    /// Fails if the files of the weights were changed.
+    pub fn rotated(&self, seed: u64) -> Result<Box<dyn Encoder>> {
+        let checkpoint = Checkpoint::open(self.weights.clone(), self.architecture.family)?;
+        let mut parameters = Parameters::load(&checkpoint, &self.architecture)?;
+        self.weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
+        rotated::turn_outputs(&mut parameters, seed);
+        Ok(Box::new(PackedEncoder::new(parameters)))
+    }
+
+    fn fresh(&self, seed: u64) -> Result<Parameters> {
         let Architecture { config, names, .. } = &self.architecture;
         let matrices = names.fresh.clone();
         let initial =
             Initial::new(config.initializer_range, seed, matrices, names.norms_add_one).class(Class::Model)?;
-        Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))
+        Parameters::load(&initial, &self.architecture)
     }
 }
 

@@ -110,7 +110,10 @@ pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) 
     if !report.sections.0.iter().any(|(study, _)| asks(*study) && measured(*study)) {
         return Ok(());
     }
-    writeln!(out, "\nHow each head chooses, with the share of its attention that follows from that, in per cent:\n")?;
+    writeln!(
+        out,
+        "\nHow each head chooses, with the share of its distance from even attention that follows from that, in per cent:\n"
+    )?;
     grids(out, report, width, |head| {
         let Code { text, style, .. } = choice(head);
         let Some(chooses) = &head.chooses else { return text };

@@ -1,5 +1,6 @@
 //! Passes over a shard of a corpus: sentences in, the sums of all observers out.
 
+mod controls;
 pub mod counting;
 pub mod derivatives;
 pub mod part;
@@ -358,14 +359,8 @@ impl Runner<'_> {
         sequences: &mut Sequencer<'_>,
         progress: &Analysis,
     ) -> Result<Vec<Box<dyn Observer>>> {
-        let fresh;
-        let encoder: &dyn Encoder = match pass.weights {
-            Weights::Trained => &*self.model.encoder,
-            Weights::Fresh { seed } => {
-                fresh = self.model.untrained(seed)?;
-                &*fresh
-            }
-        };
+        let other = controls::other_encoder(self, pass.weights)?;
+        let encoder: &dyn Encoder = other.as_deref().unwrap_or(&*self.model.encoder);
         let is_decoder = self.model.is_decoder();
         let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));
         let sequences: &mut Sequencer<'_> = &mut sequences;

@@ -24,13 +24,13 @@ pub(super) fn figures(choice: &Choice) -> Vec<Figure> {
         name: "choice",
         title: "How heads choose".to_owned(),
         reading: format!(
-            "For each head the share of its attention that comes back from inputs without context, stacked: from special tokens \
-             alone, what position adds, what the token adds to both, and what needs context. Heads without a bar attend evenly. \
+            "For each head the share of its distance from even attention that comes back from inputs without context, stacked: \
+             from special tokens alone, what position adds, what the token adds to both, and what needs context. Heads without a bar attend evenly. \
              Fitted on {} and {} tokens, used on the other half.",
             choice.fitted_on[0], choice.fitted_on[1]
         ),
         chart: Chart::Stacks(Stacks {
-            scale: "attention rebuilt".to_owned(),
+            scale: "share of the distance from even attention".to_owned(),
             parts: ["special tokens", "position", "token", "context"].map(str::to_owned).to_vec(),
             stacks: choice.heads.iter().map(stack).collect(),
         }),
