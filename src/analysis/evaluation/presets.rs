@@ -241,6 +241,7 @@ mod tests {
             test: MarginTest::default(),
             versus_offset: None,
             beyond: None,
+            specific: None,
             versus_tags: None,
             knockout: None,
         }

@@ -111,14 +111,15 @@ fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     shown.join(", ") + &more
 }
 
-/// The syntactic label with the strongest evidence, and its head: a firm label before a borderline one, one that reaches beyond
-/// word classes before others, then the one with the largest margin.
+/// The syntactic label with the strongest evidence, and its head: a firm label before a borderline one, then the smallest q-value,
+/// and of equals the largest margin.
 pub fn strongest_relation(heads: &[HeadReport]) -> Option<(HeadPlace, &Label)> {
     let labels = heads.iter().flat_map(|head| head.labels.iter().map(move |label| (head.place, label)));
-    let rank = |label: &Label| (!label.borderline, label.beyond == Some(Reach::Tags));
-    labels
-        .filter(|(_, label)| label.versus_offset.is_some())
-        .max_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)))
+    let q = |label: &Label| label.test.q.unwrap_or(1.0);
+    let by_evidence = |a: &Label, b: &Label| {
+        b.borderline.cmp(&a.borderline).then(q(b).total_cmp(&q(a))).then(a.margin.total_cmp(&b.margin))
+    };
+    labels.filter(|(_, label)| label.versus_offset.is_some()).max_by(|(_, a), (_, b)| by_evidence(a, b))
 }
 
 /// The relation with the strongest evidence, in a sentence.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
+use super::specific::is_within;
 use super::tags::{CUES, Cue, Side};
 use crate::corpus::relation::scored_as;
 use crate::corpus::{Annotation, TreeHead};
@@ -96,16 +97,21 @@ pub struct RelationSums {
     pub tagged: u64,
     /// Arcs by the UPOS of the dependent and the rule that predicts them; those that no rule predicts are not here.
     pub cues: BTreeMap<Cue, u64>,
+    /// Arcs in sentences with other arcs, which `all` pools.
+    pub with_others: u64,
+    /// What each head has on these arcs beyond its share of the other arcs of their sentences ([`in_arcs`](super::specific::in_arcs)); as `hits`.
+    pub over_others: Vec<[i64; 2]>,
     /// Arcs that each head predicts, by [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH); `[layers * heads]`, empty until a head scores.
     pub hits: Vec<[u64; 2]>,
 }
 
-merge_fields!(RelationSums { count, sentences, places, tagged, cues, hits });
+merge_fields!(RelationSums { count, sentences, places, tagged, cues, with_others, over_others, hits });
 
 impl RelationSums {
     /// Counts an arc, and which baselines predict it.
     pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
         self.hits.resize(heads, [0; 2]);
+        self.over_others.resize(heads, [0; 2]);
         self.count += 1;
         self.places[arc.place] += 1;
         self.tagged += u64::from(arc.tagged);
@@ -116,9 +122,10 @@ impl RelationSums {
 
     /// Whether no part exceeds its whole, as it may in a file.
     pub fn adds_up(&self) -> bool {
-        let parts = [self.sentences, self.tagged, self.places.iter().sum()];
+        let parts = [self.sentences, self.tagged, self.with_others, self.places.iter().sum()];
         parts.iter().chain(self.hits.as_flattened()).all(|&part| part <= self.count)
             && self.cues.values().sum::<u64>() <= self.tagged
+            && self.over_others.as_flattened().iter().all(|&sum| is_within(sum, self.with_others))
     }
 }
 
