@@ -3,6 +3,9 @@
 use std::fs;
 
 use crate::support::{analyze, fixture, path, run, tiny_bert};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 fn gold() -> std::path::PathBuf {
@@ -231,3 +234,49 @@ fn a_sharp_control_attends_as_sharply_as_the_model() {
         assert!(layer["sharp_control"]["position_token"].is_f64(), "{layer}");
     }
 }
+
+/// The gold corpus with the names of relations in random order within each sentence: its arcs stay where they are.
+fn with_permuted_names(seed: u64) -> String {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let text = fs::read_to_string(gold()).unwrap();
+    let permuted = text.split_inclusive("\n\n").map(|sentence| {
+        let column = |line: &str| line.split('\t').nth(7).map(str::to_owned);
+        let is_arc = |line: &&str| line.split('\t').nth(6).is_some_and(|head| head != "0" && head != "_");
+        let mut names: Vec<String> = sentence.lines().filter(is_arc).filter_map(column).collect();
+        names.shuffle(&mut random);
+        let mut names = names.into_iter();
+        let lines = sentence.lines().map(|line| {
+            let mut cells: Vec<String> = line.split('\t').map(str::to_owned).collect();
+            if is_arc(&line) {
+                cells[7] = names.next().unwrap();
+            }
+            cells.join("\t") + "\n"
+        });
+        lines.collect::<String>()
+    });
+    permuted.collect()
+}
+
+/// With names of relations permuted within sentences no label is of its relation, however far above an offset a head is.
+#[test]
+fn permuted_names_of_relations_give_no_label_of_a_relation() {
+    let folder = tempfile::tempdir().unwrap();
+    let others = ["attention", "trees", "words", "frequency", "explained-variance", "coreference", "choice"];
+    let others: Vec<&str> = others.iter().flat_map(|study| ["--without", study]).collect();
+    let reaching = |corpus: &str| -> Vec<String> {
+        let common = ["analyze", "box:small", "-c", corpus, "--no-run-info", "-o", "-"];
+        let found: Value = serde_json::from_str(&run(&[&common[..], &others].concat()).unwrap()).unwrap();
+        let heads = found["heads"].as_array().unwrap().iter();
+        let labels = heads.flat_map(|head| head["labels"].as_array().unwrap());
+        let is_of_it = |label: &&Value| label["beyond"] != "offset" && label["label"] != "syntactic:all";
+        labels.filter(is_of_it).map(|label| format!("{} {}", label["label"], label["beyond"])).collect()
+    };
+    let named = reaching(path(&gold()));
+    assert!(named.iter().any(|label| label == "\"syntactic:case\" \"relation\""), "{named:?}");
+    for seed in 0..3 {
+        let corpus = folder.path().join(format!("permuted-{seed}.conllu"));
+        fs::write(&corpus, with_permuted_names(seed)).unwrap();
+        assert_eq!(reaching(path(&corpus)), [""; 0], "seed {seed}");
+    }
+}
+
