@@ -43,7 +43,7 @@ fn a_user_sees_how_heads_choose() {
         "{summary}"
     );
     assert!(summary.contains("chooses:token (token)"), "{summary}");
-    assert!(summary.contains("0 of 16 heads (0 %) have a firm role."), "{summary}");
+    assert!(summary.contains("No head of 16 is shown to have a firm role."), "{summary}");
     assert!(
         summary.contains("\nHow heads choose: share of the distance from even attention that comes back"),
         "{summary}"

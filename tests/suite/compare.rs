@@ -59,7 +59,9 @@ fn a_report_keeps_its_own_labels() {
     let of = |outcome: &str| counts[outcome].as_u64().unwrap();
     assert_eq!(of("kept") + of("could_not_tell") + of("none"), 16);
     for (head, compared) in whole["heads"].as_array().unwrap().iter().zip(outcome["heads"].as_array().unwrap()) {
-        let labels = head["labels"].as_array().unwrap();
+        // That a head attends broadly, as untrained ones do, is no label that could be kept.
+        let labels: Vec<&Value> =
+            head["labels"].as_array().unwrap().iter().filter(|label| label["label"] != "broad").collect();
         let firm = labels.iter().any(|label| label["borderline"] == false);
         let expected = if firm {
             "kept"

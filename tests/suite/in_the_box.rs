@@ -56,8 +56,7 @@ fn planted_heads_are_described_in_a_sentence() {
     assert_eq!(sentences[0], "L0H0 attends to the token before (previous-token 1.00 [1.00, 1.00], chance 0.06).");
     assert_eq!(sentences[3], "L0H3 attends to the token at offset -2 (offset:-2 1.00 [1.00, 1.00], chance 0.06).");
     assert_eq!(sentences[4], "L1H0 attends to separators (separator 1.00 [1.00, 1.00], chance 0.06).");
-    let broad = "L1H3 spreads its attention over the whole sequence, as untrained heads do (broad 1.00 [1.00, 1.00], \
-        chance 1.00).";
+    let broad = "L1H3 spreads its attention over the whole sequence (broad 1.00 [1.00, 1.00], chance 1.00).";
     assert_eq!(sentences[7], broad);
     assert!(sentences[11].starts_with("L2H3 has no label (nearest is "), "{}", sentences[11]);
     // Every head has one, and each has the evidence of its first label in it.

@@ -23,6 +23,7 @@ mod choice;
 mod clark2019;
 mod compare;
 mod comparison_outputs;
+mod confirm;
 mod content;
 mod context;
 mod controls;

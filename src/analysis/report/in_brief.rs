@@ -12,7 +12,7 @@ use crate::study::labels::Label;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::wording::{decimal, percent_of};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::counted;
 
 /// So many kinds of a thing are named, the most frequent first.
 const KINDS: usize = 5;
@@ -45,7 +45,7 @@ fn roles(report: &Report) -> String {
     let kinds = kinds(report.heads.iter().filter_map(|head| Some((family(&first(head)?), head.place))));
     let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
     let beside = in_controls(report);
-    format!("{} {} a firm role{kinds}{beside}.", roles.share(roles.firm), plural(&roles.firm, "has", "have"))
+    format!("{} a firm role{kinds}{beside}.", roles.at_least(roles.firm))
 }
 
 /// Which heads go by one kind of information alone.

@@ -55,6 +55,14 @@ impl Roles {
         )
     }
 
+    /// So many heads are shown to have something: of the others it is not shown, and more text would show more.
+    pub fn at_least(&self, heads: usize) -> String {
+        match heads {
+            0 => format!("No head of {} is shown to have", self.heads),
+            heads => format!("At least {} {}", self.share(heads), plural(&heads, "has", "have")),
+        }
+    }
+
     /// So many of the heads, with their share of all.
     pub fn share(&self, heads: usize) -> String {
         let share = 100.0 * heads as f64 / self.heads.max(1) as f64;
@@ -65,11 +73,11 @@ impl Roles {
 impl fmt::Display for Roles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let &Self { firm, without_role, .. } = self;
-        write!(f, "{} {} a firm role", self.share(firm), plural(&firm, "has", "have"))?;
+        write!(f, "{} a firm role", self.at_least(firm))?;
         if without_role > 0 {
             write!(
                 f,
-                "; {without_role} more {} broad only, as untrained heads are",
+                "; {without_role} more {} broad only",
                 plural(&without_role, "is", "are")
             )?;
         }

@@ -22,7 +22,7 @@ pub(super) fn figures(parser: &ParserReport) -> Vec<Figure> {
     });
     vec![Figure {
         name: "parser",
-        title: "What each layer carries of the tree".to_owned(),
+        title: "What each layer carries of the heads of words".to_owned(),
         reading: format!(
             "A linear reading of the attention of all heads finds the head of {} per cent of {} ({}). Fitted again without a \
              layer it finds as much less as its row says, with 95 % intervals: what the other layers do not have as well.",

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::sentence::{KeptSentence, SeenSentence};
+use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
@@ -21,6 +23,11 @@ pub struct ParserSums {
     from: FromToken,
     /// The sentences by their places in the corpus.
     pub sentences: BTreeMap<u64, KeptSentence>,
+    keeps_embeddings: bool,
+    /// The mean word embedding of the tokens of each word, by these; empty where they are not kept.
+    pub embeddings: BTreeMap<Vec<u32>, Vec<f32>>,
+    #[serde(skip)]
+    table: Option<WordEmbeddings>,
     #[serde(skip)]
     folded: WordAttention,
 }
@@ -28,7 +35,36 @@ pub struct ParserSums {
 impl ParserSums {
     /// Nothing yet, of a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
-        Self { grid, classes, from, sentences: BTreeMap::new(), folded: WordAttention::default() }
+        Self {
+            grid,
+            classes,
+            from,
+            sentences: BTreeMap::new(),
+            keeps_embeddings: false,
+            embeddings: BTreeMap::new(),
+            table: None,
+            folded: WordAttention::default(),
+        }
+    }
+
+    /// The same that keeps the embeddings of words.
+    pub fn with_embeddings(self) -> Self {
+        Self { keeps_embeddings: true, ..self }
+    }
+
+    fn keep_embeddings(&mut self, sentence: &KeptSentence) {
+        let Some(table) = self.table.as_ref().filter(|_| self.keeps_embeddings) else { return };
+        for tokens in sentence.words.iter().map(|word| &word.tokens) {
+            if tokens.is_empty() || self.embeddings.contains_key(tokens) {
+                continue;
+            }
+            let mut mean = vec![0.0; table.width()];
+            for &token in tokens {
+                let share = 1.0 / tokens.len() as f32;
+                mean.iter_mut().zip(table.of(token)).for_each(|(mean, value)| *mean += share * value);
+            }
+            self.embeddings.insert(tokens.clone(), mean);
+        }
     }
 }
 
@@ -39,6 +75,9 @@ impl Merge for ParserSums {
         for (&index, sentence) in &other.sentences {
             self.sentences.entry(index).or_insert_with(|| sentence.clone());
         }
+        for (tokens, embedding) in &other.embeddings {
+            self.embeddings.entry(tokens.clone()).or_insert_with(|| embedding.clone());
+        }
     }
 }
 
@@ -48,8 +87,13 @@ pub type ParserState = Option<(u64, SeenSentence)>;
 impl Sums for ParserSums {
     type SequenceState = ParserState;
 
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.table.clone_from(&known.embeddings);
+    }
+
     fn begin(&mut self, sequence: &Sequence) -> ParserState {
         let seen = SeenSentence::new(sequence, &self.classes, self.from, self.grid.count())?;
+        self.keep_embeddings(&seen.kept);
         Some((sequence.index, seen))
     }
 
@@ -73,6 +117,10 @@ impl Sums for ParserSums {
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
-        (self.grid, self.from) == (grid, from) && self.sentences.values().all(|sentence| sentence.fits(grid.count()))
+        let width = self.embeddings.values().next().map_or(0, Vec::len);
+        let is_embedding = |values: &Vec<f32>| values.len() == width && values.iter().all(|value| value.is_finite());
+        (self.grid, self.from) == (grid, from)
+            && self.sentences.values().all(|sentence| sentence.fits(grid.count()))
+            && self.embeddings.values().all(is_embedding)
     }
 }
