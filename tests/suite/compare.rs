@@ -248,14 +248,14 @@ fn what_cannot_be_compared_is_refused() {
     let (status, message) = refused(&[path(&a), path(&a), "-o", "out.txt"]);
     assert!(status == 2 && message.contains("name a file .json, .json.gz, .csv or .html"), "{message}");
     // Other thresholds are another label.
-    let b = changed(&folder, &a, "b.json", |report| report["settings"]["policy"]["entropy_ratio"] = json!(0.7));
+    let b = changed(&folder, &a, "b.json", |report| report["settings"]["policy"]["separator_mass"] = json!(0.7));
     let (status, outcome) = compared(&a, &b, &[]);
     let doubts: Vec<&Value> =
         outcome["heads"].as_array().unwrap().iter().flat_map(|head| head["labels"].as_array().unwrap()).collect();
-    let broad: Vec<&&Value> = doubts.iter().filter(|label| label["label"] == "broad").collect();
+    let separator: Vec<&&Value> = doubts.iter().filter(|label| label["label"] == "separator").collect();
     assert!(
-        status == 0 && !broad.is_empty() && broad.iter().all(|label| label["doubt"] == "other_thresholds"),
-        "{broad:#?}"
+        status == 0 && !separator.is_empty() && separator.iter().all(|label| label["doubt"] == "other_thresholds"),
+        "{separator:#?}"
     );
 }
 

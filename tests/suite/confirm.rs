@@ -38,7 +38,8 @@ fn labels_of_one_corpus_are_tested_in_others() {
     assert_eq!((&next["name"], &next["confirmed_in"], &next["prediction"]), (&"L0H0".into(), &1.into(), &Value::Null));
     // The p-values are those of the other report's own labels, where it has them.
     let second: Value = serde_json::from_str(&fs::read_to_string(&b).unwrap()).unwrap();
-    let own = second["heads"][0]["labels"].as_array().unwrap().iter().find(|label| label["label"] == "next-token").unwrap();
+    let own =
+        second["heads"][0]["labels"].as_array().unwrap().iter().find(|label| label["label"] == "next-token").unwrap();
     assert_eq!(next["corpora"][0]["p"], own["test"]["p"]);
     let summary = run(&["confirm", &a, &b]).unwrap();
     assert!(summary.contains(" confirmed in the other corpus, ") && summary.contains("Fixed by "), "{summary}");
@@ -57,8 +58,7 @@ fn five_other_corpora_predict_another() {
     let reports: Vec<String> =
         (0..6).map(|first| analyzed(folder.path(), &format!("part-{first}"), &part(first, 6))).collect();
     let reports: Vec<&str> = reports.iter().map(String::as_str).collect();
-    let outcome: Value =
-        serde_json::from_str(&run(&[&["confirm", "--json"], &reports[..]].concat()).unwrap()).unwrap();
+    let outcome: Value = serde_json::from_str(&run(&[&["confirm", "--json"], &reports[..]].concat()).unwrap()).unwrap();
     let next = outcome["labels"].as_array().unwrap().iter().find(|label| label["label"] == "next-token").unwrap();
     assert_eq!(next["prediction"]["is_robust"], true, "{next:#}");
     assert!(run(&[&["confirm"], &reports[..]].concat()).unwrap().contains(" robust."));

@@ -279,4 +279,3 @@ fn permuted_names_of_relations_give_no_label_of_a_relation() {
         assert_eq!(reaching(path(&corpus)), [""; 0], "seed {seed}");
     }
 }
-

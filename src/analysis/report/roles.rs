@@ -75,11 +75,7 @@ impl fmt::Display for Roles {
         let &Self { firm, without_role, .. } = self;
         write!(f, "{} a firm role", self.at_least(firm))?;
         if without_role > 0 {
-            write!(
-                f,
-                "; {without_role} more {} broad only",
-                plural(&without_role, "is", "are")
-            )?;
+            write!(f, "; {without_role} more {} broad only", plural(&without_role, "is", "are"))?;
         }
         f.write_str(".")
     }

@@ -40,7 +40,8 @@ impl RandomEffects {
             (weights.collect::<Vec<f64>>(), total, mean)
         };
         let (weights, total, mean) = weighted(0.0);
-        let spread: f64 = weights.iter().zip(estimates).map(|(weight, (value, _))| weight * (value - mean).powi(2)).sum();
+        let spread: f64 =
+            weights.iter().zip(estimates).map(|(weight, (value, _))| weight * (value - mean).powi(2)).sum();
         let squares: f64 = weights.iter().map(|weight| weight * weight).sum();
         let tau_squared = ((spread - (estimates.len() - 1) as f64) / (total - squares / total)).max(0.0);
         let (_, total, mean) = weighted(tau_squared);

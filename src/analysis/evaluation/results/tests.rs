@@ -104,7 +104,7 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
         sentences: Some(count),
         blocks: 64,
         effective_blocks: 64.0,
-            with_others: Denominator { count, sentences: count, blocks: 64, effective_blocks: 64.0 },
+        with_others: Denominator { count, sentences: count, blocks: 64, effective_blocks: 64.0 },
         place: HeadPlace { layer: 0, head: 0 },
         direction: Direction::DependentToHead,
         accuracy: share(hits[0]),
@@ -123,7 +123,7 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
             versus_offset,
             versus_tags: ByDirection::default(),
             specific: ByDirection::default(),
-                left_out: ByDirection::default(),
+            left_out: ByDirection::default(),
         }],
     }
 }

@@ -61,8 +61,12 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
     for (place, side) in sides.iter().enumerate() {
         let twin = sides[..place].iter().find(|other| other.same_text(side));
         if let Some(other) = twin {
-            return Err(anyhow!("`{}` and `{}` are over the same text, which confirms nothing", other.file(), side.file())
-                .hint("name reports over other corpora"));
+            return Err(anyhow!(
+                "`{}` and `{}` are over the same text, which confirms nothing",
+                other.file(),
+                side.file()
+            )
+            .hint("name reports over other corpora"));
         }
     }
     let policy = &first.circumstances.settings.policy;
@@ -90,7 +94,11 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
         },
         corpora: others.iter().zip(&found).map(corpus).collect(),
         labels: labels.collect(),
-        other_weights: others.iter().filter(|side| !side.same_weights(first)).map(|side| side.file().to_owned()).collect(),
+        other_weights: others
+            .iter()
+            .filter(|side| !side.same_weights(first))
+            .map(|side| side.file().to_owned())
+            .collect(),
     })
 }
 
@@ -117,7 +125,9 @@ fn in_corpus(side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> 
     let p: Vec<f64> = found.iter().filter_map(|one| one.and_then(|one| one.label.test.p)).collect();
     let mut q = benjamini_hochberg(&p).into_iter();
     let outcome = |found: Option<&Assessment>| {
-        let Some(Assessment { label, fires, .. }) = found else { return InCorpus::not_measured(&side.described().corpus) };
+        let Some(Assessment { label, fires, .. }) = found else {
+            return InCorpus::not_measured(&side.described().corpus);
+        };
         let q = label.test.p.and_then(|_| q.next());
         InCorpus {
             corpus: side.described().corpus,

@@ -48,7 +48,8 @@ fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
         _ => format!("all {corpora} other corpora"),
     };
     let robust = if corpora >= FEWEST_CORPORA {
-        let robust = labels.iter().filter(|label| label.prediction.is_some_and(|prediction| prediction.is_robust)).count();
+        let robust =
+            labels.iter().filter(|label| label.prediction.is_some_and(|prediction| prediction.is_robust)).count();
         format!("; {robust} {} robust", plural(&robust, "is", "are"))
     } else {
         String::new()
@@ -66,8 +67,11 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], most: usize) -> fmt::Resul
     let mut table = plain_table();
     table.set_header(["head", "label", "score", "elsewhere", "largest q", "confirmed in", "predicted above threshold"]);
     for label in sorted.iter().take(most) {
-        let scores: Vec<String> =
-            label.corpora.iter().map(|one| one.score.map_or_else(|| "-".to_owned(), |score| decimal(score, 2))).collect();
+        let scores: Vec<String> = label
+            .corpora
+            .iter()
+            .map(|one| one.score.map_or_else(|| "-".to_owned(), |score| decimal(score, 2)))
+            .collect();
         let largest = label.corpora.iter().filter_map(|one| one.q).max_by(f64::total_cmp);
         let predicted = label.prediction.map_or_else(
             || "-".to_owned(),

@@ -254,17 +254,16 @@ impl Layer {
     pub fn sharpened(&self, factor: f32, width: usize) -> Self {
         let mut layer = self.clone();
         let scale = |values: &mut [f32]| values.iter_mut().for_each(|value| *value *= factor);
-        match &mut layer.query_key_norms {
-            Some(norms) => norms.iter_mut().for_each(|norm| {
+        if let Some(norms) = &mut layer.query_key_norms {
+            for norm in norms {
                 scale(&mut norm.weight);
                 scale(&mut norm.bias);
-            }),
-            None => {
-                let Linear { weight, bias } = &mut layer.query_key_value;
-                let inputs = weight.len() / bias.len();
-                scale(&mut weight[..2 * width * inputs]);
-                scale(&mut bias[..2 * width]);
             }
+        } else {
+            let Linear { weight, bias } = &mut layer.query_key_value;
+            let inputs = weight.len() / bias.len();
+            scale(&mut weight[..2 * width * inputs]);
+            scale(&mut bias[..2 * width]);
         }
         if let Some(places) = &mut layer.disentangled {
             [&mut places.keys, &mut places.queries].into_iter().flatten().for_each(|part| scale(part));

@@ -115,7 +115,8 @@ impl ArcsBeside {
             let of_direction = |direction: usize| {
                 let own = own[direction];
                 let others = pools[group.pool][direction] - if group.is_pooled { own } else { 0 };
-                let expected = (u128::from(group.arcs * others) * UNIT + u128::from(group.others / 2)) / u128::from(group.others);
+                let expected =
+                    (u128::from(group.arcs * others) * UNIT + u128::from(group.others / 2)) / u128::from(group.others);
                 let signed = |arcs: u128| i64::try_from(arcs).expect("a sentence has fewer than 2^31 arcs");
                 signed(u128::from(own) * UNIT) - signed(expected)
             };
@@ -156,12 +157,8 @@ mod tests {
         }
         let found: Vec<_> = beside.differences().map(|(place, sums)| (place, sums.map(in_arcs))).collect();
         // Objects: 2 (2/2 - 1/2) and 2 (0 - 1/2); the subject: 1 - 2/3 and 0 - 1/3; and so on. The comma: 0 - 3/4, 0 - 1/4.
-        let expected = [
-            (obj, [1.0, -1.0]),
-            (nsubj, [1.0 / 3.0, -1.0 / 3.0]),
-            (det, [-1.0, 1.0]),
-            (punct, [-0.75, -0.25]),
-        ];
+        let expected =
+            [(obj, [1.0, -1.0]), (nsubj, [1.0 / 3.0, -1.0 / 3.0]), (det, [-1.0, 1.0]), (punct, [-0.75, -0.25])];
         for ((place, sums), (expected_place, expected)) in found.iter().zip(expected) {
             assert_eq!(*place, expected_place);
             assert!(sums.iter().zip(expected).all(|(sum, expected)| (sum - expected).abs() < 1e-9), "{found:?}");

@@ -120,13 +120,15 @@ struct Space {
 impl Space {
     fn new(sums: &ParserSums, fold: &[&KeptSentence]) -> Self {
         let width = sums.embeddings.values().next().map_or(0, Vec::len);
-        let words = || fold.iter().flat_map(|sentence| &sentence.words).filter_map(|word| sums.embeddings.get(&word.tokens));
+        let words =
+            || fold.iter().flat_map(|sentence| &sentence.words).filter_map(|word| sums.embeddings.get(&word.tokens));
         let count = words().count().max(1) as f64;
         let mut mean = vec![0.0; width];
         words().for_each(|word| mean.iter_mut().zip(word).for_each(|(mean, &value)| *mean += f64::from(value) / count));
         let mut covariance = DMatrix::<f64>::zeros(width, width);
         for word in words() {
-            let centred = nalgebra::DVector::from_iterator(width, word.iter().zip(&mean).map(|(&x, mean)| f64::from(x) - mean));
+            let centred =
+                nalgebra::DVector::from_iterator(width, word.iter().zip(&mean).map(|(&x, mean)| f64::from(x) - mean));
             covariance.ger(1.0 / count, &centred, &centred, 1.0);
         }
         let SymmetricEigen { eigenvectors, eigenvalues } = SymmetricEigen::new(covariance);
@@ -246,7 +248,9 @@ mod tests {
 
     #[test]
     fn distances_have_their_buckets() {
-        let of = |distances: &[usize]| -> Vec<usize> { distances.iter().map(|&distance| bucket(50, 50 - distance)).collect() };
+        let of = |distances: &[usize]| -> Vec<usize> {
+            distances.iter().map(|&distance| bucket(50, 50 - distance)).collect()
+        };
         assert_eq!(of(&[1, 10, 11, 20, 21, 50]), [0, 9, 10, 10, 11, 11]);
         assert_eq!((bucket(0, 1), bucket(0, 20), bucket(0, 21)), (12, 22, 23));
     }

@@ -248,6 +248,13 @@ fn fits(name: &str, parsed: &Parsed) -> [FitReport; 2] {
 fn lexical_fits(fits: &[LexicalFit; 2]) -> [FitReport; 2] {
     [0, 1].map(|fold| {
         let LexicalFit { words, loss, steps, gradient, .. } = fits[fold];
-        FitReport { parser: PARSERS[1].to_owned(), fold: ["even", "odd"][fold].to_owned(), words, loss, steps, gradient }
+        FitReport {
+            parser: PARSERS[1].to_owned(),
+            fold: ["even", "odd"][fold].to_owned(),
+            words,
+            loss,
+            steps,
+            gradient,
+        }
     })
 }

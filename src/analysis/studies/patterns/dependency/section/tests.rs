@@ -1,9 +1,9 @@
 use super::*;
 use crate::studies::patterns::dependency::{HeadAccuracy, OffsetBaseline, RelationIntervals};
-use crate::study::metrics::metric::Denominator;
 use crate::study::labels::Verdict;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction};
 use crate::study::labels::policy::Value;
+use crate::study::metrics::metric::Denominator;
 
 #[test]
 fn q_values_go_to_the_tests_they_are_of() {
