@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use anyhow::{Error, Result, anyhow};
 
+use super::keys;
 use crate::model::grid::HeadPlace;
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
@@ -59,8 +60,10 @@ fn runs(study: &dyn AnyStudy) -> String {
 /// The whole text on one label, metric, study, threshold or other word.
 /// Fails, in words, if there is none of that name.
 pub fn one(name: &str) -> Result<String> {
-    if name == VERDICTS {
-        return Ok(verdicts());
+    match name {
+        VERDICTS => return Ok(verdicts()),
+        STUDY_TABLE => return Ok(studies()),
+        _ => {}
     }
     if let Some(study) = registry::named(name) {
         let Card { name, question, needs, by_default, of_decoders, on_decoders, .. } = study.card();
@@ -95,6 +98,7 @@ pub fn one(name: &str) -> Result<String> {
     // What is called so comes before what is also called so: `position` is a label in a grid, and one measure of three.
     let entry = || registry::find(name).map(|entry| entry.to_string());
     let found = entry().or_else(own_term).or_else(threshold).or_else(|| of_cell(name)).or_else(term).or_else(family);
+    let found = found.or_else(|| keys::explain(name));
     found.ok_or_else(|| {
         if name.parse::<HeadPlace>().is_ok() {
             let way_out = format!("`headscope show report.json {name}`");
@@ -143,43 +147,76 @@ fn of_cell(cell: &str) -> Option<String> {
 /// The name under which [`one`] explains the rules of all verdicts.
 pub const VERDICTS: &str = "verdicts";
 
-/// The rules of all verdicts, as a Markdown table; docs/detectors.md has it.
+/// The rules of all verdicts, as a Markdown table; docs/detectors.md has those that are not of labels.
 pub fn verdicts() -> String {
+    rows(registry::verdicts())
+}
+
+fn rows(verdicts: impl Iterator<Item = VerdictRow>) -> String {
     let [headings, lines] = [VerdictRow::HEADINGS, ["---"; 6]].map(|cells| format!("| {} |\n", cells.join(" | ")));
-    let rows: String = registry::verdicts().map(|row| row.to_string()).collect();
+    let rows: String = verdicts.map(|row| row.to_string()).collect();
     headings + &lines + &rows
 }
 
+/// The name under which [`one`] prints the table of studies.
+pub const STUDY_TABLE: &str = "studies";
+
+/// All studies, as a Markdown table; docs/STUDIES.md has it.
+pub fn studies() -> String {
+    let row = |study: &&dyn AnyStudy| {
+        let Card { name, question, needs, .. } = study.card();
+        [format!("`{name}`"), (*question).to_owned(), runs(*study), (*needs).to_owned()]
+    };
+    table(["study", "question", "runs", "needs"], STUDIES.iter().map(row))
+}
+
+/// A Markdown table; `|` in a cell does not end it.
+fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rows: String = rows.map(|cells| line(&cells)).collect();
+    line(&headings.map(str::to_owned)) + "|" + &"---|".repeat(N) + "\n" + &rows
+}
+
+/// Endings of metrics that hold another metric against chance; docs/methodology/attention.md and words.md define them.
+const BESIDE: [&str; 3] = ["_expected", "_over_chance", "_over_position"];
+
 /// docs/detectors.md.
 pub fn markdown() -> String {
-    let mut page = String::from(
+    let names = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    let entry = |entry: Entry| {
+        let [formula, chance] = [entry.explanation.formula, entry.explanation.chance].map(|text| entry.filled(text));
+        let formula = if formula.is_empty() { formula } else { format!("`{formula}`") };
+        [format!("`{}`", entry.name()), formula, chance, entry.explanation.source.to_owned()]
+    };
+    let own = |entry: &Entry| BESIDE.iter().all(|ending| !entry.name().ends_with(ending));
+    let policy = registry::default_policy();
+    let thresholds =
+        policy.thresholds().map(|one| [format!("`{}`", one.name), one.default.to_string(), one.about.into()]);
+    let words = registry::terms().map(|Term { name, also, page, .. }| {
+        [names(&[&[*name], *also].concat()), format!("[{page}](methodology/{page})")]
+    });
+    format!(
         "# Labels and metrics\n\n\
-         This page is made from the program's own tables: `headscope explain --markdown > docs/detectors.md`.\n\
-         A metric is evidence; a label is a policy over evidence.\n\
-         A study asks one question of every head: it has the metrics and the labels.\n\
-         The symbols of the formulas are those of [methodology/units.md](methodology/units.md).\n\
-         Of them v is the number of keys that a query sees: all tokens of its sequence, unless the layer has a window.\n",
-    );
-    for (title, entries) in
-        [("Labels", registry::labels().collect::<Vec<_>>()), ("Metrics", registry::metrics().collect::<Vec<_>>())]
-    {
-        write!(page, "\n## {title}\n").expect("writing to a string does not fail");
-        entries.iter().for_each(|entry| page.push_str(&entry.markdown()));
-    }
-    page.push_str("\n## Verdicts\n\n");
-    page.push_str(&verdicts());
-    page.push_str("\n## Other words\n\n| word | meaning | page |\n|---|---|---|\n");
-    for Term { name, also, meaning, page: defines } in registry::terms() {
-        let also: String = also.iter().flat_map(|other| [", `", other, "`"]).collect();
-        writeln!(page, "| `{name}`{also} | {meaning} | [{defines}](methodology/{defines}) |").expect("as above");
-    }
-    page.push_str("\n## Studies\n");
-    for study in STUDIES {
-        let Card { name, question, needs, .. } = study.card();
-        let runs = runs(*study);
-        write!(page, "\n### `{name}`\n\n{question}\n\n- Needs: {needs}\n- Runs: {runs}\n").expect("as above");
-    }
-    page
+         Each label with its rule under the default policy, each metric with its formula, and the chance level and source of both.\n\
+         `headscope explain NAME` says the same in words, with caveats; a metric is evidence, a label a policy over evidence.\n\
+         Symbols are those of [units](methodology/units.md); v is the number of keys that a query sees.\n\
+         `headscope explain --markdown > docs/detectors.md` makes this page.\n\n\
+         ## Labels\n\n{}\n## Thresholds\n\nA policy file sets them by name ([labels](methodology/labels.md)).\n\n{}\n\
+         ## Metrics\n\nThree endings hold a metric against chance ([words](methodology/words.md)): `_over_chance` is the metric less \
+         that of uniform attention, `_expected` what the head's preference for offsets alone lets expect, and `_over_position` \
+         the metric less that.\n\n{}\n## Verdicts\n\n\
+         Labels are corrected over all heads and labels of one rule; `min_queries`, `min_sentences` and `syntactic_min_count` are \
+         their least evidence.\n`headscope explain verdicts` has a row for each label as well.\n\n{}\n\
+         ## Other words\n\n`headscope explain WORD` gives the meaning; the page defines it.\n\n{}",
+        table(["label", "rule", "chance level", "source"], registry::labels().map(entry)),
+        table(["threshold", "default", "meaning and source"], thresholds),
+        table(["metric", "formula", "chance level", "source"], registry::metrics().filter(own).map(entry)),
+        rows(registry::verdicts_beside_labels()),
+        table(["words", "page"], words),
+    )
 }
 
 #[cfg(test)]
@@ -191,12 +228,8 @@ mod tests {
 
     #[test]
     fn the_page_of_studies_lists_every_study() {
-        let line = |study: &&dyn AnyStudy| {
-            format!("| `{}` | {} | {} |\n", study.card().name, study.card().question, runs(*study))
-        };
-        let table: String = STUDIES.iter().map(line).collect();
-        let page = include_str!("../../docs/STUDIES.md");
-        assert!(page.contains(&format!("|---|---|---|\n{table}\n")), "the table in STUDIES.md is to be\n{table}");
+        let (page, table) = (include_str!("../../docs/STUDIES.md"), studies());
+        assert!(page.contains(&format!("{table}\n")), "`fixtures/regenerate` makes the table in STUDIES.md:\n{table}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod counts;
 pub mod explain;
 pub mod files;
 pub mod index;
+mod keys;
 pub mod merge;
 pub mod reporting;
 pub mod saved;

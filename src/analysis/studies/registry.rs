@@ -144,15 +144,16 @@ pub fn threshold(name: &str) -> Option<&'static Threshold> {
     default_policy().thresholds().find(|threshold| threshold.name == name)
 }
 
-/// The rules of all verdicts, study by study, under the default policy.
+/// The rules of all verdicts under the default policy: those of labels, then the others.
 pub fn verdicts() -> impl Iterator<Item = VerdictRow> {
     let policy = default_policy();
-    STUDIES.iter().flat_map(move |study| {
-        let card = study.card();
-        let labels = card.all_labels().map(|detector| VerdictRow::of_label(detector, &policy));
-        let others = card.verdicts.iter().map(|rule| VerdictRow::of(rule, &policy));
-        labels.chain(others).collect::<Vec<_>>()
-    })
+    detectors().map(move |detector| VerdictRow::of_label(detector, &policy)).chain(verdicts_beside_labels())
+}
+
+/// The rules of those verdicts that are no labels, study by study.
+pub fn verdicts_beside_labels() -> impl Iterator<Item = VerdictRow> {
+    let policy = default_policy();
+    STUDIES.iter().flat_map(|study| study.card().verdicts).map(move |rule| VerdictRow::of(rule, &policy))
 }
 
 /// The known name most like `name`, for "did you mean".

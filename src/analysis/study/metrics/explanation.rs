@@ -1,6 +1,6 @@
 //! The documentation of labels and metrics: the one text that `explain` prints and docs/detectors.md is made from.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use crate::study::labels::policy::Threshold;
 
@@ -54,20 +54,10 @@ impl Entry {
     }
 
     /// A text with the default of each threshold that it names in braces.
-    fn filled(&self, text: &str) -> String {
+    pub fn filled(&self, text: &str) -> String {
         self.thresholds.unwrap_or_default().iter().fold(text.to_owned(), |text, threshold| {
             text.replace(&format!("{{{}}}", threshold.name), &threshold.default.to_string())
         })
-    }
-
-    /// The entry in the Markdown of docs/detectors.md.
-    pub fn markdown(&self) -> String {
-        let mut text = format!("\n### `{}`\n\n{}\n\n", self.name(), self.explanation.measures);
-        for (name, field) in self.fields() {
-            let field = if name == "Formula" { format!("`{field}`") } else { field };
-            writeln!(text, "- {name}: {field}").expect("writing to a string does not fail");
-        }
-        text
     }
 }
 
