@@ -188,7 +188,7 @@ fn wrong_usage_of_controls() {
     let standard_input = usage(&["-c", "-", "--format", "conllu", "--control", "random-init"]);
     assert!(standard_input.contains("the corpus is read again for --control, and standard input"), "{standard_input}");
     assert!(usage(&["-c", path(&gold()), "--control-seeds", "2"]).contains("--control"));
-    assert!(usage(&["-c", path(&gold()), "--control", "nothing"]).contains("random-init, shuffled-words"));
+    assert!(usage(&["-c", path(&gold()), "--control", "nothing"]).contains("random-init, random-sharp, rotated, shuffled-words"));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_model_without_an_initialisation_is_refused() {
 fn a_sharp_control_attends_as_sharply_as_the_model() {
     let corpus = gold();
     let others = ["attention", "trees", "dependency", "words", "frequency", "explained-variance", "coreference"];
-    let others = others.iter().flat_map(|study| ["--without", study]);
+    let others = others.iter().flat_map(|study| ["--without", study]).chain(["--with", "choice"]);
     let of_layers = |more: &[&str]| -> Value {
         let common = ["analyze", "box:small", "-c", path(&corpus), "--limit", "300", "--no-run-info", "-o", "-"];
         serde_json::from_str(&run(&[&common[..], &others.clone().collect::<Vec<_>>(), more].concat()).unwrap()).unwrap()

@@ -158,11 +158,15 @@ fn a_head_has_a_card() {
     assert_eq!(paragraphs.len(), 4, "{short}");
     assert!(card.starts_with(&paragraphs[..3].join("\n\n")), "{short}");
     assert_eq!(paragraphs[1], whole["heads"][11]["description"].as_str().unwrap());
-    // Each syntactic label says whether it is beyond word classes.
+    // Each syntactic label says how far it reaches.
     for label in whole["heads"][11]["labels"].as_array().unwrap() {
         let row = paragraphs[2].lines().find(|row| row.contains(label["label"].as_str().unwrap())).unwrap();
-        let says = if label["beyond"] == "tags" { ", beyond word classes" } else { ", not beyond word classes" };
-        assert_eq!(row.trim_end().ends_with(says), !label["versus_tags"].is_null(), "{row}");
+        let says = match label["beyond"].as_str() {
+            Some("tags") => ", beyond word classes",
+            Some("relation") => ", of this relation, not shown to be beyond word classes",
+            _ => ", not shown to be of this relation",
+        };
+        assert_eq!(row.trim_end().ends_with(says), !label["beyond"].is_null(), "{row}");
     }
     assert_eq!(paragraphs[3], format!("All on it: headscope show {report} L2H3 --all\n"));
     assert_eq!(run(&["show", &report, "L2H3", "--all", "--json"]), run(&["show", &report, "L2H3", "--json"]));
