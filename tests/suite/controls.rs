@@ -188,7 +188,10 @@ fn wrong_usage_of_controls() {
     let standard_input = usage(&["-c", "-", "--format", "conllu", "--control", "random-init"]);
     assert!(standard_input.contains("the corpus is read again for --control, and standard input"), "{standard_input}");
     assert!(usage(&["-c", path(&gold()), "--control-seeds", "2"]).contains("--control"));
-    assert!(usage(&["-c", path(&gold()), "--control", "nothing"]).contains("random-init, random-sharp, rotated, shuffled-words"));
+    assert!(
+        usage(&["-c", path(&gold()), "--control", "nothing"])
+            .contains("random-init, random-sharp, rotated, shuffled-words")
+    );
 }
 
 #[test]

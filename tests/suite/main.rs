@@ -74,6 +74,7 @@ mod shards;
 mod sharp;
 mod show;
 mod similarity;
+mod specific;
 mod statuses;
 mod tokenizers;
 mod variants;

@@ -47,6 +47,7 @@ use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::Facts;
 use crate::system::progress::Analysis;
+use controls::{SHARPNESS_SENTENCES, other_encoder};
 use derivatives::differentiate;
 use part::CorpusPart;
 use variants::{HeadSet, Variants};
@@ -350,6 +351,17 @@ impl Runner<'_> {
         Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown() })
     }
 
+    /// The first sentences of the corpus, by themselves, whatever the shard.
+    fn first_sentences(&self) -> Result<Vec<Sequence>> {
+        let Protocol { limit, max_tokens, truncate, .. } = *self.protocol;
+        let left = limit.map_or(SHARPNESS_SENTENCES, |limit| limit.min(SHARPNESS_SENTENCES));
+        let corpus = Corpus::open_with(self.corpus, Some(left), &[], None)?;
+        let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
+        let sentences = TokenizedSentences { corpus, encoder, part: CorpusPart::of(Shard::WHOLE), left };
+        let is_decoder = self.model.is_decoder();
+        sentences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found })).collect()
+    }
+
     /// Shows the sequences to the observers in all variants, with the weights of the pass.
     fn sum(
         &self,
@@ -359,7 +371,7 @@ impl Runner<'_> {
         sequences: &mut Sequencer<'_>,
         progress: &Analysis,
     ) -> Result<Vec<Box<dyn Observer>>> {
-        let other = controls::other_encoder(self, pass.weights)?;
+        let other = other_encoder(self.model, pass.weights, || self.first_sentences())?;
         let encoder: &dyn Encoder = other.as_deref().unwrap_or(&*self.model.encoder);
         let is_decoder = self.model.is_decoder();
         let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));

@@ -9,24 +9,14 @@ use anstyle::AnsiColor;
 use super::metrics::OVER_SPECIAL;
 use super::rebuilt::{POSITION, SPECIAL, TOKEN, VARIANTS};
 use super::section::ChoiceSection;
+use super::thresholds::{ABOVE_SPECIAL, REBUILT};
 use crate::study::labels::evidence::{LABEL_Q, MarginTest};
-use crate::study::labels::policy::{Policy, Threshold};
+use crate::study::labels::policy::Policy;
 use crate::study::labels::{
     Assessment, Bound, Detector, Evidence, Label, LabelStyle, Measured, Parameter, Phrase, assess,
 };
 use crate::study::metrics::explanation::Explanation;
 use crate::study::section::section;
-
-const REBUILT: Threshold = Threshold::rule(
-    "chooses_rebuilt",
-    0.9,
-    "smallest `rebuilt` of a label of how a head chooses: what is left is a tenth of the distance from even attention",
-);
-const ABOVE_SPECIAL: Threshold = Threshold::rule(
-    "chooses_over_special",
-    0.1,
-    "smallest `rebuilt_over_special` of `chooses:position` and `chooses:token`: as much as `chooses_rebuilt` leaves open",
-);
 
 const CAVEATS: &str = "It says by what queries and keys meet, not to what a head attends, and not that the model's output depends on it. \
     It is no role, and never the primary label. No head of layer 0 has it: that layer reads tokens and positions alone.";
@@ -66,13 +56,6 @@ fn by_one_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Po
     let rule = format!("{} and {}", share.label.rule, lead.label.rule);
     let test = MarginTest { p, ..share.label.test };
     Some(Assessment { fires, label: Label { rule, test, ..share.label }, ..share })
-}
-
-/// Whether no label can stand for a head by these shares: what it goes by is then said by its numbers alone.
-pub fn is_unlabelled(shares: [Option<f64>; VARIANTS.len()], policy: &Policy) -> bool {
-    let reaches =
-        |variant: usize| shares[variant].zip(policy.rule(&REBUILT)).is_some_and(|(share, least)| share >= least);
-    ![SPECIAL, POSITION, TOKEN].into_iter().any(reaches)
 }
 
 /// The labels, in the order in which they are given.

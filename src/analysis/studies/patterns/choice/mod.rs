@@ -12,6 +12,7 @@ mod replaced;
 mod section;
 #[cfg(test)]
 mod tests;
+mod thresholds;
 
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;

@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fit::{RIDGES, text_tokens, tokens_needed};
-use super::labels::is_unlabelled;
 use super::metrics::is_even;
 use super::moments::InputMoments;
 use super::rebuilt::{POSITION_TOKEN, RebuiltBlock, RebuiltSums, VARIANTS};
+use super::thresholds::is_unlabelled;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 use crate::stats::block_test::{Jackknife, Scale};

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use super::specific::is_within;
 use super::tags::{CUES, Cue, Side};
 use crate::corpus::relation::scored_as;
 use crate::corpus::{Annotation, TreeHead};
@@ -84,6 +83,19 @@ pub fn scored_arcs(
         .collect()
 }
 
+/// A sum of shares is kept in units of `2^-32`: exact to add, and so the same in any order.
+pub const UNIT: u128 = 1 << 32;
+
+/// A sum of [`RelationSums::over_others`] as a number of arcs.
+pub fn in_arcs(sum: i64) -> f64 {
+    sum as f64 / UNIT as f64
+}
+
+/// Whether a sum is one of shares of so many arcs, as it may not be in a file.
+pub fn is_within(sum: i64, arcs: u64) -> bool {
+    u128::from(sum.unsigned_abs()) <= u128::from(arcs) * UNIT
+}
+
 /// How often one relation's arcs were predicted rightly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelationSums {
@@ -99,7 +111,7 @@ pub struct RelationSums {
     pub cues: BTreeMap<Cue, u64>,
     /// Arcs in sentences with other arcs, which `all` pools.
     pub with_others: u64,
-    /// What each head has on these arcs beyond its share of the other arcs of their sentences ([`in_arcs`](super::specific::in_arcs)); as `hits`.
+    /// What each head has on these arcs beyond its share of the other arcs of their sentences ([`in_arcs`]); as `hits`.
     pub over_others: Vec<[i64; 2]>,
     /// Arcs that each head predicts, by [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH); `[layers * heads]`, empty until a head scores.
     pub hits: Vec<[u64; 2]>,

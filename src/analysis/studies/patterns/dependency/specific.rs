@@ -6,21 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::arcs::ScoredArc;
+use super::arcs::{ScoredArc, UNIT};
 use super::tags::Side;
-
-/// A sum of shares is kept in units of `2^-32`: exact to add, and so the same in any order.
-const UNIT: u128 = 1 << 32;
-
-/// A sum of [`Beside::add`] as a number of arcs.
-pub fn in_arcs(sum: i64) -> f64 {
-    sum as f64 / UNIT as f64
-}
-
-/// Whether a sum is one of shares of so many arcs, as it may not be in a file.
-pub fn is_within(sum: i64, arcs: u64) -> bool {
-    u128::from(sum.unsigned_abs()) <= u128::from(arcs) * UNIT
-}
 
 /// The arcs of a relation in one sentence that has other arcs, too.
 #[derive(Clone, Debug)]
@@ -127,6 +114,7 @@ impl ArcsBeside {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arcs::{in_arcs, is_within};
     use super::*;
 
     fn arc(dependent: usize, relations: &[usize]) -> ScoredArc {

@@ -1,13 +1,12 @@
 //! Accuracies, baselines and comparisons from the sums of one relation.
 
 use super::arcs::{
-    Agreement, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets,
+    Agreement, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets, in_arcs,
 };
 use super::relation::{
     AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
     TagBaseline, directions,
 };
-use super::specific::in_arcs;
 use super::sums::{DependencySums, RelationKey};
 use super::tags::{Rules, Side, single};
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};

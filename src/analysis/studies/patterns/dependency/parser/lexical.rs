@@ -6,7 +6,6 @@ use nalgebra::{DMatrix, SymmetricEigen};
 
 use super::fit::TOLERANCE;
 use super::graph::likeliest;
-use super::measure::in_fold;
 use super::minimise::minimise;
 use super::sentence::KeptSentence;
 use super::sums::ParserSums;
@@ -74,7 +73,7 @@ pub fn fitted(sums: &ParserSums, context: &EstimationContext) -> Option<([Lexica
     if sums.embeddings.is_empty() {
         return None;
     }
-    let spaces = in_parallel(context.threads, [0, 1], |fold| Space::new(sums, &in_fold(sums, fold)));
+    let spaces = in_parallel(context.threads, [0, 1], |fold| Space::new(sums, &sums.in_fold(fold)));
     let trials: Vec<(usize, usize, f64)> = [0, 1]
         .into_iter()
         .flat_map(|fold| [0, 1].into_iter().flat_map(move |half| RIDGES.map(|ridge| (fold, half, ridge))))

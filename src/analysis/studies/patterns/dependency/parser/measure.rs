@@ -61,8 +61,8 @@ fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>
 fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
     let work: Vec<(&Plan<'_>, usize)> = plans.iter().flat_map(|plan| [(plan, 0), (plan, 1)]).collect();
     let halves = in_parallel(context.threads, work, |(plan, fold)| {
-        let fitted = Fitted::new(&in_fold(plan.sums, fold), &plan.evidence);
-        let tally = Tally::new(&fitted.parser, &in_fold(plan.sums, 1 - fold));
+        let fitted = Fitted::new(&plan.sums.in_fold(fold), &plan.evidence);
+        let tally = Tally::new(&fitted.parser, &plan.sums.in_fold(1 - fold));
         (fitted, tally)
     });
     let mut halves = halves.into_iter();
@@ -73,18 +73,13 @@ fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
     plans.iter().map(both).collect()
 }
 
-/// The sentences in blocks of even number, or in those of odd number.
-pub(super) fn in_fold(sums: &ParserSums, fold: usize) -> Vec<&KeptSentence> {
-    sums.sentences.values().filter(|sentence| sentence.block % 2 == fold).collect()
-}
-
 /// Why no parser can be fitted and scored, if none can.
 fn hindrance(sums: &ParserSums) -> Option<String> {
     if sums.sentences.is_empty() {
         return Some("no sentence of the sample has a dependency tree".to_owned());
     }
     let arcs = |sentence: &KeptSentence| sentence.words.iter().filter(|word| word.scored).count();
-    let of_fold = |fold| in_fold(sums, fold).into_iter().map(arcs).sum::<usize>();
+    let of_fold = |fold| sums.in_fold(fold).into_iter().map(arcs).sum::<usize>();
     match [of_fold(0), of_fold(1)] {
         [0, 0] => Some("no word of the sample has another word for its head".to_owned()),
         [0, _] => Some(one_fold("even")),

@@ -47,6 +47,11 @@ impl ParserSums {
         }
     }
 
+    /// The sentences in blocks of even number, or in those of odd number.
+    pub fn in_fold(&self, fold: usize) -> Vec<&KeptSentence> {
+        self.sentences.values().filter(|sentence| sentence.block % 2 == fold).collect()
+    }
+
     /// The same that keeps the embeddings of words.
     pub fn with_embeddings(self) -> Self {
         Self { keeps_embeddings: true, ..self }
