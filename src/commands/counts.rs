@@ -4,9 +4,11 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
+use super::text_reader;
 use crate::corpus::Input;
 use crate::model::Model;
 use crate::model::source::ModelRef;
+use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::run::counting::count;
 use crate::passes::run::token_limit;
 use crate::sequences::reading::Context as Reads;
@@ -17,9 +19,9 @@ use crate::system::progress::{self, Downloads};
 
 /// Counts the tokens of a corpus by a model's tokenizer and writes them.
 /// Fails if the model, the corpus or the output cannot be used, or the corpus has no token.
-pub fn counts(model: &ModelRef, inputs: &[Input], path: &Path) -> Result<()> {
+pub fn counts(model: &ModelRef, options: TokenizerOptions, inputs: &[Input], path: &Path) -> Result<()> {
     let mut output = Output::open(path)?;
-    let model = Model::load(model.resolve(&Downloads::default())?)?;
+    let model = text_reader::applied(Model::load(model.resolve(&Downloads::default())?)?, options)?;
     let max_tokens = token_limit(&model, None, Reads::Sentence)?;
     let counting = progress::step("counting tokens");
     let (counts, corpus) = count(inputs, (&model.tokenizer, Reads::Sentence), max_tokens, true, None, all_cores())?;

@@ -12,3 +12,4 @@ pub mod merge;
 pub mod reporting;
 pub mod saved;
 pub mod sentences;
+mod text_reader;

@@ -86,13 +86,14 @@ fn model_folders() {
     fs::remove_file(model.join("tokenizer.json")).unwrap();
     assert_eq!(
         context.analyze_error(&model, &gold()),
-        "error: `DIR/model/tokenizer.json` is missing: a model has the files config.json, tokenizer.json and \
-         model.safetensors\n"
+        "error: `DIR/model/tokenizer.json` is missing: a tokenizer is tokenizer.json, vocab.txt with bpe.codes, vocab.txt, \
+         vocab.json with merges.txt, sentencepiece.bpe.model, spiece.model, spm.model, sentencepiece.model or tokenizer.model; \
+         there is config.json, model.safetensors, tokenizer_config.json\n"
     );
 }
 
 #[test]
-fn a_missing_tensor_is_named_with_all_that_was_tried() {
+fn a_missing_tensor_is_named_with_the_closest_that_there_are() {
     let context = EstimationContext::new();
     let model = context.model();
     change_weights(&model, |tensors| {
@@ -100,9 +101,9 @@ fn a_missing_tensor_is_named_with_all_that_was_tried() {
     });
     assert_eq!(
         context.analyze_error(&model, &gold()),
-        "error: `DIR/model/model.safetensors` has no tensor for encoder.layer.1.attention.output.LayerNorm.bias: tried \
-         encoder.layer.1.attention.output.LayerNorm.bias, bert.encoder.layer.1.attention.output.LayerNorm.bias, \
-         encoder.layer.1.attention.output.LayerNorm.beta, bert.encoder.layer.1.attention.output.LayerNorm.beta\n"
+        "error: `DIR/model/model.safetensors` has no tensor for encoder.layer.1.attention.output.LayerNorm.bias: of the \
+         52 tensors that there are, the closest by name are `encoder.layer.0.attention.output.LayerNorm.bias`, \
+         `encoder.layer.2.attention.output.LayerNorm.bias`, `encoder.layer.1.attention.output.LayerNorm.weight`\n"
     );
 }
 
@@ -183,8 +184,8 @@ fn pickles() {
     let whole = fs::read(&file).unwrap();
     // What PyTorch wrote before version 1.6 begins with the pickle of a number.
     let old = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.";
-    expect(old, "it is not a zip archive, as PyTorch has written since version 1.6");
-    expect(b"", "it is not a zip archive, as PyTorch has written since version 1.6");
+    expect(old, "it is neither a zip archive, as PyTorch has written since version 1.6, nor what it wrote before");
+    expect(b"", "it is neither a zip archive, as PyTorch has written since version 1.6, nor what it wrote before");
     expect(&whole[..whole.len() / 2], "its end is missing: download it again");
     let place = |text: &[u8]| whole.windows(text.len()).position(|window| window == text).unwrap();
     let mut hostile = whole.clone();
@@ -410,7 +411,7 @@ fn configs() {
     let unsupported = format!("model_type \"strange\" is not supported {supported}");
     let hostile = format!("model_type \"\\u{{1b}}[31m\" is not supported {supported}");
     let untold = format!(
-        "there is no model_type, and architectures names no class of a supported one: add the model's own {supported}"
+        "there is no model_type, and architectures names no class of a supported one: add the model's own, as in `\"model_type\": \"bert\"` {supported}"
     );
     let cases = [
         (config.replace("\"model_type\": \"bert\"", "\"model_type\": \"strange\""), unsupported.as_str()),
@@ -674,7 +675,7 @@ fn sentences_to_map_must_be_there() {
         (
             3,
             "error: DIR/two.txt:2: sentence 1, one with more tokens than the limit, cannot go through the model: \
-                cut it, or raise --max-tokens if the model has more positions\n"
+                cut plain text with --truncate, or raise --max-tokens if the model has more positions\n"
                 .to_owned()
         )
     );

@@ -351,7 +351,7 @@ fn strict_turns_the_first_skip_into_a_failure() {
             (status, message.replace(folder, "DIR")),
             (
                 3,
-                "error: DIR/b.txt:3: sentence 2, one with more tokens than the limit, would be skipped, and --strict skips none: cut it, or raise --max-tokens if the model has more positions\n"
+                "error: DIR/b.txt:3: sentence 2, one with more tokens than the limit, would be skipped, and --strict skips none: cut plain text with --truncate, or raise --max-tokens if the model has more positions\n"
                     .to_owned()
             )
         );

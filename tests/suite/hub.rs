@@ -671,6 +671,19 @@ fn a_mirror_that_describes_no_files_serves_if_their_addresses_say_what_they_are(
 }
 
 #[test]
+fn a_mirror_that_says_nothing_but_where_files_are_serves() {
+    let whole = fs::read(fixture("models/tiny-bert/tokenizer.json")).unwrap();
+    // The other host names the files where the description does not, and refuses a request with the token.
+    for mirror in [tiny_bert(), tiny_bert().with_plain_info()] {
+        let server = mirror.with_fault(Fault::MovedFiles).start();
+        let user = User::of(&server).with("HF_TOKEN", "hf_secret");
+        assert_eq!(model_of(&user.report(ID)).1, MAIN_COMMIT);
+        let snapshot = user.cached("snapshots").join(MAIN_COMMIT);
+        assert!(fs::read(snapshot.join("tokenizer.json")).unwrap() == whole);
+    }
+}
+
+#[test]
 fn what_cannot_be_checked_does_not_come_in() {
     // Its description has a digest, whatever its address is called.
     let named = || tiny_bert().with_fault(Fault::Etag("\"5d41402abc4b2a76b9719d911017c592\""));

@@ -240,11 +240,11 @@ fn tokenizers_that_cannot_be_used() {
         "`DIR/tokenizer_config.json`: do_lower_case is \"no\": expected true or false"
     );
     assert_eq!(
-        error("wordpiece-cased", write("tokenizer_config.json", r#"{"tokenizer_class": "BertJapaneseTokenizer"}"#)),
-        "`DIR/vocab.txt` belongs to a tokenizer of class BertJapaneseTokenizer, which is read as tokenizer.json only \
+        error("wordpiece-cased", write("tokenizer_config.json", r#"{"tokenizer_class": "XLMTokenizer"}"#)),
+        "`DIR/vocab.txt` belongs to a tokenizer of class XLMTokenizer, which is read as tokenizer.json only \
          (read as it is: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MPNetTokenizer, MobileBertTokenizer, DPRContextEncoderTokenizer, \
          DPRQuestionEncoderTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, SplinterTokenizer): if \
-         transformers has BertJapaneseTokenizer as a fast tokenizer, save it with AutoTokenizer.save_pretrained"
+         transformers has XLMTokenizer as a fast tokenizer, save it with AutoTokenizer.save_pretrained"
     );
     assert_eq!(
         error("wordpiece-cased", write("tokenizer_config.json", "{")),

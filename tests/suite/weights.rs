@@ -197,7 +197,7 @@ fn each_unusual_file_has_its_way_out() {
     let path = folder.path().join("pytorch_model.bin");
     for (bytes, what, way) in [
         ([[0; 257].as_slice(), b"ustar\x0000", &[0; 248]].concat(), "it is a tar archive", unsafe_),
-        (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.".to_vec(), "it is not a zip archive", safe),
+        (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.".to_vec(), "it is neither a zip archive", safe),
     ] {
         fs::write(&path, bytes).unwrap();
         let error = format!("{:#}", Checkpoint::open(opened(std::slice::from_ref(&path)), FAMILIES[0]).err().unwrap());

@@ -98,6 +98,8 @@ pub enum Fault {
     Promise(&'static str, u64),
     /// The description of the model is at another port of this machine.
     InfoElsewhere,
+    /// The Hub says where every file is, by an address of another port, and nothing else.
+    MovedFiles,
     /// The Hub names the weights by this.
     Etag(&'static str),
     /// The Hub calls this the commit.
@@ -220,6 +222,9 @@ impl Hub {
             }
             return Reply::file(bytes, asked, !asked.compressed).with("ETag", &etag).with("X-Repo-Commit", commit);
         }
+        if self.fault == Fault::MovedFiles {
+            return Reply::new(308, "see there").with("Location", &format!("{weights}/{file}"));
+        }
         let (status, location) = if is_weights(file) {
             (302, format!("{weights}/{file}?signature=abc"))
         } else {
@@ -261,13 +266,17 @@ impl Hub {
             _ => (Ranges::Known, End::Whole),
         };
         let total = bytes.len();
+        let name = match self.fault {
+            Fault::MovedFiles => etag(asked.path.trim_start_matches('/'), &bytes),
+            _ => "another-name-for-it".to_owned(),
+        };
         let reply = match ranges {
             Ranges::Known => Reply::file(bytes, asked, true),
             Ranges::Unknown => Reply::new(200, bytes),
             Ranges::Confused if asked.range.is_none() => Reply::new(200, bytes),
             Ranges::Confused => Reply::new(206, bytes).with("Content-Range", &format!("bytes 0-{}/{total}", total - 1)),
         };
-        reply.with("ETag", "\"another-name-for-it\"").ending(end)
+        reply.with("ETag", &format!("\"{name}\"")).ending(end)
     }
 
     /// The size that is promised of a file.

@@ -9,6 +9,7 @@ use super::options::{AnalyzeOptions, GIVE_COUNTS, ONLY_ONCE, Outcome, PartialOpt
 use crate::corpus::{CorpusIdentity, Input};
 use crate::model::Model;
 use crate::model::parameters::Objective;
+use crate::model::tokenizer::ModelTokenizer;
 use crate::passes::run::counting::count;
 use crate::sequences::counts::{Counting, TokenCounts};
 use crate::sequences::reading::Context as Reads;
@@ -32,7 +33,7 @@ pub struct KnownCounts {
 pub fn known(
     options: &AnalyzeOptions,
     studies: &[&'static dyn AnyStudy],
-    (model, context): (&Model, Reads),
+    (model, tokenizer, context): (&Model, &ModelTokenizer, Reads),
     max_tokens: usize,
 ) -> Result<KnownCounts> {
     for study in &options.left_out {
@@ -44,7 +45,7 @@ pub fn known(
         return Ok(KnownCounts::default());
     }
     if let Some(file) = &options.counts {
-        let (counts, sha256) = Counting::read(file, &model.tokenizer)?;
+        let (counts, sha256) = Counting::read(file, tokenizer)?;
         return Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
     }
     if !options.corpus.iter().all(Input::can_be_read_again) {
@@ -63,14 +64,8 @@ pub fn known(
         );
     }
     let counting = progress::step("counting tokens");
-    let (counts, corpus) = count(
-        &options.corpus,
-        (&model.tokenizer, context),
-        max_tokens,
-        options.truncate,
-        options.limit,
-        options.threads,
-    )?;
+    let (counts, corpus) =
+        count(&options.corpus, (tokenizer, context), max_tokens, options.truncate, options.limit, options.threads)?;
     counting.finish_and_clear();
     Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }

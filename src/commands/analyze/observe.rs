@@ -94,7 +94,7 @@ impl<'a> PreparedRun<'a> {
         let max_tokens = token_limit(model, options.max_tokens, context).class(Class::Usage)?;
         let studies = asked(options, model).class(Class::Usage)?;
         let KnownCounts { counts, sha256, counted } =
-            known(options, &studies, (model, context), max_tokens).class(Class::Input)?;
+            known(options, &studies, (model, &tokenizer, context), max_tokens).class(Class::Input)?;
         counted.as_ref().map_or(Ok(()), |counted| corpus.ensure_indexed_as(counted))?;
         let unasked = on_decoders(options, model).into_iter().filter(|study| beyond(model, *study).is_some());
         let left_out = options.left_out.iter().copied().chain(unasked);
@@ -103,6 +103,8 @@ impl<'a> PreparedRun<'a> {
             truncate: options.truncate,
             limit: options.limit,
             from_token: options.from_token,
+            tokens_as_words: options.tokenizer.tokens_as_words,
+            residues: options.tokenizer.residues,
             reading,
             blocks: BLOCKS,
             controls: options.controls.clone(),

@@ -8,6 +8,7 @@ use crate::commands::reporting::write_report::ReportOptions;
 use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
+use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
 use crate::sequences::fold::words::FromToken;
@@ -30,6 +31,8 @@ pub struct AnalyzeOptions {
     pub corpus: Vec<Input>,
     /// Longer sentences are skipped, or cut with `truncate`; the model's limit if `None`.
     pub max_tokens: Option<usize>,
+    /// How the tokenizer reads text.
+    pub tokenizer: TokenizerOptions,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
     /// The text that a decoder reads as one sequence; as the corpus has documents if `None`.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use anyhow::{Result, anyhow};
 
 use super::options::AnalyzeOptions;
+use crate::commands::text_reader;
 use crate::corpus::Unit;
 use crate::model::Model;
 use crate::model::tokenizer::ModelTokenizer;
@@ -20,7 +21,7 @@ pub(super) fn reading<'a>(
     model: &'a Model,
     unit: Unit,
 ) -> Result<(Option<Reading>, Cow<'a, ModelTokenizer>)> {
-    let own = Cow::Borrowed(&model.tokenizer);
+    let own = text_reader::of(model, options.tokenizer)?;
     if !model.is_decoder() {
         let asked = [
             ("context", "document", options.context == Some(Context::Document)),
@@ -37,10 +38,10 @@ pub(super) fn reading<'a>(
     let tokenizer = match options.bos {
         Bos::Auto => own,
         Bos::Always => {
-            let with = model.tokenizer.clone().always_beginning();
+            let with = own.into_owned().always_beginning();
             Cow::Owned(with.map_err(|error| error.context("--bos always").of_option("bos").of_value("always"))?)
         }
-        Bos::Never => Cow::Owned(model.tokenizer.clone().never_beginning()),
+        Bos::Never => Cow::Owned(own.into_owned().never_beginning()),
     };
     let begins_with = tokenizer.begins_with()?;
     Ok((Some(Reading { context, bos: options.bos, begins_with }), tokenizer))

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::shared::checks::refuse_overlap;
 use super::shared::command::{Command, Usage};
-use super::shared::inputs::{CorpusArguments, NetworkArguments};
+use super::shared::inputs::{CorpusArguments, NetworkArguments, TokenizerArguments};
 use super::shared::statuses::{RUNNING, help};
 use crate::commands::counts::counts;
 
@@ -32,6 +32,8 @@ pub struct CountsArguments {
     #[command(flatten)]
     network: NetworkArguments,
     #[command(flatten)]
+    tokenizer: TokenizerArguments,
+    #[command(flatten)]
     corpora: CorpusArguments,
     /// The JSON file to write
     #[arg(short, long, value_name = "FILE")]
@@ -43,6 +45,7 @@ impl CountsArguments {
     pub fn command(self) -> Result<Command, Usage> {
         let (model, corpus) = (self.network.model(self.model.as_deref())?, self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
-        Ok(Command::new(move || counts(&model, &corpus, &self.output)))
+        let tokenizer = self.tokenizer.options();
+        Ok(Command::new(move || counts(&model, tokenizer, &corpus, &self.output)))
     }
 }

@@ -12,6 +12,7 @@ use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
+use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
 use crate::passes::run::{heads_of, token_limit};
@@ -26,6 +27,8 @@ use crate::system::files::output::Output;
 pub struct MapsOptions {
     /// The model.
     pub model: ModelRef,
+    /// How the tokenizer reads text.
+    pub tokenizer: TokenizerOptions,
     /// The sentences to write maps of.
     pub sentences: SentenceChoice,
     /// The heads.
@@ -36,6 +39,8 @@ pub struct MapsOptions {
     pub output: PathBuf,
     /// Longer sentences are skipped, or are an error if they were requested by number.
     pub max_tokens: Option<usize>,
+    /// Whether longer sentences of plain text are cut.
+    pub truncate: bool,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,
     /// The heads that are removed from the model, ascending.
@@ -49,12 +54,12 @@ pub struct MapsOptions {
 /// Fails if the model, a sentence or the output cannot be used.
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
-    let (model, fingerprint) = load(&options.model)?;
+    let (model, fingerprint) = load(&options.model, options.tokenizer)?;
     let removed = heads_of(&model, &options.removed).class(Class::Usage)?;
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let gates = Pass::PLAIN.without(&removed).gates();
     let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false).strict(options.strict);
+    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate).strict(options.strict);
     let sentences = chosen(&options.sentences, &mut encoder)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
     let MapsOptions { heads: choice, rollout: rolls_out, .. } = options;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 
+use crate::commands::text_reader;
 use crate::corpus::{Content, Corpus, Input, Sentence};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gates::Gates;
@@ -16,6 +17,7 @@ use crate::model::forward::visitor::{HeadView, Needs, Visitor};
 use crate::model::forward::{Scratch, Start};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
+use crate::model::tokenizer::TokenizerOptions;
 use crate::model::{Fingerprint, Model};
 use crate::report::AttentionMaps;
 use crate::sequences::pack::Pack;
@@ -65,15 +67,15 @@ pub struct NamedSentence {
     pub id: Option<Arc<str>>,
 }
 
-/// Loads a model, while its files are hashed.
+/// Loads a model that reads text by these options, while its files are hashed.
 /// Fails if it cannot be used.
-pub fn load(model: &ModelRef) -> Result<(Model, Fingerprint)> {
+pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Fingerprint)> {
     let files = model.resolve(&Downloads::default())?;
     let fingerprint = Fingerprint::start(&files);
     let loading = progress::step("loading the model");
     let model = Model::load(files)?;
     loading.finish_and_clear();
-    Ok((model, fingerprint))
+    Ok((text_reader::applied(model, options)?, fingerprint))
 }
 
 /// The heads of a choice, in its order.

@@ -13,6 +13,7 @@ use crate::model::forward::Scratch;
 use crate::model::grid::HeadPlace;
 use crate::model::grid::visibility::Visibility;
 use crate::model::source::ModelRef;
+use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::pass::Pass;
 use crate::passes::run::token_limit;
 use crate::report::{AttentionMaps, MOST_TOKENS};
@@ -30,6 +31,8 @@ use crate::system::terminal::{self, print};
 pub struct ViewOptions {
     /// The model.
     pub model: ModelRef,
+    /// How the tokenizer reads text.
+    pub tokenizer: TokenizerOptions,
     /// The sentences that are shown.
     pub sentences: SentenceChoice,
     /// The heads that are shown, in this order.
@@ -38,6 +41,8 @@ pub struct ViewOptions {
     pub numbers: bool,
     /// Longer sentences are skipped, or are an error if they were requested by number.
     pub max_tokens: Option<usize>,
+    /// Whether longer sentences of plain text are cut.
+    pub truncate: bool,
     /// The token that speaks for a split word.
     pub from_token: FromToken,
     /// Files that are written in place of the terminal.
@@ -58,10 +63,10 @@ pub enum Drawing {
 pub fn view(options: &ViewOptions) -> Result<()> {
     let open = |(path, drawing): &(PathBuf, Drawing)| Ok((Output::open(path)?, *drawing));
     let outputs: Vec<(Output, Drawing)> = options.outputs.iter().map(open).collect::<Result<_>>()?;
-    let (model, _) = load(&options.model)?;
+    let (model, _) = load(&options.model, options.tokenizer)?;
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, false);
+    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate);
     let sentences = chosen(&options.sentences, &mut encoder)?;
     let gates = Pass::PLAIN.gates();
     let draws_page = outputs.iter().any(|(_, drawing)| *drawing == Drawing::Html);

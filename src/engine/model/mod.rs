@@ -32,7 +32,7 @@ use parameters::Objective;
 use parameters::Parameters;
 use sharp::{SharpnessSample, sharpened};
 use tokenizer::ModelTokenizer;
-use weights::Checkpoint;
+use weights::{Checkpoint, LeftTensors};
 
 use crate::system::errors::{Class, Facts};
 
@@ -48,6 +48,8 @@ pub struct Model {
     pub objective: Option<Objective>,
     /// Why the head that the checkpoint has instead cannot be used.
     pub refused_head: Option<&'static str>,
+    /// The tensors of the checkpoint that are no part of the encoder.
+    pub left: Vec<LeftTensors>,
     /// The tokenizer, with its own padding and truncation switched off.
     pub tokenizer: ModelTokenizer,
     /// The forward pass.
@@ -86,10 +88,11 @@ impl Model {
         let ModelFiles { id, revision, config, architecture, tokenizer, weights } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
-        let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?;
+        let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?.unwrapped(&architecture);
         let objective = Objective::of(&architecture, |name| checkpoint.has(name));
         let refused_head = Objective::refused(|name| checkpoint.has(name)).filter(|_| objective.is_none());
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
+        let left = checkpoint.left(&architecture)?;
         if parts.prediction
             && let Some(objective) = objective
         {
@@ -98,7 +101,9 @@ impl Model {
         weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
         let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
         let encoder = Box::new(PackedEncoder::new(parameters));
-        Ok(Self { id, revision, architecture, objective, refused_head, tokenizer, encoder, weights, differentiable })
+        let model =
+            Self { id, revision, architecture, objective, refused_head, left, tokenizer, encoder, weights, differentiable };
+        Ok(model)
     }
 
     /// How many layers and heads there are.

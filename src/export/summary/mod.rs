@@ -197,7 +197,8 @@ fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {
     let [sentence, _] = report.model.text_units();
     writeln!(out, "\nSkipped {sentence}s: {reasons}.")?;
     if report.corpus.truncated > 0 {
-        writeln!(out, "Sentences cut to {} tokens: {}.", report.settings.protocol.max_tokens, report.corpus.truncated)?;
+        let cut = counted(report.corpus.truncated, sentence);
+        writeln!(out, "Cut to {} tokens: {cut}.", report.settings.protocol.max_tokens)?;
     }
     if report.corpus.unannotated > 0 {
         writeln!(out, "Sentences with words whose head is not annotated: {}.", report.corpus.unannotated)?;

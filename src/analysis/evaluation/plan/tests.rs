@@ -32,6 +32,8 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         truncate: false,
         limit: None,
         from_token: FromToken::Mean,
+        tokens_as_words: false,
+        residues: None,
         reading: None,
         blocks: BLOCKS,
         controls,

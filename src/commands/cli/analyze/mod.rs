@@ -10,10 +10,10 @@ use clap::Args;
 
 use anyhow::anyhow;
 
-use super::shared::checks::{heads, lower_extension, refuse_overlap, unfit};
+use super::shared::checks::{ensure_truncatable, heads, lower_extension, refuse_overlap, unfit};
 use super::shared::command::{Command, Usage};
 use super::shared::headings::{CONTROL, INPUT, OUTPUT, SHARDS, STUDIES};
-use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments};
+use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments, TokenizerArguments};
 use super::shared::report::ReportArguments;
 use super::shared::statuses::{RUNNING, help};
 use super::shared::values::{Named, one_of};
@@ -21,7 +21,6 @@ use super::shared::{numbers, presets};
 use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
 use crate::commands::reporting::policy::PolicyOptions;
-use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::{Choice, Replacement};
 use crate::passes::control::ControlKind;
@@ -100,6 +99,8 @@ pub struct AnalyzeArguments {
     /// Several are separated by commas
     #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',', help_heading = INPUT, hide_short_help = true)]
     removed: Vec<HeadPlace>,
+    #[command(flatten)]
+    tokenizer: TokenizerArguments,
     #[command(flatten)]
     network: NetworkArguments,
     /// Switch studies on that do not run by default
@@ -248,9 +249,8 @@ impl AnalyzeArguments {
         let model = self.network.model(self.model.as_deref())?;
         let is_first_run = self.corpora.corpus.is_empty();
         let corpus = self.corpora.validate()?;
-        if self.truncate && !corpus.iter().any(Input::may_have_text) {
-            return Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree")
-                .of_option("truncate"));
+        if self.truncate {
+            ensure_truncatable(&corpus)?;
         }
         let outputs: Vec<PathBuf> = self.report.outputs.iter().chain(&self.partial).cloned().collect();
         refuse_overlap(&outputs, &corpus)?;
@@ -293,6 +293,7 @@ impl AnalyzeArguments {
             model,
             corpus,
             max_tokens: self.max_tokens.map(|tokens| tokens as usize),
+            tokenizer: self.tokenizer.options(),
             truncate: self.truncate,
             context: self.context,
             bos: self.bos,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::commands::cli::shared::checks::refuse_overlap;
+use crate::commands::cli::shared::checks::{ensure_truncatable, refuse_overlap};
 use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::inputs::CorpusArguments;
 use crate::commands::cli::shared::numbers;
@@ -23,11 +23,17 @@ pub struct SentenceArguments {
     /// Only this sentence of the corpus, counted from 0. May be repeated
     #[arg(short, long = "sentence", value_name = "N", value_parser = numbers::from::<u64>(0))]
     pub sentences: Vec<u64>,
+    /// Cut longer sentences of plain text instead of skipping them
+    #[arg(long)]
+    pub truncate: bool,
 }
 
 impl SentenceArguments {
     pub fn choice(self, find: Option<String>, limit: Option<u64>) -> Result<SentenceChoice, Usage> {
         let inputs = self.corpora.validate()?;
+        if self.truncate && self.texts.is_empty() {
+            ensure_truncatable(&inputs)?;
+        }
         if self.texts.is_empty() {
             let indices = BTreeSet::from_iter(self.sentences).into_iter().collect();
             return Ok(SentenceChoice::Corpus { inputs, indices, find, limit });

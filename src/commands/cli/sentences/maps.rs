@@ -8,7 +8,7 @@ use clap::Args;
 use super::arguments::{SentenceArguments, once, refuse_corpus};
 use crate::commands::cli::shared::checks::{heads, lower_extension, unfit};
 use crate::commands::cli::shared::command::{Command, Usage};
-use crate::commands::cli::shared::inputs::NetworkArguments;
+use crate::commands::cli::shared::inputs::{NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::statuses::{RUNNING, help};
 use crate::commands::sentences::HeadChoice;
@@ -46,6 +46,8 @@ pub struct MapsArguments {
     #[command(flatten)]
     network: NetworkArguments,
     #[command(flatten)]
+    tokenizer: TokenizerArguments,
+    #[command(flatten)]
     wanted: SentenceArguments,
     /// Map only the heads of this layer, counted from 0. May be repeated
     #[arg(long = "layer", value_name = "N", conflicts_with = "heads")]
@@ -78,6 +80,7 @@ impl MapsArguments {
     /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let model = self.network.model(self.model.as_deref())?;
+        let truncate = self.wanted.truncate;
         let sentences = self.wanted.choice(None, self.limit)?;
         if lower_extension(&self.output) != "safetensors" {
             return Err(unfit("write maps as", &self.output, "name a file .safetensors"));
@@ -94,7 +97,9 @@ impl MapsArguments {
         };
         let (output, strict) = (self.output, self.strict);
         let rollout = self.rollout;
-        let options = MapsOptions { model, sentences, heads, rollout, output, max_tokens, strict, removed };
+        let tokenizer = self.tokenizer.options();
+        let options =
+            MapsOptions { model, tokenizer, sentences, heads, rollout, output, max_tokens, truncate, strict, removed };
         Ok(Command::new(move || maps(&options)))
     }
 }

@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use super::arguments::{SentenceArguments, once, refuse_corpus};
 use crate::commands::cli::shared::checks::{extension, lower_extension};
 use crate::commands::cli::shared::command::{Command, Usage};
-use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments};
+use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::statuses::{RUNNING, help};
 use crate::commands::cli::shared::values::one_of;
@@ -43,6 +43,8 @@ pub struct ViewArguments {
     model: Option<String>,
     #[command(flatten)]
     network: NetworkArguments,
+    #[command(flatten)]
+    tokenizer: TokenizerArguments,
     #[command(flatten)]
     wanted: SentenceArguments,
     /// Show this head, or `all` heads: on a page as thumbnails, in a figure as arcs one below the other. May be repeated
@@ -97,6 +99,7 @@ impl ViewArguments {
     pub fn command(self) -> Result<Command, Usage> {
         let model = self.network.model(self.model.as_deref())?;
         // Sentences that are named are shown however many they are.
+        let truncate = self.wanted.truncate;
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
         let sentences = self.wanted.choice(self.find, Some(self.limit.max(named as u64)))?;
         refuse_corpus(&self.outputs, &sentences)?;
@@ -110,10 +113,12 @@ impl ViewArguments {
         };
         let options = ViewOptions {
             model,
+            tokenizer: self.tokenizer.options(),
             sentences,
             heads: choice(&self.heads),
             numbers: self.numbers,
             max_tokens: self.max_tokens.map(|tokens| tokens as usize),
+            truncate,
             from_token: self.from_token,
             outputs: self.outputs.iter().map(drawing).collect::<Result<_, Usage>>()?,
         };

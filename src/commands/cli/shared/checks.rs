@@ -27,6 +27,14 @@ pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usag
     Ok(())
 }
 
+/// Makes sure that some of the corpora may have plain text, which alone can be cut.
+pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), Usage> {
+    if corpora.iter().any(Input::may_have_text) {
+        return Ok(());
+    }
+    Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree").of_option("truncate"))
+}
+
 /// Refuses outputs that are no pages.
 pub fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
     match outputs.iter().find(|path| lower_extension(path) != "html") {

@@ -9,6 +9,8 @@ use super::headings::INPUT;
 use super::values::{Named, one_of};
 use crate::corpus::{Format, Input};
 use crate::model::source::ModelRef;
+use crate::model::tokenizer::TokenizerOptions;
+use crate::model::tokenizer::residues::Parting;
 use crate::sequences::fold::words::FromToken;
 use crate::system::boxed;
 use crate::system::errors::Facts;
@@ -19,6 +21,30 @@ pub struct NetworkArguments {
     /// Do not ask the Hub: take the model from its cache
     #[arg(long, help_heading = INPUT, hide_short_help = true)]
     pub offline: bool,
+}
+
+/// How the model's tokenizer reads text.
+#[derive(Args)]
+pub struct TokenizerArguments {
+    /// Look each word up as one entry of the model's vocabulary, as it is
+    ///
+    /// For vocabularies of something else than language whose folder does not say how text was cut. A word that is no entry is the
+    /// unknown token; words of plain text are what stands between spaces
+    #[arg(long, help_heading = INPUT, hide_short_help = true)]
+    tokens_as_words: bool,
+    /// Part sequences of residues so: letters, spaced, kmer:K or kmer:K:STRIDE [default: as the vocabulary tells]
+    ///
+    /// `letters` are one after the other, `spaced` have a space between them, and `kmer:3` are all words of three letters, each one
+    /// letter after the last. What is an entry of the vocabulary between spaces stays as it is
+    #[arg(long, value_name = "PARTING", conflicts_with = "tokens_as_words", help_heading = INPUT, hide_short_help = true)]
+    residues: Option<Parting>,
+}
+
+impl TokenizerArguments {
+    /// The options.
+    pub fn options(&self) -> TokenizerOptions {
+        TokenizerOptions { tokens_as_words: self.tokens_as_words, residues: self.residues }
+    }
 }
 
 /// Which sentences.

@@ -83,6 +83,10 @@ pub struct Config {
     /// The keys that queries see in each layer.
     #[serde(skip)]
     pub visibility: LayerClasses,
+    /// Whether `max_position_embeddings` is nominal: nothing in the model depends on a position alone, so it has no longest
+    /// sequence.
+    #[serde(skip)]
+    pub is_unbounded: bool,
     /// The longest sequence in which every token attends to all, where attention over longer ones is sparse. Longer
     /// sequences do not run, as their attention is not `[n, n]` weights. `None`: there is no limit.
     #[serde(skip)]
@@ -172,6 +176,7 @@ impl Config {
             first_position: 0,
             rotary: Vec::new(),
             visibility: LayerClasses::default(),
+            is_unbounded: false,
             full_attention: None,
             type_vocab_size: 0,
             layer_norm_eps: default_layer_norm_eps(),
@@ -297,6 +302,11 @@ impl Config {
     pub fn positions(&self) -> usize {
         let embedded = self.max_position_embeddings.saturating_sub(self.start());
         self.full_attention.map_or(embedded, |longest| embedded.min(longest))
+    }
+
+    /// The longest sequence that can run at all: [`Config::positions`], unless those are nominal.
+    pub fn longest(&self) -> usize {
+        if self.is_unbounded { self.full_attention.unwrap_or(LARGEST_SIZE) } else { self.positions() }
     }
 
     /// The number that [`Config::positions`] is, in words for messages.

@@ -11,6 +11,7 @@ pub(super) const ALBERT: Family = Family {
     class: "Albert",
     prefix: "albert.",
     wrappers: &[],
+    needless: &[],
     token_heads: &[HEAD],
     discriminator: None,
     read,

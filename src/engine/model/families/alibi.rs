@@ -93,6 +93,7 @@ pub(super) fn read(text: &str) -> Result<Option<(Config, Names)>> {
     let config = Config {
         gated,
         position_embedding_type: PositionEmbedding::None,
+        is_unbounded: true,
         layer_norm_eps: found.layer_norm_eps,
         type_vocab_size: found.type_vocab_size,
         initializer_range: found.initializer_range,

@@ -12,6 +12,8 @@ pub(super) const BART: Family = Family {
     class: "Bart",
     prefix: "model.",
     wrappers: &[],
+    // Copies of the shared embeddings.
+    needless: &["embed_tokens"],
     token_heads: &[],
     discriminator: None,
     read: bart,

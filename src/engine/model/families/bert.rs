@@ -11,6 +11,7 @@ pub(super) const BERT: Family = Family {
     class: "Bert",
     prefix: "bert.",
     wrappers: &[],
+    needless: &[],
     token_heads: &[HEAD],
     discriminator: None,
     read,
@@ -30,7 +31,10 @@ pub(super) const SPLINTER: Family = Family { model_type: "splinter", class: "Spl
 
 /// VisualBERT (Li et al. 2019) of text alone: what goes through it beside the words are regions of images.
 pub(super) const VISUAL_BERT: Family =
-    Family { model_type: "visual_bert", class: "VisualBert", prefix: "visual_bert.", ..BERT };
+    Family { model_type: "visual_bert", class: "VisualBert", prefix: "visual_bert.", needless: VISUAL, ..BERT };
+
+/// Embeddings of regions of images.
+const VISUAL: &[&str] = &["visual_position_embeddings", "visual_token_type_embeddings", "visual_projection"];
 
 /// The masked-LM head.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {

@@ -13,6 +13,7 @@ pub(super) const DISTILBERT: Family = Family {
     class: "DistilBert",
     prefix: "distilbert.",
     wrappers: &[],
+    needless: &[],
     token_heads: &[HEAD],
     discriminator: None,
     read,

@@ -11,6 +11,7 @@ pub(super) const ELECTRA: Family = Family {
     class: "Electra",
     prefix: "electra.",
     wrappers: &[],
+    needless: &[],
     token_heads: &[HEAD],
     discriminator: Some(DISCRIMINATOR),
     read,

@@ -19,6 +19,8 @@ pub(super) const GPT_2: Family = Family {
     class: "GPT2",
     prefix: "transformer.",
     wrappers: &[],
+    // The mask of attention, which transformers kept as a buffer.
+    needless: &["attn.bias", "attention.bias"],
     token_heads: &[TokenHeadNames::PRODUCT],
     discriminator: None,
     read: gpt2,

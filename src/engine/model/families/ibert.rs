@@ -7,7 +7,19 @@ use super::{Family, Names, bert, roberta};
 use crate::model::config::{Config, fields};
 
 pub(super) const IBERT: Family =
-    Family { model_type: "ibert", class: "IBert", prefix: "ibert.", read, ..roberta::ROBERTA };
+    Family { model_type: "ibert", class: "IBert", prefix: "ibert.", needless: QUANTISATION, read, ..roberta::ROBERTA };
+
+/// Buffers of its integer arithmetic, which is not read: the float weights stand beside them.
+const QUANTISATION: &[&str] = &[
+    "act_scaling_factor",
+    "bias_integer",
+    "fc_scaling_factor",
+    "shift",
+    "weight_integer",
+    "weight_scaling_factor",
+    "x_max",
+    "x_min",
+];
 
 #[derive(Deserialize)]
 struct IBertConfig {

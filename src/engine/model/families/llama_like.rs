@@ -18,6 +18,7 @@ pub(super) const EURO_BERT: Family = Family {
     class: "EuroBert",
     prefix: "model.",
     wrappers: &[],
+    needless: &[],
     token_heads: &[TokenHeadNames::PRODUCT],
     discriminator: None,
     read: euro_bert,

@@ -8,8 +8,15 @@ use crate::model::config::{Config, fields};
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 
-pub(super) const LONGFORMER: Family =
-    Family { model_type: "longformer", class: "Longformer", prefix: "longformer.", read, ..roberta::ROBERTA };
+pub(super) const LONGFORMER: Family = Family {
+    model_type: "longformer",
+    class: "Longformer",
+    prefix: "longformer.",
+    // Projections of tokens with global attention, which no token of plain text has.
+    needless: &["query_global", "key_global", "value_global"],
+    read,
+    ..roberta::ROBERTA
+};
 
 #[derive(Deserialize)]
 struct LongformerConfig {

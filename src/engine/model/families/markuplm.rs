@@ -8,8 +8,15 @@ use super::{Family, Markup, Names, PlainText, TableRow, bert};
 use crate::model::config::{Config, LARGEST_SIZE, fields};
 use crate::system::errors::Facts;
 
-pub(super) const MARKUPLM: Family =
-    Family { model_type: "markuplm", class: "MarkupLM", prefix: "markuplm.", read, ..bert::BERT };
+pub(super) const MARKUPLM: Family = Family {
+    model_type: "markuplm",
+    class: "MarkupLM",
+    prefix: "markuplm.",
+    // A linear layer that transformers' class has and never calls.
+    needless: &["xpath_unitseq2_embeddings"],
+    read,
+    ..bert::BERT
+};
 
 /// The keys that transformers' `MarkupLMConfig` has beside BERT's names, with its defaults.
 #[derive(Deserialize)]

@@ -123,6 +123,9 @@ pub struct Family {
     /// The prefixes of all names in a checkpoint, before [`prefix`](Self::prefix), where its encoders are parts of
     /// something larger.
     pub wrappers: &'static [&'static str],
+    /// Tensors of the encoder that text alone, read as here, does not need: ends of names, or parts of names with all that is
+    /// in them.
+    pub needless: &'static [&'static str],
     /// The names of the parts of its masked-LM head, by all spellings that checkpoints have; none: it has no such head.
     pub token_heads: &'static [TokenHeadNames],
     /// The names of the parts of its discriminators' head, if it has discriminators.
@@ -244,7 +247,7 @@ fn family(json: &Value) -> Result<Family> {
             found
                 .copied()
                 .context("there is no model_type, and architectures names no class of a supported one")
-                .hint(format!("add the model's own (supported: {})", supported()))
+                .hint(format!("add the model's own, as in `\"model_type\": \"bert\"` (supported: {})", supported()))
         }
         Some(other) => {
             let shown = shortened(&other.to_string());

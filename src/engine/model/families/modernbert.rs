@@ -21,6 +21,7 @@ pub(super) const MODERN_BERT: Family = Family {
     class: "ModernBert",
     prefix: "model.",
     wrappers: &[],
+    needless: &[],
     token_heads: &[HEAD],
     discriminator: None,
     read,

@@ -13,6 +13,7 @@ pub(super) const MPNET: Family = Family {
     class: "MPNet",
     prefix: "mpnet.",
     wrappers: &[],
+    needless: &[],
     token_heads: &[roberta::HEAD],
     discriminator: None,
     read,

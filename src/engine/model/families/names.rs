@@ -337,13 +337,29 @@ impl Names {
         }
     }
 
+    /// The name of the output projection of the first layer, in each spelling.
+    pub fn signs(&self) -> Vec<String> {
+        let spellings = std::iter::successors(Some(self), |names| names.other.as_deref());
+        spellings.filter_map(Self::sign).collect()
+    }
+
+    fn sign(&self) -> Option<String> {
+        self.layers.first().map(|stem| format!("{stem}.{}.weight", self.parts.attention_output))
+    }
+
+    /// The number of the layer that a tensor is of, also beyond the last; `None` if it is of none.
+    pub fn layer_number(&self, tensor: &str) -> Option<usize> {
+        let spellings = std::iter::successors(Some(self), |names| names.other.as_deref());
+        let mut stems = spellings.filter_map(|names| names.layers.first()?.strip_suffix('0'));
+        stems.find_map(|stem| tensor.strip_prefix(stem)?.split('.').next()?.parse().ok())
+    }
+
     /// The names that a checkpoint has: the first that name the output projection of its first layer, or else those that
     /// the family has as a rule.
     pub fn spelled(&self, has: impl Fn(&str) -> bool) -> &Self {
         let mut spelling = Some(self);
         while let Some(names) = spelling {
-            let sign = names.layers.first().map(|stem| format!("{stem}.{}.weight", names.parts.attention_output));
-            if sign.is_some_and(|sign| has(&sign)) {
+            if names.sign().is_some_and(|sign| has(&sign)) {
                 return names;
             }
             spelling = names.other.as_deref();

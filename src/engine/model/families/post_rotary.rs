@@ -21,6 +21,7 @@ pub(super) const NOMIC_BERT: Family = Family {
     prefix: "bert.",
     // As transformers 5 writes it.
     wrappers: &["nomic_bert."],
+    needless: &[],
     token_heads: &[NOMIC_HEAD, NATIVE_NOMIC_HEAD],
     discriminator: None,
     read: nomic_bert,
@@ -32,6 +33,7 @@ pub(super) const NEW: Family = Family {
     class: "New",
     prefix: "new.",
     wrappers: &[],
+    needless: &[],
     token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD],
     discriminator: None,
     read: new,

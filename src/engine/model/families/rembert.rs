@@ -11,6 +11,7 @@ pub(super) const REMBERT: Family = Family {
     class: "RemBert",
     prefix: "rembert.",
     wrappers: &[],
+    needless: &[],
     token_heads: &[HEAD],
     discriminator: None,
     read,

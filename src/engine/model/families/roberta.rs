@@ -13,6 +13,7 @@ pub(super) const ROBERTA: Family = Family {
     class: "Roberta",
     prefix: "roberta.",
     wrappers: &[],
+    needless: &[],
     token_heads: &[HEAD],
     discriminator: None,
     read,
@@ -26,7 +27,13 @@ pub(super) const DATA2VEC_TEXT: Family =
     Family { model_type: "data2vec-text", class: "Data2VecText", prefix: "data2vec_text.", ..ROBERTA };
 
 /// Words alone: without entities, LUKE's attention from word to word is all there is.
-pub(super) const LUKE: Family = Family { model_type: "luke", class: "Luke", prefix: "luke.", ..ROBERTA };
+pub(super) const LUKE: Family = Family {
+    model_type: "luke",
+    class: "Luke",
+    prefix: "luke.",
+    needless: &["entity_embeddings", "w2e_query", "e2w_query", "e2e_query"],
+    ..ROBERTA
+};
 
 /// The masked-LM head; MPNet was made from the same source.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {

@@ -18,6 +18,8 @@ pub(super) const T5: Family = Family {
     class: "T5",
     prefix: "transformer.",
     wrappers: &[],
+    // Copies of the shared embeddings.
+    needless: &["embed_tokens"],
     token_heads: &[],
     discriminator: None,
     read,
@@ -154,6 +156,7 @@ fn with_default(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Res
         norm: NormKind::RootMeanSquare,
         gated,
         position_embedding_type: PositionEmbedding::None,
+        is_unbounded: true,
         layer_norm_eps: found.layer_norm_epsilon,
         ..Config::of(sizes, activation)
     }

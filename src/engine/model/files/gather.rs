@@ -6,6 +6,7 @@ use super::file::ModelFile;
 use super::index;
 use super::missing::Place;
 use super::names::{self, CONFIG, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS};
+use super::nested::Nested;
 use super::store::{FileStore, ModelFiles, TokenizerFiles};
 use crate::model::families::Architecture;
 use crate::system::errors::Facts;
@@ -20,6 +21,14 @@ pub(in crate::model) fn gather(
     place: &Place,
     files: &dyn FileStore,
 ) -> Result<ModelFiles> {
+    match Nested::of(files)? {
+        Some(nested) => of_folder(id, revision, &place.within(&nested.folder), &nested),
+        None => of_folder(id, revision, place, files),
+    }
+}
+
+/// The files of a model that are all in one folder.
+fn of_folder(id: String, revision: Option<String>, place: &Place, files: &dyn FileStore) -> Result<ModelFiles> {
     let names = files.names();
     if !names.contains(CONFIG) {
         return Err(place.explain_missing(CONFIG, names));
@@ -29,23 +38,35 @@ pub(in crate::model) fn gather(
     let Some(tokenizer) = names::tokenizer(names) else {
         return Err(place.explain_missing(TOKENIZER, names));
     };
-    let Some(weights) = names::weights(names) else {
+    let weights = names::weights(names);
+    let parts = weights.is_none().then(|| names::parts(names)).flatten();
+    if weights.is_none() && parts.is_none() {
         return Err(place.explain_missing(WEIGHTS[0], names));
-    };
+    }
     let tokenizer = TokenizerFiles::fetch(&tokenizer, files)?;
-    let weights = weight_files(weights, largest(&architecture), place, files)?;
+    let most = largest(&architecture);
+    let weights = match (weights, parts) {
+        (_, Some(parts)) => fetch_parts(&parts, "the names of the others count it", most, place, files)?,
+        (Some(name), None) if names::is_index(name) => {
+            let shards = index::shards(&files.fetch(name, LONGEST_INDEX)?)?;
+            fetch_parts(&shards, &format!("{name} lists it"), most, place, files)?
+        }
+        (name, None) => vec![files.fetch(name.expect("weights without parts"), most)?],
+    };
     ensure_plausible(&weights, &architecture)?;
     Ok(ModelFiles { id, revision, config, architecture, tokenizer, weights })
 }
 
-/// Fetches weights of `most` bytes: the file of that name, or the shards that it lists if it is an index.
-fn weight_files(name: &str, most: u64, place: &Place, files: &dyn FileStore) -> Result<Vec<ModelFile>> {
-    if !names::is_index(name) {
-        return Ok(vec![files.fetch(name, most)?]);
-    }
-    let shards = index::shards(&files.fetch(name, LONGEST_INDEX)?)?;
+/// Fetches weights of `most` bytes in parts, of which there is an account: `known`.
+fn fetch_parts(
+    shards: &[String],
+    known: &str,
+    most: u64,
+    place: &Place,
+    files: &dyn FileStore,
+) -> Result<Vec<ModelFile>> {
     if let Some(shard) = shards.iter().find(|shard| !files.names().contains(*shard)) {
-        let words = format!("{}, but {name} lists it: the model is not whole", place.lacks(shard));
+        let words = format!("{}, but {known}: the model is not whole", place.lacks(shard));
         return Err(place.missing(shard, words));
     }
     let mut left = most;

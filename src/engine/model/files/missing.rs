@@ -1,11 +1,12 @@
 //! The error of a model that lacks a file: what of use is there instead, and how to make the file of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
-use super::names::{BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
+use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
 use crate::system::errors::Facts;
 
 /// The error of a model that lacks a needed file, as distinct from errors with a file that exists.
@@ -22,7 +23,7 @@ impl Error for MissingFile {}
 
 /// The place where files are looked for, in the words of an error message.
 pub(in crate::model) enum Place<'a> {
-    Folder(&'a Path),
+    Folder(Cow<'a, Path>),
     #[cfg(feature = "hub")]
     Hub {
         id: &'a str,
@@ -30,7 +31,21 @@ pub(in crate::model) enum Place<'a> {
     },
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// The place of a folder on this machine.
+    pub fn folder(path: &'a Path) -> Self {
+        Self::Folder(path.into())
+    }
+
+    /// The place of a folder within.
+    pub(super) fn within(&self, folder: &str) -> Place<'_> {
+        match self {
+            Self::Folder(path) => Place::Folder(path.join(folder).into()),
+            #[cfg(feature = "hub")]
+            Self::Hub { id, revision } => Place::Hub { id, revision },
+        }
+    }
+
     /// Says that `name` is missing, or is no file.
     pub(super) fn lacks(&self, name: &str) -> String {
         match self {
@@ -49,17 +64,21 @@ impl Place<'_> {
         }
     }
 
-    /// Says that `name` is not among `names`, what of use is there instead, and how to make `name` of it.
-    pub(super) fn explain_missing(&self, name: &str, names: &BTreeSet<String>) -> anyhow::Error {
+    /// Says that `name` is not `there`, what of use is there instead, and how to make `name` of it.
+    pub(super) fn explain_missing(&self, name: &str, there: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.lacks(name);
         let instead = if name == TOKENIZER {
-            other_tokenizer(names)
+            other_tokenizer(there)
         } else {
-            self.other_weights(names, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
+            self.other_weights(there, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
         };
         let Some(Substitute { found, after, way_out }) = instead else {
-            let all = format!("{lacks}: a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
-            return self.missing(name, all);
+            let needs = if name == TOKENIZER {
+                format!("a tokenizer is {}; there is {}", names::tokenizer_forms(), listed(there))
+            } else {
+                format!("a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0])
+            };
+            return self.missing(name, format!("{lacks}: {needs}"));
         };
         self.missing(name, format!("{lacks}, but {found}")).hint_after(after, way_out)
     }
@@ -107,6 +126,17 @@ impl Place<'_> {
     }
 }
 
+/// The names of files for a message, the first of many.
+fn listed(names: &BTreeSet<String>) -> String {
+    const SHOWN: usize = 12;
+    let mut shown: Vec<&str> = names.iter().map(String::as_str).take(SHOWN).collect();
+    let more = format!("{} more", names.len().saturating_sub(SHOWN));
+    if names.len() > SHOWN {
+        shown.push(&more);
+    }
+    shown.join(", ")
+}
+
 /// The file that is there in place of a tokenizer that can be read, and what to do with it.
 fn other_tokenizer(names: &BTreeSet<String>) -> Option<Substitute> {
     let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
@@ -133,6 +163,7 @@ struct OtherWeights<'a> {
 enum WeightsFormat {
     Adapter,
     Variant,
+    Fairseq,
     TensorFlow,
     Flax,
     Onnx,
@@ -148,6 +179,8 @@ impl<'a> OtherWeights<'a> {
             }
             // `model.fp16.safetensors`: transformers' `variant`.
             _ if name == path && is_variant(name) => WeightsFormat::Variant,
+            // `model.pt`, `checkpoint_best.pt`: the names of fairseq.
+            _ if name == path && ends("pt") => WeightsFormat::Fairseq,
             // With shards and their index.
             _ if name.starts_with("tf_model") => WeightsFormat::TensorFlow,
             _ if name.starts_with("flax_model") => WeightsFormat::Flax,
@@ -169,6 +202,12 @@ impl<'a> OtherWeights<'a> {
                 let (stem, extension) =
                     if is_pickle(Path::new(self.name)) { ("pytorch_model", "bin") } else { ("model", "safetensors") };
                 return ("weights under another name", ": ", format!("call them {stem}.{extension}"));
+            }
+            WeightsFormat::Fairseq => {
+                let way_out = "convert a checkpoint of fairseq by the script that transformers has for its family \
+                    (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one); a state dict of torch.save is read \
+                    under the name pytorch_model.bin";
+                return ("a file of PyTorch under a name of its own, which is not read", ": ", way_out.to_owned());
             }
             WeightsFormat::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True"),
             WeightsFormat::Flax => ("weights of Flax, which are not read", ", from_flax=True"),

@@ -6,6 +6,7 @@ mod gather;
 mod index;
 mod missing;
 pub(super) mod names;
+pub(super) mod nested;
 mod store;
 
 pub use file::ModelFile;

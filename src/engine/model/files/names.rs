@@ -8,6 +8,8 @@ pub(in crate::model) const TOKENIZER: &str = "tokenizer.json";
 pub(in crate::model) const WORDPIECE_VOCABULARY: &str = "vocab.txt";
 pub(in crate::model) const BPE_VOCABULARY: &str = "vocab.json";
 pub(in crate::model) const BPE_MERGES: &str = "merges.txt";
+/// Merges within words, as fastBPE writes them, beside a `vocab.txt`.
+pub(in crate::model) const BPE_CODES: &str = "bpe.codes";
 /// Models of sentencepiece, by the names they have in transformers.
 pub(in crate::model) const SENTENCEPIECE: [&str; 5] =
     ["sentencepiece.bpe.model", "spiece.model", "spm.model", "sentencepiece.model", "tokenizer.model"];
@@ -20,8 +22,9 @@ pub(in crate::model) const WEIGHTS: [&str; 4] =
     ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
 
 /// Files that make a tokenizer, the best first: the first set that is complete is taken.
-const TOKENIZERS: [&[&str]; 8] = [
+const TOKENIZERS: [&[&str]; 9] = [
     &[TOKENIZER],
+    &[WORDPIECE_VOCABULARY, BPE_CODES],
     &[WORDPIECE_VOCABULARY],
     &[BPE_VOCABULARY, BPE_MERGES],
     &[SENTENCEPIECE[0]],
@@ -63,7 +66,29 @@ pub(in crate::model) fn tokenizer(names: &BTreeSet<String>) -> Option<Vec<&'stat
     Some(set.iter().chain(BESIDE_TOKENIZERS.iter().filter(there)).copied().collect())
 }
 
+/// Every form of a tokenizer in words: the files of each.
+pub(in crate::model) fn tokenizer_forms() -> String {
+    let forms: Vec<String> = TOKENIZERS.iter().map(|set| set.join(" with ")).collect();
+    let (last, others) = forms.split_last().expect("there are some");
+    format!("{} or {last}", others.join(", "))
+}
+
 /// The files of the weights, or their index, among the files of a model.
 pub(in crate::model) fn weights(names: &BTreeSet<String>) -> Option<&'static str> {
     WEIGHTS.into_iter().find(|name| names.contains(*name))
+}
+
+/// The names of all files of weights that are in parts, `model-00001-of-00002.safetensors`, where they have no index: as many as
+/// the first that there is says. `None` if there is no part.
+pub(in crate::model) fn parts(names: &BTreeSet<String>) -> Option<Vec<String>> {
+    let forms = [("model-", ".safetensors"), ("pytorch_model-", ".bin")];
+    forms.into_iter().find_map(|(stem, extension)| {
+        let of = |name: &String| {
+            let (number, count) = name.strip_prefix(stem)?.strip_suffix(extension)?.split_once("-of-")?;
+            let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+            (is_number(number) && is_number(count)).then(|| count.parse().ok())?
+        };
+        let count: usize = names.iter().find_map(of)?;
+        Some((1..=count).map(|number| format!("{stem}{number:05}-of-{count:05}{extension}")).collect())
+    })
 }

@@ -207,7 +207,7 @@ impl Pass<'_> {
 
 /// Checks that a batch, its start and its interventions fit the model.
 fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gates) -> Result<()> {
-    let (words, positions, segments) = (config.vocab_size, config.positions(), config.type_vocab_size);
+    let (words, positions, segments) = (config.vocab_size, config.longest(), config.type_vocab_size);
     for Input { number, ids, segments: segment_ids, predicted, .. } in &batch.inputs {
         let n = ids.len();
         ensure!(n > 0, "sentence {number} has no tokens");

@@ -115,8 +115,9 @@ impl<'a> Client<'a> {
                 200 => linked_size.as_deref().or(answer.header("content-length")),
                 301 | 302 | 303 | 307 | 308 => {
                     url = self.next(&url, &answer)?;
-                    // Another host's word on the name would not count, so it need not be asked.
-                    if self.is_home(&url) {
+                    // Another host need not be asked for what is known; a mirror may say nothing but where the file is.
+                    let is_known = linked_etag.is_some() || etag.is_some() || commit.expected(file).is_some();
+                    if self.is_home(&url) || !is_known {
                         continue;
                     }
                     linked_size.as_deref()
@@ -125,10 +126,13 @@ impl<'a> Client<'a> {
                     let error = anyhow!("{url} is not there, though {file} is listed among the files of `{}`", self.id);
                     return Err(Failure::Refused(error));
                 }
-                _ => return Err(self.failure(&answer)),
+                _ if self.is_home(&url) => return Err(self.failure(&answer)),
+                status => return Err(self.elsewhere(&url, status, file, &answer)),
             };
+            let described = || commit.digest(file).map(|digest| digest.value().to_owned());
             let etag = linked_etag
                 .or(etag)
+                .or_else(described)
                 .map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned())
                 .filter(|etag| is_file_name(etag))
                 .with_context(|| format!("{file} of `{}` came without a usable ETag", self.id))
@@ -187,13 +191,16 @@ impl<'a> Client<'a> {
                 206 | 416 if start > 0 => start = 0,
                 301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
                 _ if self.is_home(&url) => return Err(self.failure(&answer)),
-                status => {
-                    let error = anyhow!("{} answered {status} for {file} of `{}`", origin(&url), self.id);
-                    return Err(Failure::Unavailable { error, wait: answer.wait() });
-                }
+                status => return Err(self.elsewhere(&url, status, file, &answer)),
             }
         }
         Err(self.endless(file))
+    }
+
+    /// The failure of a host that the Hub leads on to.
+    fn elsewhere(&self, url: &str, status: u16, file: &str, answer: &Answer) -> Failure {
+        let error = anyhow!("{} answered {status} for {file} of `{}`", origin(url), self.id);
+        Failure::Unavailable { error, wait: answer.wait() }
     }
 
     fn endless(&self, file: &str) -> Failure {

@@ -93,6 +93,13 @@ impl RotaryAngles {
     }
 }
 
+/// The embeddings that an encoder and a decoder share.
+const SHARED: &str = "shared";
+
+/// The names under which checkpoints have them instead, and whether only models that tie input and output share them so.
+const SHARED_EMBEDDINGS: [(&str, bool); 3] =
+    [("encoder.embed_tokens.weight", false), ("decoder.embed_tokens.weight", false), ("lm_head.weight", true)];
+
 impl Embeddings {
     fn load(tensors: &impl Tensors, Architecture { config, family, .. }: &Architecture, names: &Names) -> Result<Self> {
         let width = config.embedding_width();
@@ -101,8 +108,15 @@ impl Embeddings {
         let EmbeddingNames { words, positions, segments } = *names.embeddings;
         // A checkpoint may store tied embeddings once, under either name.
         let tied = config.tie_word_embeddings && !tensors.has_tensor(&name(words));
-        let decoder = family.token_heads.iter().map(|head| head.decoder).find(|name| tied && tensors.has_tensor(name));
-        let words = match decoder {
+        let decoders = family.token_heads.iter().map(|head| head.decoder).filter(|_| tied);
+        // Embeddings that an encoder and a decoder share may be stored once, under the name that either has for them.
+        let shared = SHARED_EMBEDDINGS
+            .iter()
+            .filter(|(_, is_output)| !is_output || config.tie_word_embeddings)
+            .map(|(name, _)| *name);
+        let shared = shared.filter(|_| words == SHARED && !tensors.has_tensor(&name(words)));
+        let other = decoders.chain(shared).find(|name| tensors.has_tensor(name));
+        let words = match other {
             Some(decoder) => tensors.tensor(decoder, &[config.vocab_size, width])?,
             None => table(words, config.vocab_size)?,
         };

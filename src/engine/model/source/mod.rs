@@ -10,7 +10,7 @@ use std::{fmt, io};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
-use crate::model::files::{FileStore, ModelFile, ModelFiles, Place, gather};
+use crate::model::files::{FileStore, ModelFile, ModelFiles, Place, gather, nested};
 use crate::system::boxed::{self, BoxedFiles};
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::DownloadProgress;
@@ -182,7 +182,7 @@ fn bundled(name: &str) -> Result<ModelFiles> {
     // An error of usage, as for a corpus of the box: the contents of the box are as fixed as the options.
     let files = boxed::model(name).class(Class::Usage)?;
     let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
-    gather(name.to_owned(), None, &Place::Folder(Path::new(name)), &BundledModel { name, files, names })
+    gather(name.to_owned(), None, &Place::folder(Path::new(name)), &BundledModel { name, files, names })
 }
 
 /// The files of a model in a folder.
@@ -207,12 +207,17 @@ fn folder(path: &Path) -> Result<ModelFiles> {
     }
     let mut names = files_in(path).cannot("read model folder", &shown)?;
     // Exported graphs are only named in messages.
-    names.extend(files_in(&path.join(ONNX)).unwrap_or_default().into_iter().map(|name| format!("{ONNX}/{name}")));
+    let within = |folder: String| {
+        let files = files_in(&path.join(&folder)).unwrap_or_default();
+        files.into_iter().map(move |name| format!("{folder}/{name}"))
+    };
+    names.extend(within(ONNX.to_owned()));
+    names.extend(nested::first_modules(path).into_iter().flat_map(within));
     // The given path may be `.` or end in `..`; the real one ends in the folder's name, except for the root.
     let real = path.canonicalize().cannot("read model folder", &shown)?;
     let name = path.file_name().or(real.file_name());
     let id = name.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
-    gather(id, None, &Place::Folder(path), &Folder { path, names })
+    gather(id, None, &Place::folder(path), &Folder { path, names })
 }
 
 /// The folders of exported graphs.

@@ -171,19 +171,19 @@ fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
 }
 
 /// The special tokens of a family, where no file names them.
-struct Defaults {
+pub(super) struct Defaults {
     first: &'static str,
     separator: &'static str,
-    unknown: &'static str,
+    pub unknown: &'static str,
     padding: &'static str,
-    mask: &'static str,
+    pub mask: &'static str,
     /// Whether a mask in a text takes the space before it along.
     mask_takes_space: bool,
     /// Whether there are two separators between the texts of a pair, which are of one segment.
     pairs_apart: bool,
 }
 
-const BERT: Defaults = Defaults {
+pub(super) const BERT: Defaults = Defaults {
     first: "[CLS]",
     separator: "[SEP]",
     unknown: "[UNK]",
@@ -208,6 +208,9 @@ const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, pai
 
 const ESM: Defaults = Defaults { first: "<cls>", separator: "<eos>", pairs_apart: false, ..ROBERTA };
 
+/// `PhoBERT`'s and `BERTweet`'s.
+pub(super) const PHOBERT: Defaults = ROBERTA;
+
 /// DeBERTa's first version cuts words as RoBERTa does, and has BERT's special tokens.
 const DEBERTA: Defaults = Defaults { pairs_apart: true, ..BERT };
 
@@ -219,14 +222,20 @@ fn byte_level_defaults(settings: &TokenizerConfig) -> &'static Defaults {
 fn defaults(settings: &TokenizerConfig) -> Option<&'static Defaults> {
     match settings.kind()? {
         Kind::WordPiece if settings.is_mpnet() => Some(&MPNET),
-        Kind::WordPiece => Some(&BERT),
+        Kind::WordPiece | Kind::Japanese => Some(&BERT),
         Kind::ByteLevel => Some(byte_level_defaults(settings)),
+        Kind::Codes => Some(&PHOBERT),
         Kind::Residues => Some(&ESM),
     }
 }
 
 /// Makes the special tokens whole in a text that has them literally, and adds those that the vocabulary lacks.
-fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
+pub(super) fn add_tokens(
+    tokenizer: &mut Tokenizer,
+    settings: &TokenizerConfig,
+    defaults: &Defaults,
+    path: &Path,
+) -> Result<()> {
     let cannot = |error: tokenizers::Error| anyhow!("{error}").cannot("use vocabulary", path.display());
     ensure_few(settings.added.values()).cannot("use vocabulary", path.display())?;
     for (&id, token) in &settings.added {
@@ -286,7 +295,12 @@ pub(super) fn mask(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<
 }
 
 /// Puts the first special token before each text and the separator after it.
-fn surround(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
+pub(super) fn surround(
+    tokenizer: &mut Tokenizer,
+    settings: &TokenizerConfig,
+    defaults: &Defaults,
+    path: &Path,
+) -> Result<()> {
     let cls = settings.special("cls_token", defaults.first);
     let sep = settings.special("sep_token", defaults.separator);
     let id = |token: &str| {

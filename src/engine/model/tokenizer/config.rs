@@ -88,13 +88,30 @@ impl TokenizerConfig {
     /// The kind of the tokenizer's class, by its name or, where no file names one, by the family's own; `None` if it is
     /// another one, which is left as its file has it.
     pub fn kind(&self) -> Option<Kind> {
+        let japanese = ["word_tokenizer_type", "subword_tokenizer_type", "mecab_kwargs"];
+        if self.class.as_deref().is_none_or(|class| class == "BertTokenizer")
+            && japanese.iter().any(|key| self.values.contains_key(*key))
+        {
+            return Some(Kind::Japanese);
+        }
         let Some(class) = &self.class else {
             let of_family = |(families, _): &&(&[&str], Kind)| families.contains(&self.model_type.as_str());
             return KIND_OF_FAMILIES.iter().find(of_family).map(|(_, kind)| *kind);
         };
-        [Kind::WordPiece, Kind::ByteLevel, Kind::Residues]
+        [Kind::WordPiece, Kind::ByteLevel, Kind::Residues, Kind::Japanese, Kind::Codes]
             .into_iter()
             .find(|kind| kind.classes().contains(&class.as_str()))
+    }
+
+    /// The program that finds the words of a text for the tokenizer's class, where that is another one; `has_codes` if
+    /// `bpe.codes` is among its files.
+    pub fn needs_words_of(&self, has_codes: bool) -> Option<String> {
+        let words = self.values.get("word_tokenizer_type").and_then(Value::as_str);
+        match self.kind() {
+            Some(Kind::Japanese) => words.filter(|words| *words != "basic").map(str::to_owned),
+            _ if has_codes && self.class.as_deref() != Some("BertweetTokenizer") => Some("a word segmenter".to_owned()),
+            _ => None,
+        }
     }
 
     /// Whether the tokenizer has MPNet's special tokens, where no file names them.
@@ -136,6 +153,10 @@ pub(super) enum Kind {
     ByteLevel,
     /// Proteins are cut into residues, as ESM's are.
     Residues,
+    /// Words that another program finds are cut, as those of Japanese BERTs are.
+    Japanese,
+    /// Words are cut by `bpe.codes`, as `PhoBERT`'s and `BERTweet`'s are.
+    Codes,
 }
 
 impl Kind {
@@ -156,6 +177,8 @@ impl Kind {
             ],
             Self::ByteLevel => &["RobertaTokenizer", "LongformerTokenizer", "DebertaTokenizer"],
             Self::Residues => &["EsmTokenizer"],
+            Self::Japanese => &["BertJapaneseTokenizer"],
+            Self::Codes => &["PhobertTokenizer", "BertweetTokenizer"],
         }
     }
 }

@@ -2,65 +2,111 @@
 
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::{Decoder, ModelWrapper};
+use tokenizers::{Decoder, ModelWrapper, NormalizerWrapper};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 use super::bounds::Tokenizer;
+use super::codes::JOINT;
 use super::each;
 
 /// How a vocabulary writes where in a word a token stands.
-enum Marks {
+pub(super) struct Marks {
+    begin: Begin,
+    /// `</w>` and similar marks after a token that ends a word.
+    end: Option<String>,
+    /// `@@` after a token that another one of its word follows.
+    joint: Option<&'static str>,
+}
+
+/// How a vocabulary tells the tokens that begin a word from those that continue one.
+enum Begin {
     /// `##` and similar marks before a token that continues a word.
     Continuation(String),
     /// Bytes as letters, a space among them before what begins a word.
     ByteLevel,
     /// `▁` and similar marks before a token that begins a word.
-    Begin(char),
+    Mark(char),
     None,
 }
 
 impl Marks {
-    fn of(tokenizer: &Tokenizer) -> Self {
-        if let ModelWrapper::WordPiece(model) = &tokenizer.get_model().model {
-            return Self::Continuation(model.continuing_subword_prefix.clone());
+    pub fn of(tokenizer: &Tokenizer) -> Self {
+        let (mut begin, mut end) = (Begin::None, None);
+        let joint = tokenizer.get_model().has_codes().then_some(JOINT);
+        match &tokenizer.get_model().model {
+            ModelWrapper::WordPiece(model) => {
+                let begin = Begin::Continuation(model.continuing_subword_prefix.clone());
+                return Self { begin, end, joint };
+            }
+            ModelWrapper::BPE(model) => end = model.end_of_word_suffix.clone().filter(|mark| !mark.is_empty()),
+            ModelWrapper::WordLevel(_) | ModelWrapper::Unigram(_) => {}
         }
-        let mut marks = Self::None;
+        // Llama's and Gemma's files have the mark in their normaliser alone.
+        let puts_mark = |part: &NormalizerWrapper| match part {
+            NormalizerWrapper::Replace(replace) => replace.content.starts_with(SENTENCEPIECE_SPACE),
+            NormalizerWrapper::Prepend(prepend) => prepend.prepend.starts_with(SENTENCEPIECE_SPACE),
+            _ => false,
+        };
+        if tokenizer.get_normalizer().is_some_and(|normalizer| normalizer.parts().iter().any(puts_mark)) {
+            begin = Begin::Mark(SENTENCEPIECE_SPACE);
+        }
         if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
             each(&mut pre_tokenizer.0.clone(), &mut |part| match part {
-                PreTokenizerWrapper::ByteLevel(_) => marks = Self::ByteLevel,
-                PreTokenizerWrapper::Metaspace(metaspace) => marks = Self::Begin(metaspace.get_replacement()),
+                PreTokenizerWrapper::ByteLevel(_) => begin = Begin::ByteLevel,
+                PreTokenizerWrapper::Metaspace(metaspace) => begin = Begin::Mark(metaspace.get_replacement()),
                 _ => {}
             });
         }
-        marks
+        Self { begin, end, joint }
     }
 
     /// Whether a token stands at the beginning of a word.
     fn begins_word(&self, token: &str) -> bool {
-        match self {
-            Self::Continuation(mark) => !token.starts_with(mark.as_str()),
-            Self::ByteLevel => token.starts_with(BYTE_LEVEL_SPACE),
-            Self::Begin(mark) => token.starts_with(*mark),
-            Self::None => true,
+        match &self.begin {
+            Begin::Continuation(mark) => !token.starts_with(mark.as_str()),
+            Begin::ByteLevel => token.starts_with(BYTE_LEVEL_SPACE),
+            Begin::Mark(mark) => token.starts_with(*mark),
+            Begin::None => true,
         }
     }
 
-    /// The text of a token.
+    /// The text of a token, without the space before it.
     fn surface(&self, token: &str) -> String {
-        match self {
-            Self::Continuation(mark) => {
+        self.text(token).trim_start_matches(' ').to_owned()
+    }
+
+    /// The text of a token; of bytes that are no whole character U+FFFD.
+    fn text(&self, token: &str) -> String {
+        let text = match &self.begin {
+            Begin::Continuation(mark) => {
                 token.strip_prefix(mark.as_str()).filter(|rest| !rest.is_empty()).unwrap_or(token).to_owned()
             }
-            Self::ByteLevel => {
-                // Bytes that are no whole character become U+FFFD, which is no punctuation.
-                let decoded = ByteLevel::default().decode_chain(vec![token.to_owned()]).unwrap_or_default().concat();
-                decoded.trim_start_matches(' ').to_owned()
-            }
-            Self::Begin(mark) => token.strip_prefix(*mark).unwrap_or(token).to_owned(),
-            Self::None => token.to_owned(),
-        }
+            Begin::ByteLevel => ByteLevel::default().decode_chain(vec![token.to_owned()]).unwrap_or_default().concat(),
+            Begin::Mark(mark) => token.strip_prefix(*mark).map_or(token.to_owned(), |rest| format!(" {rest}")),
+            Begin::None => token.to_owned(),
+        };
+        let mark = self.end.as_deref().or(self.joint);
+        let bare = mark.and_then(|mark| text.strip_suffix(mark).map(str::to_owned));
+        bare.filter(|bare| !bare.is_empty()).unwrap_or(text)
+    }
+
+    /// The text of a token that a tokenizer can give back, read by itself: `None` of a piece of a word or of a
+    /// character, which it makes beside other pieces alone.
+    pub fn whole(&self, token: &str) -> Option<String> {
+        let is_whole = match (&self.begin, &self.end) {
+            _ if self.joint.is_some_and(|joint| token.ends_with(joint)) => false,
+            (_, Some(end)) => token.ends_with(end.as_str()),
+            // A word may follow something else than a space.
+            (Begin::ByteLevel, None) => true,
+            (_, None) => self.begins_word(token),
+        };
+        let text = is_whole.then(|| self.text(token))?;
+        (!text.trim().is_empty() && !text.contains('\u{fffd}')).then_some(text)
     }
 }
+
+/// The mark of sentencepiece for a space.
+const SENTENCEPIECE_SPACE: char = '▁';
 
 /// The letter that encodes the byte of a space.
 const BYTE_LEVEL_SPACE: char = 'Ġ';
@@ -102,29 +148,58 @@ fn is_punctuation(surface: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn marks(begin: Begin) -> Marks {
+        Marks { begin, end: None, joint: None }
+    }
+
+    fn continuation() -> Marks {
+        marks(Begin::Continuation("##".to_owned()))
+    }
+
+    fn suffixed() -> Marks {
+        Marks { begin: Begin::None, end: Some("</w>".to_owned()), joint: None }
+    }
+
+    fn joined() -> Marks {
+        Marks { begin: Begin::None, end: None, joint: Some("@@") }
+    }
+
     #[test]
     fn surfaces_have_no_marks() {
-        let continuation = || Marks::Continuation("##".to_owned());
         for (marks, token, surface) in [
             (continuation(), "##.", "."),
             // Literally in a text.
             (continuation(), "##", "##"),
             (continuation(), "▁.", "▁."),
-            (Marks::ByteLevel, "Ġ.", "."),
-            (Marks::ByteLevel, "Ġ", ""),
-            (Marks::ByteLevel, "âĢ¦", "…"),
-            (Marks::ByteLevel, "âĢ", "\u{fffd}"),
-            (Marks::Begin('▁'), "▁.", "."),
-            (Marks::Begin('▁'), "▁", ""),
-            (Marks::None, "##.", "##."),
+            (marks(Begin::ByteLevel), "Ġ.", "."),
+            (marks(Begin::ByteLevel), "Ġ", ""),
+            (marks(Begin::ByteLevel), "âĢ¦", "…"),
+            (marks(Begin::ByteLevel), "âĢ", "\u{fffd}"),
+            (marks(Begin::Mark('▁')), "▁.", "."),
+            (marks(Begin::Mark('▁')), "▁", ""),
+            (marks(Begin::None), "##.", "##."),
+            (suffixed(), ".</w>", "."),
+            (suffixed(), "</w>", "</w>"),
+            (joined(), ".@@", "."),
         ] {
             assert_eq!(marks.surface(token), surface, "{token}");
         }
         let begins = |marks: Marks| ["##a", "a", "Ġa", "▁a"].map(|token| marks.begins_word(token));
         assert_eq!(begins(continuation()), [false, true, true, true]);
-        assert_eq!(begins(Marks::ByteLevel), [false, false, true, false]);
-        assert_eq!(begins(Marks::Begin('▁')), [false, false, false, true]);
+        assert_eq!(begins(marks(Begin::ByteLevel)), [false, false, true, false]);
+        assert_eq!(begins(marks(Begin::Mark('▁'))), [false, false, false, true]);
         assert!(is_punctuation("…") && is_punctuation("?!") && is_punctuation("。"));
         assert!(!is_punctuation("") && !is_punctuation("\u{fffd}") && !is_punctuation("$") && !is_punctuation("a."));
+    }
+
+    #[test]
+    fn only_whole_words_and_characters_can_be_given_back_alone() {
+        let whole = |marks: Marks, tokens: [&str; 3]| tokens.map(|token| marks.whole(token));
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(whole(continuation(), ["##a", "a", "##"]), [None, some("a"), None]);
+        assert_eq!(whole(marks(Begin::ByteLevel), ["Ġa", "âĢ", "Ġ"]), [some(" a"), None, None]);
+        assert_eq!(whole(marks(Begin::Mark('▁')), ["▁a", "a", "▁"]), [some(" a"), None, None]);
+        assert_eq!(whole(suffixed(), ["a</w>", "a", "</w>"]), [some("a"), None, some("</w>")]);
+        assert_eq!(whole(joined(), ["a", "a@@", "@@"]), [some("a"), None, None]);
     }
 }

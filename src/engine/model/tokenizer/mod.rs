@@ -9,24 +9,44 @@
 mod beginning;
 mod bounds;
 mod build;
+mod codes;
 mod config;
+mod entries;
+mod looked_up;
 mod marks;
+mod properties;
+pub mod residues;
+pub mod round_trip;
 mod sentencepiece;
+mod within_words;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, TruncationDirection};
+use tokenizers::{EncodeInput, Encoding, InputSequence, TruncationDirection};
 
-use super::files::names::{BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE, WORDPIECE_VOCABULARY};
+use super::files::names::{BPE_CODES, BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
 use crate::system::contained::contained;
 use crate::system::errors::{Class, Facts};
 use crate::system::time_limit;
 use beginning::Beginning;
 use bounds::Tokenizer;
-use config::{Kind, TokenizerConfig, named};
+use config::{Kind, TokenizerConfig};
+use entries::Entries;
+use properties::{for_words, separator, splits_at_spaces, unknown};
+use residues::Parting;
+use round_trip::RoundTrip;
+
+/// How a run has the tokenizer read text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenizerOptions {
+    /// Whether each given word is looked up as one entry of the vocabulary.
+    pub tokens_as_words: bool,
+    /// How sequences of residues are parted; as the vocabulary tells if `None`.
+    pub residues: Option<Parting>,
+}
 
 /// A model's tokenizer, with its own padding and truncation switched off.
 #[derive(Clone, Debug)]
@@ -46,11 +66,18 @@ pub struct ModelTokenizer {
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
     joins_by_a_space: bool,
-    is_of_residues: bool,
+    /// How sequences of residues are parted for it, if its tokens are residues.
+    parting: Option<Parting>,
     /// The token for the beginning of text, where a file names one.
     named_beginning: Option<u32>,
+    /// The program that finds the words of a text, where that is another one.
+    needs_words_of: Option<String>,
     /// What stands before a text.
     beginning: Beginning,
+    /// The entries of its vocabulary that it gives back.
+    round_trip: RoundTrip,
+    /// Whether each word is looked up as one entry of the vocabulary.
+    looks_up_words: bool,
 }
 
 impl ModelTokenizer {
@@ -63,11 +90,12 @@ impl ModelTokenizer {
         let files: Vec<_> = files.iter().collect();
         let [(name, file), others @ ..] = files.as_slice() else { bail!("a tokenizer without files") };
         let path = file.path();
+        let kind = settings.kind();
         let build = || {
             let mut text = match (*name, others) {
-                (WORDPIECE_VOCABULARY, _) if settings.kind() == Some(Kind::Residues) => {
-                    build::residues(file, &settings)?
-                }
+                (WORDPIECE_VOCABULARY, [(BPE_CODES, merges), ..]) => within_words::codes(file, merges, &settings)?,
+                (WORDPIECE_VOCABULARY, _) if kind == Some(Kind::Residues) => build::residues(file, &settings)?,
+                (WORDPIECE_VOCABULARY, _) if kind == Some(Kind::Japanese) => within_words::japanese(file, &settings)?,
                 (WORDPIECE_VOCABULARY, _) => build::wordpiece(file, &settings)?,
                 (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::byte_level_bpe(file, merges, &settings)?,
                 (name, _) if SENTENCEPIECE.contains(&name) => sentencepiece::sentencepiece(file, &settings)?,
@@ -76,18 +104,24 @@ impl ModelTokenizer {
             text.with_padding(None);
             text.with_truncation(None).map_err(|error| anyhow!("{error}").cannot("use tokenizer", path.display()))?;
             ensure_fits(&text, rows, path)?;
+            let unknown = unknown(&text, &settings);
+            let entries = Entries::of(&text, unknown);
+            let letters = (kind == Some(Kind::Residues)).then_some(Parting::Letters);
             let loaded = Self {
                 path: path.to_owned(),
                 rows,
                 separator: separator(&text, &settings)?,
                 mask: build::mask(&text, &settings),
-                unknown: unknown(&text, &settings),
+                round_trip: round_trip::of(&text, &entries, unknown),
+                looks_up_words: false,
+                unknown,
                 punctuation: marks::punctuation_table(&text),
                 splits_at_spaces: splits_at_spaces(&text),
                 joins_by_a_space: beginning::joins_by_a_space(&text),
                 named_beginning: beginning::of(&text, &settings, rows),
                 beginning: Beginning::Own,
-                is_of_residues: settings.kind() == Some(Kind::Residues),
+                needs_words_of: settings.needs_words_of(files.iter().any(|(name, _)| *name == BPE_CODES)),
+                parting: letters.or_else(|| Parting::of(&text, &entries)),
                 words: for_words(&text),
                 text,
             };
@@ -141,7 +175,8 @@ impl ModelTokenizer {
         // Post-processors have ids of their own, which need not be in the vocabulary.
         if let Some(place) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
             let token = encoding.get_tokens().get(place).map_or("", String::as_str);
-            return Err(misfit(&self.path, token, encoding.get_ids()[place], self.rows));
+            let misfit = misfit(&self.path, token, encoding.get_ids()[place], self.rows);
+            return Err(misfit.hint("leave that token out of the text, or make the model's embedding as large"));
         }
         Ok(encoding)
     }
@@ -210,15 +245,30 @@ impl ModelTokenizer {
         words
     }
 
-    /// Whether its tokens are residues of proteins, so that the model knows no words.
+    /// Whether its tokens are residues of proteins or of nucleic acids, so that the model knows no words.
     pub fn is_of_residues(&self) -> bool {
-        self.is_of_residues
+        self.parting.is_some()
     }
 
     /// Whether all characters of a token are Unicode punctuation (general category P), what marks it as the beginning
     /// or the continuation of a word left out.
     pub fn is_punctuation(&self, id: u32) -> bool {
         self.punctuation.get(id as usize).copied().unwrap_or(false)
+    }
+
+    /// The program that finds the words of a text, where that is another one: running text cannot be read then, and words can.
+    pub fn needs_words_of(&self) -> Option<&str> {
+        self.needs_words_of.as_deref().filter(|_| !self.looks_up_words)
+    }
+
+    /// Whether words are read one by one, never as they stand in a text: each is looked up, or cut by itself.
+    pub fn reads_words_alone(&self) -> bool {
+        self.looks_up_words || self.needs_words_of.is_some()
+    }
+
+    /// How many entries of its own vocabulary it gives back when it reads them.
+    pub fn round_trip(&self) -> &RoundTrip {
+        &self.round_trip
     }
 
     /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if no such
@@ -234,9 +284,12 @@ impl ModelTokenizer {
     }
 }
 
-/// Makes sure that every token has a row in an embedding of `rows` rows.
+/// Makes sure that every token of the vocabulary has a row in an embedding of `rows` rows. Tokens that were added to it
+/// later may have none: they are looked at where a text has them.
 fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
-    let largest = tokenizer.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
+    let added = tokenizer.get_added_tokens_decoder();
+    let vocabulary = tokenizer.get_vocab(false).into_iter();
+    let largest = vocabulary.filter(|(_, id)| !added.contains_key(id)).max_by_key(|(_, id)| *id);
     match largest {
         Some((token, id)) if id as usize >= rows => Err(misfit(path, &token, id, rows)),
         _ => Ok(()),
@@ -252,68 +305,6 @@ fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
     )
     .about(path.display())
     .of_value(token)
-}
-
-/// The separator: what `sep_token` names, else the special token after a text.
-fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option<u32>> {
-    if let Some((name, _)) = named(&settings.values, "sep_token") {
-        return Ok(tokenizer.token_to_id(name));
-    }
-    // Around an empty text a single special token could stand before it or after it.
-    let around =
-        tokenizer.encode("a", true).map_err(|error| anyhow!("the tokenizer fails on the text `a`: {error}"))?;
-    let last = around.get_special_tokens_mask().iter().rposition(|&mask| mask == 1).filter(|&place| place > 0);
-    Ok(last.filter(|&place| place + 1 == around.len()).map(|place| around.get_ids()[place]))
-}
-
-/// The unknown token: what the model of the vocabulary puts there; a unigram model does not tell it.
-fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
-    let token = match &tokenizer.get_model().model {
-        ModelWrapper::WordPiece(model) => Some(model.unk_token.as_str()),
-        ModelWrapper::WordLevel(model) => Some(model.unk_token.as_str()),
-        ModelWrapper::BPE(model) => model.unk_token.as_deref(),
-        ModelWrapper::Unigram(_) => match named(&settings.values, "unk_token") {
-            Some((name, _)) => Some(name),
-            // DeBERTa's is the second.
-            None => ["<unk>", "[UNK]"].into_iter().find(|token| tokenizer.token_to_id(token).is_some()),
-        },
-    };
-    token.and_then(|token| tokenizer.token_to_id(token))
-}
-
-/// The tokenizer for words split beforehand, where it is another one: with a space before each of them.
-fn for_words(text: &Tokenizer) -> Option<Tokenizer> {
-    let mut pre_tokenizer = text.get_pre_tokenizer()?.clone();
-    let mut changed = false;
-    each(&mut pre_tokenizer.0, &mut |part| {
-        if let PreTokenizerWrapper::ByteLevel(byte_level) = part {
-            changed |= !byte_level.add_prefix_space;
-            byte_level.add_prefix_space = true;
-        }
-    });
-    changed.then(|| {
-        let mut words = text.clone();
-        words.with_pre_tokenizer(Some(pre_tokenizer));
-        words
-    })
-}
-
-/// Whether no token reaches over a space: the pre-tokenizer splits there, and no added token has one inside.
-fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
-    let mut splits = false;
-    if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
-        each(&mut pre_tokenizer.0.clone(), &mut |part| {
-            splits |= match part {
-                PreTokenizerWrapper::BertPreTokenizer(_)
-                | PreTokenizerWrapper::Whitespace(_)
-                | PreTokenizerWrapper::WhitespaceSplit(_) => true,
-                PreTokenizerWrapper::ByteLevel(byte_level) => byte_level.use_regex,
-                PreTokenizerWrapper::Metaspace(metaspace) => metaspace.get_split(),
-                _ => false,
-            }
-        });
-    }
-    splits && tokenizer.get_added_tokens_decoder().values().all(|token| !token.content.contains(' '))
 }
 
 /// Shows every part of a pre-tokenizer.

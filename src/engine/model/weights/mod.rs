@@ -4,21 +4,27 @@
 //! neither a mapping nor a copy of a file stays beside it. Nothing a file says about sizes is believed before it was
 //! held against the file's length and against `config.json`.
 
+mod foreign;
+mod left;
 pub mod pickle;
 mod safetensors;
 mod torch;
+mod wrappers;
 mod zip;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 
-use super::families::Family;
+use super::families::{Architecture, Family};
 use super::files::ModelFile;
 use super::files::names::is_pickle;
+use crate::system::counted::counted;
 use crate::system::errors::Facts;
+pub use left::LeftTensors;
 
 /// The files of a model's weights, with all headers read.
 pub struct Checkpoint {
@@ -29,6 +35,8 @@ pub struct Checkpoint {
     family: Family,
     /// How many more values the tensors have than there are in the files.
     expanded: usize,
+    /// The names of the tensors that were read.
+    read: Mutex<BTreeSet<String>>,
 }
 
 /// The place of a tensor in its file, and its form.
@@ -100,14 +108,25 @@ impl Tensors for Checkpoint {
 impl Checkpoint {
     /// Opens the files of a model's weights and reads their headers. The prefix of `family` stands before every name in
     /// a model with a task head.
-    /// Fails if a file cannot be opened, or is damaged, or a tensor is in two of them.
+    /// Fails if a file cannot be opened, or is damaged, or a tensor is in two of them, or is part of something that changes
+    /// what the model computes and that is not read.
     pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
-        let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), family, expanded: 0 };
+        let read = Mutex::default();
+        let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), family, expanded: 0, read };
         for file in files {
             let path = file.path().to_owned();
             checkpoint.add(file).cannot("read weights from", path.display())?;
         }
         Ok(checkpoint)
+    }
+
+    /// The same without a prefix of some program before all names of the encoder.
+    pub fn unwrapped(mut self, architecture: &Architecture) -> Self {
+        if let Some(prefix) = wrappers::prefix(self.tensors.keys().map(String::as_str), architecture) {
+            let bare = |name: String| name.strip_prefix(&prefix).map(str::to_owned).unwrap_or(name);
+            self.tensors = self.tensors.into_iter().map(|(name, stored)| (bare(name), stored)).collect();
+        }
+        self
     }
 
     fn add(&mut self, file: ModelFile) -> Result<()> {
@@ -118,15 +137,14 @@ impl Checkpoint {
             safetensors::tensors(&file)?
         };
         for (name, stored) in tensors {
-            ensure!(
-                !name.contains(".parametrizations."),
-                "its tensor `{}` is a parametrisation, as of an adapter (LoRA): merge the adapter and save the model anew",
-                name.escape_debug()
-            );
+            if let Some(foreign) = foreign::of(&name) {
+                let error = anyhow!("its tensor `{}` is part of {}", name.escape_debug(), foreign.what);
+                return Err(error.hint(foreign.way_out));
+            }
             self.expanded = self.expanded.saturating_add(stored.expanded());
             let mut wrappers = self.family.wrappers.iter().chain([&DATA_PARALLEL]);
             let bare = wrappers.find_map(|wrapper| name.strip_prefix(wrapper)).map(str::to_owned);
-            let name = bare.unwrap_or(name);
+            let name = wrappers::unwrapped(&bare.unwrap_or(name));
             if let Some((other, _)) = self.tensors.insert(name.clone(), (self.files.len(), stored)) {
                 let other = self.files.get(other).unwrap_or(&file).path().display();
                 bail!("it has a tensor `{}` that `{other}` has too", name.escape_debug());
@@ -142,24 +160,44 @@ impl Checkpoint {
     }
 
     /// Reads a tensor as f32 under any of the names it may have, and checks its shape and its values.
-    /// Fails if no name is there (all that were tried are listed), the shape is not `shape`, or a value is not finite.
+    /// Fails if no name is there (the closest that there are are listed), the shape is not `shape`, or a value is not finite.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let names = candidates(self.family.prefix, name);
         let Some((found, (file, stored))) = names.iter().find_map(|name| Some((name, self.tensors.get(name)?))) else {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
+            let closest = self.closest(name);
             let gated = self.tensors.keys().any(|name| name.contains("mlp.gated_layers"));
             let why = if gated {
                 " (there are gated layers, as of JinaBERT and MosaicBERT, of which config.json says nothing)"
             } else {
                 ""
             };
-            let error = anyhow!("{} {verb} no tensor for {name}: tried {}{why}", files.join(", "), names.join(", "));
+            let error = anyhow!("{} {verb} no tensor for {name}: {closest}{why}", files.join(", "));
             return Err(self.files.iter().rev().fold(error, |error, file| error.about(file.path().display())));
         };
+        self.read.lock().expect("nobody panics while reading").insert(found.clone());
         let file = &self.files[*file];
         let path = file.path();
         self.values(stored, file, shape, &format!("tensor {found} of `{}`", path.display())).about(path.display())
+    }
+
+    /// The names in the files that are most like a name, in words.
+    fn closest(&self, name: &str) -> String {
+        let mut names: Vec<&String> = self.tensors.keys().collect();
+        names.sort_by(|a, b| {
+            let [a_like, b_like] = [a, b].map(|known| strsim::jaro_winkler(known, name));
+            b_like.total_cmp(&a_like).then(a.cmp(b))
+        });
+        let shown: Vec<String> = names.iter().take(3).map(|known| format!("`{}`", known.escape_debug())).collect();
+        match names.len() {
+            0 => "there are no tensors at all".to_owned(),
+            count => format!(
+                "of the {} that there are, the closest by name are {}",
+                counted(count, "tensor"),
+                shown.join(", ")
+            ),
+        }
     }
 
     /// The values of a tensor, which errors name.

@@ -11,7 +11,8 @@ use crate::system::errors::Facts;
 /// The longest header that the format allows, in bytes.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// The tensors of a file, by name.
+/// The tensors of a file, by name. Tensors that were left out for being equal to another one have an entry of their own:
+/// `safetensors.torch.save_model` writes the name of each, with that of the other, into the metadata.
 pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let size = file.size();
     let mut length = [0; 8];
@@ -40,5 +41,9 @@ pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
         let place = data_start + start as u64..data_start + end as u64;
         (name, StoredTensor { values, shape: info.shape.clone(), strides: None, place })
     };
-    Ok(header.tensors().into_iter().map(stored).collect())
+    let tensors = header.tensors();
+    let aliases = header.metadata().iter().flatten();
+    let aliases = aliases.filter(|(name, _)| !tensors.contains_key(name.as_str()));
+    let aliases = aliases.filter_map(|(name, other)| Some((name.clone(), *tensors.get(other)?)));
+    Ok(tensors.iter().map(|(name, info)| (name.clone(), *info)).chain(aliases).map(stored).collect())
 }

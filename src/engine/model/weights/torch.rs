@@ -1,9 +1,11 @@
-//! The state dict in a file of `torch.save`: a zip archive of one pickle and a file for each storage.
+//! The state dict in a file of `torch.save`: a zip archive of one pickle and a file for each storage, or what it wrote before
+//! PyTorch 1.6, pickles with the storages behind them.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::pickle::Unusual;
 use super::{StoredTensor, ValueType, pickle, zip};
@@ -57,7 +59,13 @@ pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     if magic != zip::MAGIC && file.read_at(&mut mark, TAR_MARK.0).is_ok() && mark == TAR_MARK.1 {
         bail!(Unusual::Tar);
     }
-    ensure!(size >= 4 && magic == zip::MAGIC, "it is not a zip archive, as PyTorch has written since version 1.6");
+    if is_legacy(file)? {
+        return legacy(file);
+    }
+    ensure!(
+        size >= 4 && magic == zip::MAGIC,
+        "it is neither a zip archive, as PyTorch has written since version 1.6, nor what it wrote before"
+    );
     let entries = zip::entries(file)?;
     let of_pickle = |name: &str| name == "data.pkl" || name.ends_with("/data.pkl");
     let Some(pickle) = entries.iter().find(|entry| of_pickle(&entry.name)) else {
@@ -85,6 +93,57 @@ pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
         Ok((name.to_owned(), stored(&tensor, place.start, place.end).with_context(at)?))
     };
     tensors.into_iter().map(stored).collect()
+}
+
+/// Whether a file is of `torch.save` of before PyTorch 1.6.
+fn is_legacy(file: &ModelFile) -> Result<bool> {
+    let mut start = [0; pickle::LEGACY_MAGIC.len()];
+    let is_long_enough = file.size() >= start.len() as u64;
+    if is_long_enough {
+        file.read_at(&mut start, 0)?;
+    }
+    Ok(is_long_enough && start == pickle::LEGACY_MAGIC)
+}
+
+/// The tensors of a file of before PyTorch 1.6: pickles, and behind them each storage after its number of values
+/// (`_legacy_save` of `torch/serialization.py`).
+fn legacy(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
+    let size = file.size();
+    let mut bytes = vec![0; usize::try_from(size.min(LARGEST_PICKLE))?];
+    file.read_at(&mut bytes, 0)?;
+    let found = pickle::legacy(&bytes)?;
+    let mut places: HashMap<&str, Range<u64>> = HashMap::new();
+    let mut end = found.bytes as u64;
+    for (key, storage_type) in found.storages {
+        let at = || format!("storage `{}`", key.escape_debug());
+        let mut count = [0; 8];
+        file.read_at(&mut count, end).with_context(at).hint("download it again")?;
+        let start = end + 8;
+        let bytes = value_bytes(storage_type).with_context(at)?.checked_mul(u64::from_le_bytes(count));
+        let place = bytes.and_then(|bytes| Some(start..start.checked_add(bytes)?)).filter(|place| place.end <= size);
+        let place = place.with_context(|| format!("{} reaches beyond the file", at())).hint("download it again")?;
+        end = place.end;
+        ensure!(places.insert(key, place).is_none(), "{} is there twice", at());
+    }
+    ensure!(end == size, anyhow!("{} bytes follow its last storage", size - end).hint("download it again"));
+    let stored = |(name, tensor): (&str, pickle::PickledTensor)| {
+        let at = || format!("tensor `{}`", name.escape_debug());
+        let place = places.get(tensor.key);
+        let place = place.with_context(|| format!("{}: storage `{}` is missing", at(), tensor.key.escape_debug()))?;
+        Ok((name.to_owned(), stored(&tensor, place.start, place.end).with_context(at)?))
+    };
+    found.tensors.into_iter().map(stored).collect()
+}
+
+/// The bytes of a value of a storage.
+fn value_bytes(storage_type: &str) -> Result<u64> {
+    Ok(match storage_type {
+        "BoolStorage" | "ByteStorage" | "CharStorage" => 1,
+        "HalfStorage" | "BFloat16Storage" | "ShortStorage" => 2,
+        "FloatStorage" | "IntStorage" => 4,
+        "DoubleStorage" | "LongStorage" => 8,
+        other => bail!("values of a {} cannot be passed over", other.escape_debug()),
+    })
 }
 
 /// A tensor as a view of the storage at `start` to `end` of the file.

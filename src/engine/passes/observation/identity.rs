@@ -15,6 +15,9 @@ use crate::model::families::Architecture;
 use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
+use crate::model::tokenizer::residues::Parting;
+use crate::model::tokenizer::round_trip::RoundTrip;
+use crate::model::weights::LeftTensors;
 use crate::model::{Hashes, Model};
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
@@ -45,6 +48,13 @@ pub struct Protocol {
     pub limit: Option<u64>,
     /// Which token speaks for a split word.
     pub from_token: FromToken,
+    /// Whether each word was looked up as one entry of the vocabulary; absent if the tokenizer cut words.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tokens_as_words: bool,
+    /// How sequences of residues were parted, where `--residues` said so; absent if the vocabulary told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Parting")]
+    pub residues: Option<Parting>,
     /// How a decoder read the corpus; absent of an encoder, which reads each sentence by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Reading")]
@@ -138,6 +148,13 @@ pub struct ModelInfo {
     /// Whether its tokens are residues of proteins, so that it knows no words; absent if they are not.
     #[serde(default, skip_serializing_if = "is_false")]
     pub residues: bool,
+    /// What its tokenizer makes of its own vocabulary; absent in reports of 0.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "TokenizerInfo")]
+    pub tokenizer: Option<TokenizerInfo>,
+    /// The tensors of the checkpoint that are no part of the encoder, such as a pooler; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftTensors>,
     /// SHA-256 of `config.json`.
     #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub config_sha256: String,
@@ -146,6 +163,16 @@ pub struct ModelInfo {
     pub weights_sha256: String,
     /// SHA-256 of each file of the tokenizer, by its name.
     pub tokenizer_sha256: BTreeMap<String, String>,
+}
+
+/// The tokenizer of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenizerInfo {
+    /// The entries of its vocabulary that it gives back when it reads them.
+    pub round_trip: RoundTrip,
+    /// How sequences are parted for it: letters, spaced, or kmer with the length of words and, unless it is 1, their stride; null
+    /// if its tokens are no residues.
+    pub residues: Option<Parting>,
 }
 
 impl ModelInfo {
@@ -167,6 +194,11 @@ impl ModelInfo {
             masked_lm_head: model.objective == Some(Objective::MaskedTokens),
             objective: model.objective,
             residues: model.tokenizer.is_of_residues(),
+            tokenizer: Some(TokenizerInfo {
+                round_trip: model.tokenizer.round_trip().clone(),
+                residues: model.tokenizer.parting(),
+            }),
+            left: model.left.clone(),
             config_sha256: hashes.config,
             weights_sha256: hashes.weights,
             tokenizer_sha256: hashes.tokenizer,
@@ -184,9 +216,14 @@ impl ModelInfo {
         Some(self.heads / groups)
     }
 
-    /// What it is given, and what that is made of: a sentence of words, or a protein of residues.
+    /// What it is given, and what that is made of: a sentence of words, a protein of residues, or a sequence of k-mers.
     pub fn text_units(&self) -> [&'static str; 2] {
-        if self.residues { ["protein", "residue"] } else { ["sentence", "word"] }
+        let parting = self.tokenizer.as_ref().and_then(|tokenizer| tokenizer.residues);
+        match parting {
+            Some(Parting::Kmers { .. }) => ["sequence", "k-mer"],
+            _ if self.residues => ["protein", "residue"],
+            _ => ["sentence", "word"],
+        }
     }
 }
 

@@ -420,8 +420,9 @@ pub fn token_limit(model: &Model, requested: Option<usize>, context: Reads) -> R
     let positions = config.positions();
     let most = if context == Reads::Document { WINDOW_TOKENS.min(positions) } else { positions };
     let limit = requested.unwrap_or(most);
-    let more = || anyhow!("--max-tokens {limit} is more than the {positions} {}", config.bound()).of_value(limit);
-    ensure!(limit <= positions, more());
+    let longest = config.longest();
+    let more = || anyhow!("--max-tokens {limit} is more than the {longest} {}", config.bound()).of_value(limit);
+    ensure!(limit <= longest, more());
     Ok(limit)
 }
 

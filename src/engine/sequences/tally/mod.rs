@@ -42,7 +42,9 @@ impl SkipReason {
     /// An error for this reason with the way out, where there is one.
     pub fn with_way_out(self, error: Error) -> Error {
         match self {
-            Self::TooManyTokens => error.hint("cut it, or raise --max-tokens if the model has more positions"),
+            Self::TooManyTokens => {
+                error.hint("cut plain text with --truncate, or raise --max-tokens if the model has more positions")
+            }
             Self::WordWithoutTokens | Self::NoTokens => error,
         }
     }

@@ -126,6 +126,13 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     fn text(&mut self, text: &str) -> Result<Tokenized> {
+        if let Some(program) = self.tokenizer.needs_words_of() {
+            let error =
+                anyhow!("it is running text, and the model's tokenizer cuts the words that {program} finds in it");
+            return Err(error.hint("give a corpus of words: a treebank in CoNLL-U, or `words` of JSON lines"));
+        }
+        let parted = self.tokenizer.parted(text);
+        let text = &*parted;
         // A line of megabytes that is left out or cut anyway is not encoded whole.
         let text = match self.tokenizer.enough(text, self.max_tokens + 1) {
             Some(_) if !self.truncate => return Ok(Tokenized::Skipped(SkipReason::TooManyTokens)),
@@ -153,7 +160,7 @@ impl<'a> SentenceTokenizer<'a> {
 
     fn words(&self, words: Vec<Word>) -> Result<Tokenized> {
         ensure!(
-            !self.tokenizer.is_of_residues(),
+            !self.tokenizer.is_of_residues() || self.tokenizer.looks_up_words(),
             anyhow!("it is given as words, and the model knows none: its tokens are residues of proteins")
                 .hint("name a corpus of proteins: FASTA, or plain text with a protein a line")
         );

@@ -81,11 +81,15 @@ impl Protein {
                         .hint("leave out the stop and what follows it, or make a record of each part")
                 ),
                 'a'..='z' | 'A'..='Z' => self.residues.push(letter.to_ascii_uppercase()),
-                other => bail!(
-                    anyhow!("`{}` at column {column} is no residue", other.escape_debug())
-                        .of_value(other)
-                        .hint("a sequence has letters, gaps (`-`, `.`), and a stop (`*`) at its end")
-                ),
+                other => {
+                    bail!(anyhow!("`{}` at column {column} is no residue", other.escape_debug()).of_value(other).hint(
+                        if "<[".contains(other) {
+                            "special tokens such as `<mask>` stand in plain text: a sequence a line, by --format text"
+                        } else {
+                            "a sequence has letters, gaps (`-`, `.`), and a stop (`*`) at its end"
+                        }
+                    ))
+                }
             }
         }
         ensure!(

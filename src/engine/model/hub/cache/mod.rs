@@ -16,7 +16,7 @@ use anyhow::{Context, Error, Result};
 
 use super::digest::Digest;
 use super::environment::Environment;
-use crate::model::files::{FileStore, MissingFile, ModelFile, ModelFiles, Place, gather};
+use crate::model::files::{FileStore, MissingFile, ModelFile, ModelFiles, Place, gather, nested};
 use crate::system::errors::{Facts, causes};
 use crate::system::files::input;
 use crate::system::progress::DownloadProgress;
@@ -65,13 +65,18 @@ impl Cache {
         let absent = || Unusable::Lacking(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
         let commit = self.commit(revision).ok_or_else(absent)?;
         let folder = self.snapshot(&commit);
-        let names = folder
-            .read_dir()
-            .map_err(|_| absent())?
-            .filter_map(Result::ok)
-            .filter(|entry| entry.path().is_file())
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
+        let files_in = |folder: &Path| {
+            let entries = folder.read_dir().into_iter().flatten().filter_map(Result::ok);
+            let files = entries.filter(|entry| entry.path().is_file());
+            files.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        if !folder.is_dir() {
+            return Err(absent());
+        }
+        let mut names: BTreeSet<String> = files_in(&folder).into_iter().collect();
+        for module in nested::first_modules(&folder) {
+            names.extend(files_in(&folder.join(&module)).into_iter().map(|name| format!("{module}/{name}")));
+        }
         let snapshot = Snapshot { cache: self, folder, names };
         gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|error| {
             if !causes(error.as_ref()).any(<dyn std::error::Error>::is::<MissingFile>) {

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::iter;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Error, anyhow, ensure};
 use serde::Deserialize;
@@ -15,6 +16,7 @@ use tokenizers::{
 };
 
 use super::lengths::LONGEST_TOKEN;
+use crate::model::tokenizer::codes::{Codes, JOINT};
 use crate::system::contained::break_off;
 use crate::system::time_limit;
 
@@ -53,6 +55,11 @@ impl<T: Into<NormalizerWrapper>> From<T> for BoundedNormalizer {
 }
 
 impl BoundedNormalizer {
+    /// Its parts, in order, none of which has parts.
+    pub fn parts(&self) -> &[NormalizerWrapper] {
+        &self.parts
+    }
+
     /// The normaliser that it is.
     pub fn whole(&self) -> &NormalizerWrapper {
         &self.whole
@@ -160,6 +167,8 @@ pub(in crate::model::tokenizer) struct BoundedModel {
     pub model: ModelWrapper,
     /// The bytes of the longest token.
     longest: usize,
+    /// How words are cut into the pieces that the model looks up, where it does not cut them itself.
+    codes: Option<Arc<Codes>>,
 }
 
 impl From<ModelWrapper> for BoundedModel {
@@ -170,15 +179,46 @@ impl From<ModelWrapper> for BoundedModel {
             ModelWrapper::WordPiece(_) => None,
             model => model.get_vocab().keys().map(String::len).max(),
         };
-        Self { longest: longest.unwrap_or_default(), model }
+        Self { longest: longest.unwrap_or_default(), model, codes: None }
     }
 }
 
 impl BoundedModel {
+    /// The same that looks up the pieces of words.
+    pub fn cut_by(self, codes: Arc<Codes>) -> Self {
+        Self { codes: Some(codes), ..self }
+    }
+
+    /// Whether words are cut into pieces by `bpe.codes`.
+    pub fn has_codes(&self) -> bool {
+        self.codes.is_some()
+    }
+
+    /// The tokens of the pieces of a word.
+    fn of_pieces(&self, pieces: Vec<String>) -> tokenizers::Result<Vec<Token>> {
+        let mut tokens = Vec::new();
+        let mut start = 0;
+        let last = pieces.len().saturating_sub(1);
+        for (place, piece) in pieces.into_iter().enumerate() {
+            let end = start + piece.len() - if place < last { JOINT.len() } else { 0 };
+            tokens
+                .extend(self.model.tokenize(&piece)?.into_iter().map(|token| Token { offsets: (start, end), ..token }));
+            start = end;
+        }
+        Ok(tokens)
+    }
+
     /// Makes sure that a word is cut in time.
     /// Fails if it may not be.
     fn ensure_cuts(&self, word: &str) -> anyhow::Result<()> {
         let (bytes, longest) = (word.len(), self.longest);
+        if self.codes.is_some() {
+            let characters = word.chars().count();
+            ensure!(
+                characters <= LONGEST_WORD,
+                "it has a word of {characters} characters: at most {LONGEST_WORD} are cut"
+            );
+        }
         match &self.model {
             ModelWrapper::WordPiece(model) => {
                 let (characters, most) = (word.chars().count(), model.max_input_chars_per_word);
@@ -217,7 +257,10 @@ impl Model for BoundedModel {
         if let Err(error) = self.ensure_cuts(word) {
             break_off(error);
         }
-        self.model.tokenize(word)
+        match &self.codes {
+            Some(codes) => self.of_pieces(codes.cut(word)),
+            None => self.model.tokenize(word),
+        }
     }
 
     fn token_to_id(&self, token: &str) -> Option<u32> {

@@ -41,8 +41,46 @@ pub struct PickledTensor<'a> {
 /// The tensors of a pickled state dict by name. Entries that are no tensors are left out.
 /// Fails if the pickle is damaged, or is not that of a state dict.
 pub fn tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
-    Machine { rest: Bytes(pickle), objects: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() }
-        .run()
+    let mut machine = Machine::new(pickle);
+    let top = machine.run()?;
+    machine.state_dict(top)
+}
+
+/// A file of `torch.save` of before PyTorch 1.6: pickles one after the other, and the storages behind them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Legacy<'a> {
+    /// The tensors of the state dict by name.
+    pub tensors: HashMap<&'a str, PickledTensor<'a>>,
+    /// The storages in the order in which they lie in the file: the name and the type of each.
+    pub storages: Vec<(&'a str, &'a str)>,
+    /// The bytes of the pickles.
+    pub bytes: usize,
+}
+
+/// The first bytes of such a file: a pickle of a number that says so (`MAGIC_NUMBER` of `torch/serialization.py`), then one
+/// of the version of the format, 1001.
+pub const LEGACY_MAGIC: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.";
+
+/// Reads the pickles at the beginning of a file that begins with [`LEGACY_MAGIC`]: facts on the system that wrote it, the
+/// state dict, and the names of its storages.
+/// Fails if one is damaged, or the state dict is none, or the system had another byte order.
+pub fn legacy(pickles: &[u8]) -> Result<Legacy<'_>> {
+    let rest = pickles.strip_prefix(LEGACY_MAGIC).context("it is no file of torch.save of before PyTorch 1.6")?;
+    let mut system = Machine::new(rest);
+    let facts = system.run().context("the facts on the system that wrote it")?;
+    ensure!(!system.is_big_endian(facts), "it was written by a machine of another byte order");
+    let mut machine = Machine::new(system.rest.0);
+    let top = machine.run()?;
+    let mut keys = Machine::new(machine.rest.0);
+    let list = keys.run().context("the names of its storages")?;
+    let types: HashMap<&str, &str> = machine.storages().collect();
+    let storages = keys.texts(list).context("the names of its storages")?.into_iter().map(|key| {
+        let storage_type =
+            types.get(key).with_context(|| format!("storage `{}` is of no tensor", key.escape_debug()))?;
+        Ok((key, *storage_type))
+    });
+    let storages = storages.collect::<Result<_>>()?;
+    Ok(Legacy { tensors: machine.state_dict(top)?, storages, bytes: pickles.len() - keys.rest.0.len() })
 }
 
 struct Machine<'a> {
@@ -55,20 +93,53 @@ struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    fn run(mut self) -> Result<HashMap<&'a str, PickledTensor<'a>>> {
+    fn new(pickle: &'a [u8]) -> Self {
+        Self { rest: Bytes(pickle), objects: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() }
+    }
+
+    /// Runs one pickle, and gives the object that it makes.
+    fn run(&mut self) -> Result<Id> {
         let whole = self.rest.0.len();
         loop {
             let place = whole - self.rest.0.len();
             let [instruction] = self.rest.take()?;
             if instruction == b'.' {
-                return self.finish();
+                return self.pop();
             }
             self.step(instruction).with_context(|| format!("the pickle, at byte {place}"))?;
         }
     }
 
-    fn finish(mut self) -> Result<HashMap<&'a str, PickledTensor<'a>>> {
-        let top = self.pop()?;
+    /// The storages that it refers to: the name and the type of each.
+    fn storages(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.objects.iter().filter_map(|object| match *object {
+            Object::Storage { storage_type, key } => Some((key, storage_type)),
+            _ => None,
+        })
+    }
+
+    /// The texts of a list.
+    fn texts(&self, list: Id) -> Result<Vec<&'a str>> {
+        let Object::List(items) = &self.objects[list] else { bail!("{} in place of a list", self.describe(list)) };
+        let text = |id: &Id| match self.objects[*id] {
+            Object::Text(text) => Ok(text),
+            _ => bail!("{} in place of a text", self.describe(*id)),
+        };
+        items.iter().map(text).collect()
+    }
+
+    /// Whether a dict says that the system is not little-endian.
+    fn is_big_endian(&self, facts: Id) -> bool {
+        let Object::Dict(items) = &self.objects[facts] else { return false };
+        let says_so = |(key, value): &(Id, Id)| {
+            let is_order = matches!(self.objects[*key], Object::Text("little_endian"));
+            is_order && matches!(self.objects[*value], Object::Bool(false))
+        };
+        items.iter().any(says_so)
+    }
+
+    /// The tensors of an object that is a state dict.
+    fn state_dict(&self, top: Id) -> Result<HashMap<&'a str, PickledTensor<'a>>> {
         let Object::Dict(items) = &self.objects[top] else {
             bail!("it holds {}, not a state dict", self.describe(top));
         };
@@ -129,7 +200,7 @@ impl<'a> Machine<'a> {
             }
             b'N' => self.push(Object::None),
             // NEWTRUE, NEWFALSE
-            0x88 | 0x89 => self.push(Object::Bool),
+            0x88 | 0x89 => self.push(Object::Bool(instruction == 0x88)),
             b'K' => self.push_number(1, false)?,
             b'M' => self.push_number(2, false)?,
             b'J' => self.push_number(4, true)?,
@@ -173,15 +244,15 @@ impl<'a> Machine<'a> {
                 let items = self.stack.split_off(start);
                 self.push(Object::Tuple(items));
             }
-            b']' => self.push(Object::List),
+            b']' => self.push(Object::List(Vec::new())),
             b'}' => self.push(Object::Dict(Vec::new())),
             b'a' => {
-                self.pop()?;
-                self.ensure_list()?;
+                let item = self.pop()?;
+                self.list()?.push(item);
             }
             b'e' => {
-                self.pop_to_mark()?;
-                self.ensure_list()?;
+                let items = self.pop_to_mark()?;
+                self.list()?.extend(items);
             }
             b's' => {
                 let (value, key) = (self.pop()?, self.pop()?);
@@ -242,9 +313,11 @@ impl<'a> Machine<'a> {
         Ok(Some(PickledTensor { storage_type, key, offset: self.number(offset)?, shape, strides }))
     }
 
-    /// The storage that `torch.save` refers to as `("storage", type, key, device, number of values)`.
+    /// The storage that `torch.save` refers to as `("storage", type, key, device, number of values)`; before version 1.6 what
+    /// part of another storage it is follows, which is None in all but the oldest files.
     fn storage(&self, id: Id) -> Result<Object<'a>> {
         if let Object::Tuple(parts) = &self.objects[id]
+            && parts.get(5).is_none_or(|view| matches!(self.objects[*view], Object::None))
             && let [Object::Text("storage"), Object::Global(Global::Storage(storage_type)), Object::Text(key), ..] =
                 parts.iter().take(3).map(|part| &self.objects[*part]).collect::<Vec<_>>()[..]
         {
@@ -307,9 +380,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn ensure_list(&self) -> Result<()> {
-        ensure!(matches!(self.objects[self.top()?], Object::List), "an item for what is no list");
-        Ok(())
+    fn list(&mut self) -> Result<&mut Vec<Id>> {
+        let top = self.top()?;
+        match &mut self.objects[top] {
+            Object::List(items) => Ok(items),
+            _ => bail!("an item for what is no list"),
+        }
     }
 
     /// Pushes a number of this many bytes.

@@ -10,13 +10,13 @@ pub(super) type Id = usize;
 #[derive(Debug)]
 pub(super) enum Object<'a> {
     None,
-    Bool,
+    Bool(bool),
     Int(i64),
     Float,
     Text(&'a str),
     Global(Global<'a>),
     Tuple(Vec<Id>),
-    List,
+    List(Vec<Id>),
     Dict(Vec<(Id, Id)>),
     Storage { storage_type: &'a str, key: &'a str },
     Tensor { storage: Id, offset: Id, shape: Id, strides: Id },
@@ -48,12 +48,12 @@ impl Object<'_> {
     pub(super) fn describe(&self) -> &'static str {
         match self {
             Self::None => "None",
-            Self::Bool => "a truth value",
+            Self::Bool(_) => "a truth value",
             Self::Int(_) | Self::Float => "a number",
             Self::Text(_) => "a text",
             Self::Global(_) => "a function",
             Self::Tuple(_) => "a tuple",
-            Self::List => "a list",
+            Self::List(_) => "a list",
             Self::Dict(_) => "a dict",
             Self::Storage { .. } => "a storage",
             Self::Tensor { .. } => "a tensor",

@@ -1,0 +1,104 @@
+//! Byte-pair encoding within words as fastBPE and subword-nmt write it (Sennrich et al. 2016): `bpe.codes` with a merge of
+//! two symbols and its count in each line, and `vocab.txt` with a piece and its count in each line.
+//!
+//! A piece that another one of its word follows ends in `@@`; a symbol of the merges that ends its word ends in `</w>`.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result};
+use tokenizers::models::bpe::Vocab;
+
+use crate::system::errors::Facts;
+
+/// After a piece that another one of its word follows.
+pub(super) const JOINT: &str = "@@";
+
+/// After a symbol that ends its word.
+const END: &str = "</w>";
+
+/// The special tokens before the pieces of `vocab.txt`, which does not list them (fairseq's dictionary).
+pub(super) const FIRST: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
+
+/// The merges of `bpe.codes`, by their ranks: the first is done first.
+#[derive(Debug, Default)]
+pub(super) struct Codes(HashMap<(String, String), usize>);
+
+impl Codes {
+    /// Reads `bpe.codes`.
+    /// Fails if a line has no two symbols.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut ranks = HashMap::new();
+        for (rank, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with("#version")) {
+            let mut symbols = line.split_whitespace();
+            let pair = symbols.next().zip(symbols.next());
+            let (first, second) =
+                pair.with_context(|| format!("line {} has no pair of symbols", rank + 1)).in_line(rank as u64 + 1)?;
+            ranks.entry((first.to_owned(), second.to_owned())).or_insert(rank);
+        }
+        Ok(Self(ranks))
+    }
+
+    /// The pieces of a word, those that another one follows with [`JOINT`] after them.
+    pub fn cut(&self, word: &str) -> Vec<String> {
+        let mut symbols: Vec<String> = word.chars().map(String::from).collect();
+        let Some(last) = symbols.last_mut() else { return symbols };
+        last.push_str(END);
+        while let Some(pair) = self.next_merge(&symbols) {
+            let mut merged: Vec<String> = Vec::with_capacity(symbols.len());
+            let mut rest = symbols.into_iter().peekable();
+            while let Some(mut symbol) = rest.next() {
+                if symbol == pair.0 && rest.peek() == Some(&pair.1) {
+                    symbol += &pair.1;
+                    rest.next();
+                }
+                merged.push(symbol);
+            }
+            symbols = merged;
+        }
+        let count = symbols.len();
+        let piece = |(place, symbol): (usize, String)| {
+            if place + 1 < count { symbol + JOINT } else { symbol.strip_suffix(END).unwrap_or(&symbol).to_owned() }
+        };
+        symbols.into_iter().enumerate().map(piece).collect()
+    }
+
+    /// The pair of neighbours that is merged next.
+    fn next_merge(&self, symbols: &[String]) -> Option<(String, String)> {
+        let pairs = symbols.windows(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+        pairs.filter_map(|pair| Some((*self.0.get(&pair)?, pair))).min_by_key(|(rank, _)| *rank).map(|(_, pair)| pair)
+    }
+}
+
+/// The ids of the pieces that `vocab.txt` lists, after the special tokens.
+/// A count after a piece is passed over, as in transformers.
+pub(super) fn vocabulary(text: &str) -> Vocab {
+    let pieces = text.lines().map(|line| line.trim().rsplit_once(' ').map_or(line.trim(), |(piece, _)| piece));
+    let mut ids = Vocab::default();
+    for (token, id) in FIRST.into_iter().chain(pieces).zip(0..) {
+        ids.insert(token.to_owned(), id);
+    }
+    ids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_cut_by_the_merges_in_order() {
+        let codes = Codes::parse("n g</w> 9\nh o 7\nn h 5\nnh o 4\n").unwrap();
+        let cut = |word: &str| codes.cut(word).join(" ");
+        // `ho` comes before `nh`, so `nho` is never made of them.
+        assert_eq!(cut("nhong"), "n@@ ho@@ ng");
+        assert_eq!(cut("nh"), "n@@ h");
+        assert_eq!(cut("ngng"), "n@@ g@@ ng");
+        assert_eq!([cut("a"), cut("")], ["a", ""]);
+        assert!(Codes::parse("a b 1\nc\n").unwrap_err().to_string().contains("line 2 has no pair of symbols"));
+    }
+
+    #[test]
+    fn pieces_follow_the_special_tokens() {
+        let ids = vocabulary("nho@@ 12\nng 7\n");
+        assert_eq!((ids["<s>"], ids["<unk>"], ids["nho@@"], ids["ng"]), (0, 3, 4, 5));
+    }
+}

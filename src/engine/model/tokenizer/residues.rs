@@ -1,0 +1,224 @@
+//! Models of residues, of proteins or of nucleic acids: what tells them, and how a sequence is parted for their tokenizer.
+//!
+//! The vocabulary tells them, whatever the family: the twenty amino acids as single capitals and little else (ESM,
+//! `ProtBERT`, `ProtT5`), or all words of one length over the letters of its alphabet (the 3-mers of DNABERT).
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ModelTokenizer;
+use super::bounds::Tokenizer;
+use super::entries::Entries;
+
+/// The letters of the twenty amino acids that the genetic code has.
+const AMINO_ACIDS: &str = "ACDEFGHIKLMNPQRSTVWY";
+
+/// The most entries of a vocabulary of residues: letters for what is not known for sure, gaps and stops beside the twenty.
+const MOST_RESIDUES: usize = 64;
+
+/// The share of all k-mers that a vocabulary of k-mers has, and of its entries that are k-mers.
+const KMERS: f64 = 0.9;
+
+/// The largest k that is told by a vocabulary: there are a million 10-mers of four nucleotides.
+const LONGEST_KMER: usize = 10;
+
+/// How a sequence is parted for a tokenizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub enum Parting {
+    /// Letters one after the other, as a FASTA file has them.
+    Letters,
+    /// A space between letters.
+    Spaced,
+    /// Words of `length` letters with a space between them, one every `stride` letters.
+    Kmers {
+        /// Letters of a word.
+        length: usize,
+        /// Letters from the beginning of a word to that of the next.
+        stride: usize,
+    },
+}
+
+impl fmt::Display for Parting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Letters => f.write_str("letters"),
+            Self::Spaced => f.write_str("spaced"),
+            Self::Kmers { length, stride: 1 } => write!(f, "kmer:{length}"),
+            Self::Kmers { length, stride } => write!(f, "kmer:{length}:{stride}"),
+        }
+    }
+}
+
+impl FromStr for Parting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "expected letters, spaced, kmer:K or kmer:K:STRIDE, as in kmer:3".to_owned();
+        let number = |text: &str| text.parse().ok().filter(|number| (1..=1024).contains(number)).ok_or_else(wrong);
+        let parts: Vec<&str> = text.split(':').collect();
+        match parts[..] {
+            ["letters"] => Ok(Self::Letters),
+            ["spaced"] => Ok(Self::Spaced),
+            ["kmer", length] => Ok(Self::Kmers { length: number(length)?, stride: 1 }),
+            ["kmer", length, stride] => Ok(Self::Kmers { length: number(length)?, stride: number(stride)? }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl TryFrom<String> for Parting {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Parting> for String {
+    fn from(parting: Parting) -> Self {
+        parting.to_string()
+    }
+}
+
+impl Parting {
+    /// Parts a sequence of letters into what it gives to a tokenizer, each followed by a space.
+    fn part(self, letters: &str, parted: &mut String) {
+        let (length, stride) = match self {
+            Self::Letters => return parted.push_str(letters),
+            Self::Spaced => (1, 1),
+            Self::Kmers { length, stride } => (length, stride),
+        };
+        let starts: Vec<usize> = letters.char_indices().map(|(at, _)| at).chain([letters.len()]).collect();
+        // One that is shorter than a word is left as it is.
+        let length = length.min(starts.len() - 1).max(1);
+        for word in starts.windows(length + 1).step_by(stride) {
+            parted.push_str(&letters[word[0]..word[length]]);
+            parted.push(' ');
+        }
+    }
+
+    /// How a vocabulary of residues has its sequences parted; `None` of another vocabulary.
+    pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries) -> Option<Self> {
+        let texts = entries.texts();
+        let reads = |text: &str, wanted: &[&str]| {
+            let tokens = tokenizer.encode(text, false).ok()?;
+            let ids: Option<Vec<u32>> = wanted.iter().map(|entry| texts.get(entry).copied()).collect();
+            (tokens.get_ids() == ids?).then_some(())
+        };
+        let singles = ["A", "C", "D", "E"];
+        let entries: Vec<&str> = texts.keys().copied().collect();
+        if are_residues(&entries) {
+            let spaced = || reads(&singles.join(" "), &singles).map(|()| Self::Spaced);
+            return reads(&singles.concat(), &singles).map(|()| Self::Letters).or_else(spaced);
+        }
+        let length = kmers(&entries)?;
+        let some: Vec<&str> = entries.iter().copied().filter(|text| is_kmer(text, length)).take(2).collect();
+        reads(&some.join(" "), &some).map(|()| Self::Kmers { length, stride: 1 })
+    }
+}
+
+/// Whether entries are residues: the twenty amino acids are among them, and all others are letters and signs too.
+fn are_residues(entries: &[&str]) -> bool {
+    let is_single =
+        |entry: &&str| entry.chars().count() == 1 && !entry.contains(|c: char| c.is_lowercase() || c.is_numeric());
+    let amino_acids = entries.iter().filter(|entry| entry.len() == 1 && AMINO_ACIDS.contains(**entry)).count();
+    amino_acids == AMINO_ACIDS.len() && entries.len() <= MOST_RESIDUES && entries.iter().all(is_single)
+}
+
+fn is_kmer(entry: &str, length: usize) -> bool {
+    entry.len() == length && entry.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+/// The length of the k-mers that entries are, if they are all of one length over some letters.
+fn kmers(entries: &[&str]) -> Option<usize> {
+    (2..=LONGEST_KMER).find(|&length| {
+        let words: Vec<&&str> = entries.iter().filter(|entry| is_kmer(entry, length)).collect();
+        let alphabet: BTreeSet<u8> = words.iter().flat_map(|word| word.bytes()).collect();
+        let possible = (alphabet.len() as f64).powi(i32::try_from(length).unwrap_or(i32::MAX));
+        let found = words.len() as f64;
+        alphabet.len() > 1 && found >= KMERS * possible && found >= KMERS * entries.len() as f64
+    })
+}
+
+impl ModelTokenizer {
+    /// How sequences of residues are parted for it; `None` if it is no tokenizer of residues.
+    pub fn parting(&self) -> Option<Parting> {
+        self.parting
+    }
+
+    /// A text as the tokenizer needs it: the letters of residues parted, and any other text as it is.
+    ///
+    /// What is an entry of the vocabulary already is left alone, so a text that is parted stays as it is.
+    pub fn parted<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let Some(parting) = self.parting.filter(|parting| *parting != Parting::Letters) else { return text.into() };
+        if self.looks_up_words {
+            return text.into();
+        }
+        let mask = self.mask.and_then(|id| self.token(id)).filter(|mask| !mask.is_empty());
+        let apart = mask.map_or(Cow::Borrowed(text), |mask| text.replace(&mask, &format!(" {mask} ")).into());
+        let mut parted = String::with_capacity(2 * text.len());
+        for part in apart.split_whitespace() {
+            if self.id(part).is_some() {
+                parted.push_str(part);
+                parted.push(' ');
+            } else {
+                parting.part(part, &mut parted);
+            }
+        }
+        parted.truncate(parted.trim_end().len());
+        parted.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parted(parting: &str, letters: &str) -> String {
+        let mut parted = String::new();
+        parting.parse::<Parting>().unwrap().part(letters, &mut parted);
+        parted
+    }
+
+    #[test]
+    fn a_sequence_is_parted_into_letters_and_words_of_letters() {
+        assert_eq!(parted("letters", "MKTA"), "MKTA");
+        assert_eq!(parted("spaced", "MKTA"), "M K T A ");
+        assert_eq!(parted("kmer:3", "ACGTA"), "ACG CGT GTA ");
+        assert_eq!(parted("kmer:3:3", "ACGTAC"), "ACG TAC ");
+        assert_eq!([parted("kmer:3", "AC"), parted("kmer:3", "")], ["AC ", ""]);
+    }
+
+    #[test]
+    fn a_parting_has_a_name() {
+        for name in ["letters", "spaced", "kmer:3", "kmer:6:6"] {
+            assert_eq!(name.parse::<Parting>().unwrap().to_string(), name);
+        }
+        for wrong in ["", "letter", "kmer", "kmer:", "kmer:0", "kmer:3:0", "kmer:3:1:1", "kmer:-3", "kmer:99999"] {
+            assert!(wrong.parse::<Parting>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn vocabularies_of_residues_are_told_by_their_entries() {
+        let amino_acids: Vec<&str> = AMINO_ACIDS.split("").filter(|letter| !letter.is_empty()).collect();
+        let are = |more: &[&str]| are_residues(&[&amino_acids[..], more].concat());
+        assert!(are(&[]) && are(&["X", "B", "U", "-", "."]));
+        assert!(!are(&["the"]) && !are(&["a"]) && !are(&["1"]));
+        assert!(!are_residues(&amino_acids[1..]));
+        let words = |count: usize| -> Vec<String> {
+            let letters = ["A", "C", "G", "T"];
+            (0..count).map(|n| [letters[n / 16 % 4], letters[n / 4 % 4], letters[n % 4]].concat()).collect()
+        };
+        let length = |words: &[String]| kmers(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!((length(&words(64)), length(&words(40))), (Some(3), None));
+        assert_eq!(kmers(&["the", "and", "for"]), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! The round trip of a vocabulary: how many of its entries the tokenizer gives back when it reads them.
+//!
+//! A vocabulary says what its model was trained on, and a folder with a vocabulary alone does not say how text was cut
+//! into its entries. Read with the wrong defaults, a vocabulary of chemical reactions or of residues is lower-cased and
+//! split at punctuation, and all text becomes unknown tokens. So each entry that is a whole word or character is read by
+//! itself: an entry is *given back* if it comes out as one token, itself.
+//!
+//! Entries that come out as other known pieces of one word lose nothing: byte-pair encoding never makes some of its own
+//! entries, and a tokenizer may lower-case by intention. An entry is *lost* if it comes out as the unknown token, or as
+//! several words.
+
+use anyhow::{Result, anyhow};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokenizers::Encoding;
+
+use super::bounds::Tokenizer;
+use super::entries::{Entries, Entry};
+use crate::system::contained::contained;
+use crate::system::errors::Facts;
+
+/// The share of entries that may be lost. The vocabulary of bert-base-uncased loses 1 of 23,694 entries with the tokenizer
+/// that it was trained with; one of chemical reactions loses 545 of 576 with BERT's default tokenizer.
+const MOST_LOST: f64 = 0.1;
+
+/// The share of entries that are read in lower case alone beyond which the vocabulary is called cased: the uncased
+/// vocabularies of BERT have none, the cased ones over a quarter.
+const MOST_LOWER_CASED: f64 = 0.1;
+
+/// The fewest entries by which a tokenizer is judged; a protein has twenty kinds of residues.
+const FEWEST: u64 = 10;
+
+/// The entries of a vocabulary that its tokenizer gives back when it reads them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RoundTrip {
+    /// Entries that were read: whole words and characters, neither special nor reserved tokens; of a vocabulary of more
+    /// than 4,096 tokens a part, spread evenly.
+    pub entries: u64,
+    /// Entries that came out as one token, themselves.
+    pub given_back: u64,
+    /// Entries with capitals that came out in lower case, as known pieces of one word.
+    pub lower_cased: u64,
+    /// Entries that came out as the unknown token, or as several words.
+    pub lost: u64,
+    /// A lost entry, or else one in lower case, and its tokens; null if there is none.
+    pub example: Option<ReadEntry>,
+}
+
+/// An entry of a vocabulary and what its tokenizer makes of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReadEntry {
+    /// The entry.
+    pub entry: String,
+    /// The tokens that come out.
+    pub tokens: Vec<String>,
+}
+
+impl RoundTrip {
+    /// Whether the tokenizer cannot read what the vocabulary is made of.
+    pub fn fails(&self) -> bool {
+        self.exceeds(self.lost, MOST_LOST)
+    }
+
+    /// Whether the vocabulary has capitals and the tokenizer lower-cases what it reads.
+    pub fn lower_cases(&self) -> bool {
+        self.exceeds(self.lower_cased, MOST_LOWER_CASED)
+    }
+
+    fn exceeds(&self, entries: u64, share: f64) -> bool {
+        self.entries >= FEWEST && entries as f64 > share * self.entries as f64
+    }
+
+    /// The example as a clause: what the tokenizer makes of an entry.
+    fn example(&self) -> String {
+        let Some(ReadEntry { entry, tokens }) = &self.example else { return String::new() };
+        const SHOWN: usize = 6;
+        let mut shown: Vec<String> =
+            tokens.iter().take(SHOWN).map(|token| format!("`{}`", token.escape_debug())).collect();
+        if tokens.len() > SHOWN {
+            shown.push("...".to_owned());
+        }
+        format!("of `{}` it makes {}", entry.escape_debug(), shown.join(" "))
+    }
+
+    /// The error of a tokenizer in the file `path` that cannot read what the vocabulary is made of.
+    pub(super) fn error(&self, path: &str) -> anyhow::Error {
+        let Self { entries, given_back, .. } = self;
+        let error = anyhow!(
+            "tokenizer `{path}` gives back {given_back} of {entries} entries of its own vocabulary: {}",
+            self.example()
+        );
+        let way_out = "say how the model's text was cut: `\"do_lower_case\": false` or another setting in \
+                       tokenizer_config.json, or a tokenizer.json; or give --tokens-as-words, and a corpus whose words are \
+                       entries of the vocabulary (`words` of JSON lines, or plain text with spaces between them)";
+        let error = error.about(path).hint(way_out);
+        if self.example.as_ref().is_some_and(|example| example.entry.chars().any(is_of_japanese)) {
+            let class = "for Japanese put `\"tokenizer_class\": \"BertJapaneseTokenizer\", \"word_tokenizer_type\": \"mecab\"` \
+                         there, and give a corpus of words, as in CoNLL-U";
+            return error.hint_after("; ", class);
+        }
+        error
+    }
+
+    /// A note on a cased vocabulary whose tokenizer lower-cases what it reads.
+    pub fn note(&self) -> Option<String> {
+        let Self { entries, lower_cased, .. } = self;
+        self.lower_cases().then(|| {
+            format!(
+                "{lower_cased} of {entries} entries of the vocabulary have capitals, and the tokenizer lower-cases what it \
+                 reads, as transformers does by default: {}; if the model is cased, put `\"do_lower_case\": false` into \
+                 tokenizer_config.json",
+                self.example()
+            )
+        })
+    }
+}
+
+/// Reads the entries of a tokenizer's vocabulary; `unknown` is the token for what the vocabulary lacks.
+///
+/// A tokenizer that fails on one is not judged: a sentence will tell why.
+pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
+    let mut found = RoundTrip::default();
+    let mut worst = Outcome::Pieces;
+    for Entry { id, token, text } in entries.iter() {
+        let Ok(Ok((outcome, tokens))) = contained(|| read(tokenizer, unknown, *id, text)) else {
+            return RoundTrip::default();
+        };
+        found.entries += 1;
+        match outcome {
+            Outcome::GivenBack => found.given_back += 1,
+            Outcome::LowerCased => found.lower_cased += 1,
+            Outcome::Lost => found.lost += 1,
+            Outcome::Pieces => {}
+        }
+        if outcome > worst {
+            worst = outcome;
+            found.example = Some(ReadEntry { entry: token.clone(), tokens });
+        }
+    }
+    found
+}
+
+/// What became of an entry, the worst last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    GivenBack,
+    Pieces,
+    LowerCased,
+    Lost,
+}
+
+/// Reads one entry; a tokenizer may put a space before a text by itself, or take the one that is there.
+fn read(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Result<(Outcome, Vec<String>)> {
+    let encode = |text: &str| tokenizer.encode(text, false).map_err(|error| anyhow!("{error}"));
+    let is_given_back = |encoding: &Encoding| encoding.get_ids() == [id];
+    let encoding = encode(text)?;
+    let bare = text.trim_start_matches(' ');
+    if is_given_back(&encoding) || (bare.len() < text.len() && is_given_back(&encode(bare)?)) {
+        return Ok((Outcome::GivenBack, Vec::new()));
+    }
+    let tokens = encoding.get_tokens().to_vec();
+    let (ids, words) = (encoding.get_ids(), encoding.get_word_ids());
+    let is_one_word = words.windows(2).all(|pair| pair[0] == pair[1]);
+    let is_known = !ids.is_empty() && ids.iter().all(|id| unknown != Some(*id));
+    let outcome = if !is_one_word || !is_known {
+        Outcome::Lost
+    } else if has_capitals(bare) && !tokens.iter().any(|token| has_capitals(token)) {
+        Outcome::LowerCased
+    } else {
+        Outcome::Pieces
+    };
+    Ok((outcome, tokens))
+}
+
+/// Whether a character is a Chinese one or of a Japanese syllabary: BERT's tokenizer puts the former apart.
+fn is_of_japanese(c: char) -> bool {
+    matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
+}
+
+fn has_capitals(text: &str) -> bool {
+    text.chars().any(char::is_uppercase)
+}

@@ -1,0 +1,108 @@
+//! The tensors of a checkpoint that nothing reads: those of other parts of a model are counted, and one of the encoder
+//! itself is an error, for without it another model is analysed than the one that was saved.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Result, anyhow};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Checkpoint;
+use crate::model::families::{Architecture, EmbeddingNames, Family};
+use crate::system::counted::counted;
+use crate::system::errors::Facts;
+
+/// Tensors of a checkpoint that are no part of the encoder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftTensors {
+    /// The beginning of their names: `pooler`, `cls`, `classifier`.
+    pub name: String,
+    /// How many there are.
+    pub tensors: u64,
+}
+
+/// Ends of names of tensors that no computation needs, in all families: places and segments that transformers kept as
+/// buffers, and frequencies that follow from `config.json`.
+const BUFFERS: [&str; 6] =
+    ["position_ids", "token_type_ids", "inv_freq", "num_batches_tracked", "masked_bias", "encoder.version"];
+
+impl Checkpoint {
+    /// The tensors that were not read, once the encoder was.
+    ///
+    /// A tensor is of the encoder if it stands under the same prefix as what was read, and its name begins as the name of
+    /// something that was read does: `embeddings.`, `encoder.`. Copies of a tensor that was read are left out.
+    /// Fails at one of the encoder that neither the family nor [`BUFFERS`] know as needless.
+    pub fn left(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
+        let Family { prefix, token_heads, needless, .. } = architecture.family;
+        let read = self.read.lock().expect("nobody panics while reading").clone();
+        let places: BTreeSet<(usize, u64)> = read.iter().filter_map(|name| self.place(name)).collect();
+        let is_head = |name: &str| token_heads.iter().any(|head| head.decoder == name);
+        let is_prefixed = read.iter().any(|name| !prefix.is_empty() && name.starts_with(prefix));
+        let bare = |name: &'_ str| match name.strip_prefix(prefix) {
+            Some(bare) if is_prefixed => Some(bare.to_owned()),
+            None if is_prefixed => None,
+            _ => Some(name.to_owned()),
+        };
+        let roots: BTreeSet<String> =
+            read.iter().filter_map(|name| bare(name)).filter(|name| !is_head(name)).map(|name| root(&name)).collect();
+        // transformers makes both tables whether or not the model adds them.
+        let EmbeddingNames { positions, segments, .. } = architecture.names.embeddings;
+        let is_needless = |name: &str| {
+            let ends = BUFFERS.iter().chain(needless).chain([positions, segments]);
+            ends.into_iter().any(|end| name == *end || name.ends_with(&format!(".{end}")) || within(name, end))
+        };
+        let mut left: BTreeMap<String, u64> = BTreeMap::new();
+        let mut strangers = Vec::new();
+        for name in self.tensors.keys().filter(|name| !read.contains(*name)) {
+            let is_copy = self.place(name).is_some_and(|place| places.contains(&place));
+            let of_encoder = bare(name).filter(|bare| roots.contains(&root(bare)) && !is_head(bare));
+            match of_encoder {
+                _ if is_copy || is_needless(name) => {}
+                Some(_) => strangers.push(name.as_str()),
+                None => *left.entry(root(&bare(name).unwrap_or_else(|| name.clone()))).or_default() += 1,
+            }
+        }
+        strangers.sort_unstable();
+        if let Some(first) = strangers.first() {
+            return Err(self.stranger(first, strangers.len() - 1, architecture));
+        }
+        Ok(left.into_iter().map(|(name, tensors)| LeftTensors { name, tensors }).collect())
+    }
+
+    /// The error of a tensor of the encoder that nothing reads, and how many there are beside it.
+    fn stranger(&self, name: &str, others: usize, architecture: &Architecture) -> anyhow::Error {
+        let (file, _) = &self.tensors[name];
+        let path = self.files[*file].path().display();
+        let more = if others > 0 { format!(", and {} more", counted(others, "tensor")) } else { String::new() };
+        let layers = architecture.config.num_hidden_layers;
+        let is_surplus = architecture.names.layer_number(name.trim_start_matches(architecture.family.prefix));
+        let (why, way_out) = match is_surplus.filter(|number| *number >= layers) {
+            Some(number) => (
+                format!("config.json counts {}, and this is of layer {number}", counted(layers, "layer")),
+                "set num_hidden_layers to the number of layers that the checkpoint has",
+            ),
+            None => (
+                format!("no {} has it", architecture.family),
+                "take the config.json that was saved with the weights; if the model was changed in code, its heads cannot be \
+                 analysed without that change",
+            ),
+        };
+        let text = format!("tensor `{}` of `{path}`{more}, would not be read: {why}", name.escape_debug());
+        anyhow!("{text}").hint(way_out).about(path)
+    }
+
+    /// Where the values of a tensor begin.
+    fn place(&self, name: &str) -> Option<(usize, u64)> {
+        self.tensors.get(name).map(|(file, stored)| (*file, stored.place.start))
+    }
+}
+
+/// The first part of a name.
+fn root(name: &str) -> String {
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+/// Whether a name has these parts, one after the other, in it.
+fn within(name: &str, parts: &str) -> bool {
+    name.starts_with(&format!("{parts}.")) || name.contains(&format!(".{parts}."))
+}

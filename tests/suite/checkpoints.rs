@@ -1,0 +1,239 @@
+//! Checkpoints as people have them: each is used whole, or the program says what it would not read.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use candle_core::safetensors::{load, save};
+use candle_core::{Device, Tensor};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{fixture, path, run, tiny_bert};
+
+type Tensors = HashMap<String, Tensor>;
+
+/// A copy of a model of `fixtures/models` with the tiny model's tokenizer, its tensors changed.
+fn changed(folder: &TempDir, name: &str, change: impl FnOnce(&mut Tensors)) -> PathBuf {
+    let (from, to) = (fixture("models").join(name), folder.path().join("model"));
+    fs::create_dir_all(&to).unwrap();
+    fs::copy(from.join("config.json"), to.join("config.json")).unwrap();
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        fs::copy(tiny_bert().join(file), to.join(file)).unwrap();
+    }
+    let mut tensors = tensors(&from);
+    change(&mut tensors);
+    save(&tensors, to.join("model.safetensors")).unwrap();
+    to
+}
+
+fn tensors(model: &Path) -> Tensors {
+    load(model.join("model.safetensors"), &Device::Cpu).unwrap()
+}
+
+/// The report over a few sentences, or what is said instead.
+fn report(model: &Path) -> Result<Value, String> {
+    let (out, corpus) = (model.join("report.json"), fixture("corpus/gold.conllu"));
+    let arguments = ["analyze", path(model), "-c", path(&corpus), "--limit", "20", "-q", "-o", path(&out)];
+    run(&arguments).map_err(|(_, error)| error.replace(path(model), "MODEL"))?;
+    Ok(serde_json::from_slice(&fs::read(out).unwrap()).unwrap())
+}
+
+/// The metrics of all heads.
+fn metrics(model: &Path) -> Value {
+    report(model).unwrap()["heads"].clone()
+}
+
+fn renamed(tensors: &mut Tensors, rename: impl Fn(&str) -> String) {
+    *tensors = tensors.drain().map(|(name, tensor)| (rename(&name), tensor)).collect();
+}
+
+fn zeros(shape: &[usize]) -> Tensor {
+    Tensor::zeros(shape, candle_core::DType::F32, &Device::Cpu).unwrap()
+}
+
+#[test]
+fn what_changes_the_model_and_is_not_read_is_an_error_by_name() {
+    let query = "encoder.layer.0.attention.self.query";
+    for (name, what) in [
+        (format!("{query}.lora_A.default.weight"), "an adapter that is not merged (LoRA): merge it"),
+        (format!("base_model.model.{query}.lora_B.weight"), "an adapter that is not merged (LoRA): merge it"),
+        ("encoder.layer.0.output.adapters.x.adapter_down.0.weight".to_owned(), "a bottleneck adapter: save the model"),
+        ("encoder.layer.0.attention.self.key.ia3_l.default".to_owned(), "an adapter that is not merged (IA³)"),
+        ("prefix_encoder.embedding.weight".to_owned(), "a prompt or prefix that was tuned"),
+        ("encoder.layer.0.output.dense.SCB".to_owned(), "quantised weights: take the unquantised"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let model = changed(&folder, "tiny-bert", |tensors| drop(tensors.insert(name.clone(), zeros(&[4, 4]))));
+        let error = report(&model).unwrap_err();
+        assert!(error.contains(&format!("its tensor `{name}` is part of {what}")), "{error}");
+    }
+}
+
+#[test]
+fn a_layer_too_many_and_a_part_that_nobody_knows_are_errors() {
+    let folder = TempDir::new().unwrap();
+    let model = changed(&folder, "tiny-bert", |tensors| {
+        let of_last: Vec<_> = tensors.iter().filter(|(name, _)| name.contains(".2.")).collect();
+        let more: Tensors = of_last.into_iter().map(|(name, one)| (name.replace(".2.", ".3."), one.clone())).collect();
+        tensors.extend(more);
+    });
+    let error = report(&model).unwrap_err();
+    assert!(error.contains("`encoder.layer.3.attention.output.LayerNorm.bias`"), "{error}");
+    assert!(error.contains("and 15 tensors more, would not be read: config.json counts 3 layers"), "{error}");
+    let model = changed(&folder, "tiny-bert", |tensors| {
+        tensors.insert("encoder.layer.0.attention.self.scale".to_owned(), zeros(&[4]));
+    });
+    let error = report(&model).unwrap_err();
+    assert!(error.contains("tensor `encoder.layer.0.attention.self.scale` of"), "{error}");
+    assert!(error.contains("would not be read: no bert has it: take the config.json"), "{error}");
+}
+
+#[test]
+fn parts_behind_the_encoder_are_counted_in_the_report() {
+    let folder = TempDir::new().unwrap();
+    let model = changed(&folder, "tiny-bert", |tensors| {
+        renamed(tensors, |name| format!("bert.{name}"));
+        for (name, shape) in [
+            ("bert.pooler.dense.weight", &[32, 32][..]),
+            ("bert.pooler.dense.bias", &[32]),
+            ("bert.embeddings.position_ids", &[1, 96]),
+            ("classifier.weight", &[2, 32]),
+        ] {
+            tensors.insert(name.to_owned(), zeros(shape));
+        }
+    });
+    let report = report(&model).unwrap();
+    let left = serde_json::json!([{"name": "classifier", "tensors": 1}, {"name": "pooler", "tensors": 2}]);
+    assert_eq!(report["model"]["left"], left);
+    assert_eq!(report["heads"], metrics(&tiny(&folder)));
+}
+
+/// The tiny model as it is.
+fn tiny(folder: &TempDir) -> PathBuf {
+    let whole = folder.path().join("whole");
+    fs::create_dir_all(&whole).unwrap();
+    for file in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
+        fs::copy(tiny_bert().join(file), whole.join(file)).unwrap();
+    }
+    whole
+}
+
+#[test]
+fn prefixes_of_programs_are_found_in_the_files_own_names() {
+    let folder = TempDir::new().unwrap();
+    let expected = metrics(&tiny(&folder));
+    for prefix in ["_orig_mod.", "_orig_mod.bert.", "module._orig_mod.model.bert.", "0.auto_model.", "bert._orig_mod."]
+    {
+        let model = changed(&folder, "tiny-bert", |tensors| renamed(tensors, |name| format!("{prefix}{name}")));
+        assert_eq!(metrics(&model), expected, "{prefix}");
+    }
+}
+
+#[test]
+fn shared_embeddings_are_read_under_the_name_that_a_part_has_for_them() {
+    let folder = TempDir::new().unwrap();
+    for (name, others) in [
+        (
+            "tiny-bart",
+            &["model.decoder.embed_tokens", "model.encoder.embed_tokens", "lm_head", "encoder.embed_tokens"][..],
+        ),
+        ("tiny-t5", &["encoder.embed_tokens", "decoder.embed_tokens"]),
+    ] {
+        let expected = metrics(&changed(&folder, name, |_| {}));
+        for other in others {
+            let model = changed(&folder, name, |tensors| {
+                renamed(tensors, |name| name.replace("model.shared.weight", "shared.weight"));
+                let shared = tensors.remove("shared.weight").unwrap();
+                tensors.insert(format!("{other}.weight"), shared);
+            });
+            assert_eq!(metrics(&model), expected, "{name}: {other}");
+        }
+    }
+}
+
+#[test]
+fn a_tensor_may_stand_under_another_name_that_the_metadata_has() {
+    let folder = TempDir::new().unwrap();
+    let model = changed(&folder, "tiny-bert", |_| {});
+    let expected = metrics(&model);
+    let file = model.join("model.safetensors");
+    let bytes = fs::read(&file).unwrap();
+    let whole = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let name = "embeddings.word_embeddings.weight";
+    let renamed =
+        whole.tensors().into_iter().map(|(own, view)| (if own == name { "x.y".to_owned() } else { own }, view));
+    let metadata = HashMap::from([(name.to_owned(), "x.y".to_owned())]);
+    safetensors::serialize_to_file(renamed.collect::<Vec<_>>(), Some(metadata), &file).unwrap();
+    assert_eq!(metrics(&model), expected);
+}
+
+#[test]
+fn parts_need_no_index() {
+    let folder = TempDir::new().unwrap();
+    let model = changed(&folder, "tiny-bert", |_| {});
+    let expected = metrics(&model);
+    let all = tensors(&model);
+    fs::remove_file(model.join("model.safetensors")).unwrap();
+    let (first, second): (Tensors, Tensors) = all.into_iter().partition(|(name, _)| name.starts_with("embeddings."));
+    save(&first, model.join("model-00001-of-00002.safetensors")).unwrap();
+    let error = report(&model).unwrap_err();
+    assert!(
+        error.contains("model-00002-of-00002.safetensors` is missing, but the names of the others count it"),
+        "{error}"
+    );
+    save(&second, model.join("model-00002-of-00002.safetensors")).unwrap();
+    assert_eq!(metrics(&model), expected);
+}
+
+/// A file as `torch.save` wrote it before PyTorch 1.6: pickles, then the storages.
+fn legacy(tensors: &Tensors) -> Vec<u8> {
+    let text = |text: &str| [b"X", &u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat();
+    let number = |number: usize| [b"J", &u32::try_from(number).unwrap().to_le_bytes()[..]].concat();
+    let numbers =
+        |all: &[usize]| [b"(".to_vec(), all.iter().flat_map(|&one| number(one)).collect(), b"t".to_vec()].concat();
+    let mut file = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.".to_vec();
+    file.extend([b"\x80\x02}(".to_vec(), text("little_endian"), b"\x88u.".to_vec()].concat());
+    file.extend(b"\x80\x02ccollections\nOrderedDict\n)R(");
+    let mut names: Vec<&String> = tensors.keys().collect();
+    names.sort();
+    for (key, name) in names.iter().enumerate() {
+        let shape = tensors[*name].dims();
+        let strides: Vec<usize> = (0..shape.len()).map(|at| shape[at + 1..].iter().product()).collect();
+        let storage =
+            [b"ctorch._utils\n_rebuild_tensor_v2\n((".to_vec(), text("storage"), b"ctorch\nFloatStorage\n".to_vec()];
+        let storage = [storage.concat(), text(&key.to_string()), text("cpu"), number(shape.iter().product())].concat();
+        let view = [b"NtQK\x00".to_vec(), numbers(shape), numbers(&strides), b"\x89}tR".to_vec()].concat();
+        file.extend([text(name), storage, view].concat());
+    }
+    file.extend(b"u.\x80\x02](");
+    (0..names.len()).for_each(|key| file.extend(text(&key.to_string())));
+    file.extend(b"e.");
+    for name in names {
+        let values = tensors[name].flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        file.extend((values.len() as u64).to_le_bytes());
+        file.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    }
+    file
+}
+
+#[test]
+fn files_of_before_pytorch_1_6_are_read() {
+    let folder = TempDir::new().unwrap();
+    let model = changed(&folder, "tiny-bert", |_| {});
+    let expected = metrics(&model);
+    let whole = legacy(&tensors(&model));
+    fs::remove_file(model.join("model.safetensors")).unwrap();
+    let file = model.join("pytorch_model.bin");
+    fs::write(&file, &whole).unwrap();
+    assert_eq!(metrics(&model), expected);
+    for (bytes, problem) in [
+        (&whole[..whole.len() - 1], "reaches beyond the file"),
+        (&[&whole[..], &[0]].concat(), "1 bytes follow its last storage"),
+        (&whole[..200], "it is cut short"),
+    ] {
+        fs::write(&file, bytes).unwrap();
+        let error = report(&model).unwrap_err();
+        assert!(error.contains(problem), "{error}");
+    }
+}

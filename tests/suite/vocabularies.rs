@@ -1,0 +1,332 @@
+//! Vocabularies that a default tokenizer cannot read, and those of residues, by the real binary.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::{fixture, headscope, outcome, path, run, tiny_bert};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const SPECIAL: &str = "[PAD] [UNK] [CLS] [SEP] [MASK]";
+
+/// Tokens of reactions: atoms, bonds, rings, and the arrow between both sides.
+const REACTIONS: &str = "c C ( ) O 1 2 = N . n Cl >> [C@H] [C@@H] [O-] Br # [nH] [N+] [Na+] Si";
+
+/// The twenty amino acids.
+const AMINO_ACIDS: &str = "A C D E F G H I K L M N P Q R S T V W Y X";
+
+/// The tiny BERT with a `vocab.txt` of these tokens in place of its tokenizer, and other files.
+fn model(vocabulary: &str, files: &[(&str, &str)]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(tiny_bert().join(name), folder.path().join(name)).unwrap();
+    }
+    let tokens: Vec<&str> = SPECIAL.split(' ').chain(vocabulary.split(' ')).collect();
+    write(&folder, "vocab.txt", &(tokens.join("\n") + "\n"));
+    for (name, text) in files {
+        write(&folder, name, text);
+    }
+    folder
+}
+
+fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// How often each token is in a corpus, and what is said beside.
+fn counts(model: &TempDir, corpus: &Path, more: &[&str]) -> (BTreeMap<String, u64>, String) {
+    let file = model.path().join("counts.json");
+    let arguments = [&["counts", path(model.path()), "-c", path(corpus), "-o", path(&file)], more].concat();
+    let output = headscope(&arguments).output().unwrap();
+    outcome(&output).unwrap();
+    let counts = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    (counts, String::from_utf8(output.stderr).unwrap())
+}
+
+/// Counts of tokens, given as `C:2 O:1`.
+fn expected(counts: &str) -> BTreeMap<String, u64> {
+    let of = |pair: &str| {
+        let (token, count) = pair.rsplit_once(':').unwrap();
+        (token.to_owned(), count.parse().unwrap())
+    };
+    counts.split(' ').map(of).collect()
+}
+
+fn report(model: &TempDir, corpus: &Path, more: &[&str]) -> Value {
+    let arguments = [&["analyze", path(model.path()), "-c", path(corpus), "-o", "-", "--no-run-info"], more].concat();
+    serde_json::from_str(&run(&arguments).unwrap()).unwrap()
+}
+
+fn error(arguments: &[&str], model: &TempDir) -> (i32, String) {
+    let (status, message) = run(arguments).unwrap_err();
+    (status, message.replace(path(model.path()), "DIR"))
+}
+
+#[test]
+fn a_tokenizer_that_loses_its_own_vocabulary_is_refused_with_the_ways_out() {
+    let model = model(REACTIONS, &[]);
+    let corpus = write(&model, "a.txt", "CC(=O)O>>CC(=O)Cl\n");
+    let message = "error: tokenizer `DIR/vocab.txt` gives back 9 of 22 entries of its own vocabulary: of `O` it makes `[UNK]`: \
+                   say how the model's text was cut: `\"do_lower_case\": false` or another setting in tokenizer_config.json, \
+                   or a tokenizer.json; or give --tokens-as-words, and a corpus whose words are entries of the vocabulary \
+                   (`words` of JSON lines, or plain text with spaces between them)\n";
+    let maps = model.path().join("maps.safetensors");
+    for arguments in [
+        &["analyze", path(model.path()), "-c", path(&corpus)][..],
+        &["counts", path(model.path()), "-c", path(&corpus), "-o", path(&model.path().join("counts.json"))],
+        &["view", path(model.path()), "-c", path(&corpus), "--head", "L0H0"],
+        &["maps", path(model.path()), "-c", path(&corpus), "-o", path(&maps)],
+    ] {
+        assert_eq!(error(arguments, &model), (4, message.to_owned()), "{arguments:?}");
+    }
+    assert!(!maps.exists());
+}
+
+#[test]
+fn words_are_looked_up_as_entries_of_the_vocabulary() {
+    let model = model(REACTIONS, &[]);
+    let text = "C [C@H] ( = O ) Cl >> C\nc 1 n C ##C [SEP] c\n";
+    let words = |line: &str| json!({ "words": line.split(' ').collect::<Vec<_>>() }).to_string() + "\n";
+    let lines: String = text.lines().map(words).collect();
+    let (text, lines) = (write(&model, "a.txt", text), write(&model, "a.jsonl", &lines));
+    let once = "[C@H]:1 (:1 =:1 O:1 ):1 Cl:1 >>:1 1:1 n:1 [UNK]:1 [SEP]:1 C:3 c:2";
+    for corpus in [&text, &lines] {
+        assert_eq!(counts(&model, corpus, &["--tokens-as-words"]), (expected(once), String::new()));
+        let report = report(&model, corpus, &["--tokens-as-words", "--without", "trees,dependency"]);
+        assert_eq!(report["settings"]["tokens_as_words"], true);
+        assert_eq!((&report["corpus"]["words"], &report["corpus"]["text"]["unknown_tokens"]), (&16.into(), &1.into()));
+        let round_trip = &report["model"]["tokenizer"]["round_trip"];
+        assert_eq!((&round_trip["entries"], &round_trip["given_back"]), (&22.into(), &9.into()), "{round_trip}");
+        assert_eq!(round_trip["example"], json!({ "entry": "O", "tokens": ["[UNK]"] }));
+    }
+}
+
+#[test]
+fn a_cased_vocabulary_that_is_lower_cased_is_said() {
+    let vocabulary = "the The cat Cat dog Dog a A ferry Ferry left . ,";
+    let plain = model(vocabulary, &[]);
+    let corpus = write(&plain, "a.txt", "The Cat left.\n");
+    let (lower, said) = counts(&plain, &corpus, &[]);
+    assert_eq!(lower, expected("the:1 cat:1 left:1 .:1"));
+    assert_eq!(
+        said,
+        "note: 5 of 13 entries of the vocabulary have capitals, and the tokenizer lower-cases what it reads, as transformers \
+         does by default: of `The` it makes `the`; if the model is cased, put `\"do_lower_case\": false` into \
+         tokenizer_config.json\n"
+    );
+    let cased = model(vocabulary, &[("tokenizer_config.json", r#"{"do_lower_case": false}"#)]);
+    assert_eq!(counts(&cased, &corpus, &[]), (expected("The:1 Cat:1 left:1 .:1"), String::new()));
+}
+
+#[test]
+fn every_form_of_a_tokenizer_is_named_where_there_is_none() {
+    let model = model("a", &[("notes.md", "")]);
+    fs::remove_file(model.path().join("vocab.txt")).unwrap();
+    let message = "error: `DIR/tokenizer.json` is missing: a tokenizer is tokenizer.json, vocab.txt with bpe.codes, vocab.txt, vocab.json with merges.txt, \
+                   sentencepiece.bpe.model, spiece.model, spm.model, sentencepiece.model or tokenizer.model; there is \
+                   config.json, model.safetensors, notes.md\n";
+    assert_eq!(error(&["analyze", path(model.path())], &model), (4, message.to_owned()));
+}
+
+#[test]
+fn tokens_beyond_the_embedding_are_refused_where_a_text_has_them() {
+    let words: Vec<String> = (0..191).map(|n| format!("w{n}")).collect();
+    // The embedding has 196 rows.
+    let model = model(&words.join(" "), &[("added_tokens.json", r#"{"later": 196, "<ent>": 197}"#)]);
+    let without = write(&model, "a.txt", "w1 w2 w190\n");
+    assert_eq!(counts(&model, &without, &[]).0, expected("w1:1 w2:1 w190:1"));
+    let with = write(&model, "b.txt", "w1 w2\nw1 later w2\n");
+    let message = "error: DIR/b.txt:2: cannot tokenise sentence 1: tokenizer `DIR/vocab.txt` does not fit the model: its token \
+                   `later` has id 196, config.json says vocab_size 196: leave that token out of the text, or make the model's \
+                   embedding as large\n";
+    assert_eq!(error(&["analyze", path(model.path()), "-c", path(&with)], &model), (3, message.to_owned()));
+}
+
+const CASED: (&str, &str) = ("tokenizer_config.json", r#"{"do_lower_case": false}"#);
+
+#[test]
+fn proteins_are_parted_as_the_vocabulary_has_residues() {
+    let lower = model(AMINO_ACIDS, &[]);
+    let fasta = write(&lower, "a.fasta", ">p\nMKTA\n>q\nmkx\n");
+    let (_, message) = error(&["analyze", path(lower.path()), "-c", path(&fasta)], &lower);
+    assert!(message.contains("gives back 0 of 21 entries of its own vocabulary: of `A` it makes `[UNK]`"), "{message}");
+    let model = model(AMINO_ACIDS, &[CASED]);
+    let spaced = write(&model, "b.txt", "M K T A\nM K X\n");
+    let letters = write(&model, "c.txt", "MKTA\nMKX\n");
+    let note = "note: the model is one of residues: sequences are parted as `spaced` (--residues says otherwise)\n";
+    for corpus in [&fasta, &spaced, &letters] {
+        assert_eq!(counts(&model, corpus, &[]), (expected("M:2 K:2 T:1 A:1 X:1"), note.to_owned()));
+    }
+    let masked = write(&model, "d.txt", "MK[MASK]A\n");
+    assert_eq!(counts(&model, &masked, &[]).0, expected("M:1 K:1 [MASK]:1 A:1"));
+    let unparted = expected("[UNK]:2");
+    assert_eq!(counts(&model, &fasta, &["--residues", "letters"]), (unparted, String::new()));
+    let report = report(&model, &fasta, &[]);
+    assert_eq!(
+        (&report["model"]["residues"], &report["model"]["tokenizer"]["residues"]),
+        (&true.into(), &"spaced".into())
+    );
+    assert_eq!((&report["corpus"]["sentences"], &report["corpus"]["words"]), (&2.into(), &7.into()));
+    let summary = run(&["analyze", path(model.path()), "-c", path(&fasta)]).unwrap();
+    assert!(summary.contains("corpus  a.fasta: 2 proteins, 7 residues, 11 tokens\n"), "{summary}");
+    assert!(!summary.contains("not one of proteins"), "{summary}");
+}
+
+#[test]
+fn sequences_are_parted_into_the_words_of_a_vocabulary_of_k_mers() {
+    let letters = ["A", "C", "G", "T"];
+    let word = |n: usize| [letters[n / 16], letters[n / 4 % 4], letters[n % 4]].concat();
+    let words: Vec<String> = (0..64).map(word).collect();
+    let model = model(&words.join(" "), &[CASED]);
+    let corpus = write(&model, "a.fa", ">p\nACGTAC\n");
+    let (found, said) = counts(&model, &corpus, &[]);
+    assert_eq!(found, expected("ACG:1 CGT:1 GTA:1 TAC:1"));
+    assert_eq!(
+        said,
+        "note: the model is one of residues: sequences are parted as `kmer:3` (--residues says otherwise)\n"
+    );
+    assert_eq!(counts(&model, &corpus, &["--residues", "kmer:3:3"]).0, expected("ACG:1 TAC:1"));
+    let summary = run(&["analyze", path(model.path()), "-c", path(&corpus)]).unwrap();
+    assert!(summary.contains("corpus  a.fa: 1 sequence, 4 k-mers, 6 tokens\n"), "{summary}");
+    let wrong = run(&["counts", path(model.path()), "-c", path(&corpus), "-o", "x.json", "--residues", "kmer:0"]);
+    assert!(wrong.unwrap_err().1.contains("expected letters, spaced, kmer:K or kmer:K:STRIDE, as in kmer:3"));
+}
+
+#[test]
+fn a_mask_in_fasta_is_told_to_stand_in_plain_text() {
+    let model = model(AMINO_ACIDS, &[CASED]);
+    let corpus = write(&model, "a.fasta", ">p\nMK<mask>A\n");
+    let message = "note: the model is one of residues: sequences are parted as `spaced` (--residues says otherwise)\n\
+                   error: DIR/a.fasta:2: `<` at column 3 is no residue: special tokens such as `<mask>` stand in plain text: a \
+                   sequence a line, by --format text\n";
+    let arguments = ["analyze", path(model.path()), "-c", path(&corpus)];
+    assert_eq!(error(&arguments, &model), (3, message.to_owned()));
+}
+
+/// Sentences of words in CoNLL-U, given as words with spaces between them.
+fn conllu(sentences: &[&str]) -> String {
+    let word = |(id, form): (usize, &str)| format!("{id}\t{form}\t_\t_\t_\t_\t_\t_\t_\t_\n");
+    sentences.iter().map(|words| (1..).zip(words.split(' ')).map(word).collect::<String>() + "\n").collect()
+}
+
+#[test]
+fn japanese_words_of_a_treebank_are_cut_within() {
+    let vocabulary = "東京 東 京 は ある 大学 大 ##学 ##た ある ##ます 。 a b 行く 日本 学生 先生";
+    let plain = model(vocabulary, &[]);
+    let treebank = write(&plain, "a.conllu", &conllu(&["東京 は 大学 東学 。", "ある ｂ 京 新"]));
+    // BERT's tokenizer cuts Chinese characters apart.
+    let (_, message) = error(&["analyze", path(plain.path()), "-c", path(&treebank)], &plain);
+    assert!(message.contains("of `東京` it makes `東` `京`"), "{message}");
+    assert!(message.contains("for Japanese put `\"tokenizer_class\": \"BertJapaneseTokenizer\", "), "{message}");
+    let settings = r#"{"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "mecab"}"#;
+    let unnamed = r#"{"word_tokenizer_type": "mecab", "do_lower_case": false}"#;
+    for settings in [settings, unnamed] {
+        let model = model(vocabulary, &[("tokenizer_config.json", settings)]);
+        let found = counts(&model, &treebank, &[]).0;
+        assert_eq!(found, expected("東京:1 は:1 大学:1 東:1 ##学:1 。:1 ある:1 b:1 京:1 [UNK]:1"));
+        let text = write(&model, "a.txt", "東京は大学。\n");
+        let message = "error: DIR/a.txt:1: cannot tokenise sentence 0: it is running text, and the model's tokenizer cuts the words \
+                       that mecab finds in it: give a corpus of words: a treebank in CoNLL-U, or `words` of JSON lines\n";
+        assert_eq!(error(&["analyze", path(model.path()), "-c", path(&text)], &model), (3, message.to_owned()));
+    }
+    let characters = r#"{"word_tokenizer_type": "mecab", "subword_tokenizer_type": "character"}"#;
+    let of_characters = model("東 京 は 大 学 。", &[("tokenizer_config.json", characters)]);
+    let found = counts(&of_characters, &treebank, &[]).0;
+    assert_eq!(found, expected("東:2 京:2 は:1 大:1 学:2 。:1 [UNK]:4"));
+}
+
+#[test]
+fn vietnamese_words_of_a_treebank_are_cut_by_their_codes() {
+    let model = TempDir::new().unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(tiny_bert().join(name), model.path().join(name)).unwrap();
+    }
+    write(&model, "vocab.txt", "tôi 9\nsinh_viên 7\nnh@@ 5\nà 4\nà@@ 3\n. 9\n");
+    write(&model, "bpe.codes", "n h 9\nt ô 8\ntô i</w> 7\ns i 5\n");
+    let treebank = write(&model, "a.conllu", &conllu(&["tôi nhà .", "à nhz"]));
+    // The last piece is not in the vocabulary.
+    assert_eq!(counts(&model, &treebank, &[]).0, expected("tôi:1 nh@@:2 à:2 .:1 <unk>:1"));
+    let text = write(&model, "a.txt", "tôi nhà .\n");
+    let (status, message) = error(&["analyze", path(model.path()), "-c", path(&text)], &model);
+    assert_eq!(status, 3);
+    assert!(message.contains("cuts the words that a word segmenter finds in it: give a corpus of words"), "{message}");
+    write(&model, "tokenizer_config.json", r#"{"tokenizer_class": "BertweetTokenizer"}"#);
+    assert_eq!(counts(&model, &text, &[]).0, expected("tôi:1 nh@@:1 à:1 .:1"));
+}
+
+/// The tiny model of a family whose files lack a tokenizer, with the tiny BERT's.
+fn of_family(name: &str) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for (from, file) in [
+        (fixture("models").join(name), "config.json"),
+        (fixture("models").join(name), "model.safetensors"),
+        (tiny_bert(), "tokenizer.json"),
+    ] {
+        fs::copy(from.join(file), folder.path().join(file)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn models_without_positions_have_no_longest_sentence() {
+    let text = "the dog ".repeat(400);
+    for name in ["tiny-t5", "tiny-jina-v2"] {
+        let model = of_family(name);
+        let corpus = write(&model, "a.txt", &text);
+        let report = report(&model, &corpus, &["--max-tokens", "1000"]);
+        assert_eq!((&report["corpus"]["sentences"], &report["corpus"]["words"]), (&1.into(), &800.into()), "{name}");
+    }
+    let bert = of_family("tiny-bert");
+    let corpus = write(&bert, "a.txt", &text);
+    let (status, message) =
+        run(&["analyze", path(bert.path()), "-c", path(&corpus), "--max-tokens", "1000"]).unwrap_err();
+    assert_eq!((status, &*message), (2, "error: --max-tokens 1000 is more than the 96 positions of the model\n"));
+}
+
+#[test]
+fn a_long_text_is_cut_to_be_viewed_and_mapped() {
+    let text = "the dog ".repeat(100);
+    let model = tiny_bert();
+    let maps = TempDir::new().unwrap();
+    let file = maps.path().join("maps.safetensors");
+    let view = ["view", path(&model), "--head", "L0H0", "--text", &text];
+    let long = "error: a text with more tokens than the limit cannot go through the model: cut plain text with --truncate, or \
+                raise --max-tokens if the model has more positions\n";
+    assert_eq!(run(&view), Err((3, long.to_owned())));
+    assert!(run(&[&view[..], &["--truncate"]].concat()).unwrap().contains("dog"));
+    run(&["maps", path(&model), "--text", &text, "--truncate", "--max-tokens", "12", "-o", path(&file)]).unwrap();
+    let bytes = fs::read(&file).unwrap();
+    assert!(String::from_utf8_lossy(&bytes).contains("\"shape\":[3,4,12,12]"));
+    let treebank = run(&["view", path(&model), "--head", "L0H0", "-c", "box:gold", "--truncate"]).unwrap_err();
+    assert!(
+        treebank.1.starts_with("error: --truncate is for plain text: a sentence without its end has another tree\n")
+    );
+}
+
+#[test]
+fn the_first_module_of_a_sentence_encoder_is_the_model() {
+    let folder = TempDir::new().unwrap();
+    let module = folder.path().join("0_Transformer");
+    fs::create_dir(&module).unwrap();
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        fs::copy(tiny_bert().join(name), module.join(name)).unwrap();
+    }
+    let corpus = write(&folder, "a.txt", "the dog\n");
+    write(&folder, "config.json", r#"{"__version__": "0.2.6"}"#);
+    let outer = report(&folder, &corpus, &[]);
+    let id = folder.path().file_name().unwrap().to_str().unwrap();
+    assert_eq!((&outer["model"]["id"], &outer["model"]["layers"]), (&id.into(), &3.into()));
+    fs::remove_file(folder.path().join("config.json")).unwrap();
+    assert_eq!(report(&folder, &corpus, &[])["heads"], outer["heads"]);
+    fs::remove_file(module.join("tokenizer.json")).unwrap();
+    let (status, message) = error(&["analyze", path(folder.path())], &folder);
+    assert_eq!(status, 4);
+    assert!(message.starts_with("error: `DIR/0_Transformer/tokenizer.json` is missing"), "{message}");
+    // A model beside it comes first.
+    fs::copy(tiny_bert().join("config.json"), folder.path().join("config.json")).unwrap();
+    let (_, message) = error(&["analyze", path(folder.path())], &folder);
+    assert!(message.starts_with("error: `DIR/tokenizer.json` is missing"), "{message}");
+}
