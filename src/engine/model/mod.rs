@@ -101,8 +101,18 @@ impl Model {
         weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
         let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
         let encoder = Box::new(PackedEncoder::new(parameters));
-        let model =
-            Self { id, revision, architecture, objective, refused_head, left, tokenizer, encoder, weights, differentiable };
+        let model = Self {
+            id,
+            revision,
+            architecture,
+            objective,
+            refused_head,
+            left,
+            tokenizer,
+            encoder,
+            weights,
+            differentiable,
+        };
         Ok(model)
     }
 
@@ -133,7 +143,8 @@ impl Model {
     /// The same weights, but that what each head writes is turned at random.
     /// Fails if the files of the weights were changed.
     pub fn rotated(&self, seed: u64) -> Result<Box<dyn Encoder>> {
-        let checkpoint = Checkpoint::open(self.weights.clone(), self.architecture.family)?;
+        let checkpoint =
+            Checkpoint::open(self.weights.clone(), self.architecture.family)?.unwrapped(&self.architecture);
         let mut parameters = Parameters::load(&checkpoint, &self.architecture)?;
         self.weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
         rotated::turn_outputs(&mut parameters, seed);
