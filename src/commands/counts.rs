@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 
 use super::text_reader;
-use crate::corpus::Input;
+use crate::corpus::{Input, Scope};
 use crate::model::Model;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
@@ -24,7 +24,8 @@ pub fn counts(model: &ModelRef, options: TokenizerOptions, inputs: &[Input], pat
     let model = text_reader::applied(Model::load(model.resolve(&Downloads::default())?)?, options)?;
     let max_tokens = token_limit(&model, None, Reads::Sentence)?;
     let counting = progress::step("counting tokens");
-    let (counts, corpus) = count(inputs, (&model.tokenizer, Reads::Sentence), max_tokens, true, None, all_cores())?;
+    let (counts, corpus) =
+        count(inputs, (&model.tokenizer, Reads::Sentence), max_tokens, true, &Scope::sentences(), all_cores())?;
     counting.finish_and_clear();
     if counts.is_empty() {
         return Err(anyhow!("corpus `{}` has no tokens", corpus.name).about(&corpus.name)).class(Class::Input);

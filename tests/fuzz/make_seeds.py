@@ -81,5 +81,8 @@ index = (HERE / "sharded/model.safetensors.index.json").read_text()
 torch.save(model.float().state_dict(), corpus("pickle") / "zip")
 torch.save(model.half().state_dict(), corpus("pickle") / "zip-float16")
 torch.save(model.float().state_dict(), corpus("pickle") / "legacy", _use_new_zipfile_serialization=False)
+legacy = (corpus("pickle") / "legacy").read_bytes()
+(corpus("pickle") / "bad-legacy-cut").write_bytes(legacy[:-1])
+(corpus("pickle") / "bad-legacy-longer").write_bytes(legacy + b"\0")
 for scratch in ["half", "sharded"]:
     shutil.rmtree(HERE / scratch)

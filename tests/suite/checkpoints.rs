@@ -9,7 +9,10 @@ use candle_core::{Device, Tensor};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{fixture, path, run, tiny_bert};
+use crate::support::{architecture, fixture, opened, path, run, tiny_bert, weight_files};
+use headscope::model::adapter::Adapter;
+use headscope::model::files::AdapterFiles;
+use headscope::model::weights::Checkpoint;
 
 type Tensors = HashMap<String, Tensor>;
 
@@ -236,4 +239,88 @@ fn files_of_before_pytorch_1_6_are_read() {
         let error = report(&model).unwrap_err();
         assert!(error.contains(problem), "{error}");
     }
+}
+
+#[test]
+fn lora_is_merged_as_peft_merges_it() {
+    for name in ["tiny-bert", "tiny-gpt2", "tiny-llama"] {
+        let model = fixture("models").join(name);
+        let architecture = architecture(&model);
+        let files = AdapterFiles::open(&fixture("models/adapters").join(name)).unwrap();
+        let open = || Checkpoint::open(opened(&weight_files(&model)), architecture.family).unwrap();
+        let adapted = open().with_adapter(Some(Box::new(Adapter::read(&files, &architecture).unwrap())));
+        let golden = load(fixture("goldens/adapters").join(format!("{name}.safetensors")), &Device::Cpu).unwrap();
+        let mut changed = 0;
+        for (tensor, expected) in golden {
+            let Ok(base) = open().tensor(&tensor, expected.dims()) else { continue };
+            let (found, expected) =
+                (adapted.tensor(&tensor, expected.dims()).unwrap(), expected.flatten_all().unwrap());
+            let expected = expected.to_vec1::<f32>().unwrap();
+            let apart = |a: &[f32]| a.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(apart(&found) <= 1e-6, "{name}: {tensor} is {} apart", apart(&found));
+            changed += usize::from(apart(&base) > 1e-3);
+        }
+        assert!(changed >= 3, "{name}: {changed} tensors differ from those of the model");
+    }
+}
+
+/// The tiny model's adapter in a folder, its settings changed.
+fn adapter(folder: &TempDir, key: &str, value: Value) -> PathBuf {
+    let (from, to) = (fixture("models/adapters/tiny-bert"), folder.path().join("adapter"));
+    fs::create_dir_all(&to).unwrap();
+    fs::copy(from.join("adapter_model.safetensors"), to.join("adapter_model.safetensors")).unwrap();
+    let mut settings: Value = serde_json::from_slice(&fs::read(from.join("adapter_config.json")).unwrap()).unwrap();
+    settings[key] = value;
+    fs::write(to.join("adapter_config.json"), settings.to_string()).unwrap();
+    to
+}
+
+#[test]
+fn an_adapter_beside_the_model_and_one_that_is_named_are_the_same_and_another_model() {
+    let folder = TempDir::new().unwrap();
+    let model = changed(&folder, "tiny-bert", |_| {});
+    let plain = report(&model).unwrap();
+    let adapter = adapter(&folder, "r", 4.into());
+    let (out, corpus) = (folder.path().join("named.json"), fixture("corpus/gold.conllu"));
+    let arguments =
+        ["analyze", path(&model), "-c", path(&corpus), "--limit", "20", "-q", "-o", path(&out), "--adapter"];
+    run(&[&arguments[..], &[path(&adapter)]].concat()).unwrap();
+    let named: Value = serde_json::from_slice(&fs::read(out).unwrap()).unwrap();
+    for file in ["adapter_config.json", "adapter_model.safetensors"] {
+        fs::copy(adapter.join(file), model.join(file)).unwrap();
+    }
+    let beside = report(&model).unwrap();
+    assert_eq!(beside["heads"], named["heads"]);
+    assert_ne!(plain["heads"], named["heads"]);
+    assert_eq!((&named["model"]["adapter"], &plain["model"]["adapter"]), (&"adapter".into(), &Value::Null));
+    assert_ne!(plain["model"]["weights_sha256"], named["model"]["weights_sha256"]);
+}
+
+#[test]
+fn what_cannot_be_merged_is_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    let model = changed(&folder, "tiny-bert", |_| {});
+    let refusal = |key: &str, value: Value| {
+        let adapter = adapter(&folder, key, value);
+        let (_, error) = run(&["analyze", path(&model), "--adapter", path(&adapter)]).unwrap_err();
+        error.replace(path(&adapter), "ADAPTER")
+    };
+    for (key, value, what) in [
+        ("peft_type", "IA3".into(), "an adapter of the kind IA3 cannot be merged here: merge it"),
+        ("use_dora", true.into(), "DoRA (use_dora) cannot be merged here"),
+        ("init_lora_weights", "pissa_niter_4".into(), "(init_lora_weights) cannot be merged here"),
+        ("target_parameters", serde_json::json!(["x"]), "LoRA with target_parameters cannot be merged here"),
+        ("lora_alpha", Value::Null, "lora_alpha is not there"),
+    ] {
+        let error = refusal(key, value);
+        assert!(error.contains(what), "{error}");
+    }
+    // An adapter alone is no model.
+    let alone = adapter(&folder, "r", 4.into());
+    let (_, error) = run(&["analyze", path(&alone)]).unwrap_err();
+    assert!(error.contains("config.json") && error.contains("--adapter"), "{error}");
+    // One of another model.
+    let (_, error) =
+        run(&["analyze", path(&model), "--adapter", path(&fixture("models/adapters/tiny-llama"))]).unwrap_err();
+    assert!(error.contains("lora_A"), "{error}");
 }

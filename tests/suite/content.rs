@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 
 use crate::golden::load;
 use crate::support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
-use headscope::corpus::Input;
+use headscope::corpus::{Input, Scope};
 use headscope::passes::run::counting::count;
 use headscope::sequences::reading::Context;
 use serde_json::Value;
@@ -165,22 +165,22 @@ fn tokens_are_counted_alike_on_any_number_of_threads() {
     let sentences = gold.split("\n\n").enumerate();
     let sentences = sentences.map(|(number, one)| if [100, 200].contains(&number) { "1\tThe" } else { one });
     fs::write(&broken, sentences.collect::<Vec<_>>().join("\n\n")).unwrap();
-    let counted = |file: &std::path::Path, limit, threads| {
+    let counted = |file: &std::path::Path, scope: &Scope, threads| {
         let corpus = [Input::parse(file, None).unwrap()];
         let threads = NonZeroUsize::new(threads).unwrap();
-        count(&corpus, (&model.tokenizer, Context::Sentence), 64, false, limit, threads)
+        count(&corpus, (&model.tokenizer, Context::Sentence), 64, false, scope, threads)
             .map_err(|error| format!("{error:#}"))
     };
     let line = gold.split("\n\n").take(100).map(|one| one.lines().count() + 1).sum::<usize>() + 1;
     for limit in [None, Some(70)] {
-        let of = |threads| counted(&fixture("corpus/gold.conllu"), limit, threads).unwrap().0;
+        let of = |threads| counted(&fixture("corpus/gold.conllu"), &Scope::new(limit, None), threads).unwrap().0;
         assert!(!of(1).is_empty());
         assert_eq!([of(2), of(7)], [of(1), of(1)], "{limit:?}");
     }
     for threads in [1, 2, 7] {
-        let error = counted(&broken, None, threads).unwrap_err();
+        let error = counted(&broken, &Scope::default(), threads).unwrap_err();
         assert!(error.contains(&format!("broken.conllu:{line}")), "{error}");
         // What is broken after the sentences that are asked for is not read.
-        counted(&broken, Some(100), threads).unwrap();
+        counted(&broken, &Scope::new(Some(100), None), threads).unwrap();
     }
 }

@@ -50,12 +50,12 @@ fn windows_of_two_documents_by_hand() {
     };
     let reading = |context: &str, bos: &str, begins: Option<&str>| json!({ "context": context, "bos": bos, "begins_with": begins });
     let token = Some("<|endoftext|>");
-    // Two documents are too few to be what a decoder reads by default: 4, 3 and 5 tokens.
-    let (found, tokens, longest, by) = read(&[]);
+    // Each sentence by itself: 4, 3 and 5 tokens.
+    let (found, tokens, longest, by) = read(&["--context", "sentence"]);
     assert_eq!(found, context(3, (1.0, 1), (4.0, 5)));
     assert_eq!((tokens, longest, by), (json!(12), json!(5), reading("sentence", "auto", token)));
-    // 1 + 3 + 2 and 1 + 4.
-    let (found, tokens, longest, by) = read(&["--context", "document"]);
+    // 1 + 3 + 2 and 1 + 4, which is the default where documents are the unit.
+    let (found, tokens, longest, by) = read(&[]);
     assert_eq!(found, context(2, (1.5, 2), (5.5, 6)));
     assert_eq!((tokens, longest, by), (json!(11), json!(6), reading("document", "auto", token)));
     // Five tokens hold no more than one sentence.

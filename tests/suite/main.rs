@@ -40,6 +40,7 @@ mod effect;
 mod encoder;
 mod examples;
 mod families;
+mod few_documents;
 mod gold_corpus;
 mod gradient;
 mod gradients;

@@ -6,9 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::text::TextInfo;
-use crate::corpus::{CorpusIdentity, FileIdentity, Format, Unit};
+use crate::corpus::{CorpusIdentity, FileIdentity, Format, TakenDocuments, Unit};
 use crate::sequences::reading::WindowTally;
 use crate::sequences::tally::{FileTally, SkipReason, Tally};
+use crate::stats::block_test::{FEWEST_BLOCKS, FEWEST_EFFECTIVE_BLOCKS};
+use crate::study::metrics::metric::{Denominator, Metrics};
+use crate::system::counted::plural;
 
 /// The corpus that a model was run over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,8 +43,16 @@ pub struct CorpusInfo {
     /// Pairs of files whose bytes are the same, so that their sentences count twice; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repeated: Vec<[String; 2]>,
-    /// What its 64 blocks are of, and so what intervals and tests are about more of.
+    /// Sampling unit of the 64 jackknife blocks.
     pub unit: Unit,
+    /// Different sampling units: copies are one; absent in older reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub units: Option<u64>,
+    /// The documents that `--limit` took, each whole; absent without that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "TakenDocuments")]
+    pub documents: Option<TakenDocuments>,
     /// What kind of text it is; absent in reports of 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextInfo>,
@@ -132,8 +143,24 @@ impl CorpusInfo {
             passed_over: tally.passed_over,
             repeated,
             unit: identity.unit,
+            units: Some(identity.repeats.units),
+            documents: identity.documents,
             text: Some(TextInfo::new(identity.repeats, tally)),
             files: identity.files.into_iter().enumerate().map(file).collect(),
         }
+    }
+
+    /// The sampling units in words, where they are too few for any test of metrics with these denominators; of a corpus of
+    /// sentences or of proteins, as `piece` says.
+    pub fn too_few_units(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
+        let units = self.units?;
+        let [one, many] = self.unit.words(piece);
+        let said = format!("{units} {}", plural(&units, one, many));
+        if units < FEWEST_BLOCKS as u64 {
+            return Some(said);
+        }
+        let effective = denominators.cells().map(|(_, known)| known.effective_blocks).reduce(f64::max)?;
+        let unequal = || format!("{said}, as good as {effective:.1} of equal size");
+        (effective < FEWEST_EFFECTIVE_BLOCKS).then(unequal)
     }
 }

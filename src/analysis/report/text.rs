@@ -49,7 +49,7 @@ const FEWEST_WORDS_PER_SENTENCE: f64 = 4.0;
 
 impl TextInfo {
     pub(super) fn new(repeats: Repeats, tally: &Tally) -> Self {
-        let Repeats { read, different, repeated, families, not_remembered } = repeats;
+        let Repeats { read, different, repeated, families, not_remembered, .. } = repeats;
         Self {
             tokens: tally.text_tokens,
             unknown_tokens: tally.unknown,

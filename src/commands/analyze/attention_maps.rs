@@ -70,8 +70,8 @@ impl PreparedRun<'_> {
         }
         let indices: BTreeSet<u64> = wanted.iter().map(|(_, sentence)| *sentence).collect();
         let indices = indices.into_iter().collect();
-        let inputs = self.options.corpus.clone();
-        let sentences = self.encoded(&SentenceChoice::Corpus { inputs, indices, find: None, limit: None })?;
+        let (inputs, scope) = (self.options.corpus.clone(), self.scope.clone());
+        let sentences = self.encoded(&SentenceChoice::Corpus { inputs, indices, find: None, limit: None, scope })?;
         let short = sentences.iter().map(|named| &named.sequence).filter(|sequence| sequence.ids.len() <= MOST_TOKENS);
         // Of equally long ones the first.
         let Some(sequence) = short.rev().max_by_key(|sequence| sequence.ids.len()) else { return Ok(None) };

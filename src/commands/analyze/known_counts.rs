@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::asked::predicting;
 use super::options::{AnalyzeOptions, GIVE_COUNTS, ONLY_ONCE, Outcome, PartialOptions};
-use crate::corpus::{CorpusIdentity, Input};
+use crate::corpus::{CorpusIdentity, Input, Scope};
 use crate::model::Model;
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
@@ -35,6 +35,7 @@ pub fn known(
     studies: &[&'static dyn AnyStudy],
     (model, tokenizer, context): (&Model, &ModelTokenizer, Reads),
     max_tokens: usize,
+    scope: &Scope,
 ) -> Result<KnownCounts> {
     for study in &options.left_out {
         say(&format!("the study {} is left out: {ONLY_ONCE}: {GIVE_COUNTS}", study.card().name));
@@ -65,7 +66,7 @@ pub fn known(
     }
     let counting = progress::step("counting tokens");
     let (counts, corpus) =
-        count(&options.corpus, (tokenizer, context), max_tokens, options.truncate, options.limit, options.threads)?;
+        count(&options.corpus, (tokenizer, context), max_tokens, options.truncate, scope, options.threads)?;
     counting.finish_and_clear();
     Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }

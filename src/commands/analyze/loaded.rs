@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::asked::{joining, predicting};
 use super::options::AnalyzeOptions;
-use crate::corpus::{Corpus, Index};
+use crate::corpus::{Corpus, Index, Input, Scope};
 use crate::model::files::ModelFiles;
 use crate::model::parameters::Objective;
 use crate::model::{Fingerprint, Hashes, Model};
@@ -18,6 +18,7 @@ use crate::studies::registry::STUDIES;
 use crate::study::AnyStudy;
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::{self, Downloads};
+use crate::system::terminal::say;
 
 /// A model in memory, for any number of corpora.
 pub struct Loaded {
@@ -74,7 +75,13 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
         return Err(anyhow!("every study is switched off: there is nothing to analyse")).class(Class::Usage);
     }
     let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
-    Corpus::open_with(&options.corpus, options.limit, &options.probes, index.map(Arc::new).as_ref())
+    let scope = Scope::new(options.limit, options.unit);
+    if let Some(limit) = options.limit
+        && !options.corpus.iter().all(Input::can_be_read_again)
+    {
+        say(&format!("--limit {limit}: the first sentences are read, because an input can be read only once"));
+    }
+    Corpus::open_with(&options.corpus, &scope, &options.probes, index.map(Arc::new).as_ref())
 }
 
 /// Loads the model, with the head by which it was trained if a study needs that.

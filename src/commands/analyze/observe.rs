@@ -15,7 +15,7 @@ use super::parts::Parts;
 use super::reading::reading;
 use crate::commands::merge;
 use crate::commands::reporting::policy::PolicyOptions;
-use crate::corpus::{Corpus, CorpusIdentity, Index};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Scope};
 use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
@@ -69,6 +69,8 @@ pub struct PreparedRun<'a> {
     started: (SystemTime, Instant),
     /// The corpus, until it is read for the first time.
     opened: Option<Corpus>,
+    /// Which of its sentences are read.
+    pub(super) scope: Scope,
     /// Its index, if it has one.
     index: Option<Arc<Index>>,
     loaded: &'a Loaded,
@@ -89,12 +91,13 @@ impl<'a> PreparedRun<'a> {
     /// Fails if the model lacks something that the options need, or the corpus cannot be counted although it must be.
     pub fn new(options: &'a AnalyzeOptions, loaded: &'a Loaded, mut corpus: Corpus) -> Result<Self> {
         let (model, index) = (&loaded.model, corpus.index().cloned());
-        let (reading, tokenizer) = reading(options, model, corpus.unit()).class(Class::Usage)?;
+        let (unit, scope) = (corpus.unit(), corpus.scope().clone());
+        let (reading, tokenizer) = reading(options, model, unit).class(Class::Usage)?;
         let context = reading.as_ref().map(|reading| reading.context).unwrap_or_default();
         let max_tokens = token_limit(model, options.max_tokens, context).class(Class::Usage)?;
         let studies = asked(options, model).class(Class::Usage)?;
         let KnownCounts { counts, sha256, counted } =
-            known(options, &studies, (model, &tokenizer, context), max_tokens).class(Class::Input)?;
+            known(options, &studies, (model, &tokenizer, context), max_tokens, &scope).class(Class::Input)?;
         counted.as_ref().map_or(Ok(()), |counted| corpus.ensure_indexed_as(counted))?;
         let unasked = on_decoders(options, model).into_iter().filter(|study| beyond(model, *study).is_some());
         let left_out = options.left_out.iter().copied().chain(unasked);
@@ -102,6 +105,7 @@ impl<'a> PreparedRun<'a> {
             max_tokens,
             truncate: options.truncate,
             limit: options.limit,
+            unit: options.unit,
             from_token: options.from_token,
             tokens_as_words: options.tokenizer.tokens_as_words,
             residues: options.tokenizer.residues,
@@ -120,6 +124,7 @@ impl<'a> PreparedRun<'a> {
             options,
             started: loaded.began.take().unwrap_or_else(now),
             opened: Some(corpus),
+            scope,
             index,
             loaded,
             model,
@@ -216,11 +221,11 @@ impl<'a> PreparedRun<'a> {
     }
 
     fn runner(&self, shard: Shard) -> Runner<'_> {
-        let Self { options, model, tokenizer, protocol, mean_contexts, .. } = self;
+        let Self { options, scope, model, tokenizer, protocol, mean_contexts, .. } = self;
         let (corpus, strict, threads) = (&options.corpus[..], options.strict, options.threads);
         let index = self.index.as_ref();
         let counts = self.counts.clone();
-        Runner { corpus, index, shard, model, tokenizer, protocol, strict, threads, counts, mean_contexts }
+        Runner { corpus, scope, index, shard, model, tokenizer, protocol, strict, threads, counts, mean_contexts }
     }
 
     /// Facts about the run up to now, if they are wanted: what comes after begins now.
@@ -232,15 +237,14 @@ impl<'a> PreparedRun<'a> {
 
     /// Opens the corpus once more.
     fn open(&self) -> Result<Corpus> {
-        Corpus::open_with(&self.options.corpus, self.options.limit, &self.options.probes, self.index.as_ref())
+        Corpus::open_with(&self.options.corpus, &self.scope, &self.options.probes, self.index.as_ref())
     }
 
     /// The identity that an observation of any shard will have: reads the corpus to its end, unless there is an index.
     /// Fails if the corpus or the model's files cannot be read.
     pub fn identity(&self) -> Result<Identity> {
         let mut corpus = self.open()?.only(|_| false);
-        let limit = self.options.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-        corpus.by_ref().take(limit).try_for_each(|sentence| sentence.map(drop))?;
+        corpus.by_ref().try_for_each(|sentence| sentence.map(drop))?;
         let corpus = corpus.into_identity()?;
         self.identity_with(corpus)
     }

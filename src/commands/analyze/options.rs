@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
-use crate::corpus::Input;
+use crate::corpus::{Input, Unit};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
@@ -41,8 +41,10 @@ pub struct AnalyzeOptions {
     pub bos: Bos,
     /// Whether a sentence that must be left out is an error.
     pub strict: bool,
-    /// Read at most this many sentences.
+    /// Read about this many sentences: whole documents where these are the unit.
     pub limit: Option<u64>,
+    /// The sampling unit; decided by the corpus if `None`.
+    pub unit: Option<Unit>,
     /// Worker threads.
     pub threads: NonZeroUsize,
     /// The token that represents a split word.

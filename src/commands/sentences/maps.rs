@@ -23,7 +23,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 /// Sentences, heads, and the file of their attention.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct MapsOptions {
     /// The model.
     pub model: ModelRef,

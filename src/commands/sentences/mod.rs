@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, ensure};
 
 use crate::commands::text_reader;
-use crate::corpus::{Content, Corpus, Input, Sentence};
+use crate::corpus::{Content, Corpus, Input, Scope, Sentence};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
@@ -41,7 +41,7 @@ pub enum HeadChoice {
 }
 
 /// The sentences of `headscope maps` and `headscope view`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum SentenceChoice {
     /// Texts from the command line: the first is sentence 0.
     Texts(Vec<String>),
@@ -55,6 +55,8 @@ pub enum SentenceChoice {
         find: Option<String>,
         /// The largest number of sentences.
         limit: Option<u64>,
+        /// The sentences that are counted.
+        scope: Scope,
     },
 }
 
@@ -178,11 +180,10 @@ pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> R
 const NAMED_SKIPS: usize = 10;
 
 fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<NamedSentence>> {
-    let SentenceChoice::Corpus { inputs, indices, find, limit } = choice else { return Ok(Vec::new()) };
+    let SentenceChoice::Corpus { inputs, indices, find, limit, scope } = choice else { return Ok(Vec::new()) };
     let mut missing = indices.clone();
     let mut sentences: Vec<NamedSentence> = Vec::new();
-    // Single sentences are in no block.
-    let mut corpus = Corpus::open(inputs)?.within(Some(0));
+    let mut corpus = Corpus::open(inputs)?.within(scope);
     let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut read = 0;
     let (mut named_skips, mut more_skips) = (0, BTreeMap::<SkipReason, u64>::new());

@@ -27,7 +27,7 @@ use crate::system::files::output::Output;
 use crate::system::terminal::{self, print};
 
 /// Sentences, heads, and how their attention is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ViewOptions {
     /// The model.
     pub model: ModelRef,

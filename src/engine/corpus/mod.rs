@@ -25,4 +25,5 @@ pub use index::{Index, SEGMENT_SENTENCES};
 pub use mentions::{Mention, Mentions};
 pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};
+pub use source::scope::{Scope, TakenDocuments};
 pub use source::{Corpus, CorpusIdentity, FileIdentity};

@@ -1,5 +1,6 @@
 //! A pretrained model: its source, its identity, its tokenizer and its encoder.
 
+pub mod adapter;
 pub mod config;
 pub mod families;
 pub mod files;
@@ -21,8 +22,9 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Result, anyhow};
 use candle_core::Device;
 
+use adapter::Adapter;
 use families::Architecture;
-use files::{ModelFile, ModelFiles};
+use files::{AdapterFiles, ModelFile, ModelFiles};
 use forward::Encoder;
 use forward::packed::PackedEncoder;
 use forward::tensor::TensorEncoder;
@@ -32,7 +34,7 @@ use parameters::Objective;
 use parameters::Parameters;
 use sharp::{SharpnessSample, sharpened};
 use tokenizer::ModelTokenizer;
-use weights::{Checkpoint, LeftTensors};
+use weights::{Checkpoint, LeftTensors, Overlay};
 
 use crate::system::errors::{Class, Facts};
 
@@ -48,6 +50,8 @@ pub struct Model {
     pub objective: Option<Objective>,
     /// Why the head that the checkpoint has instead cannot be used.
     pub refused_head: Option<&'static str>,
+    /// The name of the adapter that is merged into it.
+    pub adapter: Option<String>,
     /// The tensors of the checkpoint that are no part of the encoder.
     pub left: Vec<LeftTensors>,
     /// The tokenizer, with its own padding and truncation switched off.
@@ -55,7 +59,7 @@ pub struct Model {
     /// The forward pass.
     pub encoder: Box<dyn Encoder>,
     /// The files of its weights, for [`Model::rotated`].
-    weights: Vec<ModelFile>,
+    sources: Sources,
     /// An encoder with derivatives for the same weights; `None` unless a run needs it, because it holds a copy of them.
     pub differentiable: Option<TensorEncoder>,
 }
@@ -85,10 +89,11 @@ impl Model {
     }
 
     fn loaded(files: ModelFiles, parts: Parts) -> Result<Self> {
-        let ModelFiles { id, revision, config, architecture, tokenizer, weights } = files;
+        let ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
-        let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?.unwrapped(&architecture);
+        let sources = Sources { weights, adapter };
+        let checkpoint = sources.checkpoint(&architecture)?;
         let objective = Objective::of(&architecture, |name| checkpoint.has(name));
         let refused_head = Objective::refused(|name| checkpoint.has(name)).filter(|_| objective.is_none());
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
@@ -98,22 +103,22 @@ impl Model {
         {
             parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
         }
-        weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
+        sources.ensure_unchanged()?;
         let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
         let encoder = Box::new(PackedEncoder::new(parameters));
-        let model = Self {
+        Ok(Self {
             id,
             revision,
             architecture,
             objective,
             refused_head,
+            adapter: sources.adapter.as_ref().map(|adapter| adapter.name.clone()),
             left,
             tokenizer,
             encoder,
-            weights,
+            sources,
             differentiable,
-        };
-        Ok(model)
+        })
     }
 
     /// How many layers and heads there are.
@@ -143,10 +148,9 @@ impl Model {
     /// The same weights, but that what each head writes is turned at random.
     /// Fails if the files of the weights were changed.
     pub fn rotated(&self, seed: u64) -> Result<Box<dyn Encoder>> {
-        let checkpoint =
-            Checkpoint::open(self.weights.clone(), self.architecture.family)?.unwrapped(&self.architecture);
+        let checkpoint = self.sources.checkpoint(&self.architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &self.architecture)?;
-        self.weights.iter().try_for_each(ModelFile::ensure_unchanged)?;
+        self.sources.ensure_unchanged()?;
         rotated::turn_outputs(&mut parameters, seed);
         Ok(Box::new(PackedEncoder::new(parameters)))
     }
@@ -167,6 +171,29 @@ struct Parts {
     derivatives: bool,
 }
 
+/// The files of a model's weights.
+struct Sources {
+    weights: Vec<ModelFile>,
+    /// The adapter that is merged into them.
+    adapter: Option<AdapterFiles>,
+}
+
+impl Sources {
+    /// The weights as the architecture names them, with the adapter merged.
+    fn checkpoint(&self, architecture: &Architecture) -> Result<Checkpoint> {
+        let merged = self.adapter.as_ref().map(|files| Adapter::read(files, architecture)).transpose()?;
+        let merged = merged.map(|adapter| Box::new(adapter) as Box<dyn Overlay>);
+        let checkpoint = Checkpoint::open(self.weights.clone(), architecture.family)?.unwrapped(architecture);
+        Ok(checkpoint.with_adapter(merged))
+    }
+
+    /// Fails if a file was changed since it was opened.
+    fn ensure_unchanged(&self) -> Result<()> {
+        let adapter = self.adapter.as_ref().map(|adapter| &adapter.weights);
+        self.weights.iter().chain(adapter).try_for_each(ModelFile::ensure_unchanged)
+    }
+}
+
 /// SHA-256 of a model's files, lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
@@ -182,7 +209,11 @@ impl Hashes {
     fn of(files: &ModelFiles) -> Result<Self> {
         let of_each = |(name, file): &(&str, ModelFile)| Ok(((*name).to_owned(), file.sha256()?));
         let tokenizer = files.tokenizer.iter().map(of_each).collect::<Result<_>>()?;
-        Ok(Self { config: files.config.sha256()?, weights: files::sha256(&files.weights)?, tokenizer })
+        // With an adapter it is another model: its files are hashed as parts of the weights.
+        let adapter = files.adapter.iter().flat_map(|adapter| [&adapter.config, &adapter.weights]);
+        let weights: Vec<ModelFile> = files.weights.iter().chain(adapter).cloned().collect();
+        let weights = files::sha256(&weights)?;
+        Ok(Self { config: files.config.sha256()?, weights, tokenizer })
     }
 }
 

@@ -12,6 +12,10 @@ use super::interval::Interval;
 /// than of the data.
 pub const FEWEST_BLOCKS: usize = 10;
 
+/// The fewest effective blocks for a test. With four degrees of freedom Student's 97.5th percentile is 2.8, with one it is
+/// 12.7: below, one large document decides both the number and its standard error.
+pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
+
 /// The largest difference that is one of rounding: ratios of counts below 10^9 that differ at all differ by more.
 pub(super) const ROUNDING: f64 = 1e-12;
 
@@ -26,6 +30,8 @@ pub const TAIL: f64 = 0.025;
 pub enum Scale {
     /// A share, from 0 to 1: `t` is of its logit, so that an interval stays within 0 and 1.
     Share,
+    /// The difference of two shares: `t` is of the number itself, and an interval ends at -1 and 1.
+    Difference,
     /// Any other number: `t` is of the number itself.
     #[default]
     Real,
@@ -39,7 +45,7 @@ pub struct Estimate {
     pub value: f64,
     /// Its standard error, by leaving out one block at a time.
     pub standard_error: f64,
-    /// The blocks with a denominator, at least [`FEWEST_BLOCKS`].
+    /// The blocks with a denominator.
     pub blocks: usize,
     /// `(sum n)² / sum n²` of their denominators `n` (Kish 1965, section 11.2): Student's distribution has one degree of
     /// freedom less. With blocks of unequal size as many degrees as blocks would say more than is known.
@@ -49,6 +55,11 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// The estimate, if it has blocks enough for a test: [`FEWEST_BLOCKS`], and [`FEWEST_EFFECTIVE_BLOCKS`].
+    pub fn testable(self) -> Option<Self> {
+        is_testable(self.blocks, self.effective_blocks).then_some(self)
+    }
+
     /// The degrees of freedom.
     pub fn freedom(&self) -> f64 {
         self.effective_blocks - 1.0
@@ -64,7 +75,7 @@ impl Estimate {
     fn on_scale(&self) -> (f64, f64) {
         match self.scale() {
             Scale::Share => (logit(self.value), self.standard_error / (self.value * (1.0 - self.value))),
-            Scale::Real => (self.value, self.standard_error),
+            Scale::Difference | Scale::Real => (self.value, self.standard_error),
         }
     }
 
@@ -83,6 +94,7 @@ impl Estimate {
         let reach = critical(self.freedom()) * error;
         match self.scale() {
             Scale::Share => Interval(logistic(middle - reach), logistic(middle + reach)),
+            Scale::Difference => Interval((middle - reach).max(-1.0), (middle + reach).min(1.0)),
             Scale::Real => Interval(middle - reach, middle + reach),
         }
     }
@@ -121,6 +133,11 @@ impl Estimate {
         let half = student(t, self.freedom()) / 2.0;
         if t > 0.0 { half } else { 1.0 - half }
     }
+}
+
+/// Whether so many blocks, as good as so many of equal size, are enough for a test.
+pub(super) fn is_testable(blocks: usize, effective_blocks: f64) -> bool {
+    blocks >= FEWEST_BLOCKS && effective_blocks >= FEWEST_EFFECTIVE_BLOCKS
 }
 
 /// `ln(share / (1 - share))`; without end at 0 and 1, and beyond them.
@@ -190,7 +207,9 @@ impl Jackknife {
         };
         let without = self.without.iter().zip(&other.without).map(difference).collect();
         let effective_blocks = self.effective_blocks.min(other.effective_blocks);
-        Self { all: self.all - other.all, without, effective_blocks, scale: Scale::Real }
+        let of_shares = self.scale == Scale::Share && other.scale == Scale::Share;
+        let scale = if of_shares { Scale::Difference } else { Scale::Real };
+        Self { all: self.all - other.all, without, effective_blocks, scale }
     }
 
     /// The ratio or difference over all blocks.
@@ -203,13 +222,14 @@ impl Jackknife {
         self.without.iter().flatten().count()
     }
 
-    /// The number with its standard error; `None` where fewer than [`FEWEST_BLOCKS`] have a denominator, or there is no
-    /// number.
+    /// The number with its standard error; `None` where fewer than [`FEWEST_BLOCKS`] have a denominator, these are as good as
+    /// fewer than [`FEWEST_EFFECTIVE_BLOCKS`], or there is no number.
     pub fn estimate(&self) -> Option<Estimate> {
         let &Self { all, effective_blocks, scale, .. } = self;
         let blocks = self.blocks();
-        let standard_error = (blocks >= FEWEST_BLOCKS).then(|| self.jackknife()).filter(|error| error.is_finite())?;
-        all.is_finite().then_some(Estimate { value: all, standard_error, blocks, effective_blocks, scale })
+        let testable = is_testable(blocks, effective_blocks) && all.is_finite();
+        let standard_error = testable.then(|| self.jackknife()).filter(|error| error.is_finite())?;
+        Some(Estimate { value: all, standard_error, blocks, effective_blocks, scale })
     }
 
     /// The standard error; `None` as [`Self::estimate`].
@@ -331,6 +351,30 @@ mod tests {
         assert_eq!(found.interval().half_width(), 0.0);
         let all = Jackknife::new(&words, &words).on(Scale::Share).estimate().unwrap();
         assert_eq!((all.p_above(0.9), all.interval()), (f64::exp2(-30.0), Interval(1.0, 1.0)));
+    }
+
+    #[test]
+    fn one_large_block_leaves_nothing_to_test() {
+        // Ten documents, one with 700 of 970 sentences: (970)² / (700² + 9 · 30²) = 1.89 blocks of equal size.
+        let mut sentences = vec![30.0; 10];
+        sentences[4] = 700.0;
+        assert!((effective_blocks(&sentences) - 1.889).abs() < 1e-3);
+        let right: Vec<f64> = sentences.iter().zip(0..).map(|(n, block)| n * f64::from(block % 2)).collect();
+        assert_eq!(Jackknife::new(&right, &sentences).estimate(), None);
+        // With 100 in the large one they are 370² / (100² + 9 · 30²) = 7.6.
+        sentences[4] = 100.0;
+        assert!(Jackknife::new(&right, &sentences).estimate().is_some());
+        assert_eq!(estimate(0.5, 0.1, 4.9, Scale::Real).testable(), None);
+    }
+
+    #[test]
+    fn a_difference_of_shares_ends_at_one() {
+        // t.ppf(.975, 4) = 2.776445: .5 ± 2.776445 · .4 is -.611 to 1.611.
+        let Interval(low, high) = estimate(0.5, 0.4, 5.0, Scale::Difference).interval();
+        close(low, -0.610_578);
+        assert_eq!(high, 1.0);
+        let share = |values: &[f64]| Jackknife::new(values, &[1.0; 12]).on(Scale::Share);
+        assert_eq!(share(&[0.5; 12]).minus(&share(&[0.25; 12])).estimate().unwrap().scale, Scale::Difference);
     }
 
     #[test]

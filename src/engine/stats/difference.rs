@@ -2,7 +2,7 @@
 
 use statrs::function::factorial::ln_binomial;
 
-use super::block_test::{FEWEST_BLOCKS, Jackknife, ROUNDING, critical, student};
+use super::block_test::{Jackknife, ROUNDING, critical, is_testable, student};
 use super::interval::Interval;
 
 /// A difference that was tested.
@@ -31,8 +31,8 @@ pub struct ReportedNumber {
     pub trials: Option<u64>,
 }
 
-/// The block test of two numbers over the same sentences in the same blocks; `None` where fewer than
-/// [`FEWEST_BLOCKS`] have a denominator.
+/// The block test of two numbers over the same sentences in the same blocks; `None` where their difference has no
+/// [estimate](Jackknife::estimate).
 ///
 /// A difference that is the same in every block has no standard error. If chance alone gave each block's difference its
 /// sign (Fisher 1935, section 21), all `m` blocks would agree with a chance of `2^(1 - m)`: that is its `p`.
@@ -43,15 +43,15 @@ pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<Difference
     Some(tested(estimate.value, estimate.standard_error, estimate.freedom(), tolerance, constant))
 }
 
-/// Welch's test of two numbers over sentences of their own, by their intervals; `None` where one of them rests on fewer
-/// than [`FEWEST_BLOCKS`].
+/// Welch's test of two numbers over sentences of their own, by their intervals; `None` where one of them rests on too few
+/// blocks for a test.
 ///
 /// The standard error of the difference is that of the interval that the two intervals make (Zou & Donner 2008): of each
 /// side the half of its interval that faces the other side.
 /// Numbers that differ and vary in no block have none. If chance alone had given each block to its side, they would be
 /// parted as they are in 2 of `C(m_a + m_b, m_a)` cases: that is their `p`.
 pub fn by_intervals(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> Option<DifferenceTest> {
-    if a.blocks.min(b.blocks) < FEWEST_BLOCKS {
+    if ![a, b].iter().all(|side| is_testable(side.blocks, side.effective_blocks)) {
         return None;
     }
     let (low, high) = if a.value <= b.value { (a, b) } else { (b, a) };
@@ -178,6 +178,8 @@ mod tests {
         close(by_intervals(&of(0.0, 20), &of(1.0, 20), 0.0).unwrap().p, 2.0 / 137_846_528_820.0);
         assert_eq!(by_intervals(&of(0.5, 64), &of(0.5, 64), 0.0).unwrap().p, 1.0);
         assert_eq!(by_intervals(&of(0.0, 9), &of(1.0, 64), 0.0), None);
+        let unequal = ReportedNumber { effective_blocks: 4.9, ..of(0.0, 64) };
+        assert_eq!(by_intervals(&unequal, &of(1.0, 64), 0.0), None);
         // An interval that does not hold its number has no half of less than nothing.
         let outside = estimate(0.5, 0.6, 0.7);
         assert!(by_intervals(&outside, &estimate(0.4, 0.3, 0.45), 0.0).unwrap().standard_error > 0.0);

@@ -31,6 +31,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         max_tokens: 8,
         truncate: false,
         limit: None,
+        unit: None,
         from_token: FromToken::Mean,
         tokens_as_words: false,
         residues: None,

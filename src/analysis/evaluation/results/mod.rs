@@ -172,7 +172,7 @@ impl Results {
                 .zip_map(&standard_errors[place], |&measured, error| (measured, error.copied().flatten()))
                 .zip_map(&scales, |&(measured, error), scale| (measured, error, scale.copied().unwrap_or_default()))
                 .zip_map(&self.estimates.denominators_of(place), |&(measured, error, scale), known| {
-                    let estimate = || Some(known?.estimate(measured.score?, error?, scale));
+                    let estimate = || known?.estimate(measured.score?, error?, scale);
                     if enough(known) { Measured { estimate: estimate(), ..measured } } else { Measured::default() }
                 })
         };

@@ -104,10 +104,10 @@ pub struct Denominator {
 }
 
 impl Denominator {
-    /// A number over these blocks with this standard error.
-    pub fn estimate(&self, value: f64, standard_error: f64, scale: Scale) -> Estimate {
+    /// A number over these blocks with this standard error; `None` where they are too few for a test.
+    pub fn estimate(&self, value: f64, standard_error: f64, scale: Scale) -> Option<Estimate> {
         let (blocks, effective_blocks) = (usize::try_from(self.blocks).unwrap_or(BLOCKS), self.effective_blocks);
-        Estimate { value, standard_error, blocks, effective_blocks, scale }
+        Estimate { value, standard_error, blocks, effective_blocks, scale }.testable()
     }
 }
 

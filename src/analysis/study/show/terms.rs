@@ -98,8 +98,8 @@ pub const TERMS: &[Term] = &[
         name: "interval",
         also: &["ci95", "±"],
         meaning: "The 95 % interval of a number, by leaving out one block of the corpus at a time; `±` is half of its width. It is \
-            about more documents like these, or where there are fewer than ten about more sentences like these \
-            (`corpus.unit`), not about another kind of text.",
+            about more documents like these, or more sentences where the corpus marks none (`corpus.unit`), not about another \
+            kind of text.",
         page: "verdicts.md",
     },
     Term {
@@ -176,8 +176,8 @@ pub const TERMS: &[Term] = &[
     Term {
         name: "block",
         also: &["blocks"],
-        meaning: "One of 64 parts of the corpus: document d, or where there are fewer than ten family f of sentences, is in part \
-            d or f mod 64. Intervals and tests leave out whole parts, so that what belongs together stays together.",
+        meaning: "One of 64 parts of the corpus: document d is in part d mod 64, or family f of sentences in part f mod 64 where \
+            the corpus marks no documents. Intervals and tests leave out whole parts, so that what belongs together stays together.",
         page: "units.md",
     },
     Term {

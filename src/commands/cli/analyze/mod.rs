@@ -21,6 +21,7 @@ use super::shared::{numbers, presets};
 use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
 use crate::commands::reporting::policy::PolicyOptions;
+use crate::corpus::Unit;
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::{Choice, Replacement};
 use crate::passes::control::ControlKind;
@@ -67,11 +68,14 @@ pub struct AnalyzeArguments {
     model: Option<String>,
     #[command(flatten)]
     corpora: CorpusArguments,
-    /// Read N sentences, of several files as many of each
+    /// Read about N sentences: whole documents, spread over the corpus
     ///
-    /// These are the first ones of each file; files that have more give more where others have fewer
+    /// Where documents are not the unit, the first N: as many of each file, and more where others have fewer
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = INPUT)]
     limit: Option<u64>,
+    /// Sampling unit of intervals and tests [default: families or documents where the corpus marks them, else sentences]
+    #[arg(long, value_parser = one_of(UNITS), help_heading = INPUT, hide_short_help = true)]
+    unit: Option<Unit>,
     /// Skip sentences of more tokens
     ///
     /// Windows of documents have no more [default: as many as the model has positions, of windows at most 512]
@@ -86,7 +90,7 @@ pub struct AnalyzeArguments {
     /// Which token speaks for a word that the tokenizer split
     #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean", help_heading = INPUT, hide_short_help = true)]
     from_token: FromToken,
-    /// Of a decoder: what it reads at once [default: document where the corpus marks ten documents, or else sentence]
+    /// Of a decoder: what it reads at once [default: document where documents are the unit, or else sentence]
     #[arg(long, value_name = "CONTEXT", value_parser = one_of(CONTEXTS), help_heading = INPUT, hide_short_help = true)]
     context: Option<Context>,
     /// Of a decoder: whether the token for the beginning of text stands before what it reads at once
@@ -212,6 +216,13 @@ const CONTEXTS: &[Named<Context>] = &[
     (Context::Document, "document", "As many whole sentences of a document as fit, one after the other"),
 ];
 
+/// The sampling units that can be asked for.
+const UNITS: &[Named<Unit>] = &[(
+    Unit::Sentences,
+    "sentences",
+    "Sentences, although sentences of one document are alike: intervals may be too narrow",
+)];
+
 /// When the token for the beginning of text is there.
 const BOS: &[Named<Bos>] = &[
     (Bos::Auto, "auto", "Where the tokenizer puts it"),
@@ -299,6 +310,7 @@ impl AnalyzeArguments {
             bos: self.bos,
             strict: self.strict,
             limit: self.limit,
+            unit: self.unit,
             threads,
             from_token: self.from_token,
             run_info,

@@ -10,6 +10,7 @@ use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::inputs::CorpusArguments;
 use crate::commands::cli::shared::numbers;
 use crate::commands::sentences::SentenceChoice;
+use crate::corpus::Scope;
 use crate::model::grid::HeadPlace;
 
 /// Texts, or sentences of a corpus.
@@ -36,7 +37,7 @@ impl SentenceArguments {
         }
         if self.texts.is_empty() {
             let indices = BTreeSet::from_iter(self.sentences).into_iter().collect();
-            return Ok(SentenceChoice::Corpus { inputs, indices, find, limit });
+            return Ok(SentenceChoice::Corpus { inputs, indices, find, limit, scope: Scope::sentences() });
         }
         let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         Ok(SentenceChoice::Texts(self.texts.into_iter().take(most).collect()))

@@ -21,6 +21,9 @@ pub struct NetworkArguments {
     /// Do not ask the Hub: take the model from its cache
     #[arg(long, help_heading = INPUT, hide_short_help = true)]
     pub offline: bool,
+    /// Merge this LoRA adapter, a folder that peft saved, into the model
+    #[arg(long, value_name = "FOLDER", requires = "model", help_heading = INPUT, hide_short_help = true)]
+    pub adapter: Option<PathBuf>,
 }
 
 /// How the model's tokenizer reads text.
@@ -83,7 +86,11 @@ impl NetworkArguments {
         if let ModelRef::Bundled(name) = &model {
             boxed::model(name).of_option("model")?;
         }
-        Ok(if self.offline { model.offline() } else { model })
+        let model = if self.offline { model.offline() } else { model };
+        Ok(match self.adapter.clone() {
+            Some(adapter) => ModelRef::Adapted { base: Box::new(model), adapter },
+            None => model,
+        })
     }
 }
 

@@ -80,6 +80,7 @@ fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
     Ok(CompareOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.other_corpus(&b),
+        too_few_units: sides::too_few_units(&a, &b),
         changed: heads_by_outcome.any_change() || choices_by_outcome.is_some_and(|counts| counts.any_change()),
         agreement: agreement(&heads, with_choices),
         heads_by_outcome,

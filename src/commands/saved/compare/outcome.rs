@@ -23,6 +23,8 @@ pub struct CompareOutcome {
     pub changed: bool,
     /// How the corpora differ, in words; null where both analyses are over the same text.
     pub corpora: Option<String>,
+    /// Why nothing could be tested: the sampling units of a side that has too few; null where tests were possible.
+    pub too_few_units: Option<String>,
     /// The first analysis.
     pub a: Described,
     /// The second.
@@ -90,8 +92,7 @@ pub enum Doubt {
     /// The label is firm on one side; on the other the score is below the threshold, and the test does not show it, or another
     /// label of the head excludes this one.
     WithinReach,
-    /// The label is firm on one side; on the other the score is below the threshold and rests on fewer than 10 blocks, so that
-    /// there is no test.
+    /// The label is firm on one side; on the other the score is below the threshold and rests on too few blocks for a test.
     Untested,
 }
 
@@ -293,7 +294,7 @@ impl Doubt {
             Self::TooLittle => "too few queries or sentences on one side",
             Self::Borderline => "borderline",
             Self::WithinReach => "within reach of the threshold",
-            Self::Untested => "fewer than 10 blocks on one side",
+            Self::Untested => "too few blocks on one side",
         }
     }
 }

@@ -8,6 +8,9 @@ use crate::system::printable::one_line;
 impl CompareOutcome {
     /// What became of the labels, in a sentence.
     pub fn verdict(&self) -> String {
+        if let Some(units) = &self.too_few_units {
+            return format!("Could not tell: {units}");
+        }
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
         format!("Labels: {kept} kept, {lost} lost, {gained} gained")
     }

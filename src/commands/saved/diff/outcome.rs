@@ -24,6 +24,8 @@ pub struct DiffOutcome {
     pub changed: bool,
     /// How the corpora differ, in words; null where both analyses are over the same text.
     pub corpora: Option<String>,
+    /// Why nothing could be tested: the sampling units of a side that has too few; null where tests were possible.
+    pub too_few_units: Option<String>,
     /// The first analysis.
     pub a: Described,
     /// The second.
@@ -201,7 +203,9 @@ impl DiffOutcome {
             count(Part::Metrics, metrics.len(), ["metric of heads", "metrics of heads"]),
         ];
         let counts: Vec<String> = counts.into_iter().flatten().collect();
-        if self.changed {
+        if let Some(units) = &self.too_few_units {
+            format!("Could not tell: {units}")
+        } else if self.changed {
             format!("Changed beyond chance: {}", counts.join(", "))
         } else {
             "Nothing changed beyond chance".to_owned()

@@ -6,7 +6,6 @@ use super::outcome::{Change, HeadChanges, LargestChange, Method};
 use crate::commands::saved::sides::Side;
 use crate::commands::saved::sides::described::{LeftAside, Valued};
 use crate::model::grid::HeadGrid;
-use crate::stats::block_test::FEWEST_BLOCKS;
 use crate::stats::difference::{DifferenceTest, ReportedNumber, by_intervals, paired};
 use crate::stats::significance::benjamini_hochberg;
 use crate::study::metrics::number::{Number, Part, in_rules};
@@ -61,10 +60,7 @@ impl Reason {
             Self::Differing => {
                 let differ = plural(&count, "number differs", "numbers differ");
                 let (rest, have) = plural(&count, ("it rests", "has"), ("they rest", "have"));
-                format!(
-                    "{differ} and cannot be tested: {rest} on fewer than {FEWEST_BLOCKS} blocks of sentences, or {have} no \
-                     interval"
-                )
+                format!("{differ} and cannot be tested: {rest} on too few blocks, or {have} no interval")
             }
             Self::OfCorpus => format!(
                 "{are} made of rates of the corpus as well, in which other sentences differ: the metrics that they hold a \
@@ -74,7 +70,7 @@ impl Reason {
             Self::Rare => format!("{are} of relations with fewer words than the policy asks for, on either side"),
             Self::Equal => {
                 let (rest, have) = plural(&count, ("rests", "has"), ("rest", "have"));
-                format!("{are} equal, and {rest} on fewer than {FEWEST_BLOCKS} blocks or {have} no interval")
+                format!("{are} equal, and {rest} on too few blocks or {have} no interval")
             }
         }
     }

@@ -207,6 +207,13 @@ impl Side {
         }
     }
 
+    /// Its sampling units in words, where they are too few for any test.
+    fn too_few_units(&self) -> Option<String> {
+        let ReportContext { model, corpus, .. } = &self.circumstances;
+        let [piece, _] = model.text_units();
+        corpus.too_few_units(&self.findings.estimates.denominators, piece)
+    }
+
     /// The parts of its report that no test is known for, as they would be written.
     fn untested(&self) -> Vec<(&'static str, serde_json::Value)> {
         let policy = &self.circumstances.settings.policy;
@@ -217,6 +224,13 @@ impl Side {
             .map(|(key, entry)| (key, value(entry)))
             .collect()
     }
+}
+
+/// Why nothing can be told apart, where a side has too few sampling units for any test: `9 documents in a`.
+pub fn too_few_units(a: &Side, b: &Side) -> Option<String> {
+    let of = |(side, name): (&Side, &str)| Some(format!("{} in {name}", side.too_few_units()?));
+    let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
+    (!said.is_empty()).then(|| said.join(", "))
 }
 
 /// The parts of reports that differ, or that one of them lacks, and that no test is known for.

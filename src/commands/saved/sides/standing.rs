@@ -21,7 +21,7 @@ pub enum LabelStanding {
     OutOfReach,
     /// The rule does not fire, and the test does not show that it would not with more sentences.
     WithinReach,
-    /// The rule does not fire, and there is no test: the score rests on fewer than 10 blocks.
+    /// The rule does not fire, and there is no test: the score rests on too few blocks.
     Untested,
 }
 

@@ -24,6 +24,9 @@ pub struct Repeats {
     pub repeated: u64,
     /// Families.
     pub families: u64,
+    /// Sampling units that are different: documents in which a family begins, or families.
+    #[serde(default)]
+    pub units: u64,
     /// Sentences that could not be remembered: whatever is equal to one of them counts as different, and as a family.
     pub not_remembered: u64,
 }
@@ -34,6 +37,8 @@ pub(super) struct Families {
     /// The known families, by the digest of their words or of their name.
     known: HashMap<u64, KnownFamily>,
     counts: Repeats,
+    /// The last document in which a family began.
+    last_document: Option<u64>,
 }
 
 /// Eight bytes, so that an entry has sixteen.
@@ -70,6 +75,9 @@ impl Families {
         let next = SentenceFamily::alone(document.unwrap_or(self.counts.families));
         let family = named.map_or(next, |known| SentenceFamily { number: known.family.into(), is_first: false });
         self.counts.families += u64::from(family.is_first);
+        let is_of_known_document = document.is_some() && document == self.last_document;
+        self.counts.units += u64::from(family.is_first && !is_of_known_document);
+        self.last_document = document.filter(|_| family.is_first).or(self.last_document);
         if self.remember(words, family.number) {
             return family;
         }

@@ -20,7 +20,7 @@ fn equal_words_are_one_family() {
     let (found, counts) = numbers(&[("a b", None), ("c", None), ("a b", None), ("d", None), ("a b", None)]);
     // Families are numbered as they begin: `d` is the third of them.
     assert_eq!(found, [(0, true), (1, true), (0, false), (2, true), (0, false)]);
-    assert_eq!(counts, Repeats { read: 5, different: 3, repeated: 3, families: 3, not_remembered: 0 });
+    assert_eq!(counts, Repeats { read: 5, different: 3, repeated: 3, families: 3, units: 3, not_remembered: 0 });
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn sentences_under_one_name_are_one_family() {
     let (found, counts) = numbers(&[("a", x), ("b", None), ("c", x), ("d", y), ("b", y), ("e", y)]);
     // Equal words come first: the second `b` stays with the first one, whatever it is called.
     assert_eq!(found, [(0, true), (1, true), (0, false), (2, true), (1, false), (2, false)]);
-    assert_eq!(counts, Repeats { read: 6, different: 5, repeated: 2, families: 3, not_remembered: 0 });
+    assert_eq!(counts, Repeats { read: 6, different: 5, repeated: 2, families: 3, units: 3, not_remembered: 0 });
     // A name that comes up first at a sentence that is known is that sentence's family.
     let (found, _) = numbers(&[("a", None), ("a", x), ("b", x)]);
     assert_eq!(found, [(0, true), (0, false), (0, false)]);
@@ -42,7 +42,8 @@ fn a_family_has_the_number_of_its_document() {
     let found = [of("a", 0), of("b", 0), of("c", 1), of("a", 2)].map(|family| (family.number, family.is_first));
     // The second `a` stays with the first one; a name does not count.
     assert_eq!(found, [(0, true), (0, true), (1, true), (0, false)]);
-    assert_eq!(families.counts().families, 3);
+    // The third document has no sentence of its own.
+    assert_eq!((families.counts().families, families.counts().units), (3, 2));
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn what_cannot_be_remembered_keeps_to_its_block_all_the_same() {
     assert_eq!((a_again.number, a_again.is_first), (known.number, false));
     assert_eq!(named.number, named_again.number);
     let counts = families.counts();
-    assert_eq!(counts, Repeats { read: 7, different: 6, repeated: 2, families: 6, not_remembered: 5 });
+    assert_eq!(counts, Repeats { read: 7, different: 6, repeated: 2, families: 6, units: 6, not_remembered: 5 });
 }
 
 proptest! {

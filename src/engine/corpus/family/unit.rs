@@ -1,55 +1,64 @@
-//! The unit of evidence: what counts as one independent draw from the kind of text that a corpus is of.
+//! The sampling unit: what counts as one independent draw from the kind of text that a corpus is of.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The unit whose number says in which block a sentence is, and so what intervals and tests are about more of.
+/// The sampling unit: its number decides the block of a sentence, so intervals and tests are about more of these units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// Documents: sentences of one document are alike.
     Documents,
-    /// Sentences, equal ones being one: the corpus marks too few documents, or can be read only once.
+    /// Sentences, equal ones being one: the corpus marks no documents, can be read only once, or `--unit` asks for them.
     #[default]
     Sentences,
     /// Families of sentences, which the corpus names.
     Families,
 }
 
-impl fmt::Display for Unit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Documents => "documents",
-            Self::Sentences => "sentences",
-            Self::Families => "families of sentences",
-        })
+impl Unit {
+    /// One unit, and several, in a corpus of these pieces: sentences or proteins.
+    pub fn words(self, piece: &str) -> [String; 2] {
+        match self {
+            Self::Documents => ["document".to_owned(), "documents".to_owned()],
+            Self::Sentences => [piece.to_owned(), format!("{piece}s")],
+            Self::Families => [format!("family of {piece}s"), format!("families of {piece}s")],
+        }
     }
 }
 
-/// The fewest documents that are units: with fewer there are fewer blocks than a test needs.
-pub(in crate::corpus) const FEWEST_DOCUMENTS: u64 = 10;
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [_, many] = self.words("sentence");
+        f.write_str(&many)
+    }
+}
 
-/// What decides the unit of a corpus, by the numbers of sentences.
+/// Documents that are units although nothing but the ends of files marks them: with fewer there are fewer blocks than a test
+/// needs.
+pub(in crate::corpus) const ENOUGH_DOCUMENTS: u64 = 10;
+
+/// The marks that decide the unit of a corpus, up to the [`ENOUGH_DOCUMENTS`]th document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::corpus) struct UnitMarks {
-    /// The first sentence of the [`FEWEST_DOCUMENTS`]th document; none if there are fewer.
-    pub enough_documents: Option<u64>,
-    /// The first sentence before that whose family is named; none if there is none.
-    pub first_named: Option<u64>,
+    /// Documents; a file begins one.
+    pub documents: u64,
+    /// Whether one of them is marked in its file.
+    pub marks_documents: bool,
+    /// Whether a sentence names its family.
+    pub names_families: bool,
 }
 
 impl UnitMarks {
-    /// The unit of the first `limit` sentences, or of all.
-    pub fn unit(self, limit: Option<u64>) -> Unit {
-        let within = |mark: Option<u64>| mark.is_some_and(|mark| limit.is_none_or(|limit| mark < limit));
-        if within(self.first_named) {
-            Unit::Families
-        } else if within(self.enough_documents) {
-            Unit::Documents
-        } else {
-            Unit::Sentences
+    /// The unit: families that are named; documents, where there are enough or the corpus marks several; else sentences.
+    pub fn unit(self) -> Unit {
+        let has_documents = self.documents >= ENOUGH_DOCUMENTS || self.documents >= 2 && self.marks_documents;
+        match (self.names_families, has_documents) {
+            (true, _) => Unit::Families,
+            (false, true) => Unit::Documents,
+            (false, false) => Unit::Sentences,
         }
     }
 }
@@ -59,16 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_before_documents_and_both_must_be_within_the_limit() {
-        let marks = |enough_documents, first_named| UnitMarks { enough_documents, first_named };
-        assert_eq!(marks(None, None).unit(None), Unit::Sentences);
-        assert_eq!(
-            [None, Some(41), Some(40)].map(|limit| marks(Some(40), None).unit(limit)),
-            [Unit::Documents, Unit::Documents, Unit::Sentences]
-        );
-        assert_eq!(
-            [None, Some(3)].map(|limit| marks(Some(40), Some(3)).unit(limit)),
-            [Unit::Families, Unit::Sentences]
-        );
+    fn names_come_before_documents_and_two_documents_need_a_mark() {
+        let unit = |documents, marks_documents, names_families| {
+            UnitMarks { documents, marks_documents, names_families }.unit()
+        };
+        assert_eq!(unit(12, true, true), Unit::Families);
+        // Files alone are documents where there are ten; nine files without a mark may be nine parts of one corpus.
+        assert_eq!([unit(9, false, false), unit(10, false, false)], [Unit::Sentences, Unit::Documents]);
+        assert_eq!([unit(1, true, false), unit(2, true, false)], [Unit::Sentences, Unit::Documents]);
+        assert_eq!(UnitMarks::default().unit(), Unit::Sentences);
     }
 }

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, anyhow};
 
+use super::scope::Ahead;
 use super::{Corpus, FileIdentity};
 use crate::corpus::compression::Compression;
 use crate::corpus::files::input::Input;
@@ -42,8 +43,8 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
         Ok((file.bytes.with_context(only_once).about(&file.path)?, file.kind.compression != Compression::None))
     });
     let about: Vec<(u64, bool)> = about.collect::<Result<_>>()?;
-    let marks = corpus.marks();
-    corpus.unit = Some(marks.unit(None));
+    let marks = Ahead::of(corpus.files.as_slice(), false).marks;
+    corpus.scope = corpus.scope.whole(marks.unit());
     let mut records = Records::new(write)?;
     let (mut segment, mut families_before) = (Segment::new(0), 0);
     while corpus.advance()? {
@@ -72,7 +73,9 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
 impl Corpus {
     /// The sentences of the open file up to its end or that of their segment, and their families; `None` at its end.
     fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceFamily>)>> {
-        let (file, document, documents_before) = (self.done.len(), self.document, self.documents);
+        let (file, documents_before) = (self.done.len(), self.documents);
+        // A file begins a document.
+        let document = if self.begins_file { self.next_index } else { self.document };
         let Some((_, lines)) = &mut self.current else { return Ok(None) };
         let (start, lines_before) = lines.begin_piece();
         let before = self.next_index - self.first_index;

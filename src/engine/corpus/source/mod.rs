@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::compression::Compression;
-use super::family::unit::{FEWEST_DOCUMENTS, Unit, UnitMarks};
+use super::family::unit::Unit;
 use super::family::{Families, Repeats};
 use super::files::input::{FileKind, Input};
 use super::files::{self, CorpusFile, Source};
@@ -26,9 +26,11 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 
 pub(super) mod indexing;
+pub(super) mod scope;
 mod selected;
 mod shares;
 
+use scope::{Decided, Part, Scope, TakenDocuments};
 use selected::SelectedSegments;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
@@ -46,16 +48,15 @@ pub struct Corpus {
     first_index: u64,
     /// The index of the first sentence of the document that is being read.
     document: u64,
-    /// How many documents have begun.
+    /// How many documents have begun, of those that are read.
     documents: u64,
-    /// Only so many sentences are of interest.
-    limit: Option<u64>,
-    /// So many of each file, if there are several.
-    shares: Option<Vec<u64>>,
-    /// So many more of the file that is open.
+    /// How many documents have begun, of all.
+    met_documents: u64,
+    /// Whether the next sentence is the first of its file.
+    begins_file: bool,
+    scope: Scope,
+    /// So many more sentences are read of the file that is open.
     left: u64,
-    /// Its unit, once that is decided.
-    unit: Option<Unit>,
     families: Families,
     context: Context,
     index: Option<Arc<Index>>,
@@ -79,8 +80,11 @@ pub struct CorpusIdentity {
     pub files: Vec<FileIdentity>,
     /// How often the sentences that were read occur again.
     pub repeats: Repeats,
-    /// What its blocks are of.
+    /// The sampling unit of its blocks.
     pub unit: Unit,
+    /// The documents that a limit took of it; absent without such a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documents: Option<TakenDocuments>,
 }
 
 impl CorpusIdentity {
@@ -134,36 +138,24 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// The same as a run reads it: [`within`](Self::within) its limit, of its files [`evenly`](Self::evenly), [`keeping`](Self::keeping) its columns, and
+    /// The same as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, and
     /// [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
     pub fn open_with(
         inputs: &[Input],
-        limit: Option<u64>,
+        scope: &Scope,
         requested: &[String],
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
         if index.is_some() {
             indexing::ensure_files(inputs).class(Class::Input)?;
         }
-        Self::open(inputs)?.within(limit).evenly().keeping(requested).indexed(index)
+        Self::open(inputs)?.within(scope).keeping(requested).indexed(index)
     }
 
-    /// The same, of which only the first `limit` sentences are analysed: the documents among these decide its unit.
-    pub fn within(mut self, limit: Option<u64>) -> Self {
-        self.limit = limit;
-        self
-    }
-
-    /// The same, which has no more sentences than its limit: of several files as many of each, the first ones.
-    pub fn evenly(mut self) -> Self {
-        self.shares = self.limit.and_then(|limit| shares::shares(self.files.as_slice(), limit));
-        self
-    }
-
-    /// The same where its unit is known from when it was read before, so that nothing is read ahead.
-    pub fn of_unit(mut self, unit: Unit) -> Self {
-        self.unit = Some(unit);
+    /// The same, of which only the sentences of `scope` are read; a scope that was decided before is not decided again.
+    pub fn within(mut self, scope: &Scope) -> Self {
+        self.scope = scope.clone();
         self
     }
 
@@ -175,15 +167,15 @@ impl Corpus {
         self
     }
 
-    /// The same with its index, if there is one; of no use is one whose unit, for which there is more than the limit, is
-    /// another.
+    /// The same with its index, if there is one; an index is of no use under a limit, or for another unit than its own.
     /// Fails if the index is of other files.
     pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {
             index.ensure_of(self.files.as_slice()).class(Class::Input)?;
-            let unit = index.marks.unit(self.limit);
-            self.unit = Some(unit);
-            self.index = (unit == index.marks.unit(None)).then(|| Arc::clone(index));
+            if !self.scope.is_limited() {
+                self.scope = self.scope.whole(index.marks.unit());
+                self.index = (self.unit() == index.marks.unit()).then(|| Arc::clone(index));
+            }
         }
         Ok(self)
     }
@@ -207,6 +199,7 @@ impl Corpus {
     /// The same with only the requested segments, by the numbers of their sentences, if it has an index; without an
     /// index all of it is read.
     pub fn only(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
+        let of_documents = self.unit() == Unit::Documents;
         if let Some(index) = &self.index {
             let of = |segment: u64| segment * SEGMENT_SENTENCES..(segment + 1) * SEGMENT_SENTENCES;
             let segments: Vec<u64> = (0..index.segments()).filter(|&segment| wanted(of(segment))).collect();
@@ -217,7 +210,6 @@ impl Corpus {
                 let read = u128::from(bytes) * share / u128::from(index.segments().max(1));
                 u64::try_from(read).unwrap_or(bytes)
             });
-            let of_documents = self.unit == Some(Unit::Documents);
             self.selected = Some(SelectedSegments::new(Arc::clone(index), files, segments, (of_documents, read)));
         }
         self
@@ -249,10 +241,10 @@ impl Corpus {
             first_index: 0,
             document: 0,
             documents: 0,
-            limit: None,
-            shares: None,
+            met_documents: 0,
+            begins_file: false,
+            scope: Scope::default(),
             left: u64::MAX,
-            unit: None,
             families: Families::default(),
             context: Context::default(),
             index: None,
@@ -295,12 +287,16 @@ impl Corpus {
                 generated: file.generated.clone(),
             };
             let (files, repeats, unit) = (index.files.iter().map(file).collect(), index.repeats, self.unit());
-            return Ok(CorpusIdentity { name: self.name, files, repeats, unit });
+            return Ok(CorpusIdentity { name: self.name, files, repeats, unit, documents: None });
         }
-        let unit = self.unit();
+        let decided = self.decided();
+        let documents = match &decided.part {
+            Part::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
+            Part::All | Part::First(_) | Part::OfFiles(_) => None,
+        };
         self.read_to_the_end().class(Class::Input)?;
         let repeats = self.families.counts();
-        Ok(CorpusIdentity { name: self.name, files: self.done, repeats, unit })
+        Ok(CorpusIdentity { name: self.name, files: self.done, repeats, unit: decided.unit, documents })
     }
 
     fn read_to_the_end(&mut self) -> Result<()> {
@@ -311,28 +307,22 @@ impl Corpus {
         Ok(())
     }
 
-    /// Its unit: decided once, before its first file is opened.
-    pub fn unit(&mut self) -> Unit {
-        let unit = self.unit.unwrap_or_else(|| self.marks().unit(self.limit));
-        self.unit = Some(unit);
-        unit
+    /// Its scope, decided.
+    pub fn scope(&mut self) -> &Scope {
+        self.decided();
+        &self.scope
     }
 
-    /// What decides its unit: its files are read as far as the document with which there are enough, or the limit. Files that
-    /// can be read only once have no marks, nor have those after an error, which the reader proper reports.
-    fn marks(&self) -> UnitMarks {
-        let again: Option<Vec<CorpusFile>> = self.files.as_slice().iter().map(CorpusFile::again).collect();
-        let Some(again) = again.filter(|_| self.current.is_none()) else { return UnitMarks::default() };
-        let mut ahead = Self { shares: self.shares.clone(), ..Self::of(self.name.clone(), again, 0) };
-        let mut marks = UnitMarks::default();
-        while let Ok(Some((parsed, index))) = ahead.parsed()
-            && self.limit.is_none_or(|limit| index < limit)
-            && marks.enough_documents.is_none()
-        {
-            marks.enough_documents = (ahead.documents >= FEWEST_DOCUMENTS).then_some(index);
-            marks.first_named = marks.first_named.or_else(|| parsed.family.map(|_| index));
+    /// Its unit: decided once, before its first file is opened.
+    pub fn unit(&mut self) -> Unit {
+        self.decided().unit
+    }
+
+    fn decided(&mut self) -> Arc<Decided> {
+        if self.scope.decided.is_none() {
+            self.scope = self.scope.decide(self.files.as_slice());
         }
-        marks
+        Arc::clone(self.scope.decided.as_ref().expect("it is decided"))
     }
 
     /// Opens the next file; false if there is none.
@@ -343,9 +333,13 @@ impl Corpus {
             .open()
             .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
             .cannot("open corpus", &shown)?;
-        self.left = self.shares.as_ref().map_or(u64::MAX, |shares| shares[self.done.len()]);
+        self.left = match self.scope.decided.as_deref().map(|decided| &decided.part) {
+            Some(Part::First(limit)) => limit.saturating_sub(self.next_index),
+            Some(Part::OfFiles(shares)) => shares[self.done.len()],
+            None | Some(Part::All | Part::Documents { .. }) => u64::MAX,
+        };
         self.current = Some((FileName { name, format: kind.format }, lines));
-        self.document = self.next_index;
+        self.begins_file = true;
         self.first_index = self.next_index;
         self.context.file = FileContext::default();
         Ok(true)
@@ -364,7 +358,7 @@ impl Corpus {
         if let Some(selected) = &mut self.selected {
             return selected.next(&mut self.context);
         }
-        self.unit();
+        self.decided();
         let parsed = self.parsed()?;
         Ok(parsed.map(|(parsed, index)| self.sentence(parsed, index)))
     }
@@ -390,24 +384,37 @@ impl Corpus {
 
     fn parsed_of_file(&mut self) -> Result<Option<(Parsed, u64)>> {
         let Some((FileName { format, .. }, lines)) = &mut self.current else { return Ok(None) };
-        if self.left == 0 {
-            return Ok(None);
+        while self.left > 0 {
+            let Some(parsed) = (format.entry().read)(lines, &mut self.context)? else { return Ok(None) };
+            // A file begins a document, too.
+            let begins_document = std::mem::take(&mut self.begins_file) || parsed.begins_document;
+            self.met_documents += u64::from(begins_document);
+            if let Some(Part::Documents { taken, .. }) = self.scope.decided.as_deref().map(|decided| &decided.part) {
+                let number = self.met_documents - 1;
+                if taken.last().is_none_or(|last| *last < number) {
+                    self.left = 0;
+                    break;
+                }
+                if taken.binary_search(&number).is_err() {
+                    continue;
+                }
+            }
+            self.left -= 1;
+            let index = self.next_index;
+            self.next_index += 1;
+            if begins_document {
+                self.document = index;
+                self.documents += 1;
+            }
+            return Ok(Some((parsed, index)));
         }
-        self.left -= 1;
-        let Some(parsed) = (format.entry().read)(lines, &mut self.context)? else { return Ok(None) };
-        let index = self.next_index;
-        self.next_index += 1;
-        if parsed.begins_document {
-            self.document = index;
-        }
-        // A file begins a document, too.
-        self.documents += u64::from(self.document == index);
-        Ok(Some((parsed, index)))
+        Ok(None)
     }
 
     fn sentence(&mut self, Parsed { origin, content, family, id, .. }: Parsed, index: u64) -> Sentence {
         let entity_fields = self.context.file.entity_fields.clone();
-        let document_number = (self.unit == Some(Unit::Documents)).then(|| self.documents - 1);
+        let document_number = (self.unit() == Unit::Documents).then(|| self.documents - 1);
+        let family = family.filter(|_| !self.scope.asks_for_sentences());
         let family = self.families.of(&content, family.as_deref(), document_number);
         Sentence { index, origin, document: self.document, document_number, family, id, entity_fields, content }
     }

@@ -5,9 +5,9 @@ use anyhow::{Result, anyhow};
 use super::file::ModelFile;
 use super::index;
 use super::missing::Place;
-use super::names::{self, CONFIG, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS};
+use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS};
 use super::nested::Nested;
-use super::store::{FileStore, ModelFiles, TokenizerFiles};
+use super::store::{AdapterFiles, FileStore, ModelFiles, TokenizerFiles};
 use crate::model::families::Architecture;
 use crate::system::errors::Facts;
 
@@ -54,7 +54,16 @@ fn of_folder(id: String, revision: Option<String>, place: &Place, files: &dyn Fi
         (name, None) => vec![files.fetch(name.expect("weights without parts"), most)?],
     };
     ensure_plausible(&weights, &architecture)?;
-    Ok(ModelFiles { id, revision, config, architecture, tokenizer, weights })
+    let adapter = adapter(&id, files)?;
+    Ok(ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter })
+}
+
+/// The adapter that lies beside the weights, if one does: transformers loads it with them.
+fn adapter(id: &str, files: &dyn FileStore) -> Result<Option<AdapterFiles>> {
+    let weights = ADAPTER_WEIGHTS.into_iter().find(|name| files.names().contains(*name));
+    let Some(weights) = weights.filter(|_| files.names().contains(ADAPTER_CONFIG)) else { return Ok(None) };
+    let config = files.fetch(ADAPTER_CONFIG, LONGEST_CONFIG)?;
+    Ok(Some(AdapterFiles { name: id.to_owned(), config, weights: files.fetch(weights, SMALL)? }))
 }
 
 /// Fetches weights of `most` bytes in parts, of which there is an account: `known`.

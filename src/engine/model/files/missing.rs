@@ -195,7 +195,7 @@ impl<'a> OtherWeights<'a> {
     fn way_out(&self, place: &Place) -> (&'static str, &'static str, String) {
         let (what, load) = match self.form {
             WeightsFormat::Adapter => {
-                let way_out = "merge it into its base model with merge_and_unload() and save that";
+                let way_out = "name the model that it was trained on, and this folder with --adapter";
                 return ("which belongs to an adapter (PEFT), not a model", ": ", way_out.to_owned());
             }
             WeightsFormat::Variant => {

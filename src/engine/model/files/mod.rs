@@ -16,4 +16,4 @@ pub(super) use gather::gather;
 pub(super) use missing::MissingFile;
 pub(super) use missing::Place;
 pub(super) use store::FileStore;
-pub use store::{ModelFiles, TokenizerFiles};
+pub use store::{AdapterFiles, ModelFiles, TokenizerFiles};

@@ -17,6 +17,10 @@ pub(in crate::model) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub(in crate::model) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(in crate::model) const ADDED_TOKENS: &str = "added_tokens.json";
 
+pub(in crate::model) const ADAPTER_CONFIG: &str = "adapter_config.json";
+/// The tensors of an adapter, the form that peft prefers first.
+pub(in crate::model) const ADAPTER_WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
+
 /// Weights in a form that is read here, the form that transformers prefers first.
 pub(in crate::model) const WEIGHTS: [&str; 4] =
     ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::file::ModelFile;
-use super::names::{self, LONGEST_TOKENIZER};
+use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, LONGEST_TOKENIZER};
 use crate::model::families::Architecture;
 use crate::system::errors::Facts;
 
@@ -26,6 +26,36 @@ pub struct ModelFiles {
     pub tokenizer: TokenizerFiles,
     /// The files of the weights, in the order of their names.
     pub weights: Vec<ModelFile>,
+    /// The adapter that is merged into them.
+    pub adapter: Option<AdapterFiles>,
+}
+
+/// The files of an adapter.
+#[derive(Clone, Debug)]
+pub struct AdapterFiles {
+    /// The name of its folder.
+    pub name: String,
+    /// `adapter_config.json`
+    pub config: ModelFile,
+    /// Its tensors.
+    pub weights: ModelFile,
+}
+
+impl AdapterFiles {
+    /// Opens the files in a folder.
+    /// Fails if one of them is not there.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let config = folder.join(ADAPTER_CONFIG);
+        let weights = ADAPTER_WEIGHTS.into_iter().map(|name| folder.join(name)).find(|path| path.exists());
+        let weights = weights.with_context(|| format!("there is no {} in `{}`", ADAPTER_WEIGHTS[0], folder.display()));
+        let weights = weights.hint("an adapter has the files adapter_config.json and adapter_model.safetensors")?;
+        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+        Ok(Self {
+            name: name.unwrap_or_else(|| "adapter".to_owned()),
+            config: ModelFile::open(&config)?,
+            weights: ModelFile::open(&weights)?,
+        })
+    }
 }
 
 /// The files of one model, wherever they are stored. Each is fetched when it is needed, because one file can name

@@ -10,7 +10,7 @@ use std::{fmt, io};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
-use crate::model::files::{FileStore, ModelFile, ModelFiles, Place, gather, nested};
+use crate::model::files::{AdapterFiles, FileStore, ModelFile, ModelFiles, Place, gather, nested};
 use crate::system::boxed::{self, BoxedFiles};
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::DownloadProgress;
@@ -22,6 +22,13 @@ pub enum ModelRef {
     Folder(PathBuf),
     /// A model that the binary brings along, as [`boxed`] names it.
     Bundled(String),
+    /// A model with an adapter (LoRA) that is merged into it.
+    Adapted {
+        /// The model.
+        base: Box<ModelRef>,
+        /// The folder of the adapter.
+        adapter: PathBuf,
+    },
     /// A model on the Hub.
     Hub {
         /// `name` or `org/name`.
@@ -38,6 +45,7 @@ impl fmt::Display for ModelRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(path) => write!(f, "{}", path.display()),
+            Self::Adapted { base, adapter } => write!(f, "{base} with {}", adapter.display()),
             Self::Bundled(name) | Self::Hub { id: name, .. } => f.write_str(name),
         }
     }
@@ -106,6 +114,7 @@ impl ModelRef {
     pub fn offline(self) -> Self {
         match self {
             Self::Hub { id, revision, .. } => Self::Hub { id, revision, offline: true },
+            Self::Adapted { base, adapter } => Self::Adapted { base: Box::new(base.offline()), adapter },
             other => other,
         }
     }
@@ -117,8 +126,14 @@ impl ModelRef {
     /// Fails if a file is missing, the Hub refuses the model, a download breaks off, or a build without the feature
     /// `hub` needs a Hub model.
     pub fn resolve(&self, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
+        if let Self::Adapted { base, adapter } = self {
+            let files = base.resolve(progress)?;
+            let adapter = AdapterFiles::open(adapter).class(Class::Model)?;
+            return Ok(ModelFiles { adapter: Some(adapter), ..files });
+        }
         let nearby = self.nearby();
         let outcome = match self {
+            Self::Adapted { .. } => unreachable!("it was resolved above"),
             Self::Folder(path) => folder(path),
             Self::Bundled(name) => bundled(name),
             #[cfg(feature = "hub")]
@@ -149,7 +164,7 @@ impl ModelRef {
         let path = match self {
             Self::Folder(path) if !path.exists() => path.as_path(),
             Self::Hub { id, .. } => Path::new(id),
-            Self::Folder(_) | Self::Bundled(_) => return None,
+            Self::Folder(_) | Self::Bundled(_) | Self::Adapted { .. } => return None,
         };
         nearby::folder(path).map(|folder| folder.display().to_string())
     }

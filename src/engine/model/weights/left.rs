@@ -62,6 +62,9 @@ impl Checkpoint {
                 None => *left.entry(root(&bare(name).unwrap_or_else(|| name.clone()))).or_default() += 1,
             }
         }
+        if let Some(adapter) = &self.adapter {
+            adapter.ensure_applied(&|bare| roots.contains(&root(bare)) && !is_head(bare))?;
+        }
         strangers.sort_unstable();
         if let Some(first) = strangers.first() {
             return Err(self.stranger(first, strangers.len() - 1, architecture));

@@ -37,6 +37,8 @@ pub struct Checkpoint {
     expanded: usize,
     /// The names of the tensors that were read.
     read: Mutex<BTreeSet<String>>,
+    /// What is added to the tensors.
+    adapter: Option<Box<dyn Overlay>>,
 }
 
 /// The place of a tensor in its file, and its form.
@@ -95,6 +97,16 @@ pub trait Tensors: Sync {
     fn has_tensor(&self, name: &str) -> bool;
 }
 
+/// What is added to the tensors of a checkpoint, or stands in their place.
+pub trait Overlay: Send + Sync {
+    /// The values of a tensor: `base` reads those of the checkpoint, and `bare` is its name without prefixes.
+    /// Fails if what is added does not fit.
+    fn adapted(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>>;
+
+    /// Fails if something is to be added to a tensor of the encoder that was not read; `is_of_encoder` tells by bare names.
+    fn ensure_applied(&self, is_of_encoder: &dyn Fn(&str) -> bool) -> Result<()>;
+}
+
 impl Tensors for Checkpoint {
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         Self::tensor(self, name, shape)
@@ -111,13 +123,43 @@ impl Checkpoint {
     /// Fails if a file cannot be opened, or is damaged, or a tensor is in two of them, or is part of something that changes
     /// what the model computes and that is not read.
     pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
-        let read = Mutex::default();
-        let mut checkpoint = Self { files: Vec::new(), tensors: HashMap::new(), family, expanded: 0, read };
+        let mut checkpoint = Self::empty(family);
         for file in files {
             let path = file.path().to_owned();
-            checkpoint.add(file).cannot("read weights from", path.display())?;
+            checkpoint.add(file, false).cannot("read weights from", path.display())?;
         }
         Ok(checkpoint)
+    }
+
+    /// Opens the file of an adapter.
+    /// Fails as [`Checkpoint::open`].
+    pub(in crate::model) fn of_adapter(file: ModelFile, family: Family) -> Result<Self> {
+        let (mut checkpoint, path) = (Self::empty(family), file.path().to_owned());
+        checkpoint.add(file, true).cannot("read weights from", path.display())?;
+        Ok(checkpoint)
+    }
+
+    fn empty(family: Family) -> Self {
+        let (files, tensors) = (Vec::new(), HashMap::new());
+        Self { files, tensors, family, expanded: 0, read: Mutex::default(), adapter: None }
+    }
+
+    /// The same with what an adapter adds.
+    pub fn with_adapter(self, adapter: Option<Box<dyn Overlay>>) -> Self {
+        Self { adapter, ..self }
+    }
+
+    /// The names of all tensors.
+    pub(in crate::model) fn names(&self) -> impl Iterator<Item = &String> {
+        self.tensors.keys()
+    }
+
+    /// The rows of a tensor.
+    /// Fails if it is no matrix.
+    pub(in crate::model) fn rows(&self, name: &str) -> Result<usize> {
+        let shape = &self.tensors.get(name).with_context(|| format!("there is no tensor `{name}`"))?.1.shape;
+        ensure!(shape.len() == 2, "tensor `{name}` has shape {shape:?}, and a factor of an update has two dimensions");
+        Ok(shape[0])
     }
 
     /// The same without a prefix of some program before all names of the encoder.
@@ -129,7 +171,7 @@ impl Checkpoint {
         self
     }
 
-    fn add(&mut self, file: ModelFile) -> Result<()> {
+    fn add(&mut self, file: ModelFile, of_adapter: bool) -> Result<()> {
         let path = file.path();
         let tensors = if is_pickle(path) {
             torch::tensors(&file).map_err(|problem| torch::with_way_out(problem, path))?
@@ -137,7 +179,7 @@ impl Checkpoint {
             safetensors::tensors(&file)?
         };
         for (name, stored) in tensors {
-            if let Some(foreign) = foreign::of(&name) {
+            if let Some(foreign) = foreign::of(&name).filter(|_| !of_adapter) {
                 let error = anyhow!("its tensor `{}` is part of {}", name.escape_debug(), foreign.what);
                 return Err(error.hint(foreign.way_out));
             }
@@ -179,7 +221,12 @@ impl Checkpoint {
         self.read.lock().expect("nobody panics while reading").insert(found.clone());
         let file = &self.files[*file];
         let path = file.path();
-        self.values(stored, file, shape, &format!("tensor {found} of `{}`", path.display())).about(path.display())
+        let described = format!("tensor {found} of `{}`", path.display());
+        let base = || self.values(stored, file, shape, &described).about(path.display());
+        match &self.adapter {
+            Some(adapter) => adapter.adapted(found.strip_prefix(self.family.prefix).unwrap_or(found), shape, &base),
+            None => base(),
+        }
     }
 
     /// The names in the files that are most like a name, in words.

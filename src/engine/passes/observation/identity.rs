@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::PROGRAM;
-use crate::corpus::CorpusIdentity;
+use crate::corpus::{CorpusIdentity, Unit};
 use crate::model::families::Architecture;
 use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
@@ -44,8 +44,12 @@ pub struct Protocol {
     pub max_tokens: usize,
     /// Whether longer sentences of plain text were cut.
     pub truncate: bool,
-    /// Only the first so many sentences were read; null for all.
+    /// About so many sentences were read, whole documents where these are the unit; null for all.
     pub limit: Option<u64>,
+    /// The sampling unit that was asked for; absent where the corpus decided it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Unit")]
+    pub unit: Option<Unit>,
     /// Which token speaks for a split word.
     pub from_token: FromToken,
     /// Whether each word was looked up as one entry of the vocabulary; absent if the tokenizer cut words.
@@ -148,6 +152,10 @@ pub struct ModelInfo {
     /// Whether its tokens are residues of proteins, so that it knows no words; absent if they are not.
     #[serde(default, skip_serializing_if = "is_false")]
     pub residues: bool,
+    /// The name of the adapter (LoRA) that is merged into it; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub adapter: Option<String>,
     /// What its tokenizer makes of its own vocabulary; absent in reports of 0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TokenizerInfo")]
@@ -194,6 +202,7 @@ impl ModelInfo {
             masked_lm_head: model.objective == Some(Objective::MaskedTokens),
             objective: model.objective,
             residues: model.tokenizer.is_of_residues(),
+            adapter: model.adapter.clone(),
             tokenizer: Some(TokenizerInfo {
                 round_trip: model.tokenizer.round_trip().clone(),
                 residues: model.tokenizer.parting(),

@@ -11,7 +11,7 @@ use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 
 /// So many sentences, the first of the corpus, decide how sharply each layer attends: whatever the shard.
-pub const SHARPNESS_SENTENCES: u64 = 50;
+pub const SHARPNESS_SENTENCES: usize = 50;
 
 /// The encoder with other weights than the model's, `None` with its own; `first_sentences` reads those that decide how sharply each
 /// layer attends.

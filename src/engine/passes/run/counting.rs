@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 
-use crate::corpus::{Corpus, CorpusIdentity, Input, Sentence};
+use crate::corpus::{Corpus, CorpusIdentity, Input, Scope, Sentence};
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::counts::Counting;
 use crate::sequences::reading::Context;
@@ -24,17 +24,15 @@ pub fn count(
     (tokenizer, context): (&ModelTokenizer, Context),
     max_tokens: usize,
     truncate: bool,
-    limit: Option<u64>,
+    scope: &Scope,
     threads: NonZeroUsize,
 ) -> Result<(Counting, CorpusIdentity)> {
-    let mut corpus = Corpus::open(corpus)?.within(limit).evenly();
+    let mut corpus = Corpus::open(corpus)?.within(scope);
     let ended = AtomicBool::new(false);
-    let mut left = limit.unwrap_or(u64::MAX);
     let batches = std::iter::from_fn(|| {
         let mut batch = Vec::new();
-        while batch.len() < BATCH && left > 0 && !ended.load(Ordering::Relaxed) {
+        while batch.len() < BATCH && !ended.load(Ordering::Relaxed) {
             let Some(sentence) = corpus.next() else { break };
-            left -= 1;
             // The next line may be the middle of a broken sentence, so reading ends here.
             ended.fetch_or(sentence.is_err(), Ordering::Relaxed);
             batch.push(sentence);

@@ -24,7 +24,7 @@ use super::observer::set::ObserverSet;
 use super::observer::{self, Observer, observer_of};
 use super::pass::{Pass, Phases, Portion, Sequences, Weights};
 use super::setup::PassSetup;
-use crate::corpus::{Corpus, CorpusIdentity, Index, Input};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input, Scope};
 use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::forward::gates::Gate;
@@ -57,6 +57,8 @@ use workers::{TokenizedSentences, sum_up};
 pub struct Runner<'a> {
     /// The corpus, in the order it is read.
     pub corpus: &'a [Input],
+    /// Which of its sentences are read, as the first pass decides.
+    pub scope: &'a Scope,
     /// Its index, which lets a shard read only its own part.
     pub index: Option<&'a Arc<Index>>,
     /// The part of the corpus that is run.
@@ -95,8 +97,8 @@ impl Runner<'_> {
         let mut passes = passes.into_iter();
         let (pass, observers) = passes.next().expect("at least one pass");
         let variants = Variants::once(pass.gates());
-        let (part, limit) = (CorpusPart::of(self.shard), self.protocol.limit);
-        let (first, tally, corpus) = self.over_corpus(opened, (part, limit), pass, observers, &variants)?;
+        let everything = (CorpusPart::of(self.shard), self.scope.sentence_count());
+        let (first, tally, corpus) = self.over_corpus(opened, everything, pass, observers, &variants)?;
         let mut done = vec![first];
         done.extend(self.run_again(&corpus, passes)?);
         Ok(RunOutcome { tally, corpus, passes: done })
@@ -118,7 +120,7 @@ impl Runner<'_> {
                 return Ok(PassSums { pass, ..seen });
             }
             let variants = Variants::once(pass.gates());
-            let everything = (CorpusPart::of(self.shard), self.protocol.limit);
+            let everything = (CorpusPart::of(self.shard), self.scope.sentence_count());
             self.again(corpus, everything, pass, observers, &variants)
         };
         passes.into_iter().map(run).collect()
@@ -200,8 +202,7 @@ impl Runner<'_> {
         if let Sequences::Repeats(repeats) = pass.sequences {
             return self.over_repeats(repeats, part.shard, pass, observers, variants);
         }
-        let opened = Corpus::open_with(self.corpus, self.protocol.limit, &self.protocol.probes, self.index)?
-            .of_unit(corpus.unit);
+        let opened = Corpus::open_with(self.corpus, self.scope, &self.protocol.probes, self.index)?;
         let (sums, _, again) = self.over_corpus(opened, (part, sequences), pass, observers, variants)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
@@ -257,12 +258,11 @@ impl Runner<'_> {
         let tokenizer =
             SentenceTokenizer::new(self.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
         let tokenizer = tokenizer.within(protocol.context());
-        let left = protocol.limit.unwrap_or(u64::MAX);
         let is_in_windows = protocol.context() == Reads::Document;
         let mut windows = WindowTally::default();
         // Windows are made of all sentences, and then taken.
         let read = if is_in_windows { CorpusPart::of(shard) } else { part };
-        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, part: read, left };
+        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, part: read, failed: false };
         let (sums, left_out) = {
             let in_order = |sentence: Result<Sequence>| match pass.sequences {
                 Sequences::Shuffled { seed } => sentence.map(|sentence| shuffled(&sentence, seed)),
@@ -353,11 +353,11 @@ impl Runner<'_> {
 
     /// The first sentences of the corpus, by themselves, whatever the shard.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
-        let Protocol { limit, max_tokens, truncate, .. } = *self.protocol;
-        let left = limit.map_or(SHARPNESS_SENTENCES, |limit| limit.min(SHARPNESS_SENTENCES));
-        let corpus = Corpus::open_with(self.corpus, Some(left), &[], None)?;
+        let Protocol { max_tokens, truncate, .. } = *self.protocol;
+        let corpus = Corpus::open_with(self.corpus, self.scope, &[], None)?;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
-        let sentences = TokenizedSentences { corpus, encoder, part: CorpusPart::of(Shard::WHOLE), left };
+        let part = CorpusPart::of(Shard::WHOLE);
+        let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);
         let is_decoder = self.model.is_decoder();
         sentences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found })).collect()
     }

@@ -26,16 +26,15 @@ pub struct TokenizedSentences<'a> {
     pub encoder: SentenceTokenizer<'a>,
     /// The part of them that is taken; the others are skipped.
     pub part: CorpusPart,
-    /// The number of sentences still to be read, including the sentences of other shards.
-    pub left: u64,
+    /// Whether a sentence was an error, at which reading ends: the next line may be the middle of a broken one.
+    pub failed: bool,
 }
 
 impl Iterator for TokenizedSentences<'_> {
     type Item = Result<Sequence>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            self.left = self.left.checked_sub(1)?;
+        while !self.failed {
             let tokenized = match self.corpus.next()? {
                 Ok(sentence) if !self.part.takes(sentence.index, sentence.family.number) => continue,
                 Ok(sentence) => self.encoder.encode(sentence),
@@ -46,12 +45,12 @@ impl Iterator for TokenizedSentences<'_> {
                 // The tally of the encoder counts it.
                 Ok(Tokenized::Skipped(_)) => {}
                 Err(error) => {
-                    // The next line may be the middle of a broken sentence, so reading ends here.
-                    self.left = 0;
+                    self.failed = true;
                     return Some(Err(error));
                 }
             }
         }
+        None
     }
 }
 

@@ -161,7 +161,7 @@ impl Effects {
             let effect = estimates.heads[place].get("loss_effect", None).copied().flatten();
             let ci95 = estimates.ci95[place].get("loss_effect", None).copied().flatten();
             let error = estimates.standard_errors[place].get("loss_effect", None).copied().flatten();
-            let estimate = effect.zip(error).map(|(effect, error)| known.estimate(effect, error, Scale::Real));
+            let estimate = effect.zip(error).and_then(|(effect, error)| known.estimate(effect, error, Scale::Real));
             HeadEffect {
                 place: context.grid.place(place),
                 effect,

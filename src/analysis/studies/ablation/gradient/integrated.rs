@@ -66,7 +66,7 @@ impl Integrated {
         let head = |place: usize| {
             let value = estimates.heads[place].get(INTEGRATED, None).copied().flatten();
             let error = estimates.standard_errors[place].get(INTEGRATED, None).copied().flatten();
-            let estimate = value.zip(error).map(|(value, error)| known.estimate(value, error, Scale::Real));
+            let estimate = value.zip(error).and_then(|(value, error)| known.estimate(value, error, Scale::Real));
             IntegratedHead {
                 place: context.grid.place(place),
                 integrated_gradient: value,

@@ -99,8 +99,8 @@ impl GainEffects {
                 let ci95 = estimates.ci95[place].get(metric, None).copied().flatten();
                 let error = estimates.standard_errors[place].get(metric, None).copied().flatten();
                 let known = estimates.denominators.get(metric, None).copied().unwrap_or_default();
-                let p = value.zip(error).map(|(value, error)| known.estimate(value, error, Scale::Real).p_above(0.0));
-                (value, ci95, p)
+                let estimate = value.zip(error).and_then(|(value, error)| known.estimate(value, error, Scale::Real));
+                (value, ci95, estimate.map(|estimate| estimate.p_above(0.0)))
             };
             let [(effect, ci95, p_gain), (copy_effect, copy_ci95, p_copy)] =
                 ["in_context_effect", "copy_effect"].map(number);

@@ -60,7 +60,7 @@ impl<'a> Measuring<'a> {
 
     /// The difference of two shares.
     fn difference(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
-        self.on(Scale::Real, known, part)
+        self.on(Scale::Difference, known, part)
     }
 
     fn on(&self, scale: Scale, known: bool, part: impl Fn(&Hits) -> f64) -> Share {

@@ -228,7 +228,7 @@ impl KindMetrics {
             ci95: KindIntervals {
                 accuracy: over(&right).on(Scale::Share).interval(),
                 heldout_accuracy: heldout.and_then(|right| over(&right).on(Scale::Share).interval()),
-                gain: over(&right).minus(&over(&of_rule)).interval(),
+                gain: over(&right).minus(&over(&of_rule)).on(Scale::Difference).interval(),
             },
         }
     }

@@ -360,16 +360,12 @@ impl RelationMetrics {
         MarginExcess { difference: value, ci95, p, is_above: Bound::AtLeast.holds(value, margin) }
     }
 
-    /// A difference of two accuracies over the words of the relation; `None` where it has no standard error.
+    /// A difference of two accuracies over the words of the relation; `None` where it has no standard error, or too few blocks for
+    /// a test.
     pub(super) fn estimate(&self, value: f64, standard_error: Option<f64>) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
-        standard_error.map(|standard_error| Estimate {
-            value,
-            standard_error,
-            blocks,
-            effective_blocks,
-            scale: Scale::Real,
-        })
+        let scale = Scale::Difference;
+        Estimate { value, standard_error: standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
     /// The entry of the best head.

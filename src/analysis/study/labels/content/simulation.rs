@@ -76,7 +76,7 @@ fn assessed(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessmen
             score,
             estimate: score
                 .zip(error.copied().flatten())
-                .map(|(score, error)| basis.estimate(score, error, Scale::Real)),
+                .and_then(|(score, error)| basis.estimate(score, error, Scale::Real)),
             ..Measured::default()
         });
         let evidence = Evidence { place: head, metrics: &metrics, section: &NoSection, given: &[] };

@@ -64,6 +64,7 @@ fn observation() -> Observation {
         vocab_size: 3,
         masked_lm_head: false,
         residues: false,
+        adapter: None,
         left: Vec::new(),
         objective: None,
         tokenizer: None,
@@ -75,6 +76,7 @@ fn observation() -> Observation {
         max_tokens: 8,
         truncate: false,
         limit: None,
+        unit: None,
         from_token: FromToken::Mean,
         tokens_as_words: false,
         residues: None,
@@ -93,6 +95,7 @@ fn observation() -> Observation {
         files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s"), generated: None }],
         repeats: Repeats::default(),
         unit: Unit::default(),
+        documents: None,
     };
     Observation {
         identity: Identity { tool: Tool::default(), model, corpus, protocol },

@@ -283,7 +283,7 @@ impl<'a> ArcScores<'a> {
     /// The difference of two accuracies, its interval and its standard error.
     fn difference(&self, head: &Hits, baseline: &Hits) -> (f64, Option<Interval>, Option<f64>) {
         let by_block: PerBlock = std::array::from_fn(|block| head.by_block[block] - baseline.by_block[block]);
-        let difference = Jackknife::new(&by_block, &self.words);
+        let difference = Jackknife::new(&by_block, &self.words).on(Scale::Difference);
         (
             (head.right as f64 - baseline.right as f64) / self.total.count as f64,
             difference.interval(),

@@ -161,7 +161,7 @@ fn share(right: &PerBlock, words: &PerBlock) -> Share {
 /// How much more of the same words one gets right than another.
 fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Share {
     let difference: PerBlock = std::array::from_fn(|block| more[block] - less[block]);
-    let difference = Jackknife::new(&difference, words);
+    let difference = Jackknife::new(&difference, words).on(Scale::Difference);
     Share { accuracy: Some(difference.all()), ci95: difference.interval() }
 }
 

@@ -15,7 +15,7 @@ fn class([column, offset, segment]: [f64; 3]) -> Vec<String> {
         score: Some(score),
         ci95: Some(Interval(score - 0.01, score + 0.01)),
         baseline: Some(0.0),
-        estimate: Some(BASIS.estimate(score, 0.005, Scale::Real)),
+        estimate: BASIS.estimate(score, 0.005, Scale::Real),
     };
     assessed(&[column, offset, segment].map(measured), &policy)
 }

@@ -1,0 +1,186 @@
+//! The scope of a run: the sentences of a corpus that are read, and their sampling unit.
+//!
+//! Both are decided once, by reading the files ahead, and then hold for every pass. A limit takes whole documents where
+//! documents are the unit: part of a document is no unit. They are spread over the corpus, since neighbours are often of one
+//! kind. Elsewhere it takes the first sentences, as many of each file.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Corpus, shares};
+use crate::corpus::family::unit::{ENOUGH_DOCUMENTS, Unit, UnitMarks};
+use crate::corpus::files::CorpusFile;
+
+/// The sentences of a corpus that a run reads, and their sampling unit.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    limit: Option<u64>,
+    unit: Option<Unit>,
+    pub(super) decided: Option<Arc<Decided>>,
+}
+
+/// A scope once the corpus was read ahead.
+#[derive(Debug)]
+pub(super) struct Decided {
+    pub unit: Unit,
+    pub part: Part,
+}
+
+/// The part of a corpus that is read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All of it.
+    All,
+    /// The first sentences, so many.
+    First(u64),
+    /// The first sentences of each file, so many.
+    OfFiles(Vec<u64>),
+    /// Whole documents, by their numbers among all, ascending.
+    Documents {
+        taken: Vec<u64>,
+        of: u64,
+        /// Their sentences.
+        sentences: u64,
+    },
+}
+
+/// The documents that a limit takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct TakenDocuments {
+    /// Documents that were read, each whole.
+    pub taken: u64,
+    /// Documents of the corpus.
+    pub of: u64,
+}
+
+impl Scope {
+    /// About `limit` sentences, or all of them, in blocks of `unit`, or of what the corpus marks.
+    pub fn new(limit: Option<u64>, unit: Option<Unit>) -> Self {
+        Self { limit, unit, decided: None }
+    }
+
+    /// Single sentences, which are in no block: nothing is read ahead.
+    pub fn sentences() -> Self {
+        Self::new(None, Some(Unit::Sentences))
+    }
+
+    /// The number of sentences, where a limit decides it.
+    pub fn sentence_count(&self) -> Option<u64> {
+        match &self.decided.as_ref()?.part {
+            Part::All => None,
+            Part::First(count) => Some(*count),
+            Part::OfFiles(shares) => Some(shares.iter().sum()),
+            Part::Documents { sentences, .. } => Some(*sentences),
+        }
+    }
+
+    /// The whole corpus, whose unit is `own` unless another one is asked for.
+    pub(super) fn whole(&self, own: Unit) -> Self {
+        let unit = self.unit.unwrap_or(own);
+        Self { decided: Some(Arc::new(Decided { unit, part: Part::All })), ..self.clone() }
+    }
+
+    /// Whether sentences are the unit, whatever the corpus marks.
+    pub(super) fn asks_for_sentences(&self) -> bool {
+        self.unit == Some(Unit::Sentences)
+    }
+
+    /// Whether a limit is set.
+    pub(super) fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// The scope with its unit and its part, decided by the files. Files that can be read only once mark nothing, and a limit
+    /// takes their first sentences. A file that cannot be read has what it has before the error, which the reader reports.
+    pub(super) fn decide(&self, files: &[CorpusFile]) -> Self {
+        let ahead = if self.asks_for_sentences() { Ahead::default() } else { Ahead::of(files, self.is_limited()) };
+        let unit = self.unit.unwrap_or_else(|| ahead.marks.unit());
+        let part = match self.limit {
+            None => Part::All,
+            Some(limit) if unit == Unit::Documents => spread(&ahead.documents, limit),
+            Some(limit) => shares::shares(files, limit).map_or(Part::First(limit), Part::OfFiles),
+        };
+        Self { decided: Some(Arc::new(Decided { unit, part })), ..self.clone() }
+    }
+}
+
+/// A corpus that was read ahead.
+#[derive(Default)]
+pub(super) struct Ahead {
+    pub marks: UnitMarks,
+    /// The sentences of each document, as far as they were read.
+    documents: Vec<u64>,
+}
+
+impl Ahead {
+    /// Reads as far as the marks decide, or with `to_the_end` to the last document; nothing where a file can be read only once.
+    pub fn of(files: &[CorpusFile], to_the_end: bool) -> Self {
+        let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::again).collect();
+        again.map_or_else(Self::default, |files| Self::read(files, to_the_end))
+    }
+
+    fn read(files: Vec<CorpusFile>, to_the_end: bool) -> Self {
+        let mut corpus = Corpus::of(String::new(), files, 0);
+        let (mut marks, mut documents) = (UnitMarks::default(), Vec::new());
+        while let Ok(Some((parsed, _))) = corpus.parsed() {
+            documents.resize(usize::try_from(corpus.documents).unwrap_or(usize::MAX), 0);
+            *documents.last_mut().expect("a sentence is in a document") += 1;
+            if marks.documents < ENOUGH_DOCUMENTS {
+                marks.documents = corpus.documents;
+                marks.marks_documents |= parsed.begins_document;
+                marks.names_families |= parsed.family.is_some();
+            }
+            let is_decided = marks.names_families || marks.documents >= ENOUGH_DOCUMENTS && !to_the_end;
+            if is_decided {
+                break;
+            }
+        }
+        Self { marks, documents }
+    }
+}
+
+/// Whole documents, spread over a corpus whose documents have so many sentences, until they have `limit` sentences.
+///
+/// They are taken in the order of the van der Corput sequence (van der Corput 1935): however many are taken, they are about
+/// evenly apart, and a larger limit takes all documents of a smaller one.
+fn spread(documents: &[u64], limit: u64) -> Part {
+    let bits = documents.len().next_power_of_two().trailing_zeros();
+    let order =
+        (0..1_usize << bits).map(|place| if bits == 0 { 0 } else { place.reverse_bits() >> (usize::BITS - bits) });
+    let (mut taken, mut sentences) = (Vec::new(), 0);
+    for document in order.filter(|&document| document < documents.len()) {
+        if sentences >= limit {
+            break;
+        }
+        taken.push(document as u64);
+        sentences += documents[document];
+    }
+    taken.sort_unstable();
+    Part::Documents { taken, of: documents.len() as u64, sentences }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(documents: &[u64], limit: u64) -> Vec<u64> {
+        let Part::Documents { taken, of, sentences } = spread(documents, limit) else { panic!("documents") };
+        assert_eq!(of, documents.len() as u64);
+        let of_taken = documents.iter().zip(0..).filter(|(_, document)| taken.contains(document));
+        assert_eq!(sentences, of_taken.map(|(count, _)| count).sum::<u64>());
+        taken
+    }
+
+    #[test]
+    fn documents_are_taken_whole_and_apart() {
+        // The order of eight is 0, 4, 2, 6, 1, 5, 3, 7.
+        assert_eq!(taken(&[10; 8], 1), [0]);
+        assert_eq!(taken(&[10; 8], 40), [0, 2, 4, 6]);
+        assert_eq!(taken(&[10; 8], 41), [0, 1, 2, 4, 6]);
+        assert_eq!(taken(&[10; 8], 1000), [0, 1, 2, 3, 4, 5, 6, 7]);
+        // Of six the order is 0, 4, 2, 1, 5, 3; the fifth has 25 sentences.
+        assert_eq!(taken(&[10, 10, 10, 10, 25, 10], 30), [0, 4]);
+        assert_eq!((taken(&[7], 3), taken(&[], 3)), (vec![0], vec![]));
+    }
+}

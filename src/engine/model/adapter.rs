@@ -1,0 +1,202 @@
+//! LoRA adapters (Hu et al. 2021) as peft saves them: what they add to the weights of a model.
+//!
+//! A folder has `adapter_config.json` and `adapter_model.safetensors` or `.bin`. The update of a linear layer is
+//! `scale * B A`, with `A` `[rank, inputs]` and `B` `[outputs, rank]`, and `scale` `alpha / rank`, or `alpha / sqrt(rank)`
+//! with `use_rslora` (Kalajdzievski 2023). Adapters of other kinds are refused by name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use fancy_regex::Regex;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::families::Architecture;
+use super::files::names::LONGEST_CONFIG;
+use super::files::{AdapterFiles, ModelFile};
+use super::weights::{Checkpoint, Overlay};
+use crate::system::errors::Facts;
+
+/// The keys of `adapter_config.json` that decide what is added.
+#[derive(Deserialize)]
+struct AdapterConfig {
+    peft_type: String,
+    #[serde(default)]
+    lora_alpha: Option<f64>,
+    #[serde(default)]
+    alpha_pattern: BTreeMap<String, f64>,
+    #[serde(default)]
+    use_rslora: bool,
+    #[serde(default)]
+    use_dora: bool,
+    #[serde(default)]
+    lora_bias: bool,
+    #[serde(default)]
+    fan_in_fan_out: bool,
+    #[serde(default)]
+    init_lora_weights: Value,
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
+}
+
+/// Keys of peft's `LoraConfig` that change what is added, where they are set.
+const OTHER_UPDATES: [&str; 8] = [
+    "layer_replication",
+    "trainable_token_indices",
+    "target_parameters",
+    "use_qalora",
+    "use_bdlora",
+    "kasa_config",
+    "velora_config",
+    "monteclora_config",
+];
+
+/// Ways to begin the training that change the model's own weights, so that what was trained fits no other ones.
+const RESIDUAL_STARTS: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
+
+impl AdapterConfig {
+    fn read(file: &ModelFile) -> Result<Self> {
+        let path = || file.path().display();
+        let text = file.text(LONGEST_CONFIG)?;
+        let config: Self = serde_json::from_str(&text).cannot("use", path())?;
+        config.refuse().cannot("use", path())?;
+        Ok(config)
+    }
+
+    fn refuse(&self) -> Result<()> {
+        let merged = "merge it with merge_and_unload() in Python and save the model";
+        let refused = |what: String| Err(anyhow!("{what} cannot be merged here").hint(merged));
+        if self.peft_type != "LORA" {
+            return refused(format!("an adapter of the kind {}", self.peft_type.escape_debug()));
+        }
+        let start = self.init_lora_weights.as_str().unwrap_or_default().to_lowercase();
+        for (is_there, what) in [
+            (self.use_dora, "DoRA (use_dora)"),
+            (self.lora_bias, "LoRA with a bias (lora_bias)"),
+            (
+                RESIDUAL_STARTS.iter().any(|known| start.starts_with(known)),
+                "LoRA whose start changed the model's weights \
+                (init_lora_weights)",
+            ),
+        ] {
+            if is_there {
+                return refused(what.to_owned());
+            }
+        }
+        let is_set = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
+        match OTHER_UPDATES.iter().find(|key| self.others.get(**key).is_some_and(is_set)) {
+            Some(key) => refused(format!("LoRA with {key}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The factor of the update of a module, `r` its rank.
+    fn scale(&self, module: &str, rank: usize) -> Result<f32> {
+        // As peft does: the first key that the module's name is, or ends with after a dot; keys may be patterns.
+        let own = self.alpha_pattern.iter().find_map(|(key, alpha)| {
+            let pattern = Regex::new(&format!(r"^(?:.*\.)?(?:{key})$")).ok()?;
+            pattern.is_match(module).ok()?.then_some(*alpha)
+        });
+        let alpha = own.or(self.lora_alpha).context("lora_alpha is not there")?;
+        let rank = rank as f64;
+        #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
+        Ok((alpha / if self.use_rslora { rank.sqrt() } else { rank }) as f32)
+    }
+}
+
+/// What an adapter adds to a checkpoint.
+pub struct Adapter {
+    config: AdapterConfig,
+    tensors: Checkpoint,
+    /// The updates by the bare name of the tensor that each is added to.
+    updates: BTreeMap<String, Update>,
+    /// Tensors that stand in place of the checkpoint's, by their bare names; each with its own name.
+    replaced: BTreeMap<String, String>,
+    applied: Mutex<BTreeSet<String>>,
+}
+
+/// The names of the two factors of an update.
+struct Update {
+    /// The module, without its prefix.
+    module: String,
+    a: String,
+    b: String,
+    /// Whether it is of an embedding, whose table is `[rows, width]` and whose update is transposed.
+    is_embedding: bool,
+}
+
+impl Adapter {
+    /// Reads an adapter of a model of this architecture.
+    /// Fails if its files are damaged, it is of a kind that cannot be merged, or a factor lacks the other.
+    pub fn read(files: &AdapterFiles, architecture: &Architecture) -> Result<Self> {
+        let config = AdapterConfig::read(&files.config)?;
+        let tensors = Checkpoint::of_adapter(files.weights.clone(), architecture.family)?;
+        let (mut updates, mut replaced) = (BTreeMap::new(), BTreeMap::new());
+        for name in tensors.names() {
+            let own = name.strip_prefix("base_model.model.").unwrap_or(name);
+            let own = own.replace(".base_layer.", ".").replace(".modules_to_save.", ".").replace(".default.", ".");
+            let bare = own.strip_prefix(architecture.family.prefix).unwrap_or(&own);
+            let factor = ["lora_A", "lora_embedding_A"].into_iter().find_map(|part| {
+                let (module, _) = bare.split_once(&format!(".{part}"))?;
+                Some((module.to_owned(), part))
+            });
+            match factor {
+                Some((module, part)) => {
+                    let b = name.replacen(part, &part.replace('A', "B"), 1);
+                    ensure!(tensors.names().any(|other| *other == b), "`{}` is without `{b}`", name.escape_debug());
+                    let is_embedding = part == "lora_embedding_A";
+                    updates.insert(format!("{module}.weight"), Update { module, a: name.clone(), b, is_embedding });
+                }
+                None if bare.contains(".lora_B") || bare.contains(".lora_embedding_B") => {}
+                None if bare.contains("lora_") => bail!("`{}` is of no LoRA that can be merged", name.escape_debug()),
+                None => drop(replaced.insert(bare.to_owned(), name.clone())),
+            }
+        }
+        ensure!(!updates.is_empty(), "`{}` has no lora_A: there is nothing to merge", files.weights.path().display());
+        Ok(Self { config, tensors, updates, replaced, applied: Mutex::default() })
+    }
+
+    fn note(&self, bare: &str) {
+        self.applied.lock().expect("nobody panics while reading").insert(bare.to_owned());
+    }
+}
+
+impl Overlay for Adapter {
+    fn adapted(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>> {
+        if let Some(name) = self.replaced.get(bare) {
+            self.note(bare);
+            return self.tensors.tensor(name, shape);
+        }
+        let mut values = base()?;
+        let Some(update) = self.updates.get(bare) else { return Ok(values) };
+        self.note(bare);
+        let &[rows, columns] = shape else { bail!("`{}` is of a tensor that is no matrix", update.a) };
+        let rank = self.tensors.rows(&update.a)?;
+        let is_transposed = update.is_embedding || self.config.fan_in_fan_out;
+        let (outputs, inputs) = if is_transposed { (columns, rows) } else { (rows, columns) };
+        let a = self.tensors.tensor(&update.a, &[rank, inputs])?;
+        let b = self.tensors.tensor(&update.b, &[outputs, rank])?;
+        let scale = self.config.scale(&update.module, rank)?;
+        for output in 0..outputs {
+            for input in 0..inputs {
+                let sum: f32 = (0..rank).map(|k| b[output * rank + k] * a[k * inputs + input]).sum();
+                let place = if is_transposed { input * outputs + output } else { output * inputs + input };
+                values[place] += scale * sum;
+            }
+        }
+        Ok(values)
+    }
+
+    fn ensure_applied(&self, is_of_encoder: &dyn Fn(&str) -> bool) -> Result<()> {
+        let applied = self.applied.lock().expect("nobody panics while reading");
+        // Updates of a task head may be left; where all are, the adapter is of another model.
+        let is_lost = |bare: &str| !applied.contains(bare) && (applied.is_empty() || is_of_encoder(bare));
+        let lost = self.updates.iter().find(|(bare, _)| is_lost(bare));
+        match lost {
+            Some((_, update)) => Err(anyhow!("`{}` is of a layer that the model does not have", update.a)
+                .hint("is this the model that the adapter was trained on?")),
+            None => Ok(()),
+        }
+    }
+}
