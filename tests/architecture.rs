@@ -1,8 +1,13 @@
 //! The invariants of docs/ARCHITECTURE.md that can be read off the sources.
 
-use std::collections::{BTreeMap, BTreeSet};
+#[path = "support/imports.rs"]
+mod imports;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use imports::{Imports, module};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
@@ -47,113 +52,9 @@ fn outside(word: &str, allowed: &[&str]) -> Vec<String> {
     found.into_iter().filter(|name| !allowed.iter().any(|start| name.starts_with(start))).collect()
 }
 
-/// The crates below the program, each a folder of `src/`; those above name their modules as their own.
-const CRATES: [&str; 2] = ["engine/", "analysis/"];
-
-/// A module as its path: `studies::registry` is src/analysis/studies/registry.rs.
-fn module(file: &str) -> String {
-    let file = CRATES.iter().find_map(|folder| file.strip_prefix(folder)).unwrap_or(file);
-    file.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::")
-}
-
-/// Every path that a list of imports names: `a::{b, c::{d, e}}` is `a::b`, `a::c::d` and `a::c::e`.
-fn paths(prefix: &str, imports: &str, found: &mut Vec<String>) {
-    let (mut depth, mut start) = (0, 0);
-    let mut items = Vec::new();
-    for (at, c) in imports.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                items.push(&imports[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    items.push(&imports[start..]);
-    for item in items.into_iter().map(str::trim).filter(|item| !item.is_empty()) {
-        match item.split_once('{') {
-            Some((stem, rest)) => {
-                let inside = rest.rsplit_once('}').expect("braces close").0;
-                paths(&format!("{prefix}{stem}"), inside, found);
-            }
-            None => found.push(format!("{prefix}{}", item.split(" as ").next().unwrap().trim_end_matches("::self"))),
-        }
-    }
-}
-
-/// The text between `use` and the semicolon in every import of a file.
-fn statements(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut rest = text;
-    while let Some(start) = rest.find("use ") {
-        let line = rest[..start].rsplit('\n').next().unwrap().trim();
-        let end = rest[start..].find(';').map_or(rest.len(), |end| start + end);
-        // Not the word within a text.
-        if line.is_empty() || line == "pub" || (line.starts_with("pub(") && line.ends_with(')')) {
-            found.push(&rest[start + 4..end]);
-        }
-        rest = &rest[start + 4..];
-    }
-    found
-}
-
-/// The rest of each path in a text that begins with `start`, from the first `::` on.
-fn after<'a>(text: &'a str, start: &str) -> impl Iterator<Item = &'a str> {
-    let part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    let starts = text.match_indices(&format!("{start}::")).map(|(at, _)| at).collect::<Vec<_>>();
-    let starts = starts.into_iter().filter(move |at| !text[..*at].ends_with(part));
-    let length = start.len();
-    starts.map(move |at| {
-        let rest = &text[at + length..];
-        &rest[..rest.find(|c| !part(c)).unwrap_or(rest.len())]
-    })
-}
-
-/// The modules that each module imports from, or names by a path from `crate`.
-fn imports() -> BTreeMap<String, BTreeSet<String>> {
-    let code = code();
-    let modules: BTreeSet<String> =
-        code.keys().filter(|name| !name.ends_with("lib.rs") && *name != "main.rs").map(|name| module(name)).collect();
-    // The longest beginning of a path that is a module.
-    let resolve = |path: &str| -> Option<String> {
-        let mut path = path.to_owned();
-        while !modules.contains(&path) {
-            path.truncate(path.rfind("::")?);
-        }
-        Some(path)
-    };
-    let of = |name: &String, text: &String| {
-        let own = module(name);
-        let parent = own.rsplit_once("::").map_or("", |(parent, _)| parent);
-        let mut named = Vec::new();
-        for statement in statements(text) {
-            paths("", statement, &mut named);
-        }
-        let full = named.iter().filter_map(|path| {
-            let up = path.strip_prefix("super::").map(|rest| format!("{parent}::{rest}"));
-            let child = path.split("::").next().map(|first| format!("{own}::{first}"));
-            let child = child.filter(|child| modules.contains(child)).map(|_| format!("{own}::{path}"));
-            path.strip_prefix("crate::").map(str::to_owned).or(up).or(child)
-        });
-        let full: Vec<String> = full.collect();
-        let absolute = full.iter().filter_map(|path| resolve(path));
-        // What only some folder may see names that folder, and imports nothing from it.
-        let text = text.replace("(in crate::", "(in ");
-        let text = statements(&text).into_iter().fold(text.clone(), |text, statement| text.replace(statement, ""));
-        // Paths from `crate`, and from a module that is imported.
-        let folders = full.iter().filter_map(|path| Some((path.rsplit_once("::")?.1, path.as_str())));
-        let in_line: Vec<String> = [("crate", "")]
-            .into_iter()
-            .chain(folders)
-            .flat_map(|(start, module)| after(&text, start).map(move |path| format!("{module}{path}")))
-            .filter_map(|path| resolve(path.trim_start_matches("::")))
-            .collect();
-        let found: BTreeSet<String> = absolute.chain(in_line).filter(|other| *other != own).collect();
-        (own, found)
-    };
-    code.iter().filter(|(name, _)| modules.contains(&module(name))).map(|(name, text)| of(name, text)).collect()
+/// The modules that each module names.
+fn imports() -> Imports {
+    imports::imports(&code())
 }
 
 /// For each folder of `src/` the folders whose modules it may import. What is not in the table is not allowed.
@@ -202,21 +103,12 @@ fn folders_import_from_below() {
 }
 
 #[test]
-fn no_imports_go_in_a_circle() {
-    // Taking away, again and again, what imports nothing that is left, and what nothing imports: what stays is in circles.
-    let mut left = imports();
-    assert!(left.len() > 50 && left.values().any(|imported| imported.len() > 3), "imports are found");
-    loop {
-        let names: BTreeSet<String> = left.keys().cloned().collect();
-        left.values_mut().for_each(|imported| imported.retain(|name| names.contains(name)));
-        let wanted: BTreeSet<String> = left.values().flatten().cloned().collect();
-        let before = left.len();
-        left.retain(|name, imported| !imported.is_empty() && wanted.contains(name));
-        if left.len() == before {
-            break;
-        }
-    }
-    assert_eq!(left, BTreeMap::new());
+fn no_imports_go_in_a_cycle() {
+    let imports = imports();
+    assert!(imports.len() > 50 && imports.values().any(|imported| imported.len() > 3), "imports are found");
+    let folders = imports::folder_cycles(&imports);
+    assert!(folders.is_empty(), "{folders:#?}");
+    assert_eq!(imports::cycles(&imports), [[""; 2]; 0]);
 }
 
 /// The most entries of a folder, but for lists of like things: more do not show at a glance what is in it.
@@ -318,6 +210,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "commands/sentences/maps.rs",
         "commands/cli/",
         "commands/batch/",
+        "commands/keys.rs",
         "commands/saved/diff/",
         "commands/saved/sides/",
         "analysis/report/",

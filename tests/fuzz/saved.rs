@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use headscope::commands::batch::formats::RunFormat;
 use headscope::commands::batch::{BatchOptions, batch};
+use headscope::commands::cli::analyze::words::syntax;
 use headscope::commands::merge::{MergeOptions, Merged, merge};
 use headscope::commands::reporting::policy::PolicyOptions;
 use headscope::commands::reporting::write_report::ReportOptions;
@@ -100,7 +101,7 @@ pub fn ledger(data: &[u8]) -> bool {
         fs::create_dir_all(&folder).expect("a temporary folder");
         fs::write(&table, TABLE).expect("a temporary file");
         fs::write(folder.join("batch.json"), data).expect("a temporary file");
-        let ran = batch(&BatchOptions {
+        let options = BatchOptions {
             table: table.clone(),
             folder: folder.clone(),
             only: vec!["a.c".to_owned()],
@@ -110,7 +111,8 @@ pub fn ledger(data: &[u8]) -> bool {
             offline: true,
             quiet: true,
             errors: ErrorFormat::Text,
-        });
+        };
+        let ran = batch(&options, &syntax());
         let error = ran.expect_err("there is no model").to_string();
         let known = folder.join("index.html").exists();
         fs::remove_dir_all(&folder).expect("a temporary folder");

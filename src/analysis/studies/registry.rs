@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{ablation, heads, patterns, replication};
 use crate::study::AnyStudy;
+use crate::study::labels::entry::Entry;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
-use crate::study::metrics::explanation::Entry;
 use crate::study::show::comparison_terms::COMPARISON_TERMS;
 use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;

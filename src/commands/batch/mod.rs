@@ -8,7 +8,7 @@ mod inputs;
 mod ledger;
 mod outstanding;
 mod overview;
-mod table;
+pub mod table;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ use inputs::{Corpora, Inputs};
 use ledger::{Ledger, LedgerEntry, ReportSummary};
 use outstanding::Outstanding;
 use overview::{RunRow, Status};
-use table::{Table, TableRun};
+use table::{OptionSyntax, Table, TableRun};
 
 /// A table, and what of it is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ pub struct BatchOptions {
 /// Runs the missing analyses of a table and writes an overview.
 /// Fails if the table or the folder cannot be used, or a run failed; the others are done then, unless the run stops at
 /// the first failure.
-pub fn batch(options: &BatchOptions) -> Result<()> {
-    let table = table::read(&options.table, options.offline)?;
+pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
+    let table = table::read(&options.table, syntax, options.offline)?;
     let wanted = chosen(&table.runs, &options.only).class(Class::Usage)?;
     if !options.dry_run {
         let folder = options.folder.display();

@@ -12,12 +12,29 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
-use crate::commands::cli::analyze::words;
-use crate::commands::cli::analyze::words::OptionArity;
 use crate::corpus::Input;
 use crate::system::errors::{self, Class, Facts};
 use crate::system::files::input;
 use crate::system::printable::shortened;
+
+/// The options of `headscope analyze`, as `cli/` knows them.
+pub struct OptionSyntax {
+    /// Every option by its long name.
+    pub options: Vec<(String, OptionArity)>,
+    /// Reads the words of a command line; fails, without advice on the command line, if they are wrong usage.
+    pub read: fn(Vec<String>) -> Result<AnalyzeOptions>,
+}
+
+/// The values that an option takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionArity {
+    /// None: it is a switch.
+    Nothing,
+    /// One.
+    One,
+    /// One or several.
+    Several,
+}
 
 /// A table that was read.
 pub struct Table {
@@ -92,10 +109,10 @@ fn wrong<T>(at: usize, why: Error) -> Result<T, TableError> {
 
 /// Reads a table.
 /// Fails if it cannot be read or a run is put together wrongly; the error names file and line.
-pub fn read(path: &Path, offline: bool) -> Result<Table> {
+pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<Table> {
     let shown = path.display();
     let text = input::read_to_string(path, LONGEST).cannot("read the table", &shown).class(Class::Input)?;
-    let runs = parse(&text, offline).map_err(|TableError { at, why }| why.at(&shown, line(&text, at)));
+    let runs = parse(&text, syntax, offline).map_err(|TableError { at, why }| why.at(&shown, line(&text, at)));
     Ok(Table { runs: runs.class(Class::Usage)?, file: path.to_owned(), text })
 }
 
@@ -135,7 +152,7 @@ fn line(text: &str, at: usize) -> u64 {
     text[..at].matches('\n').count() as u64 + 1
 }
 
-fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, TableError> {
+fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRun>, TableError> {
     let table = DeTable::parse(text).map_err(|error| TableError {
         at: error.span().map_or(0, |span| span.start),
         why: anyhow!(error.message().to_owned()),
@@ -157,15 +174,15 @@ fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, TableError> {
         };
         parts.insert(known, TableSection { at: key.span().start, table });
     }
-    let known = words::options();
+    let known = &syntax.options;
     let mut defaults = Settings::new();
     if let Some(part) = parts.get(PARTS[0]) {
-        add(&mut defaults, part.table, &known, &[])?;
+        add(&mut defaults, part.table, known, &[])?;
     }
-    let models = entries(parts.get(PARTS[1]), MODEL, PARTS[1], &known)?;
-    let corpora = entries(parts.get(PARTS[2]), CORPUS, PARTS[2], &known)?;
+    let models = entries(parts.get(PARTS[1]), MODEL, PARTS[1], known)?;
+    let corpora = entries(parts.get(PARTS[2]), CORPUS, PARTS[2], known)?;
     let sets = match parts.get(PARTS[3]) {
-        Some(part) => sets(part, &known)?,
+        Some(part) => sets(part, known)?,
         None => vec![(None, Settings::new())],
     };
     let count = models.len() * corpora.len() * sets.len();
@@ -182,7 +199,7 @@ fn parse(text: &str, offline: bool) -> Result<Vec<TableRun>, TableError> {
                 }
                 let names = [Some(model), Some(corpus), set.as_ref()];
                 let name = names.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(".");
-                runs.push(run(name, &settings, offline)?);
+                runs.push(run(name, &settings, syntax, offline)?);
             }
         }
     }
@@ -341,7 +358,7 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
 }
 
 /// Reads the settings of a run as a command line.
-fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, TableError> {
+fn run(name: String, settings: &Settings, syntax: &OptionSyntax, offline: bool) -> Result<TableRun, TableError> {
     let option = |name: &str, values: &[Spanned<String>]| -> Vec<String> {
         let valued = |value: &Spanned<String>| format!("--{name}={}", value.get_ref());
         if values.is_empty() { vec![format!("--{name}")] } else { values.iter().map(valued).collect() }
@@ -361,7 +378,7 @@ fn run(name: String, settings: &Settings, offline: bool) -> Result<TableRun, Tab
         let (_, span) = named.unwrap_or(&settings[CORPUS]);
         TableError { at: span.start, why: why.context(format!("in run `{name}`")) }
     };
-    let options = words::read(line).map_err(refused)?;
+    let options = (syntax.read)(line).map_err(refused)?;
     if options.corpus.iter().any(|corpus| matches!(corpus, Input::Stdin(_))) {
         let once = anyhow!("--corpus -: standard input can be read once, and a table again and again");
         return Err(refused(once.of_value("-").hint("name a file")));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args};
 
+use super::analyze::words::syntax;
 use super::errors::error_format;
 use super::shared::command::Command;
 use super::shared::statuses::{RUNNING, statuses};
@@ -104,6 +105,6 @@ impl BatchArguments {
             quiet,
             errors: error_format(),
         };
-        Command::new(move || batch(&options))
+        Command::new(move || batch(&options, &syntax()))
     }
 }

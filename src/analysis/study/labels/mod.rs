@@ -2,18 +2,19 @@
 
 mod assessment;
 pub mod content;
+pub mod entry;
 pub mod evidence;
 mod label;
 pub mod phrase;
 pub mod policy;
 
+use std::any::Any;
 use std::borrow::Cow;
 
 use anstyle::AnsiColor;
 
 use super::metrics::explanation::Explanation;
 use super::metrics::metric::Metrics;
-use super::section::Section;
 pub use assessment::{Assessment, Bound, assess, assess_all, assess_any, correct, one_of_each};
 use evidence::LABEL_Q;
 pub use label::{Label, Measured, Near};
@@ -161,8 +162,8 @@ pub struct Evidence<'a> {
     pub place: usize,
     /// Its metrics.
     pub metrics: &'a Metrics<Measured>,
-    /// Its study's other findings.
-    pub section: &'a dyn Section,
+    /// Its study's section of the report.
+    pub section: &'a dyn Any,
     /// The assessments of the head by earlier detectors of the table.
     pub given: &'a [Assessment],
 }
@@ -172,6 +173,12 @@ impl Evidence<'_> {
     /// Panics if there is no metric of that name: a detector knows the metrics of its own study.
     pub fn metric(&self, id: &str, key: Option<&str>) -> Measured {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
+    }
+
+    /// The section as the type that its study made.
+    /// Panics if it belongs to another study.
+    pub fn section<S: 'static>(&self) -> &S {
+        self.section.downcast_ref().expect("a study gets back the section that it made")
     }
 
     /// A label that the head has by an earlier detector, of any study.

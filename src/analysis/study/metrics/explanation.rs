@@ -1,9 +1,5 @@
 //! The documentation of labels and metrics: the one text that `explain` prints and docs/detectors.md is made from.
 
-use std::fmt;
-
-use crate::study::labels::policy::Threshold;
-
 /// The documentation of a label or a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explanation {
@@ -19,52 +15,4 @@ pub struct Explanation {
     pub source: &'static str,
     /// Warnings of what it does not say; empty if there are none.
     pub caveats: &'static str,
-}
-
-/// The documentation of a label or a metric.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    /// The text.
-    pub explanation: &'static Explanation,
-    /// The thresholds of a label; `None` for a metric.
-    pub thresholds: Option<&'static [&'static Threshold]>,
-}
-
-impl Entry {
-    /// Its name in reports.
-    pub fn name(&self) -> &'static str {
-        self.explanation.name
-    }
-
-    /// The headings and texts that follow on the first sentence.
-    fn fields(&self) -> Vec<(&'static str, String)> {
-        let Explanation { formula, chance, source, caveats, .. } = self.explanation;
-        let thresholds = self.thresholds.map_or_else(String::new, |thresholds| {
-            let shown: Vec<String> = thresholds.iter().map(ToString::to_string).collect();
-            if shown.is_empty() { "none".to_owned() } else { shown.join("; ") }
-        });
-        let fields = [
-            ("Formula", self.filled(formula)),
-            ("Chance level", self.filled(chance)),
-            ("Default threshold", thresholds),
-            ("Source", (*source).to_owned()),
-            ("Caveats", self.filled(caveats)),
-        ];
-        fields.into_iter().filter(|(_, text)| !text.is_empty()).collect()
-    }
-
-    /// A text with the default of each threshold that it names in braces.
-    pub fn filled(&self, text: &str) -> String {
-        self.thresholds.unwrap_or_default().iter().fold(text.to_owned(), |text, threshold| {
-            text.replace(&format!("{{{}}}", threshold.name), &threshold.default.to_string())
-        })
-    }
-}
-
-impl fmt::Display for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.thresholds.is_some() { "label" } else { "metric" };
-        writeln!(f, "{} ({kind})\n\n{}\n", self.name(), self.explanation.measures)?;
-        self.fields().iter().try_for_each(|(name, text)| writeln!(f, "{name}: {text}"))
-    }
 }

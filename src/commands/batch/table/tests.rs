@@ -1,14 +1,15 @@
 //! Tests of the table.
 
 use super::*;
+use crate::commands::cli::analyze::words::syntax;
 
 fn names(text: &str) -> Vec<String> {
-    parse(text, false).map_err(|wrong| wrong.why).expect("a table").into_iter().map(|run| run.name).collect()
+    parse(text, &syntax(), false).map_err(|wrong| wrong.why).expect("a table").into_iter().map(|run| run.name).collect()
 }
 
 /// The line of what is wrong, and what that is.
 fn error(text: &str) -> (usize, String) {
-    let TableError { at, why } = parse(text, false).err().expect("something wrong");
+    let TableError { at, why } = parse(text, &syntax(), false).err().expect("something wrong");
     (text[..at].matches('\n').count() + 1, format!("{why:#}"))
 }
 
@@ -27,7 +28,7 @@ fn what_is_nearer_to_the_run_overrides_what_is_farther() {
     let text = format!(
         "[defaults]\nlimit = 3\nno-run-info = true\n{TWO}[options]\nx = {{ limit = 9 }}\ny = {{ no-run-info = false }}\n"
     );
-    let runs = parse(&text, false).map_err(|wrong| wrong.why).unwrap();
+    let runs = parse(&text, &syntax(), false).map_err(|wrong| wrong.why).unwrap();
     let given: Vec<(&str, &[String])> = runs.iter().map(|run| (&*run.name, &*run.given)).collect();
     let expected: [(&str, &[&str]); 4] = [
         ("a.g.x", &["--limit=9", "--no-run-info"]),
@@ -54,7 +55,8 @@ impl MapToStrings for &[&str] {
 
 #[test]
 fn what_no_number_depends_on_is_not_what_a_report_is_made_of() {
-    let of = |line: &str| parse(&format!("[defaults]\n{line}\n{TWO}"), false).map_err(|wrong| wrong.why).unwrap();
+    let of =
+        |line: &str| parse(&format!("[defaults]\n{line}\n{TWO}"), &syntax(), false).map_err(|wrong| wrong.why).unwrap();
     assert_eq!(of("threads = 1")[0].given, of("threads = 2")[0].given);
     assert_ne!(of("limit = 1")[0].given, of("limit = 2")[0].given);
 }

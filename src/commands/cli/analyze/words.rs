@@ -6,27 +6,22 @@ use clap::{ArgAction, Args, Command, FromArgMatches};
 
 use super::AnalyzeArguments;
 use crate::commands::analyze::options::AnalyzeOptions;
+use crate::commands::batch::table::{OptionArity, OptionSyntax};
 use crate::commands::cli::errors::value;
 use crate::commands::cli::shared::command::Usage;
 use crate::system::errors::Facts;
-
-/// The values that an option takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OptionArity {
-    /// None: it is a switch.
-    Nothing,
-    /// One.
-    One,
-    /// One or several.
-    Several,
-}
 
 fn known() -> Command {
     AnalyzeArguments::augment_args(Command::new("headscope analyze"))
 }
 
+/// The options of `headscope analyze` for a table.
+pub fn syntax() -> OptionSyntax {
+    OptionSyntax { options: options(), read }
+}
+
 /// Every option by its long name.
-pub fn options() -> Vec<(String, OptionArity)> {
+fn options() -> Vec<(String, OptionArity)> {
     let takes = |action: &ArgAction| match action {
         ArgAction::SetTrue => OptionArity::Nothing,
         ArgAction::Append => OptionArity::Several,
@@ -39,7 +34,7 @@ pub fn options() -> Vec<(String, OptionArity)> {
 }
 
 /// The options of these words. Fails, in words without advice on the command line, if they are wrong usage.
-pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
+fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
     let mut known = known().no_binary_name(true);
     let matches = known.try_get_matches_from_mut(words);
     let arguments = matches.and_then(|mut matches| AnalyzeArguments::from_arg_matches_mut(&mut matches));

@@ -1,11 +1,11 @@
 //! Events: the activations of a sequence, as a pass shows them one by one.
 
 use super::input::HeadInput;
+use super::requests::PatchedRun;
 use crate::model::forward::Encoder;
 use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{Mixing, Needs};
-use crate::passes::run::patches::PatchedRun;
 
 /// One observation of a sequence.
 #[expect(clippy::large_enum_variant, reason = "an event is made on the stack for a call, and never kept")]

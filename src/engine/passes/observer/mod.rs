@@ -8,6 +8,7 @@ pub mod by_class;
 pub mod countable;
 pub mod event;
 pub mod input;
+pub mod requests;
 pub mod set;
 
 use std::any::Any;
@@ -17,7 +18,6 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::run::variants::HeadSet;
 use super::setup::PassSetup;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
@@ -26,6 +26,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 use countable::ensure_countable;
+use requests::HeadSet;
 pub use event::Event;
 pub use input::{Folder, HeadInput};
 

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use super::event::Event;
 use super::input::Folder;
+use super::requests::{HeadSet, RequestedRun};
 use super::{FurtherRuns, Observer};
 use crate::model::forward::visitor::{HeadView, Needs};
-use crate::passes::run::patches::RequestedRun;
-use crate::passes::run::variants::HeadSet;
 use crate::passes::setup::PassSetup;
 use crate::sequences::sequence::Sequence;
 

@@ -1,10 +1,11 @@
 //! Passes over a shard of a corpus: sentences in, the sums of all observers out.
 
 mod controls;
+pub mod choice;
 pub mod counting;
 pub mod derivatives;
+pub mod means;
 pub mod part;
-pub mod patches;
 pub mod show;
 pub mod variants;
 pub mod workers;
@@ -15,11 +16,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::ablation::choice::Sensitivity;
-use super::ablation::means::{ContextSums, MeanContexts};
 use super::ablation::{Ablation, Conditions, Replacement};
 use super::observation::PassSums;
 use super::observation::identity::Protocol;
+use super::observer::requests::HeadSet;
 use super::observer::set::ObserverSet;
 use super::observer::{self, Observer, observer_of};
 use super::pass::{Pass, Phases, Portion, Sequences, Weights};
@@ -48,9 +48,11 @@ use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::Facts;
 use crate::system::progress::Analysis;
 use controls::{SHARPNESS_SENTENCES, other_encoder};
+use choice::Sensitivity;
 use derivatives::differentiate;
+use means::{ContextSums, MeanContexts};
 use part::CorpusPart;
-use variants::{HeadSet, Variants};
+use variants::Variants;
 use workers::{TokenizedSentences, sum_up};
 
 /// The inputs that all passes over one shard of a corpus share.

@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 
-use super::patches::RequestedRun;
 use super::variants::{Variant, Variants};
 use crate::model::forward::batch::Batch;
 use crate::model::forward::held::Writes;
@@ -10,6 +9,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Mixing, Needs, Visitor, Written};
 use crate::model::forward::{Encoder, Scratch, Start};
 use crate::passes::observer::Event;
+use crate::passes::observer::requests::RequestedRun;
 use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::{PACK_TOKENS, Pack};
 

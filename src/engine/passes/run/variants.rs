@@ -3,38 +3,9 @@
 //! The hidden states that enter a layer do not depend on the heads of that layer, so only the baseline runs whole; a variant
 //! runs from the first layer of its removed heads on.
 
-use std::collections::BTreeSet;
-
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::{HeadGrid, HeadPlace};
-
-/// The heads that a variant removes, at least one, beside those that all variants of its pass remove.
-pub type HeadSet = BTreeSet<HeadPlace>;
-
-/// One head.
-pub fn head(place: HeadPlace) -> HeadSet {
-    HeadSet::from([place])
-}
-
-/// Every head, alone, in order.
-pub fn each_head(grid: HeadGrid) -> impl Iterator<Item = HeadSet> {
-    grid.places().map(head)
-}
-
-/// The heads at these indices.
-pub fn heads_at(grid: HeadGrid, places: &[usize]) -> HeadSet {
-    places.iter().map(|&place| grid.place(place)).collect()
-}
-
-/// All heads of a model.
-pub fn all_heads(grid: HeadGrid) -> HeadSet {
-    grid.places().collect()
-}
-
-/// Every head alone, in order, then all heads together; a model with one head has one such set.
-pub fn each_head_and_all(grid: HeadGrid) -> Vec<HeadSet> {
-    each_head(grid).chain((grid.count() > 1).then(|| all_heads(grid))).collect()
-}
+use crate::passes::observer::requests::HeadSet;
 
 /// The variants of a pass.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -95,6 +66,7 @@ impl Variants {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::passes::observer::requests::{each_head_and_all, head};
 
     const GRID: HeadGrid = HeadGrid { layers: 2, heads: 1 };
 
@@ -120,12 +92,6 @@ mod tests {
         let variants = Variants::once(first).towards(GRID, &[Gate::replace(by.clone()), Gate::replace(by.clone())]);
         assert_eq!(variants.first.of(0, 0), Some(&Gate { keep: 1.0, replacement: Some(by.into()) }));
         assert_eq!((variants.first.of(1, 0), variants.others.len()), (Some(&Gate::scale(0.0)), 0));
-    }
-
-    #[test]
-    fn all_of_one_head_is_that_head() {
-        let grid = HeadGrid { layers: 1, heads: 1 };
-        assert_eq!((each_head_and_all(grid).len(), each_head_and_all(GRID).len()), (1, 3));
     }
 
     #[test]

@@ -27,7 +27,7 @@ fn rise(places: &[usize]) -> f64 {
     places.iter().map(|&place| each[place]).sum::<f64>() + both
 }
 
-fn places(removed: &crate::passes::run::variants::HeadSet) -> Vec<usize> {
+fn places(removed: &crate::passes::observer::requests::HeadSet) -> Vec<usize> {
     removed.iter().map(|place| GRID.index(place.layer, place.head)).collect()
 }
 

@@ -1,7 +1,6 @@
 //! Dependence of later heads on each head (docs/methodology/edges.md).
 
 mod excess;
-mod figure;
 mod measure;
 mod pairs;
 mod section;
@@ -9,6 +8,7 @@ mod strongest;
 mod sums;
 mod terms;
 mod untrained;
+mod view;
 
 use crate::passes::pass::{Pass, Portion, Weights};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};

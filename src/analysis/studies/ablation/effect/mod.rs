@@ -1,11 +1,10 @@
 //! Effect of each head: the loss of masked tokens without it (docs/methodology/effect.md).
 
-mod figure;
-mod in_brief;
 mod metrics;
 mod section;
 mod sums;
 mod terms;
+mod view;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::studies::ablation::removal::EachHead;

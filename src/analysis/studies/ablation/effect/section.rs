@@ -1,14 +1,11 @@
 //! The section `effect` of the report: what each head is worth, with a verdict, and for which relations.
 
-use std::fmt::{self, Write};
-
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::effect;
 use super::sums::{ByGroup, EffectSums, TokenGroup};
-use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::grid::HeadPlace;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::sequences::reading::Context;
@@ -22,17 +19,9 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::{Completion, HeadCard, Section, stored};
-use crate::study::show::figure::Figure;
-use crate::study::show::in_brief::InBrief;
-use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
-use crate::study::show::wording::{decimal, drawn_without, plain_table, sequences, significance};
-use crate::system::counted::{counted, plural};
+use crate::study::section::stored;
+use crate::system::counted::plural;
 use crate::system::parallel::in_parallel;
-
-/// Heads that the summary shows from either end.
-const SHOWN: usize = 5;
 
 pub struct EffectSection {
     pub effect: Effects,
@@ -88,13 +77,17 @@ pub enum Verdict {
 /// How many heads have each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdicts {
-    helpful: u64,
-    harmful: u64,
-    negligible: u64,
-    undecided: u64,
+    /// Heads that are helpful.
+    pub helpful: u64,
+    /// Heads that are harmful.
+    pub harmful: u64,
+    /// Heads that are negligible.
+    pub negligible: u64,
+    /// Heads that are undecided.
+    pub undecided: u64,
     /// Heads among the helpful and the harmful ones that are negligible as well.
     #[serde(default)]
-    also_negligible: u64,
+    pub also_negligible: u64,
 }
 
 /// The effect of one head.
@@ -218,70 +211,6 @@ impl Effects {
     pub fn negligible(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
-
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self {
-            removal,
-            objective,
-            sentences,
-            read,
-            masked_tokens,
-            loss,
-            loss_without_heads,
-            band,
-            verdicts,
-            heads,
-            ..
-        } = self;
-        let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
-            return writeln!(
-                out,
-                "No token could be scored, so no head was removed: {}.",
-                drawn_without("a token to score", *read)
-            );
-        };
-        let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
-        let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = verdicts;
-        let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
-        let chosen = if order.len() < heads.len() {
-            format!(
-                " Of {} {} {} on the blocks of even number; effects are over the others, and of a choice there is no rank \
-                 correlation of effect and gradient.",
-                counted(heads.len(), "head"),
-                order.len(),
-                plural(
-                    &order.len(),
-                    "was removed by itself, chosen by its gradient",
-                    "were removed by themselves, chosen by their gradient"
-                )
-            )
-        } else {
-            String::new()
-        };
-        let also = match also_negligible {
-            0 => String::new(),
-            also => {
-                format!(" {also} of the helpful and harmful {} negligible as well.", plural(also, "one is", "ones are"))
-            }
-        };
-        writeln!(
-            out,
-            "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
-             {loss:.3} with all heads and {bare:.3} without any. {} {} helpful, {harmful} harmful, {negligible} negligible \
-             (surely within ±{band:.4}), {undecided} undecided.{also}{chosen} The most and least helpful, effect ± half of the \
-             95 % interval, q of its being other than 0, and of its being within ±{band:.4}:\n",
-            removal.name(),
-            sequences(*sentences, *read),
-            counted(*helpful, "head"),
-            plural(helpful, "is", "are")
-        )?;
-        let effect = |head: &HeadEffect| head.effect.unwrap_or(0.0);
-        order.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
-        let last = order.len().saturating_sub(SHOWN).max(SHOWN);
-        let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last).map(|(_, head)| *head);
-        out.table(table(shown));
-        Ok(())
-    }
 }
 
 /// The effect of a head on the words of a relation, as tables list it.
@@ -376,19 +305,6 @@ fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
     heads.iter_mut().zip(q_of_those_above(&within)).for_each(|(head, q)| head.q_negligible = q);
 }
 
-fn table<'a>(heads: impl Iterator<Item = &'a HeadEffect>) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["head", "effect", "q", "q within", "verdict"]);
-    for head in heads {
-        let spread = head.ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
-        let effect = head.effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.4}{spread}"));
-        let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance));
-        table.add_row([head.place.to_string(), effect, q, within, head.words()]);
-    }
-    table.column_iter_mut().skip(1).take(3).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
-}
-
 impl HeadEffect {
     /// Its verdict in words, both where it has two.
     pub fn words(&self) -> String {
@@ -399,72 +315,3 @@ impl HeadEffect {
 }
 
 stored!(EffectSection { effect: Effects });
-
-impl Section for EffectSection {
-    fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::Policy(policy) => self.effect.judge(policy),
-            Completion::Reading(read) => self.effect.read = *read,
-            _ => {}
-        }
-    }
-
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.effect.write_summary(out))
-    }
-
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        super::in_brief::in_brief(&self.effect, policy)
-    }
-
-    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
-        let is_it = |head: &&HeadEffect| head.place == place;
-        let found = self.effect.heads.iter().find(is_it).and_then(|head| Some((head, head.effect?)));
-        let Some((head, effect)) = found else { return HeadCard::default() };
-        let spread = head.ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
-        let q = head.q.map(|q| format!("q {}", significance(q)));
-        let within = self.effect.band.zip(head.q_negligible);
-        let within = within.map(|(band, q)| format!("within ±{band:.4} q {}", significance(q)));
-        let deciding: Vec<String> = q.into_iter().chain(within).collect();
-        let deciding = if deciding.is_empty() { String::new() } else { format!(" ({})", deciding.join(", ")) };
-        let removal = self.effect.removal.map_or("", Replacement::name);
-        let line = format!(
-            "without it (by {removal}) the loss is {effect:+.4}{spread} nats a token more: {}{deciding}",
-            head.words()
-        );
-        let of = |change: f64| {
-            let spread = head.ci95.map_or_else(String::new, |ci95| format!(" ±{}", decimal(ci95.half_width(), 3)));
-            format!("{}{spread} nats a token", decimal(change, 3))
-        };
-        let clause = match head.verdict {
-            Some(Verdict::Helpful) => format!("raises the loss by {} when it is removed", of(effect)),
-            Some(Verdict::Harmful) => format!("lowers the loss by {} when it is removed", of(-effect)),
-            Some(Verdict::Negligible) => {
-                format!("can be removed for next to nothing ({} of loss)", of(effect))
-            }
-            Some(Verdict::Undecided) | None => return HeadCard::from_iter([line]),
-        };
-        HeadCard::from_iter([line]).saying([clause])
-    }
-
-    fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Effects { heads, relations, .. } = &self.effect;
-        if !grid.is(heads.iter().map(|head| head.place)) {
-            return Some("`effect.heads` does not have each head of the model once, layer by layer".to_owned());
-        }
-        let beside =
-            |relation: &&RelationEffects| relation.effects.len() != grid.count() || relation.ci95.len() != grid.count();
-        let broken = relations.iter().find(beside);
-        broken.map(|broken| format!("the relation `{}` of `effect` has not an effect of each head", broken.relation))
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        super::figure::figures(&self.effect)
-    }
-
-    fn tables(&self) -> Vec<Table> {
-        let Effects { heads, relations, .. } = &self.effect;
-        let by_relation = relations.iter().flat_map(|relation| relation.of_heads(heads));
-        vec![Table::of("effects", heads), Table::of("effects_by_relation", by_relation)]
-    }
-}

@@ -15,7 +15,7 @@ use crate::stats::significance::q_of_those_above;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, stored};
-use crate::study::show::figure::Figure;
+use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{plain_table, significance};
 
@@ -181,6 +181,36 @@ impl Section for InContextEffectSection {
     }
 
     fn figures(&self, _: &Policy) -> Vec<Figure> {
-        super::figure::figures(&self.in_context_effect)
+        figures(&self.in_context_effect)
     }
+}
+
+/// Heads that the figure shows.
+const SHOWN: usize = 12;
+
+/// The figure of in-context copying: the heads without which most of the gain goes away.
+fn figures(effects: &GainEffects) -> Vec<Figure> {
+    if effects.removal.is_none() {
+        return Vec::new();
+    }
+    let rows = effects.ranked().into_iter().take(SHOWN).map(|head| ForestRow {
+        name: head.place.to_string(),
+        note: String::new(),
+        marks: vec![Mark::of(head.effect, head.ci95)],
+    });
+    let chart = Chart::Forest(Forest {
+        scale: "gain that goes away without the head, in nats a token".to_owned(),
+        shares: false,
+        nothing: Some(0.0),
+        marks: vec!["effect".to_owned()],
+        rows: rows.collect(),
+    });
+    vec![Figure {
+        name: "in-context-effect",
+        title: "What copying from the context loses without a head".to_owned(),
+        reading: "Random tokens that come twice lose less in the second copy than in the first: how much of the difference, in nats \
+                  a token, goes away with one head removed, with 95 % intervals."
+            .to_owned(),
+        chart,
+    }]
 }

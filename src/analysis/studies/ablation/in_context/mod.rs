@@ -1,7 +1,6 @@
 //! The gain of a decoder from having read the same tokens before, and what each head has in it (docs/methodology/repeats.md).
 
 mod effect;
-mod figure;
 mod gain;
 mod metrics;
 mod sums;

@@ -2,7 +2,6 @@
 //! for that to a word as far away (docs/methodology/knockout.md).
 
 mod exchange;
-mod figure;
 mod section;
 mod sums;
 mod terms;

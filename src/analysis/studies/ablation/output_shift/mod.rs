@@ -1,6 +1,5 @@
 //! How far the model's output moves without each head (docs/methodology/output-shift.md).
 
-mod figure;
 mod metrics;
 mod section;
 

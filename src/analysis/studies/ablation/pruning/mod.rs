@@ -1,9 +1,9 @@
 //! How many heads can go: one head after the other is removed, and the loss of masked tokens is measured each time
 //! (docs/methodology/pruning.md).
 
-mod figure;
 mod section;
 mod sums;
+mod view;
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;

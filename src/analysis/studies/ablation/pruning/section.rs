@@ -1,30 +1,19 @@
 //! The section `pruning` of the report: the loss without more and more heads, and what negligible heads are worth together.
 
-use std::collections::BTreeSet;
-use std::fmt::{self, Write};
-
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sums::PruningSums;
-use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::grid::HeadPlace;
 use crate::model::parameters::Objective;
 use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::Losses;
 use crate::studies::ablation::removal::PerToken;
-use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Completion, Section, stored};
-use crate::study::show::figure::Figure;
-use crate::study::show::in_brief::InBrief;
-use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
-use crate::study::show::wording::{drawn_without, plain_table, sequences};
+use crate::study::section::stored;
 use crate::study::upstream::Ranking;
-use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
 pub struct PruningSection {
@@ -106,7 +95,8 @@ pub enum ShareOf {
 }
 
 impl ShareOf {
-    const ALL: [Self; 2] = [Self::Loss, Self::AllHeads];
+    /// Both, in the order of the report.
+    pub const ALL: [Self; 2] = [Self::Loss, Self::AllHeads];
 
     /// In words.
     pub fn words(self) -> &'static str {
@@ -134,7 +124,7 @@ pub struct Interaction {
 
 /// The rises that are allowed: one, five and ten per cent, of the loss and of what all heads are worth. Most of the loss is
 /// there without any head, so that a tenth of it can be half of what they are worth.
-const RISES: [f64; 3] = [0.01, 0.05, 0.10];
+pub const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
 impl Curves {
     /// The section that these sums give.
@@ -157,64 +147,6 @@ impl Curves {
                 .then(|| Interaction::new(sums, &total, context)),
             heads_per_key_value_group: None,
         }
-    }
-
-    /// How many heads can go by the first order, at the largest rise that is allowed of what all heads are worth.
-    fn in_brief(&self) -> Option<String> {
-        let of_all = |can_go: &&CanGo| can_go.of == ShareOf::AllHeads;
-        let order = self.orders.first()?;
-        let CanGo { rise, share, ci95, .. } = order.can_go.iter().rfind(of_all)?;
-        let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", low * 100.0, high * 100.0));
-        Some(format!(
-            "{:.0} %{} of the heads can go, in the order by {}, before the loss rises by {:.0} % of what all heads are worth.",
-            share * 100.0,
-            spread.unwrap_or_default(),
-            order.by,
-            rise * 100.0
-        ))
-    }
-
-    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Some(loss) = self.loss else {
-            return writeln!(
-                out,
-                "No token could be scored, so no heads were pruned: {}.",
-                drawn_without("a token to score", self.read)
-            );
-        };
-        writeln!(
-            out,
-            "Heads removed one after the other, the order from one half of the sample and the loss from the other \
-             ({} {} of {}, {loss:.3} nats a token with all heads; nothing is trained again): \
-             share of heads that can go, with its 95 % interval, while the loss rises by at most so much of the loss\n",
-            self.masked_tokens,
-            self.objective.unwrap_or(Objective::MaskedTokens).tokens(),
-            sequences(self.sentences, self.read)
-        )?;
-        out.table(table(&self.orders, ShareOf::Loss));
-        if let Some(bare) = self.loss_without_heads {
-            writeln!(out, "\nand by at most so much of what all heads are worth, {:.3} nats\n", bare - loss)?;
-            out.table(table(&self.orders, ShareOf::AllHeads));
-        }
-        writeln!(out)?;
-        if let Some(heads) = self.heads_per_key_value_group {
-            writeln!(
-                out,
-                "A head that goes takes its queries and its output along; its keys and values go with the last of the {heads} \
-                 heads that share them."
-            )?;
-        }
-        if let Some(Interaction { heads, together, sum, difference, ci95 }) = &self.interaction {
-            let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
-            writeln!(
-                out,
-                "The {} together {} worth {together:+.4} nats, one by one {sum:+.4} in all: interaction \
-                 {difference:+.4}{spread}.",
-                counted(heads.len(), "negligible head"),
-                plural(&heads.len(), "is", "are")
-            )?;
-        }
-        Ok(())
     }
 }
 
@@ -304,61 +236,4 @@ impl Interaction {
     }
 }
 
-fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
-    let mut table = plain_table();
-    let rises = RISES.iter().map(|rise| format!("{:.0} %", rise * 100.0));
-    table.set_header(["order by".to_owned()].into_iter().chain(rises));
-    for Curve { by, can_go, .. } in curves {
-        let cell = |CanGo { share, ci95, .. }: &CanGo| {
-            let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", low * 100.0, high * 100.0));
-            format!("{:.0} %{}", share * 100.0, spread.unwrap_or_default())
-        };
-        table.add_row([by.clone()].into_iter().chain(can_go.iter().filter(|can_go| can_go.of == of).map(cell)));
-    }
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
-}
-
 stored!(PruningSection { pruning: Curves });
-
-impl Section for PruningSection {
-    fn complete(&mut self, known: &Completion<'_>) {
-        match known {
-            Completion::SharedKeys(heads) => self.pruning.heads_per_key_value_group = Some(*heads),
-            Completion::Reading(read) => self.pruning.read = *read,
-            _ => {}
-        }
-    }
-
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.pruning.write_summary(out))
-    }
-
-    fn in_brief(&self, _: &Policy) -> InBrief {
-        InBrief { found: self.pruning.in_brief(), shortage: None }
-    }
-
-    fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let broken = |Curve { heads, loss, rise_ci95, can_go, .. }: &&Curve| {
-            // The heads go in any order, so they are compared as a set.
-            let all = BTreeSet::from_iter(heads).into_iter().copied();
-            !grid.is(all)
-                || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
-                || can_go.len() > ShareOf::ALL.len() * RISES.len()
-        };
-        let broken = self.pruning.orders.iter().find(broken)?;
-        Some(format!(
-            "the curve by `{}` of `pruning` has not a point for each head, or more shares than rises",
-            broken.by
-        ))
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        super::figure::figures(&self.pruning)
-    }
-
-    fn tables(&self) -> Vec<Table> {
-        let pruning = &self.pruning;
-        vec![Table::of("pruning", pruning.orders.iter().flat_map(Curve::steps))]
-    }
-}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadGrid;
-use crate::passes::run::variants::{HeadSet, heads_at};
+use crate::passes::observer::requests::{HeadSet, heads_at};
 use crate::studies::ablation::losses::Losses;
 use crate::studies::ablation::removal::{RemovalSums, Removals};
 use crate::study::upstream::Ranking;

@@ -16,7 +16,6 @@ use crate::study::labels::{
     Assessment, Bound, Detector, Evidence, Label, LabelStyle, Measured, Parameter, Phrase, assess,
 };
 use crate::study::metrics::explanation::Explanation;
-use crate::study::section::section;
 
 const CAVEATS: &str = "It says by what queries and keys meet, not to what a head attends, and not that the model's output depends on it. \
     It is no role, and never the primary label. No head of layer 0 has it: that layer reads tokens and positions alone.";
@@ -34,7 +33,7 @@ fn rebuilt(evidence: &Evidence<'_>, variant: usize) -> Measured {
 
 /// Whether the head is of layer 0, of which every label would hold by construction: its inputs are tokens and positions.
 fn is_first_layer(evidence: &Evidence<'_>) -> bool {
-    let heads = &section::<ChoiceSection>(evidence.section).choice.heads;
+    let heads = &evidence.section::<ChoiceSection>().choice.heads;
     heads.get(evidence.place).is_some_and(|head| head.place.layer == 0)
 }
 

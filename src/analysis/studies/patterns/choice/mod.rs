@@ -1,7 +1,6 @@
 //! How a head chooses: how much of its distance from even attention comes back when the input of its layer is replaced by what it would be without
 //! context (docs/methodology/choice.md).
 
-mod figure;
 mod fit;
 mod labels;
 mod metrics;

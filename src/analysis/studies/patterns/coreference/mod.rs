@@ -2,7 +2,6 @@
 //! (docs/methodology/coreference.md).
 
 mod anaphors;
-mod figure;
 mod labels;
 mod metrics;
 mod section;

@@ -3,21 +3,19 @@
 use std::cmp::Reverse;
 
 use super::relation::RelationMetrics;
-use super::section::Relations;
 use super::thresholds::MIN_COUNT;
 use crate::study::labels::policy::Policy;
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::system::counted::counted;
 
-pub(super) fn figures(relations: &Relations, policy: &Policy) -> Vec<Figure> {
+pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Figure> {
     let least = policy.count(&MIN_COUNT);
-    let mut shown: Vec<&RelationMetrics> =
-        relations.relations.iter().filter(|relation| relation.count >= least).collect();
+    let mut shown: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= least).collect();
     shown.sort_by_key(|relation| Reverse(relation.count));
     if shown.is_empty() {
         return Vec::new();
     }
-    let rare = relations.relations.len() - shown.len();
+    let rare = relations.len() - shown.len();
     let rare = if rare > 0 { format!(" {rare} rarer relations are left out.") } else { String::new() };
     let chart = Chart::Forest(Forest {
         scale: "words whose syntactic head is found, held out".to_owned(),

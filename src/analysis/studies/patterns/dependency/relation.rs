@@ -342,8 +342,8 @@ impl RelationMetrics {
             let found = head.specific.get(direction).as_ref()?;
             let offset = head.versus_offset.get(direction).as_ref();
             let is_labelled = offset.is_some_and(|versus| Bound::AtLeast.holds(versus.difference, margin_over_offset));
-            let estimate =
-                found.standard_error.map(|error| self.with_others.estimate(found.difference, error, Scale::Real));
+            let of = |error| self.with_others.estimate(found.difference, error, Scale::Real);
+            let estimate = found.standard_error.and_then(of);
             let p = estimate.map(|estimate| estimate.p_above(margin));
             let is_above = is_labelled && Bound::AtLeast.holds(found.difference, margin);
             Some(MarginExcess { difference: found.difference, ci95: found.ci95, p, is_above })

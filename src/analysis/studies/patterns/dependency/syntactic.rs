@@ -8,7 +8,6 @@ use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN};
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::section::section;
 use crate::study::verdict_rule::VerdictRule;
 
 /// The relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and all of them.
@@ -73,7 +72,7 @@ pub(super) const SYNTACTIC: Detector = Detector {
     },
     shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
     assess: |evidence, policy| {
-        let Relations { relations, .. } = section(evidence.section);
+        let Relations { relations, .. } = evidence.section();
         relations.iter().flat_map(|relation| of_relation(relation, evidence.place, policy)).collect()
     },
 };

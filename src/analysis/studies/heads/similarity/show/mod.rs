@@ -1,6 +1,5 @@
 //! The figures of the study and its lines of the summary.
 
 pub mod figure;
-pub mod map;
 pub mod summary;
 pub mod terms;

@@ -1,7 +1,6 @@
 //! The dependency tree that all heads together hold: the attention-only probe of Clark et al. 2019
 //! (docs/methodology/parser.md).
 
-mod figure;
 mod fit;
 mod graph;
 mod lexical;

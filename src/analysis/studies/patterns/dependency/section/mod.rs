@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::assessment::{accuracy_of, label_of, of_relation};
+use super::figure::figures;
 use super::relation::{MarginExcess, RelationMetrics, directions};
 use super::table::{MAY_GO, table};
 use super::tags::{Side, TagRule};
@@ -357,7 +358,7 @@ impl Section for Relations {
     }
 
     fn figures(&self, policy: &Policy) -> Vec<Figure> {
-        super::figure::figures(self, policy)
+        figures(&self.relations, policy)
     }
 
     fn tables(&self) -> Vec<Table> {

@@ -7,10 +7,10 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::Choice;
 use crate::model::forward::gradient::GateGradient;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::passes::ablation::Choice;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;

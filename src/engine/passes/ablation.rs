@@ -1,8 +1,5 @@
 //! Ablation of heads one by one: the replacement of a removed head, and the sentences that it is measured on.
 
-pub mod choice;
-pub mod means;
-
 use std::num::NonZeroU16;
 use std::str::FromStr;
 

@@ -1,12 +1,13 @@
 //! The section on similarity: distances and similarity of all pairs, clusters, comparisons.
 
+mod map;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::compare::{Comparison, MoreAlike, Stratum, compare, neighbours};
 use super::measure::{MeasuredPairs, PairsByBlock};
 use super::pairs::HeadPairs;
-use super::show::map::Map;
 use super::sums::SimilaritySums;
 use super::weights::Weighed;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -17,6 +18,7 @@ use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::stats::ranks::spearman;
 use crate::study::metrics::estimates::EstimationContext;
+use map::Map;
 
 /// Pairs that the report lists as the closest.
 const LISTED: usize = 10;

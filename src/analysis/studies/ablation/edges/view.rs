@@ -1,0 +1,234 @@
+//! What people see of the section `edges`: lines of the summary, the figure, the cards of heads, the table.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+
+use super::measure::LEAST_SHIFT;
+use super::pairs::Edges;
+use super::section::{EdgesReport, EdgesSection, LayerPair};
+use super::strongest::{Edge, HeadEdges, MOSTLY_DIRECT};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::stats::interval::Interval;
+use crate::study::labels::policy::Policy;
+use crate::study::section::{Completion, HeadCard, Section};
+use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::{plain_table, sequence, sequences, significance};
+use crate::system::counted::{counted, plural};
+
+/// Edges, and chains, that the summary shows.
+const SHOWN: usize = 10;
+
+/// The columns that may go where there is no room, the first of them first, and q last: the shift, the direct share, the excess.
+const MAY_GO: &[usize] = &[2, 3, 4, 5];
+
+impl Section for EdgesSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        match known {
+            Completion::Policy(policy) => self.edges.judge(policy),
+            Completion::Labels(labels) => {
+                let heads = self.edges.heads.iter().map(|edges| edges.place);
+                self.edges.labels = heads.zip(labels.iter().cloned()).collect();
+            }
+            Completion::Reading(read) => self.edges.read = *read,
+            Completion::Estimates(..) | Completion::Control(..) | Completion::SharedKeys(_) => {}
+        }
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        Summary::written(|out| self.edges.write_summary(out))
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+        let Some(HeadEdges { upstream, downstream, .. }) = self.edges.heads.iter().find(|edges| edges.place == place)
+        else {
+            return HeadCard::default();
+        };
+        let label = |head: &HeadPlace| self.edges.labels.get(head).map_or("-", String::as_str);
+        let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
+            let Edge { shift, ratio, excess, excess_ci95, above, q, .. } = edge;
+            let direct = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of it directly)"));
+            let spread = excess_ci95.map_or_else(String::new, |ci95| format!(" ±{:.2}", ci95.half_width()));
+            let sure = if *above { "above chance" } else { "not above chance" };
+            let by = match (q, self.edges.untrained.percentile) {
+                (Some(q), _) => format!(" (q {})", significance(*q)),
+                (None, Some(_)) if *shift < LEAST_SHIFT => format!(" (a shift below {LEAST_SHIFT})"),
+                (None, Some(percentile)) => format!(" (chance: {percentile:+.2})"),
+                (None, None) => String::new(),
+            };
+            format!(
+                "{ends} {other} ({}): shift {shift:.5}{direct}, excess {excess:+.2}{spread}, {sure}{by}",
+                label(other)
+            )
+        };
+        let up = upstream.as_ref().map(|edge| line("what shifts it most beyond expectation is", &edge.source, edge));
+        let down =
+            downstream.as_ref().map(|edge| line("what it shifts most beyond expectation is", &edge.target, edge));
+        let shown = downstream.as_ref().filter(|edge| edge.above);
+        let clause = shown.map(|edge| {
+            format!(
+                "shifts the attention of {} by {:.4}, more than both their averages predict (excess {:+.2})",
+                edge.target, edge.shift, edge.excess
+            )
+        });
+        up.into_iter().chain(down).collect::<HeadCard>().saying(clause)
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let EdgesReport { layers, heads, .. } = &self.edges;
+        let pairs = layers.iter().map(|pair| (pair.source, pair.target));
+        let whole = layers.is_empty() || pairs.eq(Edges(grid).layers());
+        if !whole || !layers.iter().all(|pair| pair.is_whole(grid.heads)) {
+            return Some("`edges.layers` does not have each pair of layers once, with all their heads".to_owned());
+        }
+        if !grid.is(heads.iter().map(|edges| edges.place)) {
+            return Some("`edges.heads` does not have each head of the model once, layer by layer".to_owned());
+        }
+        None
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        figures(&self.edges)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let edges = &self.edges;
+        vec![Table::of("edges", edges.layers.iter().flat_map(LayerPair::edges))]
+    }
+}
+
+impl EdgesReport {
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self {
+            removal,
+            sentences,
+            read,
+            tokens,
+            pairs,
+            without_shift,
+            above,
+            untrained,
+            strongest,
+            chains,
+            labels,
+            ..
+        } = self;
+        if *pairs == 0 {
+            return writeln!(out, "The model has one layer: no head comes after another, so none depends on one.");
+        }
+        let Some(removal) = removal.filter(|_| *tokens > 0) else {
+            return writeln!(out, "No {} had a token of text, so no head was removed.", sequence(*read));
+        };
+        writeln!(
+            out,
+            "Heads removed one at a time (by {}): how far the attention of each later head shifts (squared Hellinger distance, over \
+             {} of {}), through whatever lies between. Of {} {above} {} above chance; {without_shift} {} no shift. {} \
+             The strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
+            removal.name(),
+            counted(*tokens, "token"),
+            sequences(*sentences, *read),
+            format_args!("{pairs} {} of heads", plural(pairs, "pair", "pairs")),
+            plural(above, "is", "are"),
+            plural(without_shift, "has", "have"),
+            untrained.meaning()
+        )?;
+        out.table_without(table(strongest.iter().take(SHOWN), labels), MAY_GO);
+        if strongest.iter().any(|edge| edge.ratio.is_some()) {
+            writeln!(
+                out,
+                "\nDirect is the shift with all other heads and feed-forward blocks held as they were, so that the residual stream alone \
+                 lacks the earlier head, over the shift; above 1, what lies between opposes it."
+            )?;
+        }
+        let long: Vec<&Vec<HeadPlace>> = chains.iter().filter(|chain| chain.len() > 2).collect();
+        if long.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\nChains of edges, each the strongest of both its ends:\n")?;
+        for chain in long.iter().take(SHOWN) {
+            let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
+            writeln!(out, "  {}", names.join(" -> "))?;
+        }
+        match long.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => writeln!(out, "  and {more} more in the report"),
+        }
+    }
+}
+
+fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace, String>) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["edge", "labels", "shift", "direct", "excess", "q"]);
+    let spread = |ci95: Option<Interval>, digits: usize| {
+        ci95.map_or_else(String::new, |ci95| format!(" ±{:.digits$}", ci95.half_width()))
+    };
+    for Edge { source, target, shift, shift_ci95, ratio, ratio_ci95, excess, excess_ci95, q, .. } in edges {
+        table.add_row([
+            format!("{source} -> {target}"),
+            [source, target].map(|head| labels.get(head).map_or("-", String::as_str)).join(" -> "),
+            format!("{shift:.5}{}", spread(*shift_ci95, 5)),
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}{}", spread(*ratio_ci95, 2))),
+            format!("{excess:+.2}{}", spread(*excess_ci95, 2)),
+            q.map_or_else(|| "-".to_owned(), significance),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// The figure of edges: the heads of all layers and the strongest edges between them.
+fn figures(report: &EdgesReport) -> Vec<Figure> {
+    let EdgesReport { tokens, sentences, read, pairs, above: count, strongest, heads, .. } = report;
+    let is_strongest =
+        |edge: &Edge| strongest.iter().any(|other| (other.source, other.target) == (edge.source, edge.target));
+    let of_heads = heads.iter().filter_map(|head| head.upstream);
+    let above = of_heads.chain(strongest.iter().copied()).filter(|edge| edge.above);
+    let shown: BTreeMap<_, Edge> = above.map(|edge| ((edge.source, edge.target), edge)).collect();
+    if shown.is_empty() {
+        return Vec::new();
+    }
+    let mut shown: Vec<Edge> = shown.into_values().collect();
+    shown.sort_by(|a, b| b.surely().total_cmp(&a.surely()).then((a.source, a.target).cmp(&(b.source, b.target))));
+    let line = |edge: Edge| Line {
+        source: edge.source,
+        target: edge.target,
+        mark: Mark { value: edge.excess, ci95: edge.excess_ci95 },
+        strongest: is_strongest(&edge),
+        line: if edge.is_direct() == Some(false) { EdgeLine::Dashed } else { EdgeLine::Solid },
+    };
+    let is_known = shown.iter().any(|edge| edge.is_direct().is_some());
+    let kind = |line, name, meaning| EdgeKind { line, name, meaning };
+    let kinds = [
+        kind(EdgeLine::Solid, "direct", format!("the residual stream alone shifts at least {MOSTLY_DIRECT} as much")),
+        kind(
+            EdgeLine::Dashed,
+            "mediated",
+            "less than that: heads and feed-forward blocks between matter more".to_owned(),
+        ),
+    ];
+    vec![Figure {
+        name: "edges",
+        title: "Which later heads look elsewhere without each head".to_owned(),
+        reading: format!(
+            "An edge goes from a head that is removed to a later one whose attention shifts by more than both heads' means \
+             make expected (over {} of {}). Of {} {count} {} above chance; {} of these {} \
+             drawn: the strongest, in colour, and of each head the strongest that goes to it.",
+            counted(*tokens, "token"),
+            sequences(*sentences, *read),
+            counted(*pairs, "edge"),
+            plural(count, "is", "are"),
+            shown.len(),
+            plural(&shown.len(), "is", "are")
+        ),
+        chart: Chart::Edges(EdgeChart {
+            width: "width of an edge: its excess, in ln of the shift".to_owned(),
+            kinds: if is_known { kinds.into() } else { Vec::new() },
+            edges: shown.into_iter().map(line).collect(),
+        }),
+    }]
+}

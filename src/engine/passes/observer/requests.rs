@@ -1,0 +1,70 @@
+//! Further runs that observers request: ablation variants, as the heads that they remove, and patched runs, in which a
+//! sequence runs again with other rows of attention in place of one head's own.
+
+use std::collections::BTreeSet;
+
+use crate::model::forward::gates::AttentionRows;
+use crate::model::grid::{HeadGrid, HeadPlace};
+
+/// The heads that a variant removes, at least one, beside those that all variants of its pass remove.
+pub type HeadSet = BTreeSet<HeadPlace>;
+
+/// One head.
+pub fn head(place: HeadPlace) -> HeadSet {
+    HeadSet::from([place])
+}
+
+/// Every head, alone, in order.
+pub fn each_head(grid: HeadGrid) -> impl Iterator<Item = HeadSet> {
+    grid.places().map(head)
+}
+
+/// The heads at these indices.
+pub fn heads_at(grid: HeadGrid, places: &[usize]) -> HeadSet {
+    places.iter().map(|&place| grid.place(place)).collect()
+}
+
+/// All heads of a model.
+pub fn all_heads(grid: HeadGrid) -> HeadSet {
+    grid.places().collect()
+}
+
+/// Every head alone, in order, then all heads together; a model with one head has one such set.
+pub fn each_head_and_all(grid: HeadGrid) -> Vec<HeadSet> {
+    each_head(grid).chain((grid.count() > 1).then(|| all_heads(grid))).collect()
+}
+
+/// A forward pass over one sequence that starts at a head's layer, with other attention of that head from some tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PatchedRun {
+    /// The head.
+    pub place: HeadPlace,
+    /// The rows that stand in place of its own.
+    pub rows: AttentionRows,
+    /// The positions whose logits are computed.
+    pub predicted: Vec<usize>,
+}
+
+/// A patched run that an observer requested.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestedRun {
+    /// The place of the observer in its set.
+    pub observer: usize,
+    /// The sequence of the pack.
+    pub sequence: usize,
+    /// The place of the run among the observer's requests for this sequence.
+    pub number: usize,
+    /// The run.
+    pub run: PatchedRun,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_one_head_is_that_head() {
+        let grid = HeadGrid { layers: 1, heads: 1 };
+        assert_eq!((each_head_and_all(grid).len(), each_head_and_all(HeadGrid { layers: 2, heads: 1 }).len()), (1, 3));
+    }
+}
