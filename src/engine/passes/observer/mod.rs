@@ -26,9 +26,9 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 use countable::ensure_countable;
-use requests::HeadSet;
 pub use event::Event;
 pub use input::{Folder, HeadInput};
+use requests::HeadSet;
 
 /// Exact sums over every head in the sequences of a pass.
 ///
