@@ -1,7 +1,7 @@
 //! Passes over a shard of a corpus: sentences in, the sums of all observers out.
 
-mod controls;
 pub mod choice;
+mod controls;
 pub mod counting;
 pub mod derivatives;
 pub mod means;
@@ -47,8 +47,8 @@ use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::Facts;
 use crate::system::progress::Analysis;
-use controls::{SHARPNESS_SENTENCES, other_encoder};
 use choice::Sensitivity;
+use controls::{SHARPNESS_SENTENCES, other_encoder};
 use derivatives::differentiate;
 use means::{ContextSums, MeanContexts};
 use part::CorpusPart;
