@@ -3,8 +3,6 @@
 //! Widths are those of `MiniLM` (hidden 384, heads of 32) and of BERT-base (hidden 768, heads of 64); `n` is the number of
 //! tokens, or of words: 20 is a sentence, 128 a paragraph, 512 the longest sequence of most models.
 
-use std::ops::Range;
-
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use headscope::corpus::TreeHead;
@@ -17,6 +15,7 @@ use headscope::sequences::fold::lifts::Lifts;
 use headscope::sequences::fold::roles::TokenRoles;
 use headscope::sequences::fold::words::{FromToken, WordAttention};
 use headscope::sequences::sequence::{GoldArc, Sequence, TokenKind};
+use headscope::sequences::span::WordSpan;
 use headscope::studies::patterns::attention::tokens as token;
 use headscope::studies::patterns::attention::tokens::RowBuffers;
 use headscope::studies::patterns::dependency::arcs::Predictions;
@@ -123,12 +122,12 @@ fn sentence(n: usize) -> Sequence {
 }
 
 /// Three words in four are one token, the fourth is two.
-fn spans(n: usize) -> Vec<Range<usize>> {
+fn spans(n: usize) -> Vec<WordSpan> {
     let mut spans = Vec::new();
     let mut start = 1;
     while start < n - 1 {
         let length = if spans.len() % 4 == 3 { 2 } else { 1 };
-        spans.push(start..(start + length).min(n - 1));
+        spans.push((start..(start + length).min(n - 1)).into());
         start += length;
     }
     spans

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use headscope::commands::cli;
 use headscope::system::errors::Class;
+use headscope::system::files::output;
 use headscope::system::interrupt::clean_up_when_interrupted;
 use headscope::system::time_limit;
 
@@ -14,6 +15,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let command = cli::parse();
+    output::claim_stdout();
     time_limit::report_by(|error| {
         cli::error_format().say(error);
         Class::of(error).status()

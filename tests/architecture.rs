@@ -208,6 +208,7 @@ fn only_the_writers_and_readers_know_json_text() {
     let allowed = [
         "export/",
         "commands/sentences/maps.rs",
+        "commands/keys.rs",
         "commands/cli/",
         "commands/batch/",
         "commands/keys.rs",

@@ -336,7 +336,8 @@ def main():
     parser.add_argument("--blessed", metavar="FOLDER")
     parser.add_argument("--bless", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as profile:
+    # Processes of an ended browser may still write to its profile while the folder is being removed.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(options.program, profile)
         try:
             for page in options.pages:

@@ -36,7 +36,8 @@ fn the_preset_has_the_numbers_of_the_released_formulas() {
 #[test]
 fn a_full_run_gives_the_numbers_of_the_reference() {
     let (model, corpus) = (model(), fixture("corpus/gold.conllu"));
-    let report = run(&["analyze", path(&model), "-c", path(&corpus), "-o", "-", "--no-run-info"]).unwrap();
+    let report =
+        run(&["analyze", path(&model), "-c", path(&corpus), "--words", "spaced", "-o", "-", "--no-run-info"]).unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
     let reference = reference("all-minilm-l6-v2");
     check_metrics(&report, &reference);
@@ -51,7 +52,19 @@ fn a_full_run_gives_the_numbers_of_the_reference() {
 #[test]
 fn heads_choose_as_in_the_reference() {
     let (model, corpus) = (model(), fixture("corpus/gold.conllu"));
-    let args = ["analyze", path(&model), "-c", path(&corpus), "--with", "choice", "-o", "-", "--no-run-info"];
+    let args = [
+        "analyze",
+        path(&model),
+        "-c",
+        path(&corpus),
+        "--with",
+        "choice",
+        "--words",
+        "spaced",
+        "-o",
+        "-",
+        "--no-run-info",
+    ];
     let report: Value = serde_json::from_str(&run(&args).unwrap()).unwrap();
     reference_choice::check(&report, "all-minilm-l6-v2");
 }

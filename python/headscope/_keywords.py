@@ -11,16 +11,26 @@ from ._program import PathLike
 Texts = str | Iterable[str]
 
 
-class Sentences(TypedDict, total=False):
-    """How sentences are read."""
+class Machine(TypedDict, total=False):
+    """What of the machine may be used."""
 
+    memory: str | int | None
+
+
+class Sentences(Machine, total=False):
+    """Which model reads sentences, and how."""
+
+    adapter: PathLike | None
+    tokens_as_words: bool | None
+    residues: str | None
+    words: str | None
     format: str | None
     limit: int | None
     max_tokens: int | None
     offline: bool | None
 
 
-class Labelling(TypedDict, total=False):
+class Labelling(Machine, total=False):
     """By which thresholds heads are labelled."""
 
     policy: PathLike | None
@@ -43,6 +53,7 @@ class AnalyzeShard(Sentences, total=False):
     preset: Texts | None
     threads: int | None
     no_run_info: bool | None
+    unit: str | None
     truncate: bool | None
     strict: bool | None
     from_token: str | None
@@ -84,6 +95,7 @@ class Maps(Sentences, total=False):
     layer: int | Iterable[int] | None
     head: Texts | None
     rollout: bool | None
+    truncate: bool | None
     remove: Texts | None
     strict: bool | None
 
@@ -94,6 +106,7 @@ class View(Sentences, total=False):
     corpus: Paths | None
     sentence: int | Iterable[int] | None
     find: str | None
+    truncate: bool | None
     from_token: str | None
 
 
@@ -109,7 +122,7 @@ class Diff(Labelling, total=False):
     only: Texts | None
 
 
-class Export(TypedDict, total=False):
+class Export(Machine, total=False):
     """Options of ``export``."""
 
     columns: Texts | None
@@ -117,7 +130,7 @@ class Export(TypedDict, total=False):
     compact: bool | None
 
 
-class Batch(TypedDict, total=False):
+class Batch(Machine, total=False):
     """Options of ``batch``."""
 
     only: Texts | None

@@ -41,7 +41,7 @@ class Options(unittest.TestCase):
             headscope.analyze(corpus=[])
 
     def test_an_option_that_is_not_there_is_answered_in_the_words_of_python(self) -> None:
-        for name, meant in [("studies", "with_"), ("max_token", "max_tokens"), ("modle", "it has bos, ")]:
+        for name, meant in [("studies", "with_"), ("max_token", "max_tokens"), ("modle", "it has adapter, ")]:
             with self.assertRaisesRegex(TypeError, f"analyze has no option '{name}': (did you mean )?{meant}"):
                 headscope.analyze("box:planted", **{name: 1})  # type: ignore[arg-type]
 

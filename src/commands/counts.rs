@@ -11,7 +11,7 @@ use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::run::counting::count;
 use crate::passes::run::token_limit;
-use crate::sequences::reading::Context as Reads;
+use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::parallel::all_cores;
@@ -19,13 +19,18 @@ use crate::system::progress::{self, Downloads};
 
 /// Counts the tokens of a corpus by a model's tokenizer and writes them.
 /// Fails if the model, the corpus or the output cannot be used, or the corpus has no token.
-pub fn counts(model: &ModelRef, options: TokenizerOptions, inputs: &[Input], path: &Path) -> Result<()> {
+pub fn counts(
+    model: &ModelRef,
+    (options, words): (TokenizerOptions, Spacing),
+    inputs: &[Input],
+    path: &Path,
+) -> Result<()> {
     let mut output = Output::open(path)?;
     let model = text_reader::applied(Model::load(model.resolve(&Downloads::default())?)?, options)?;
     let max_tokens = token_limit(&model, None, Reads::Sentence)?;
     let counting = progress::step("counting tokens");
-    let (counts, corpus) =
-        count(inputs, (&model.tokenizer, Reads::Sentence), max_tokens, true, &Scope::sentences(), all_cores())?;
+    let tokenizer = (&model.tokenizer, Reads::Sentence, words);
+    let (counts, corpus) = count(inputs, tokenizer, max_tokens, true, &Scope::sentences(), all_cores())?;
     counting.finish_and_clear();
     if counts.is_empty() {
         return Err(anyhow!("corpus `{}` has no tokens", corpus.name).about(&corpus.name)).class(Class::Input);

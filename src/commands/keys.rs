@@ -40,7 +40,7 @@ fn keys(object: &Value) -> Option<&Map<String, Value>> {
     object.get("properties")?.as_object()
 }
 
-/// What a schema stands for: the type that it refers to or narrows, the one beside null, or that of a list's elements.
+/// The type behind a schema: the one it refers to or narrows, the one beside null, or the type of a list's elements.
 fn behind<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if let Some(reference) = schema.get("$ref") {
         return root.pointer(reference.as_str()?.strip_prefix('#')?);

@@ -235,6 +235,7 @@ mod tests {
     use super::*;
     use crate::model::forward::attention::AttentionView;
     use crate::sequences::fold::words::FromToken;
+    use crate::sequences::span::WordSpan;
 
     /// `[CLS] a b [SEP]`: a to b, its head; b to the first token.
     fn viewed() -> SentenceAttention {
@@ -246,7 +247,7 @@ mod tests {
         ];
         let weights: Vec<f32> = weights.concat();
         let mut between = WordAttention::default();
-        let spans: Vec<_> = (0..4).map(|token| token..token + 1).collect();
+        let spans = WordSpan::whole((0..4).map(|token| token..token + 1));
         between.fold(AttentionView::new(2, 8, 4, &weights), &spans, FromToken::Mean);
         SentenceAttention {
             head: HeadPlace { layer: 2, head: 8 },

@@ -19,6 +19,7 @@ use headscope::model::source::ModelRef;
 use headscope::sequences::fold::words::{FromToken, WordAttention};
 use headscope::sequences::pack::{PACK_TOKENS, Packs};
 use headscope::sequences::sequence::{Sequence, TokenKind};
+use headscope::sequences::span::WordSpan;
 use headscope::studies::registry::default_policy;
 use headscope::study::labels::policy::Value;
 use headscope::system::printable::{is_unprintable, one_line, printable};
@@ -264,7 +265,7 @@ fn folding(data: &[u8]) -> bool {
     let view = AttentionView::new(0, 0, tokens, &weights);
     let mut words = WordAttention::default();
     for from in [FromToken::Mean, FromToken::First] {
-        words.fold(view, &spans, from);
+        words.fold(view, &WordSpan::whole(spans.iter().cloned()), from);
         assert_eq!(words.words(), spans.len());
         for (word, span) in spans.iter().enumerate() {
             let queries = if from == FromToken::Mean { span.clone() } else { span.start..span.start + 1 };

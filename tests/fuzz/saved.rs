@@ -112,8 +112,7 @@ pub fn ledger(data: &[u8]) -> bool {
             quiet: true,
             errors: ErrorFormat::Text,
         };
-        let ran = batch(&options, &syntax());
-        let error = ran.expect_err("there is no model").to_string();
+        let error = batch(&options, &syntax()).expect_err("there is no model").to_string();
         let known = folder.join("index.html").exists();
         fs::remove_dir_all(&folder).expect("a temporary folder");
         fs::remove_file(&table).expect("a temporary file");

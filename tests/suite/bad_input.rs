@@ -550,14 +550,19 @@ fn long_sentences_are_skipped_and_counted_or_cut() {
 }
 
 #[test]
-fn a_word_without_tokens_takes_its_sentence_along() {
+fn a_word_without_tokens_leaves_itself_out() {
     let context = EstimationContext::new();
     let line = |id: u32, form: &str, head: u32| format!("{id}\t{form}\t_\t_\t_\t_\t{head}\tdep\t_\t_\n");
     let text = [line(1, "the", 2), line(2, "\u{200b}", 0), "\n".into(), line(1, "the", 2), line(2, "dog", 0)].concat();
-    let report = analyze(&context.file("zero.conllu", text), &[]);
-    assert_eq!(report["corpus"]["skipped"]["word_without_tokens"], 1);
-    assert_eq!(report["corpus"]["sentences"], 1);
-    assert_eq!(report["corpus"]["words"], 2);
+    let file = context.file("zero.conllu", text);
+    let corpus = |more: &[&str]| analyze(&file, more)["corpus"].clone();
+    let report = corpus(&[]);
+    assert_eq!((&report["sentences"], &report["words"], &report["heads_left_out"]), (&2.into(), &3.into(), &1.into()));
+    assert_eq!(report["words_left_out"]["no_tokens"], 1);
+    // One by one it takes its sentence along.
+    let report = corpus(&["--words", "spaced"]);
+    assert_eq!((&report["sentences"], &report["words"]), (&1.into(), &2.into()));
+    assert_eq!(report["skipped"]["word_without_tokens"], 1);
 }
 
 #[test]

@@ -260,8 +260,29 @@ fn lora_is_merged_as_peft_merges_it() {
             assert!(apart(&found) <= 1e-6, "{name}: {tensor} is {} apart", apart(&found));
             changed += usize::from(apart(&base) > 1e-3);
         }
-        assert!(changed >= 3, "{name}: {changed} tensors differ from those of the model");
+        assert!(changed >= 3, "{name}: {changed} tensors differ from the model's");
     }
+}
+
+#[test]
+fn patterns_of_an_adapter_match_whole_names_of_modules() {
+    let folder = TempDir::new().unwrap();
+    let (model, from) = (fixture("models/tiny-bert"), fixture("models/adapters/tiny-bert"));
+    // The same adapter as trained with a task head, so that a prefix stands before all names.
+    let query = "bert.encoder.layer.1.attention.self.query";
+    let prefixed = adapter(&folder, "alpha_pattern", serde_json::json!({query: 3}));
+    let file = prefixed.join("adapter_model.safetensors");
+    let mut factors = load(&file, &Device::Cpu).unwrap();
+    renamed(&mut factors, |name| name.replace("base_model.model.", "base_model.model.bert."));
+    save(&factors, &file).unwrap();
+    let architecture = architecture(&model);
+    let merged = |folder: &Path| {
+        let adapter = Adapter::read(&AdapterFiles::open(folder).unwrap(), &architecture).unwrap();
+        let checkpoint = Checkpoint::open(opened(&weight_files(&model)), architecture.family).unwrap();
+        let checkpoint = checkpoint.with_adapter(Some(Box::new(adapter)));
+        checkpoint.tensor("encoder.layer.1.attention.self.query.weight", &[32, 32]).unwrap()
+    };
+    assert_eq!(merged(&prefixed), merged(&from));
 }
 
 /// The tiny model's adapter in a folder, its settings changed.
@@ -311,6 +332,7 @@ fn what_cannot_be_merged_is_refused_by_name() {
         ("init_lora_weights", "pissa_niter_4".into(), "(init_lora_weights) cannot be merged here"),
         ("target_parameters", serde_json::json!(["x"]), "LoRA with target_parameters cannot be merged here"),
         ("lora_alpha", Value::Null, "lora_alpha is not there"),
+        ("alpha_pattern", serde_json::json!({"(": 1}), "alpha_pattern has `(`, no regular expression"),
     ] {
         let error = refusal(key, value);
         assert!(error.contains(what), "{error}");
@@ -323,4 +345,50 @@ fn what_cannot_be_merged_is_refused_by_name() {
     let (_, error) =
         run(&["analyze", path(&model), "--adapter", path(&fixture("models/adapters/tiny-llama"))]).unwrap_err();
     assert!(error.contains("lora_A"), "{error}");
+}
+
+/// The tiny model's adapter with one more tensor.
+fn adapter_with(folder: &TempDir, name: &str, tensor: Tensor) -> PathBuf {
+    let adapter = adapter(folder, "r", 4.into());
+    let file = adapter.join("adapter_model.safetensors");
+    let mut tensors = load(&file, &Device::Cpu).unwrap();
+    tensors.insert(format!("base_model.model.{name}"), tensor);
+    save(&tensors, file).unwrap();
+    adapter
+}
+
+#[test]
+fn nothing_of_an_adapter_is_lost() {
+    let folder = TempDir::new().unwrap();
+    let lost = |model: &Path, adapter: &Path, more: &[&str]| {
+        let arguments = ["analyze", path(model), "--limit", "20", "--adapter", path(adapter)];
+        run(&[&arguments[..], more].concat()).unwrap_err().1
+    };
+    // A tensor that is saved whole, of a layer that is not there.
+    let adapter = adapter_with(&folder, "encoder.layer.9.output.dense.bias", zeros(&[32]));
+    let error = lost(&changed(&folder, "tiny-bert", |_| {}), &adapter, &[]);
+    assert!(
+        error.contains("`base_model.model.encoder.layer.9.output.dense.bias` of the adapter is for a tensor"),
+        "{error}"
+    );
+    // An update of an output that shares the embeddings of the input: the loss is another one with it.
+    let factor = |part: &str| format!("cls.predictions.decoder.lora_{part}.weight");
+    let adapter = adapter_with(&folder, &factor("A"), zeros(&[4, 32]));
+    let file = adapter.join("adapter_model.safetensors");
+    let mut tensors = load(&file, &Device::Cpu).unwrap();
+    tensors.insert(format!("base_model.model.{}", factor("B")), zeros(&[196, 4]));
+    save(&tensors, file).unwrap();
+    let with_head = changed(&folder, "tiny-bert", |tensors| {
+        for (name, shape) in [
+            ("transform.dense.weight", &[32, 32][..]),
+            ("transform.dense.bias", &[32]),
+            ("transform.LayerNorm.weight", &[32]),
+            ("transform.LayerNorm.bias", &[32]),
+            ("bias", &[196]),
+        ] {
+            tensors.insert(format!("cls.predictions.{name}"), zeros(shape));
+        }
+    });
+    let error = lost(&with_head, &adapter, &["--with", "effect"]);
+    assert!(error.contains("cls.predictions.decoder.lora_A.weight` of the adapter is for a tensor"), "{error}");
 }

@@ -19,7 +19,7 @@ fn analyze(model: &str, more: &[&str]) -> anyhow::Result<String> {
 
 #[test]
 fn choices_are_those_of_the_reference() {
-    let found: Value = serde_json::from_str(&analyze("box:small", &["-o", "-"]).unwrap()).unwrap();
+    let found: Value = serde_json::from_str(&analyze("box:small", &["--words", "spaced", "-o", "-"]).unwrap()).unwrap();
     crate::reference_choice::check(&found, "small");
     // Labels are in a column of their own.
     for head in found["heads"].as_array().unwrap() {

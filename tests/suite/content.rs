@@ -8,7 +8,7 @@ use crate::golden::load;
 use crate::support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
 use headscope::corpus::{Input, Scope};
 use headscope::passes::run::counting::count;
-use headscope::sequences::reading::Context;
+use headscope::sequences::reading::{Context, Spacing};
 use serde_json::Value;
 
 /// Both start from float32 attention, summed in different orders.
@@ -50,12 +50,16 @@ fn check_heads(report: &Value, golden: &Value) {
 
 #[test]
 fn what_explains_a_head_is_that_of_the_reference() {
-    check_heads(&analyze(&fixture("corpus/gold.conllu"), &["--limit", "120"]), &golden("explained-variance"));
+    check_heads(
+        &analyze(&fixture("corpus/gold.conllu"), &["--words", "spaced", "--limit", "120"]),
+        &golden("explained-variance"),
+    );
 }
 
 #[test]
 fn every_number_is_that_of_the_reference() {
-    let (report, golden) = (analyze(&fixture("corpus/gold.conllu"), &["--limit", "200"]), golden("content"));
+    let (report, golden) =
+        (analyze(&fixture("corpus/gold.conllu"), &["--words", "spaced", "--limit", "200"]), golden("content"));
     check_heads(&report, &golden);
     for what in ["ci95", "standard_errors"] {
         for (head, expected) in report["heads"].as_array().unwrap().iter().zip(golden[what].as_array().unwrap()) {
@@ -168,7 +172,7 @@ fn tokens_are_counted_alike_on_any_number_of_threads() {
     let counted = |file: &std::path::Path, scope: &Scope, threads| {
         let corpus = [Input::parse(file, None).unwrap()];
         let threads = NonZeroUsize::new(threads).unwrap();
-        count(&corpus, (&model.tokenizer, Context::Sentence), 64, false, scope, threads)
+        count(&corpus, (&model.tokenizer, Context::Sentence, Spacing::Written), 64, false, scope, threads)
             .map_err(|error| format!("{error:#}"))
     };
     let line = gold.split("\n\n").take(100).map(|one| one.lines().count() + 1).sum::<usize>() + 1;

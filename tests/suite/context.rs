@@ -177,7 +177,8 @@ fn shards_and_parts_of_windows_add_up() {
 fn losses_in_windows_are_those_of_the_reference() {
     let expected: Value =
         serde_json::from_str(&fs::read_to_string(fixture("goldens/causal-effect-windows.json")).unwrap()).unwrap();
-    let options = ["--context", "document", "--max-tokens", "32", "--with", "effect", "--sample", "64"];
+    let options =
+        ["--context", "document", "--max-tokens", "32", "--with", "effect", "--sample", "64", "--words", "spaced"];
     let found = analyze(&fixture("corpus/entities.conllu"), &options);
     let effect = &found["effect"];
     for key in ["masked_tokens", "sentences"] {

@@ -40,7 +40,7 @@ fn json_lines_say_what_conllu_says() {
         "\r\n",
         r#"{"words": ["Go", ""]}"#,
         "\n",
-        r#"{"text": "passed over", "words": ["kept"], "heads": [null], "relations": [null]}"#,
+        r#"{"text": "kept", "words": ["kept"], "heads": [null], "relations": [null]}"#,
     );
     let expected = [
         Content::Text("Go home.".to_owned()),
@@ -66,7 +66,7 @@ fn json_lines_that_are_none() {
             r#"{"text": "a", "text": "b"}"#,
             r#"not a sentence in JSON: duplicate field `text` at column 20: `{"text": "a", "text": "b"}`"#,
         ),
-        (r#"{"sentence": "a"}"#, r#"there is neither `words` nor `text`: `{"sentence": "a"}`"#),
+        (r#"{"sentence": "a"}"#, r#"there is neither `words` nor `text`: `{"sentence": "a"}`: call `sentence` `text`"#),
         (r#"{"text": "a", "heads": [0]}"#, "`heads` is of `words`, and there are none"),
         (r#"{"words": ["a"], "heads": [0]}"#, "`heads` and `relations` come together"),
         (r#"{"words": ["a"], "heads": [0, 1], "relations": ["root"]}"#, "`heads` has 2 entries for 1 word"),

@@ -412,3 +412,15 @@ fn what_is_not_compressed_as_it_is_named_is_said_so() {
         assert_eq!(error, expected);
     }
 }
+
+/// A few bytes that become many are not read to their end.
+#[test]
+fn compressed_bytes_become_no_more_than_text_does() {
+    // Lines of a megabyte of spaces, 80 MB of them.
+    let bytes = zstd(&[&[b' '; (1 << 20) - 1][..], b"\n"].concat().repeat(80));
+    assert!(bytes.len() < 100_000, "{}", bytes.len());
+    let files = folder(&[("a.txt.zst", &bytes)]);
+    let error = open(&[&files.path().join("a.txt.zst")], None).unwrap().find_map(Result::err).expect("an error");
+    let error = format!("{error:#}");
+    assert!(error.contains("a.txt.zst:65: ") && error.contains("no text is compressed to a 256th"), "{error}");
+}

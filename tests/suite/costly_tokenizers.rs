@@ -168,3 +168,17 @@ fn tokens_and_prefixes_are_short() {
     let prefix = Costly::new(move |tokenizer| tokenizer["model"]["continuing_subword_prefix"] = prefix.into());
     assert!(prefix.is_refused().contains("continuing_subword_prefix has 1000000 bytes"));
 }
+
+#[test]
+fn a_vocabulary_whose_tree_is_larger_than_that_of_any_language_is_refused() {
+    // 1,100 pieces of 1,000 bytes that begin differently.
+    let pieces = (0..1100).map(|number| json!([format!("{number:0>4}{}", "a".repeat(996)), -1.0]));
+    let special = ["<unk>", "[CLS]", "[SEP]"].map(|token| json!([token, 0.0]));
+    let vocabulary: Vec<Value> = special.into_iter().chain(pieces).collect();
+    let costly = Costly::new(move |tokenizer| {
+        tokenizer["model"] = json!({ "type": "Unigram", "unk_id": 0, "vocab": vocabulary, "byte_fallback": false });
+    });
+    let message = costly.is_refused();
+    assert!(message.contains("the 1103 tokens of its vocabulary need 37"), "{message}");
+    assert!(message.contains("at most 1048576 are read"), "{message}");
+}

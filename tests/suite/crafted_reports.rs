@@ -1,5 +1,6 @@
 //! Reports that somebody made to fool a terminal, a browser or a writer, through the real binary.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -232,15 +233,48 @@ fn a_long_name_is_drawn_in_time() {
     run(&["export", path(&file), "-o", path(&page)]).unwrap();
 }
 
-/// Makes every number that is not whole the largest that is read.
-fn enlarge(value: &mut Value) {
+/// Collects the keys of all numbers that are not whole; the numbers of a list have the key of the list.
+fn keys_of_numbers(value: &Value, key: &str, found: &mut BTreeSet<String>) {
     match value {
-        Value::Number(number) if number.is_f64() => {
-            *value = 1e30_f64.copysign(number.as_f64().unwrap()).into();
-        }
-        Value::Array(items) => items.iter_mut().for_each(enlarge),
-        Value::Object(fields) => fields.values_mut().for_each(enlarge),
+        Value::Number(number) if number.is_f64() => drop(found.insert(key.to_owned())),
+        Value::Array(items) => items.iter().for_each(|item| keys_of_numbers(item, key, found)),
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| keys_of_numbers(value, key, found)),
         _ => {}
+    }
+}
+
+/// Makes every number under this key that is not whole another.
+fn change_numbers(value: &mut Value, wanted: &str, to: &dyn Fn(f64) -> f64, key: &str) {
+    match value {
+        Value::Number(number) if number.is_f64() && key == wanted => *value = to(number.as_f64().unwrap()).into(),
+        Value::Array(items) => items.iter_mut().for_each(|item| change_numbers(item, wanted, to, key)),
+        Value::Object(fields) => {
+            fields.iter_mut().for_each(|(key, value)| change_numbers(value, wanted, to, key));
+        }
+        _ => {}
+    }
+}
+
+/// Some numbers of a report become parameters of distributions: numbers that no report has are refused.
+#[test]
+fn numbers_of_distributions_are_in_their_ranges() {
+    let folder = TempDir::new().unwrap();
+    let original = saved(folder.path(), report());
+    let crafted = folder.path().join("crafted.json");
+    for number in [-1.0, 1.0, 1e-320, 1e8] {
+        let mut changed = report().clone();
+        change_numbers(&mut changed, "effective_blocks", &|_| number, "");
+        fs::write(&crafted, changed.to_string()).unwrap();
+        for command in ["diff", "compare"] {
+            let outcome = headscope(&[command, path(&original), path(&crafted)]).output().unwrap();
+            let message = String::from_utf8(outcome.stderr).unwrap();
+            let is_refused = message.contains("`effective_blocks` is ") && outcome.status.code() == Some(3);
+            let within = (0.0..=64.0).contains(&number);
+            assert!(
+                if within { matches!(outcome.status.code(), Some(0 | 1)) } else { is_refused },
+                "{number} {message}"
+            );
+        }
     }
 }
 
@@ -249,10 +283,15 @@ fn figures_have_finite_numbers() {
     let large = |report: &mut Value| report["heads"][0]["metrics"]["entropy"] = 1e308.into();
     assert!(refused(large).contains("the number 1e308, and the largest that is read is 1e30"));
     // The largest that are read are drawn.
+    let mut keys = BTreeSet::new();
+    keys_of_numbers(report(), "", &mut keys);
     let mut report = report().clone();
-    for (key, value) in report.as_object_mut().unwrap() {
-        if key != "settings" {
-            enlarge(value);
+    for key in keys {
+        let mut enlarged = report.clone();
+        change_numbers(&mut enlarged, &key, &|number| 1e30_f64.copysign(number), "");
+        enlarged["settings"] = report["settings"].clone();
+        if json::parse("report.json", &enlarged.to_string()).is_ok() {
+            report = enlarged;
         }
     }
     let folder = TempDir::new().unwrap();

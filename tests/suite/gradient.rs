@@ -35,7 +35,7 @@ fn number(at: &str, value: &Value) -> f64 {
 fn check(removal: &str, more: &[&str]) {
     let golden = fs::read_to_string(fixture(&format!("goldens/small-gradient-{removal}.json"))).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
-    let found = report(&[&["--removal", removal], more].concat());
+    let found = report(&[&["--words", "spaced", "--removal", removal], more].concat());
     let gradient = &found["gradient"];
     for key in ["masked_tokens", "sentences"] {
         assert_eq!(gradient[key], expected[key], "{key}");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use crate::support::{headscope, path, run, tiny_bert};
+use headscope::passes::observation::partial;
 use headscope::system::printable::is_unprintable;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -183,6 +184,57 @@ fn a_name_cannot_pass_for_another_message() {
         assert!(shown.contains("forged\\u{200b}\\u{2028}"), "{shown}");
         assert_eq!(shown.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{shown}");
     }
+}
+
+/// The places of all texts in a value.
+fn texts(value: &Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        Value::String(_) => found.push(at.to_owned()),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(place, item)| texts(item, &format!("{at}/{place}"), found));
+        }
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                texts(value, &format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Every text of a partial's header is hostile, one at a time: whatever is made of it but JSON obeys none.
+#[test]
+fn no_text_of_a_partial_reaches_a_terminal_or_a_table() {
+    let context = EstimationContext::new();
+    let [whole, crafted, csv, page] = ["a.headscope", "b.headscope", "b.csv", "b.html"].map(|name| context.path(name));
+    let corpus = context.corpus();
+    run(&["analyze", path(&tiny_bert()), "-c", path(&corpus), "--shard", "1/1", "-o", path(&whole)]).unwrap();
+    let bytes = fs::read(&whole).unwrap();
+    let mut lines = bytes.splitn(3, |&byte| byte == b'\n').skip(1);
+    let header: Value = serde_json::from_slice(lines.next().unwrap()).unwrap();
+    let rest = lines.next().unwrap();
+    let sums = zstd::decode_all(&rest[..rest.len() - 32]).unwrap();
+    let mut places = Vec::new();
+    texts(&header, "", &mut places);
+    assert!(places.contains(&"/identity/model/family".to_owned()), "{places:?}");
+    let mut merged = 0;
+    for place in places {
+        let mut changed = header.clone();
+        *changed.pointer_mut(&place).unwrap() = format!("x{EVIL}\nerror: forged").into();
+        fs::write(&crafted, partial::seal(&changed.to_string(), &sums).unwrap()).unwrap();
+        let output = headscope(&["merge", path(&crafted), "-o", path(&csv), "-o", path(&page)]).output().unwrap();
+        shown(&output);
+        if !output.status.success() {
+            continue;
+        }
+        merged += 1;
+        for file in [&csv, &page] {
+            let text = fs::read_to_string(file).unwrap();
+            let is_plain = text.chars().all(|c| !is_unprintable(c) || matches!(c, '\n' | '\r'));
+            assert!(is_plain, "{place}: {}", file.display());
+        }
+    }
+    assert!(merged > 5, "{merged} were merged");
 }
 
 /// A pipe that nobody writes to is waited for by whoever opens it.

@@ -418,7 +418,7 @@ fn weights_that_come_changed_are_thrown_away() {
 #[test]
 #[cfg(unix)]
 fn an_interrupted_download_goes_on_where_it_ended() {
-    support::assert_signals_end_programs();
+    support::let_signals_end_programs();
     let slow = tiny_bert().with_fault(Fault::SlowWeights).start();
     let user = User::of(&slow);
     let partial = user.cached("blobs").join(format!("{}.incomplete", etag("model.safetensors", &weights())));
@@ -714,6 +714,72 @@ fn what_is_damaged_in_the_cache_is_fetched_again() {
         }
     }
     assert_eq!(user.blobs(), (4, 0));
+}
+
+/// A file in the place of a link, and a link to a whole blob of another file, are no files of the model.
+#[test]
+#[cfg(unix)]
+fn what_is_no_link_to_its_blob_is_compared_as_well() {
+    let server = tiny_bert().start();
+    let user = User::of(&server);
+    let report = user.report(ID);
+    let snapshot = user.cached("snapshots").join(MAIN_COMMIT);
+    let (file, whole) = (snapshot.join("model.safetensors"), weights());
+    let mut changed = whole.clone();
+    change(&mut changed);
+    let other = fs::read_link(snapshot.join("tokenizer.json")).unwrap();
+    for other in [None, Some(other)] {
+        fs::remove_file(&file).unwrap();
+        match other {
+            None => fs::write(&file, &changed).unwrap(),
+            Some(other) => std::os::unix::fs::symlink(other, &file).unwrap(),
+        }
+        assert_eq!(user.report(ID), report);
+        assert!(fs::read(&file).unwrap() == whole);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_download_writes_through_no_link() {
+    let server = tiny_bert().start();
+    let user = User::of(&server);
+    let mine = user.home.path().join("mine");
+    fs::write(&mine, "keep").unwrap();
+    let partial = user.cached("blobs").join(format!("{}.incomplete", etag("model.safetensors", &weights())));
+    fs::create_dir_all(partial.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(&mine, &partial).unwrap();
+    user.report(ID);
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "keep");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_in_the_place_of_a_ref_is_not_waited_for() {
+    let server = tiny_bert().start();
+    let user = User::of(&server);
+    fs::create_dir_all(user.cached("refs")).unwrap();
+    assert!(Command::new("mkfifo").arg(user.cached("refs/main")).status().unwrap().success());
+    user.report(ID);
+}
+
+#[test]
+fn passwords_in_addresses_are_not_shown() {
+    let endpoint = "http://ada:secret@127.0.0.1:1";
+    let error = User::new().with("HF_ENDPOINT", endpoint).with("HEADSCOPE_HUB_WAIT", "0.001").error(ID);
+    assert_says(&error, "http://***@127.0.0.1:1");
+    assert!(!error.contains("secret"), "{error}");
+    let error = User::new().error("https://ada:secret@example.org/acme/tiny-bert");
+    assert_says(&error, "https://***@example.org");
+    assert!(!error.contains("secret"), "{error}");
+}
+
+#[test]
+fn a_redirect_to_what_is_no_address_of_the_web_is_refused_at_once() {
+    let server = tiny_bert().with_fault(Fault::InfoAt("file:///etc/passwd")).start();
+    let error = User::of(&server).error(ID);
+    assert_says(&error, "leads on to `file://`, which is no address of the web");
+    assert_eq!(server.requests().len(), 1, "{error}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{assert_signals_end_programs, path};
+use crate::support::{let_signals_end_programs, path};
 use serde_json::Value;
 
 /// The program with arguments.
@@ -26,7 +26,7 @@ struct Running {
 impl Running {
     /// Starts a command and waits for so many files in a folder.
     fn until(mut command: Command, folder: &Path, files: usize) -> Self {
-        assert_signals_end_programs();
+        let_signals_end_programs();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take();
         while fs::read_dir(folder).map_or(0, Iterator::count) < files {
@@ -106,6 +106,11 @@ fn other_runs_say_that_outputs_are_removed() {
     let waiting = program(&["maps", "box:planted", "-c", "-", "--format", "text", "-o", path(&maps)]);
     let (_, said) = Running::until(waiting, folder.path(), 1).ended_by("-TERM");
     assert!(said.contains("SIGTERM: outputs that were not whole are removed: give the command again\n"), "{said}");
+    for (signal, status) in [("-USR1", 138), ("-USR2", 140), ("-ALRM", 142), ("-XCPU", 152)] {
+        let waiting = program(&[&WAITING[..], &["-o", path(&report)]].concat());
+        assert_eq!(Running::until(waiting, folder.path(), 1).ended_by(signal).0, status);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{signal}");
+    }
 }
 
 /// What cannot be said does not keep a run from ending.

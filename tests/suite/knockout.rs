@@ -16,7 +16,8 @@ fn labels_are_tested_once_they_are_known() {
     fs::write(&policy, "syntactic_margin = 0.0\nmin_queries = 5\n").unwrap();
     let common =
         ["analyze", "box:small", "-c", path(&corpus), "--with", "knockout", "--policy", path(&policy), "--no-run-info"];
-    let others = ["--sample", "100", "--without", "attention,trees,words,frequency,explained-variance"];
+    let others =
+        ["--words", "spaced", "--sample", "100", "--without", "attention,trees,words,frequency,explained-variance"];
     let report = |threads| run(&[&common[..], &others, &["--threads", threads, "-o", "-"]].concat()).unwrap();
     let one = report("1");
     assert_eq!(report("2"), one);

@@ -80,7 +80,7 @@ fn every_number_is_that_of_the_reference() {
         let golden = std::fs::read_to_string(fixture(&format!("goldens/{name}-norms.json")));
         let golden: Value =
             serde_json::from_str(&golden.expect("python fixtures/reference_norms.py makes it")).unwrap();
-        let report = analyze(path(&model), &["--limit", "300"]);
+        let report = analyze(path(&model), &["--words", "spaced", "--limit", "300"]);
         assert_eq!(report["corpus"]["sentences"], golden["sentences"]);
         assert_eq!(report["denominators"]["norm_window_mass"]["count"], golden["queries"]);
         let mut worst = 0.0_f64;
@@ -127,7 +127,8 @@ fn mixing_ratios_are_those_of_the_reference() {
         let golden = std::fs::read_to_string(fixture(&format!("goldens/{name}-mixing.json")));
         let golden: Value =
             serde_json::from_str(&golden.expect("python fixtures/reference_mixing.py makes it")).unwrap();
-        let report = analyze(model, &["--limit", "100", "--context", "sentence"]);
+        // The reference reads words one by one.
+        let report = analyze(model, &["--limit", "100", "--context", "sentence", "--words", "spaced"]);
         assert_eq!(report["corpus"]["sentences"], golden["sentences"]);
         assert_eq!(report["denominators"]["norm_window_mass"]["count"], golden["queries"]);
         assert_eq!(report["mixing"].as_array().unwrap().len(), golden["mixing"].as_array().unwrap().len());

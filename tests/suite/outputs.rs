@@ -72,7 +72,21 @@ fn an_output_is_no_input() {
         assert!(message.ends_with(": give the output another name\n"), "{arguments:?}: {message}");
         assert!(context.files() == before, "{arguments:?}");
     }
-    // Standard input is an input, too.
+    // Standard output may be an input, too: `>> c.conllu`.
+    for report in [&["-o", "-"][..], &[]] {
+        let stdout = fs::OpenOptions::new().append(true).open(context.path("c.conllu")).unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_headscope"))
+            .args(["analyze", "m", "-c", "c.conllu"])
+            .args(report)
+            .current_dir(context.0.path())
+            .stdout(stdout)
+            .output()
+            .unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.ends_with("it is an output of the same run: give the output another name\n"), "{message}");
+        assert!(context.files() == before);
+    }
+    // So is standard input.
     let stdin = fs::File::open(context.path("corpus.json")).unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_headscope"))
         .args(["analyze", "m", "-c", "-", "--format", "conllu", "-o", "corpus.json"])
@@ -90,7 +104,7 @@ mod waiting {
     use std::process::{Child, ChildStdin, Command, Stdio};
 
     use super::*;
-    use crate::support::assert_signals_end_programs;
+    use crate::support::let_signals_end_programs;
 
     struct Waiting {
         folder: TempDir,
@@ -102,7 +116,7 @@ mod waiting {
     impl Waiting {
         /// Starts `script` with the program as `$0`, its arguments, and waits until the output is on its way.
         fn start(script: &str, command: &str, model: &str) -> Self {
-            assert_signals_end_programs();
+            let_signals_end_programs();
             let folder = tempfile::tempdir().unwrap();
             let name = if command == "maps" { "maps.safetensors" } else { "report.json" };
             let output = folder.path().join(name);

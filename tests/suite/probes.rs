@@ -37,7 +37,7 @@ fn right(at: &str, accuracy: &Value, words: f64, expected: &Value) {
 fn probes_are_those_of_the_reference() {
     let golden = fs::read_to_string(fixture("goldens/small-probes.json")).unwrap();
     let expected: Vec<Value> = serde_json::from_str(&golden).unwrap();
-    let found = report(&["--probe", "misc.SpaceAfter"]);
+    let found = report(&["--words", "spaced", "--probe", "misc.SpaceAfter"]);
     assert_eq!(found["settings"]["probes"], json!(["misc.SpaceAfter"]));
     let found = found["probes"].as_array().unwrap();
     assert_eq!(found.len(), expected.len());

@@ -35,8 +35,10 @@ fn what_can_go_is_that_of_the_reference() {
     let others = "attention,trees,dependency,words,frequency,explained-variance";
     let arguments =
         ["analyze", "box:small", "-c", path(&corpus), "--with", "pruning", "--sample", "64", "--without", others];
-    let found: Value =
-        serde_json::from_str(&run(&[&arguments[..], &["--no-run-info", "-o", "-"]].concat()).unwrap()).unwrap();
+    let found: Value = serde_json::from_str(
+        &run(&[&arguments[..], &["--words", "spaced", "--no-run-info", "-o", "-"]].concat()).unwrap(),
+    )
+    .unwrap();
     let golden = fs::read_to_string(fixture("goldens/small-effect-mean.json")).unwrap();
     let expected = &serde_json::from_str::<Value>(&golden).unwrap()["pruning"];
     let curve = &found["pruning"]["orders"][0];

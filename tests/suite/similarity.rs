@@ -56,7 +56,7 @@ fn place(head: &Value) -> u64 {
 fn similarity_is_that_of_the_reference() {
     let golden = fs::read_to_string(fixture("goldens/small-similarity.json")).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
-    let whole = report("box:small", &["similarity", "repeats"], &["--limit", "120"]);
+    let whole = report("box:small", &["similarity", "repeats"], &["--words", "spaced", "--limit", "120"]);
     let found = &whole["similarity"];
     for key in ["tokens", "batches", "batched_tokens"] {
         assert_eq!(found[key], expected[key], "{key}");

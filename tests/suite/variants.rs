@@ -28,6 +28,7 @@ use headscope::sequences::derived::corrupted::{Corrupted, Corruption, Noise};
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::pack::{Pack, Packs};
 use headscope::sequences::sequence::Sequence;
+use headscope::sequences::span::WordSpan;
 use headscope::stats::blocks::Merge;
 use headscope::studies::ablation::edges::LaterHeads;
 use headscope::studies::ablation::effect::Effect;
@@ -94,7 +95,7 @@ fn masked(lengths: &[usize]) -> Vec<Sequence> {
     let with_words = |(index, sentence): (usize, Sequence)| Sequence {
         index: index as u64,
         family: headscope::corpus::SentenceFamily::alone(index as u64),
-        words: (0..sentence.ids.len()).map(|token| token..token + 1).collect(),
+        words: WordSpan::whole((0..sentence.ids.len()).map(|token| token..token + 1)),
         ..sentence
     };
     let corruption = Corruption { phases: 1, noise: Noise::Mask(7), unknown: None };

@@ -1,4 +1,4 @@
-//! Vocabularies that a default tokenizer cannot read, and those of residues, by the real binary.
+//! Vocabularies that a default tokenizer cannot read, and vocabularies of residues, by the real binary.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,7 +69,7 @@ fn error(arguments: &[&str], model: &TempDir) -> (i32, String) {
 fn a_tokenizer_that_loses_its_own_vocabulary_is_refused_with_the_ways_out() {
     let model = model(REACTIONS, &[]);
     let corpus = write(&model, "a.txt", "CC(=O)O>>CC(=O)Cl\n");
-    let message = "error: tokenizer `DIR/vocab.txt` gives back 9 of 22 entries of its own vocabulary: of `O` it makes `[UNK]`: \
+    let message = "error: tokenizer `DIR/vocab.txt` gives back 9 of the 22 entries of its vocabulary: of `O` it makes `[UNK]`: \
                    say how the model's text was cut: `\"do_lower_case\": false` or another setting in tokenizer_config.json, \
                    or a tokenizer.json; or give --tokens-as-words, and a corpus whose words are entries of the vocabulary \
                    (`words` of JSON lines, or plain text with spaces between them)\n";
@@ -152,7 +152,7 @@ fn proteins_are_parted_as_the_vocabulary_has_residues() {
     let lower = model(AMINO_ACIDS, &[]);
     let fasta = write(&lower, "a.fasta", ">p\nMKTA\n>q\nmkx\n");
     let (_, message) = error(&["analyze", path(lower.path()), "-c", path(&fasta)], &lower);
-    assert!(message.contains("gives back 0 of 21 entries of its own vocabulary: of `A` it makes `[UNK]`"), "{message}");
+    assert!(message.contains("gives back 0 of the 21 entries of its vocabulary: of `A` it makes `[UNK]`"), "{message}");
     let model = model(AMINO_ACIDS, &[CASED]);
     let spaced = write(&model, "b.txt", "M K T A\nM K X\n");
     let letters = write(&model, "c.txt", "MKTA\nMKX\n");

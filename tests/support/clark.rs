@@ -7,6 +7,7 @@ use headscope::corpus::{Corpus, Input};
 use headscope::model::Model;
 use headscope::model::source::ModelRef;
 use headscope::sequences::derived::pairs::{MAX_TOKENS, PairPacker};
+use headscope::sequences::reading::Spacing;
 use headscope::sequences::tokenize::SentenceTokenizer;
 use headscope::sequences::tokenize::Tokenized;
 use headscope::system::progress::Downloads;
@@ -24,7 +25,7 @@ pub const LIMIT: &str = "300";
 fn sequences(model: &Path) -> Value {
     let model = Model::load(ModelRef::parse(path(model)).resolve(&Downloads::default()).unwrap()).unwrap();
     let positions = model.architecture.config.positions();
-    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, positions, false);
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, positions, false).spacing(Spacing::Spaced);
     let corpus = Corpus::open(&[Input::parse(&fixture("corpus/gold.conllu"), None).unwrap()]).unwrap();
     let sentences = corpus.take(LIMIT.parse().unwrap()).map(|sentence| tokenizer.encode(sentence?));
     // Sentences that are too long for the model are skipped.

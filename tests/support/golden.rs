@@ -14,6 +14,7 @@ use headscope::model::forward::visitor::{HeadView, Mixing, Needs, Visitor};
 use headscope::model::forward::{Encoder, Scratch, Start};
 use headscope::model::source::ModelRef;
 use headscope::sequences::pack::Pack;
+use headscope::sequences::reading::Spacing;
 use headscope::sequences::sequence::{Sequence, TokenKind};
 use headscope::sequences::tokenize::SentenceTokenizer;
 use safetensors::SafeTensors;
@@ -102,11 +103,12 @@ pub fn load(folder: &Path) -> Model {
     Model::load(ModelRef::Folder(folder.to_owned()).resolve(&()).expect("a model folder")).expect("a model")
 }
 
-/// Encodes pre-split words, as a corpus of that one sentence would be.
+/// Encodes pre-split words one by one, as the goldens were made.
 pub fn encode(model: &Model, words: &[String]) -> Sequence {
     let word = |form: &String| Word::new(form, TreeHead::Unknown, "dep");
     let sentence = Sentence::single("golden", Content::Words(words.iter().map(word).collect()));
     SentenceTokenizer::new(&model.tokenizer, 512, false)
+        .spacing(Spacing::Spaced)
         .encode(sentence)
         .expect("encodes")
         .sequence()

@@ -98,6 +98,8 @@ pub enum Fault {
     Promise(&'static str, u64),
     /// The description of the model is at another port of this machine.
     InfoElsewhere,
+    /// The description leads on to this.
+    InfoAt(&'static str),
     /// The Hub says where every file is, by an address of another port, and nothing else.
     MovedFiles,
     /// The Hub names the weights by this.
@@ -189,6 +191,9 @@ impl Hub {
         if let Some(rest) = info {
             if self.fault == Fault::InfoElsewhere {
                 return Reply::new(307, "see there").with("Location", &format!("{weights}{}", asked.path));
+            }
+            if let Fault::InfoAt(location) = self.fault {
+                return Reply::new(307, "see there").with("Location", location);
             }
             let rest = rest.split('?').next().unwrap_or_default();
             let revision = if rest.is_empty() { Some("main") } else { rest.strip_prefix("/revision/") };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::sequences::reading::Spacing;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::study::labels::Label;
@@ -17,6 +18,8 @@ pub struct Preset {
     pub about: &'static str,
     /// The studies that it switches on.
     pub studies: &'static [&'static str],
+    /// How words were given to the tokenizer in it.
+    pub words: Spacing,
     /// Whether all rules that it does not set are off, so that it cannot be followed together with another such one.
     pub alone: bool,
     /// The thresholds that it sets.
@@ -34,6 +37,8 @@ pub const PRESETS: &[Preset] = &[
         name: "clark2019",
         about: "Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own",
         studies: &["clark2019"],
+        // Its corpora are words, joined by spaces.
+        words: Spacing::Spaced,
         alone: false,
         policy: &[],
         summary: None,
@@ -44,6 +49,7 @@ pub const PRESETS: &[Preset] = &[
         name: "voita2019",
         about: "Voita et al. 2019: label positional, syntactic and rare-word heads by its definitions, and no others",
         studies: &[],
+        words: Spacing::Written,
         alone: true,
         policy: &[("offset_argmax", Value::Share(0.9)), ("rare_argmax", Value::Share(0.1)), LABEL_Q],
         summary: Some(voita2019),
@@ -53,6 +59,7 @@ pub const PRESETS: &[Preset] = &[
         name: "kovaleva2019",
         about: "Kovaleva et al. 2019: pairs of sentences, and its five classes of patterns by rules, and no other labels",
         studies: &["segments"],
+        words: Spacing::Written,
         alone: true,
         policy: &[
             ("class_column_r2", Value::Share(0.5)),
@@ -96,6 +103,18 @@ pub fn missing(presets: &[&'static Preset], studies: &[&'static dyn AnyStudy]) -
     let ran = |name: &str| studies.iter().any(|study| study.card().name == name);
     let needs = presets.iter().flat_map(|preset| preset.studies.iter().map(|study| (preset.name, *study)));
     needs.into_iter().find(|(_, study)| !ran(study))
+}
+
+/// How words are given to the tokenizer where these presets and studies are asked for: as in the published analyses among
+/// them.
+pub fn spacing(presets: &[String], studies: &[String]) -> Spacing {
+    let is_asked_for = |preset: &&Preset| {
+        let named = |study: &&str| studies.iter().any(|name| name == study);
+        presets.iter().any(|name| name == preset.name)
+            || (!preset.studies.is_empty() && preset.studies.iter().all(named))
+    };
+    let spaced = PRESETS.iter().filter(is_asked_for).find(|preset| preset.words == Spacing::Spaced);
+    spaced.map_or(Spacing::Written, |preset| preset.words)
 }
 
 /// The lines that presets add to a summary.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::text::TextInfo;
 use crate::corpus::{CorpusIdentity, FileIdentity, Format, TakenDocuments, Unit};
 use crate::sequences::reading::WindowTally;
-use crate::sequences::tally::{FileTally, SkipReason, Tally};
+use crate::sequences::tally::{FileTally, SkipReason, Tally, WordSkip};
 use crate::stats::block_test::{FEWEST_BLOCKS, FEWEST_EFFECTIVE_BLOCKS};
 use crate::study::metrics::metric::{Denominator, Metrics};
 use crate::system::counted::plural;
@@ -32,6 +32,15 @@ pub struct CorpusInfo {
     pub context: Option<ContextInfo>,
     /// Sentences left out, by reason. Every reason is listed.
     pub skipped: BTreeMap<SkipReason, u64>,
+    /// Words left out of sentences that were analysed without them, by reason: every reason is listed; absent in reports of 0.1.
+    #[serde(default)]
+    pub words_left_out: BTreeMap<WordSkip, u64>,
+    /// Words whose head is left out, so that their arcs are not scored; absent in reports of 0.1.
+    #[serde(default)]
+    pub heads_left_out: u64,
+    /// Tokens that several words share; absent in reports of 0.1.
+    #[serde(default)]
+    pub shared_tokens: u64,
     /// Sentences of plain text that were cut to the limit.
     pub truncated: u64,
     /// Sentences analysed that were given as words of which not every one has an annotated head.
@@ -124,6 +133,7 @@ impl CorpusInfo {
     /// Describes a corpus that was read to its end, by a decoder or by an encoder; some sentence of it was analysed.
     pub fn new(identity: CorpusIdentity, tally: &Tally, is_decoder: bool) -> Self {
         let count = |reason: SkipReason| (reason, tally.skipped.get(&reason).copied().unwrap_or(0));
+        let left_out = |reason: WordSkip| (reason, tally.left_out.skipped.get(&reason).copied().unwrap_or(0));
         let file = |(number, FileIdentity { name, format, sha256, generated }): (usize, FileIdentity)| {
             let FileTally { sentences, tokens, words, skipped } = tally.files.get(number).copied().unwrap_or_default();
             CorpusFileInfo { name, format, sha256, generated, sentences, tokens, words, skipped }
@@ -138,6 +148,9 @@ impl CorpusInfo {
             longest,
             context: is_decoder.then(|| ContextInfo::new(tally)),
             skipped: SkipReason::ALL.map(count).into(),
+            words_left_out: WordSkip::ALL.map(left_out).into(),
+            heads_left_out: tally.left_out.heads,
+            shared_tokens: tally.shared_tokens,
             truncated: tally.truncated,
             unannotated: tally.unannotated,
             passed_over: tally.passed_over,

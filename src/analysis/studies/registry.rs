@@ -144,7 +144,7 @@ pub fn threshold(name: &str) -> Option<&'static Threshold> {
     default_policy().thresholds().find(|threshold| threshold.name == name)
 }
 
-/// The rules of all verdicts under the default policy: those of labels, then the others.
+/// The rules of all verdicts under the default policy: labels first, then the other verdicts.
 pub fn verdicts() -> impl Iterator<Item = VerdictRow> {
     let policy = default_policy();
     detectors().map(move |detector| VerdictRow::of_label(detector, &policy)).chain(verdicts_beside_labels())

@@ -87,7 +87,8 @@ impl PreparedRun<'_> {
 
     /// The sentences of a choice, each by itself.
     fn encoded(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
-        let mut encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
+        let encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
+        let mut encoder = encoder.spacing(self.protocol.words);
         chosen(choice, &mut encoder)
     }
 }

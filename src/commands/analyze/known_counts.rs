@@ -65,8 +65,8 @@ pub fn known(
         );
     }
     let counting = progress::step("counting tokens");
-    let (counts, corpus) =
-        count(&options.corpus, (tokenizer, context), max_tokens, options.truncate, scope, options.threads)?;
+    let tokenizer = (tokenizer, context, options.words);
+    let (counts, corpus) = count(&options.corpus, tokenizer, max_tokens, options.truncate, scope, options.threads)?;
     counting.finish_and_clear();
     Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }

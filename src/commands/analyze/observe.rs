@@ -105,6 +105,7 @@ impl<'a> PreparedRun<'a> {
             max_tokens,
             truncate: options.truncate,
             limit: options.limit,
+            words: options.words,
             unit: options.unit,
             from_token: options.from_token,
             tokens_as_words: options.tokenizer.tokens_as_words,

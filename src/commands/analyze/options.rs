@@ -12,7 +12,7 @@ use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
 use crate::sequences::fold::words::FromToken;
-use crate::sequences::reading::{Bos, Context};
+use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::study::AnyStudy;
 
@@ -47,6 +47,8 @@ pub struct AnalyzeOptions {
     pub unit: Option<Unit>,
     /// Worker threads.
     pub threads: NonZeroUsize,
+    /// How words are given to the tokenizer.
+    pub words: Spacing,
     /// The token that represents a split word.
     pub from_token: FromToken,
     /// Whether it is recorded when, how long and where it ran.

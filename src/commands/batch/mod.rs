@@ -29,7 +29,7 @@ use crate::system::counted::counted;
 use crate::system::errors::{Class, ErrorFormat, Facts};
 use crate::system::files::output::Output;
 use crate::system::interrupt;
-use crate::system::printable::one_line;
+use crate::system::printable::{one_line, without_passwords};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, say};
 use formats::RunFormat;
@@ -292,7 +292,7 @@ impl Batch<'_> {
         let error = self.table.located(runs[0], error);
         let class = Class::of(&error);
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
-        let message = format!("{error:#}");
+        let message = without_passwords(&format!("{error:#}")).into_owned();
         let shown = if names.len() == 1 { names[0].to_owned() } else { format!("runs {}", names.join(", ")) };
         self.options.errors.say(&error.context(shown));
         for name in names {

@@ -69,7 +69,7 @@ const MOST_RUNS: usize = 10_000;
 const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
 /// The options that a table cannot have, and the reason.
-const REFUSED: [(&str, &str); 13] = [
+const REFUSED: [(&str, &str); 14] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
     ("output", "reports are written to the folder of `headscope batch -o`"),
@@ -81,6 +81,7 @@ const REFUSED: [(&str, &str); 13] = [
     ("resume", "what is done is kept by run"),
     ("partial", "give `--as headscope` to `headscope batch`"),
     ("offline", "give it to `headscope batch`"),
+    ("memory", "give it to `headscope batch`"),
     ("error-format", "give it to `headscope batch`"),
     ("help", "run `headscope analyze --help`"),
 ];
@@ -256,7 +257,7 @@ fn entries(
                 settings.insert(key.to_owned(), (Some(texts(key, value, key == CORPUS)?), value.span()));
             }
         }
-        all.push((checked_name(name)?, settings));
+        all.push((checked_name(name, all.iter().map(|(other, _): &(String, _)| other.as_str()))?, settings));
     }
     Ok(all)
 }
@@ -273,7 +274,10 @@ fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<Str
         };
         let mut settings = Settings::new();
         add(&mut settings, table, known, &[])?;
-        all.push((Some(checked_name(name)?), settings));
+        all.push((
+            Some(checked_name(name, all.iter().filter_map(|(other, _): &(Option<String>, _)| other.as_deref()))?),
+            settings,
+        ));
     }
     if all.is_empty() {
         return wrong(part.at, anyhow!("there is nothing in [options]").hint("leave it out, or name at least one set"));
@@ -281,10 +285,28 @@ fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<Str
     Ok(all)
 }
 
-/// A name that is part of a file's name; what TOML calls a bare key is.
-fn checked_name(name: &Spanned<DeString<'_>>) -> Result<String, TableError> {
+/// A name that can be part of a file name on every system, beside the names of `others`; a bare key of TOML is one.
+fn checked_name<'a>(
+    name: &Spanned<DeString<'_>>,
+    mut others: impl Iterator<Item = &'a str>,
+) -> Result<String, TableError> {
     let text = name.get_ref().as_ref();
+    if let Some(other) = others.find(|other| other.eq_ignore_ascii_case(text)) {
+        let why = anyhow!("{} and {} are one file's name on systems that know no case", shown(other), shown(text));
+        return wrong(name.span().start, why.of_value(text).hint("use another name"));
+    }
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    // Windows opens a device by such a name, whatever extension stands after it (Win32, "Naming Files, Paths, and Namespaces").
+    let is_numbered = |device: &str| {
+        let number = text.get(device.len()..).filter(|_| text[..device.len()].eq_ignore_ascii_case(device));
+        number.is_some_and(|number| number.len() == 1 && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let is_device = ["con", "prn", "aux", "nul"].iter().any(|device| text.eq_ignore_ascii_case(device))
+        || text.len() == 4 && ["com", "lpt"].into_iter().any(is_numbered);
+    if is_device {
+        let why = anyhow!("{} becomes part of a file's name, and is that of a device on some systems", shown(text));
+        return wrong(name.span().start, why.of_value(text).hint("use another name"));
+    }
     if text.len() <= 100 && text.starts_with(|c: char| allowed(c) && c != '-') && text.chars().all(allowed) {
         return Ok(text.to_owned());
     }

@@ -6,9 +6,11 @@ use clap::Args;
 
 use super::shared::checks::refuse_overlap;
 use super::shared::command::{Command, Usage};
-use super::shared::inputs::{CorpusArguments, NetworkArguments, TokenizerArguments};
+use super::shared::inputs::{CorpusArguments, NetworkArguments, SPACINGS, TokenizerArguments};
 use super::shared::statuses::{RUNNING, help};
+use super::shared::values::one_of;
 use crate::commands::counts::counts;
+use crate::sequences::reading::Spacing;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,6 +37,9 @@ pub struct CountsArguments {
     tokenizer: TokenizerArguments,
     #[command(flatten)]
     corpora: CorpusArguments,
+    /// How the words of a treebank are given to the tokenizer
+    #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), default_value = "written")]
+    words: Spacing,
     /// The JSON file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -46,6 +51,6 @@ impl CountsArguments {
         let (model, corpus) = (self.network.model(self.model.as_deref())?, self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
         let tokenizer = self.tokenizer.options();
-        Ok(Command::new(move || counts(&model, tokenizer, &corpus, &self.output)))
+        Ok(Command::new(move || counts(&model, (tokenizer, self.words), &corpus, &self.output)))
     }
 }

@@ -13,7 +13,7 @@ use crate::commands::files::{self, OutputFile};
 use crate::passes::observation::identity::Tool;
 use crate::passes::observation::partial;
 use crate::report;
-use crate::system::processor;
+use crate::system::machine::processor;
 use crate::system::terminal::print;
 
 /// Print completions for a shell

@@ -23,7 +23,9 @@ pub use shared::command::Command;
 
 use crate::system::errors::Class;
 use crate::system::errors::ErrorFormat;
+use crate::system::machine::memory;
 use crate::system::terminal::print;
+use shared::numbers::bytes;
 use shared::statuses::{DONE, statuses};
 use shared::values::{Named, one_of};
 
@@ -39,6 +41,9 @@ struct Arguments {
     /// How errors are printed
     #[arg(long, global = true, value_name = "FORMAT", value_parser = one_of(ERROR_FORMATS), default_value = "text", hide_short_help = true)]
     error_format: ErrorFormat,
+    /// Memory that may be taken, as in 8GB: what needs more is refused beforehand [default: what is free]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = bytes, hide_short_help = true)]
+    memory: Option<u64>,
     /// With --version: also features, the instruction set in use, and the versions of what is written
     #[arg(long)]
     verbose: bool,
@@ -94,6 +99,7 @@ pub fn parse() -> Command {
         refuse(&all.error(ErrorKind::MissingRequiredArgument, "--verbose is for --version"), &Arguments::command());
     }
     arguments.color.write_global();
+    arguments.memory.into_iter().for_each(memory::set_limit);
     let command = match arguments.action {
         Action::Analyze(arguments) => arguments.command(),
         Action::Merge(arguments) => arguments.command(),

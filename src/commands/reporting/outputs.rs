@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::evaluation::presets::Preset;
-use crate::export::json::JsonForm;
+use crate::export::json::{self, JsonForm};
 use crate::export::summary::{self, Detail};
 use crate::export::{Target, Writer};
 use crate::report::Report;
@@ -20,6 +20,17 @@ pub enum OpenOutput {
     Summary(Detail, Vec<&'static Preset>),
 }
 
+impl OpenOutput {
+    /// Whether it gets the whole report, from which all other outputs can be made.
+    fn is_whole(&self) -> bool {
+        match self {
+            Self::File(_, writer) => writer.is_whole(),
+            Self::Stdout(_) => true,
+            Self::Summary(..) => false,
+        }
+    }
+}
+
 /// Opens files before any work is done, so that a path that cannot be written fails at once.
 /// Fails if a file cannot be written.
 pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
@@ -30,11 +41,14 @@ pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
     targets.iter().map(open).collect()
 }
 
-/// Writes a report to its outputs.
+/// Writes a report to its outputs: JSON as it is, and all else of its texts on one line each, wherever they come from.
 /// Fails if it cannot be written.
 pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
-    let summary = |detail, presets: &[&'static Preset]| summary::render(report, presets, detail, terminal::width());
-    write_each(outputs, |writer| writer.render(report), summary)
+    let has_others = outputs.iter().any(|output| !output.is_whole());
+    let to_show = if has_others { json::to_show(report)? } else { None };
+    let shown = to_show.as_ref().unwrap_or(report);
+    let summary = |detail, presets: &[&'static Preset]| summary::render(shown, presets, detail, terminal::width());
+    write_each(outputs, |writer| writer.render(if writer.is_whole() { report } else { shown }), summary)
 }
 
 /// Writes to each output what `render` makes in its format, or the text of `summary`.

@@ -43,17 +43,6 @@ impl ReportOptions {
     }
 }
 
-/// Measures, labels and reports an observation, and writes the report.
-/// Fails if nothing was observed, or an output cannot be written.
-pub fn write_report(
-    observation: Observation,
-    policy: Policy,
-    threads: NonZeroUsize,
-    outputs: Vec<OpenOutput>,
-) -> Result<()> {
-    outputs::write(&reported(observation, policy, threads)?, outputs)
-}
-
 /// Writes the sums of a run.
 ///
 /// They are written before its report: of them `headscope merge` makes that, should it not be written.

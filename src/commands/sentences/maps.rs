@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, ensure};
 use serde_json::json;
 
 use super::rollout::{even_rollout, rollout};
@@ -16,11 +16,15 @@ use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
 use crate::passes::run::{heads_of, token_limit};
-use crate::sequences::reading::Context as Reads;
+use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tokenize::SentenceTokenizer;
+use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
+
+/// The longest header that the safetensors crate reads, in bytes (`MAX_HEADER_SIZE`).
+const LONGEST_HEADER: usize = 100_000_000;
 
 /// Sentences, heads, and the file of their attention.
 #[derive(Clone, Debug)]
@@ -39,6 +43,8 @@ pub struct MapsOptions {
     pub output: PathBuf,
     /// Longer sentences are skipped, or are an error if they were requested by number.
     pub max_tokens: Option<usize>,
+    /// How words are given to the tokenizer.
+    pub words: Spacing,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
     /// Whether a sentence that must be left out is an error.
@@ -59,7 +65,8 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let gates = Pass::PLAIN.without(&removed).gates();
     let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate).strict(options.strict);
+    let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate).strict(options.strict);
+    let mut encoder = encoder.spacing(options.words);
     let sentences = chosen(&options.sentences, &mut encoder)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
     let MapsOptions { heads: choice, rollout: rolls_out, .. } = options;
@@ -158,7 +165,10 @@ impl Header<'_> {
             }
             let mut add = |key: &str, text: String| metadata.insert(format!("{key}.{index}"), text);
             add("tokens", json!(tokens(self.model, sequence)).to_string());
-            add("word_ids", json!(word_ids(sequence)).to_string());
+            add("word_ids", json!(sequence.word_of_tokens()).to_string());
+            if sequence.shared_tokens() > 0 {
+                add("word_shares", json!(word_shares(sequence)).to_string());
+            }
             add(
                 "words",
                 json!((0..sequence.words.len()).map(|word| sequence.form(word)).collect::<Vec<_>>()).to_string(),
@@ -174,18 +184,46 @@ impl Header<'_> {
         }
         entries.insert("__metadata__".to_owned(), json!(metadata));
         let mut json = serde_json::to_vec(&entries)?;
+        ensure_readable(json.len(), sentences.len())?;
         // Tensors begin at a multiple of eight bytes; the format pads with spaces.
         json.resize(json.len().next_multiple_of(8), b' ');
         Ok([(json.len() as u64).to_le_bytes().as_slice(), &json].concat())
     }
 }
 
+/// Makes sure that readers of safetensors take a header of so many bytes.
+/// Fails if they do not.
+fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
+    let long = || {
+        let sentences = counted(sentences, "sentence");
+        anyhow!(
+            "the words of {sentences} need a header of {header} bytes, and readers of safetensors take {LONGEST_HEADER}"
+        )
+        .hint("write fewer sentences to a file")
+    };
+    ensure!(header <= LONGEST_HEADER, long().class(Class::Output));
+    Ok(())
+}
+
 fn tokens(model: &Model, sentence: &Sequence) -> Vec<String> {
     sentence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect()
 }
 
-/// The word that each token belongs to, counted from 0; null for special tokens.
-fn word_ids(sentence: &Sequence) -> Vec<Option<usize>> {
-    let word_of = |token: usize| sentence.words.iter().position(|span| span.contains(&token));
-    (0..sentence.ids.len()).map(word_of).collect()
+/// The shares in tokens that are of several words: `[token, word, share]`, counted from 0.
+fn word_shares(sentence: &Sequence) -> Vec<(usize, usize, f64)> {
+    let words = sentence.words.iter().enumerate();
+    let shares = words.flat_map(|(word, span)| span.shares().map(move |(token, share)| (token, word, share)));
+    shares.filter(|(.., share)| *share < 1.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_no_longer_than_what_is_read() {
+        ensure_readable(LONGEST_HEADER, 1).unwrap();
+        let error = ensure_readable(LONGEST_HEADER + 1, 2000).unwrap_err().to_string();
+        assert!(error.starts_with("the words of 2000 sentences need a header of 100000001 bytes"), "{error}");
+    }
 }

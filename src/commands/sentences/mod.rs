@@ -24,7 +24,9 @@ use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
+use crate::system::machine::memory;
 use crate::system::printable::{one_line, shortened};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
@@ -114,7 +116,14 @@ pub fn attention(
     gates: &Gates,
     scratch: &mut Scratch,
 ) -> Result<Vec<f32>> {
-    let size = sequence.ids.len() * sequence.ids.len();
+    let (tokens, size) = (sequence.ids.len(), sequence.ids.len() * sequence.ids.len());
+    let needed = model.encoder.cost(&[tokens]).bytes.saturating_add((heads.len() * size * size_of::<f32>()) as u64);
+    memory::ensure(needed, || format!("the attention of {} over {tokens} tokens", counted(heads.len(), "head")))
+        .map_err(|error| {
+            let limit = memory::limit_for(needed);
+            error.hint(format!("choose fewer heads or a shorter sentence, or let it have more by `--memory {limit}`"))
+        })
+        .class(Class::Input)?;
     let places = heads.iter().enumerate().map(|(place, head)| ((head.layer, head.head), place)).collect();
     let mut recorder = Recorder { places, weights: vec![0.0; heads.len() * size] };
     let pack = Pack { sentences: vec![sequence.clone()] };

@@ -19,8 +19,9 @@ use crate::passes::run::token_limit;
 use crate::report::{AttentionMaps, MOST_TOKENS};
 use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
-use crate::sequences::reading::Context as Reads;
+use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::sequences::sequence::Sequence;
+use crate::sequences::span::WordSpan;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
@@ -41,6 +42,8 @@ pub struct ViewOptions {
     pub numbers: bool,
     /// Longer sentences are skipped, or are an error if they were requested by number.
     pub max_tokens: Option<usize>,
+    /// How words are given to the tokenizer.
+    pub words: Spacing,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
     /// The token that speaks for a split word.
@@ -66,7 +69,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     let (model, _) = load(&options.model, options.tokenizer)?;
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate);
+    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate).spacing(options.words);
     let sentences = chosen(&options.sentences, &mut encoder)?;
     let gates = Pass::PLAIN.gates();
     let draws_page = outputs.iter().any(|(_, drawing)| *drawing == Drawing::Html);
@@ -142,10 +145,10 @@ fn viewed(
 
 /// The units of which some token sees a token, of each unit `[units]`: what follows each other is seen.
 fn seen(units: &Units, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
-    let of_unit = |unit: &Range<usize>| {
-        let (first, last) = (visibility.keys(unit.start, tokens), visibility.keys(unit.end - 1, tokens));
-        let start = units.spans.partition_point(|other| other.end <= first.start);
-        start..units.spans.partition_point(|other| other.start < last.end)
+    let of_unit = |unit: &WordSpan| {
+        let (first, last) = (visibility.keys(unit.start(), tokens), visibility.keys(unit.end() - 1, tokens));
+        let start = units.spans.partition_point(|other| other.end() <= first.start);
+        start..units.spans.partition_point(|other| other.start() < last.end)
     };
     units.spans.iter().map(of_unit).collect()
 }
@@ -156,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_word_sees_what_one_of_its_tokens_sees() {
-        let units = Units { spans: vec![0..1, 1..3, 3..4], ..Units::default() };
+        let units = Units { spans: WordSpan::whole([0..1, 1..3, 3..4]), ..Units::default() };
         assert_eq!(seen(&units, Visibility::ALL, 4), [0..3, 0..3, 0..3]);
         assert_eq!(seen(&units, Visibility::CAUSAL, 4), [0..1, 0..2, 0..3]);
         // Token 2 sees itself and the one before, token 3 the end of the word before.

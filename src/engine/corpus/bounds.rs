@@ -57,6 +57,16 @@ impl SentenceSize {
     pub(super) fn add<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) -> Result<()> {
         self.words += 1;
         self.bytes += pieces.into_iter().map(str::len).sum::<usize>();
+        self.ensure_fits()
+    }
+
+    /// Counts the surface of a multiword token.
+    pub(super) fn add_surface(&mut self, surface: &str) -> Result<()> {
+        self.bytes += surface.len();
+        self.ensure_fits()
+    }
+
+    fn ensure_fits(&self) -> Result<()> {
         let fits = || {
             ensure!(self.words <= MAX_WORDS, "the sentence has more than {MAX_WORDS} words: {TOO_MUCH}");
             ensure!(
@@ -68,3 +78,9 @@ impl SentenceSize {
         fits().hint_after(", ", "split it into sentences")
     }
 }
+
+/// How many times its compressed bytes a corpus may have. Text compresses to a tenth, and treebanks to a twentieth.
+pub(super) const LARGEST_RATIO: u64 = 256;
+
+/// The decompressed bytes that are read of any compressed corpus, 64 MiB: a second's work.
+pub(super) const SMALLEST_UNPACKED: u64 = 64 << 20;

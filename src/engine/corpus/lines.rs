@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, ensure};
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
-use super::bounds::MAX_LINE_BYTES;
+use super::bounds::{LARGEST_RATIO, MAX_LINE_BYTES, SMALLEST_UNPACKED};
 use super::compression::Compression;
 use super::sentence::Origin;
 use crate::system::errors::Facts;
@@ -20,6 +20,8 @@ struct StoredBytes {
     source: Box<dyn Read + Send>,
     hash: Sha256,
     read: Arc<AtomicU64>,
+    /// The bytes of this file that were read.
+    bytes: u64,
     /// Whether the bytes could not be read: an error of the decoder is then not about them.
     failed: bool,
     /// The first bytes, as many as tell how a file is compressed.
@@ -36,6 +38,7 @@ impl Read for StoredBytes {
         let lacking = Compression::LONGEST_MAGIC - self.start.len();
         self.start.extend(buffer[..read].iter().take(lacking));
         self.read.fetch_add(read as u64, Ordering::Relaxed);
+        self.bytes += read as u64;
         Ok(read)
     }
 }
@@ -90,7 +93,7 @@ impl Lines {
         compression: Compression,
         read: Arc<AtomicU64>,
     ) -> io::Result<Self> {
-        let stored = StoredBytes { source, hash: Sha256::new(), read, failed: false, start: Vec::new() };
+        let stored = StoredBytes { source, hash: Sha256::new(), read, bytes: 0, failed: false, start: Vec::new() };
         let decoder = match compression {
             Compression::None => Decoder::Plain(stored),
             Compression::Gzip => Decoder::Gzip(MultiGzDecoder::new(stored)),
@@ -159,7 +162,26 @@ impl Lines {
         if let Some((_, hash)) = &mut self.piece {
             hash.update(&self.buffer);
         }
+        self.ensure_plausible()?;
         self.line(read).at(&self.path, self.number).map(Some)
+    }
+
+    /// Fails if a few compressed bytes become so many lines that reading them is all that a run would ever do.
+    fn ensure_plausible(&mut self) -> Result<()> {
+        if self.place <= SMALLEST_UNPACKED {
+            return Ok(());
+        }
+        let stored = self.source.get_mut().stored().bytes;
+        let most = stored.saturating_mul(LARGEST_RATIO).max(SMALLEST_UNPACKED);
+        ensure!(
+            self.compression == Compression::None || self.place <= most,
+            anyhow!(
+                "{stored} compressed bytes have become more than {most}: no text is compressed to a {LARGEST_RATIO}th"
+            )
+            .at(&self.path, self.number)
+            .hint("decompress it first if it is meant so")
+        );
+        Ok(())
     }
 
     /// The line whose bytes were read last, so many of them.

@@ -23,6 +23,7 @@ pub use files::input::{FileKind, Input};
 pub use formats::Format;
 pub use index::{Index, SEGMENT_SENTENCES};
 pub use mentions::{Mention, Mentions};
+pub use sentence::written::Written;
 pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};
 pub use source::scope::{Scope, TakenDocuments};

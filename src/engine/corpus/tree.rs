@@ -13,6 +13,10 @@ pub(super) fn check(words: &[Word]) -> Result<(), (usize, Error)> {
         TreeHead::Root | TreeHead::Unknown => None,
     };
     for word in 0..words.len() {
+        if next(word) == Some(word) {
+            let error = anyhow!("is {}, the word itself", word + 1).of_value(word + 1);
+            return Err((word, error.hint("the head of a root is 0")));
+        }
         if let Some(head) = next(word).filter(|&head| head >= words.len()) {
             let error = anyhow!("is {}, but the sentence has {}", head + 1, counted(words.len(), "word"));
             return Err((word, error.of_value(head + 1)));

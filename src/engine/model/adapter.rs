@@ -91,21 +91,30 @@ impl AdapterConfig {
         }
     }
 
-    /// The factor of the update of a module, `r` its rank.
+    /// The alpha of a module: that of the first pattern that its whole name matches, or that the name ends with after a dot
+    /// (peft: `get_pattern_key`).
+    /// Fails at a pattern that is no regular expression.
+    fn alpha(&self, module: &str) -> Result<f64> {
+        for (key, alpha) in &self.alpha_pattern {
+            let matches = Regex::new(&format!(r"^(?:.*\.)?(?:{key})$")).and_then(|pattern| pattern.is_match(module));
+            let matches =
+                matches.map_err(|_| anyhow!("alpha_pattern has `{}`, no regular expression", key.escape_debug()));
+            if matches? {
+                return Ok(*alpha);
+            }
+        }
+        self.lora_alpha.context("lora_alpha is not there")
+    }
+
+    /// The factor of the update of a module.
     fn scale(&self, module: &str, rank: usize) -> Result<f32> {
-        // As peft does: the first key that the module's name is, or ends with after a dot; keys may be patterns.
-        let own = self.alpha_pattern.iter().find_map(|(key, alpha)| {
-            let pattern = Regex::new(&format!(r"^(?:.*\.)?(?:{key})$")).ok()?;
-            pattern.is_match(module).ok()?.then_some(*alpha)
-        });
-        let alpha = own.or(self.lora_alpha).context("lora_alpha is not there")?;
-        let rank = rank as f64;
+        let (alpha, rank) = (self.alpha(module)?, rank as f64);
         #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
         Ok((alpha / if self.use_rslora { rank.sqrt() } else { rank }) as f32)
     }
 }
 
-/// What an adapter adds to a checkpoint.
+/// The updates that an adapter adds to a checkpoint.
 pub struct Adapter {
     config: AdapterConfig,
     tensors: Checkpoint,
@@ -118,7 +127,7 @@ pub struct Adapter {
 
 /// The names of the two factors of an update.
 struct Update {
-    /// The module, without its prefix.
+    /// The module under its whole name in the model that was trained, which patterns of `alpha_pattern` match.
     module: String,
     a: String,
     b: String,
@@ -132,13 +141,14 @@ impl Adapter {
     pub fn read(files: &AdapterFiles, architecture: &Architecture) -> Result<Self> {
         let config = AdapterConfig::read(&files.config)?;
         let tensors = Checkpoint::of_adapter(files.weights.clone(), architecture.family)?;
-        let (mut updates, mut replaced) = (BTreeMap::new(), BTreeMap::new());
+        let (mut updates, mut replaced) = (BTreeMap::<String, Update>::new(), BTreeMap::new());
+        let prefix = architecture.family.prefix;
         for name in tensors.names() {
             let own = name.strip_prefix("base_model.model.").unwrap_or(name);
             let own = own.replace(".base_layer.", ".").replace(".modules_to_save.", ".").replace(".default.", ".");
-            let bare = own.strip_prefix(architecture.family.prefix).unwrap_or(&own);
+            let bare = own.strip_prefix(prefix).unwrap_or(&own);
             let factor = ["lora_A", "lora_embedding_A"].into_iter().find_map(|part| {
-                let (module, _) = bare.split_once(&format!(".{part}"))?;
+                let (module, _) = own.split_once(&format!(".{part}"))?;
                 Some((module.to_owned(), part))
             });
             match factor {
@@ -146,7 +156,11 @@ impl Adapter {
                     let b = name.replacen(part, &part.replace('A', "B"), 1);
                     ensure!(tensors.names().any(|other| *other == b), "`{}` is without `{b}`", name.escape_debug());
                     let is_embedding = part == "lora_embedding_A";
-                    updates.insert(format!("{module}.weight"), Update { module, a: name.clone(), b, is_embedding });
+                    let tensor = format!("{}.weight", module.strip_prefix(prefix).unwrap_or(&module));
+                    let update = Update { module, a: name.clone(), b, is_embedding };
+                    if let Some(other) = updates.insert(tensor, update) {
+                        bail!("`{}` and `{}` are updates of one tensor", other.a.escape_debug(), name.escape_debug());
+                    }
                 }
                 None if bare.contains(".lora_B") || bare.contains(".lora_embedding_B") => {}
                 None if bare.contains("lora_") => bail!("`{}` is of no LoRA that can be merged", name.escape_debug()),
@@ -178,25 +192,33 @@ impl Overlay for Adapter {
         let a = self.tensors.tensor(&update.a, &[rank, inputs])?;
         let b = self.tensors.tensor(&update.b, &[outputs, rank])?;
         let scale = self.config.scale(&update.module, rank)?;
-        for output in 0..outputs {
-            for input in 0..inputs {
-                let sum: f32 = (0..rank).map(|k| b[output * rank + k] * a[k * inputs + input]).sum();
+        // [`inputs`], the update of one output.
+        let mut row = vec![0.0_f32; inputs];
+        for (output, factors) in b.chunks_exact(rank).enumerate() {
+            row.fill(0.0);
+            for (factor, a) in factors.iter().zip(a.chunks_exact(inputs)) {
+                row.iter_mut().zip(a).for_each(|(sum, a)| *sum += factor * a);
+            }
+            for (input, update) in row.iter().enumerate() {
                 let place = if is_transposed { input * outputs + output } else { output * inputs + input };
-                values[place] += scale * sum;
+                values[place] += scale * update;
             }
         }
         Ok(values)
     }
 
-    fn ensure_applied(&self, is_of_encoder: &dyn Fn(&str) -> bool) -> Result<()> {
+    fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()> {
         let applied = self.applied.lock().expect("nobody panics while reading");
-        // Updates of a task head may be left; where all are, the adapter is of another model.
-        let is_lost = |bare: &str| !applied.contains(bare) && (applied.is_empty() || is_of_encoder(bare));
-        let lost = self.updates.iter().find(|(bare, _)| is_lost(bare));
-        match lost {
-            Some((_, update)) => Err(anyhow!("`{}` is of a layer that the model does not have", update.a)
-                .hint("is this the model that the adapter was trained on?")),
-            None => Ok(()),
-        }
+        // Updates of a task head may be left; where all updates are, the adapter belongs to another model.
+        let is_lost = |bare: &&String| !applied.contains(*bare) && (applied.is_empty() || is_needed(bare));
+        let updates = self.updates.iter().map(|(bare, update)| (bare, &update.a));
+        let lost = updates.chain(&self.replaced).find(|(bare, _)| is_lost(bare));
+        lost.map_or(Ok(()), |(_, name)| {
+            let error = anyhow!(
+                "`{}` of the adapter is for a tensor that the model lacks, or shares with another one",
+                name.escape_debug()
+            );
+            Err(error.hint("is this the model that the adapter was trained on?"))
+        })
     }
 }

@@ -16,7 +16,7 @@ pub mod source;
 pub mod tokenizer;
 pub mod weights;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Result, anyhow};
@@ -34,9 +34,11 @@ use parameters::Objective;
 use parameters::Parameters;
 use sharp::{SharpnessSample, sharpened};
 use tokenizer::ModelTokenizer;
-use weights::{Checkpoint, LeftTensors, Overlay};
+use weights::left::LeftTensors;
+use weights::{Checkpoint, Overlay};
 
 use crate::system::errors::{Class, Facts};
+use crate::system::machine::memory;
 
 /// A model that is ready to run.
 pub struct Model {
@@ -96,12 +98,14 @@ impl Model {
         let checkpoint = sources.checkpoint(&architecture)?;
         let objective = Objective::of(&architecture, |name| checkpoint.has(name));
         let refused_head = Objective::refused(|name| checkpoint.has(name)).filter(|_| objective.is_none());
+        ensure_room(&id, &architecture, parts)?;
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
         let left = checkpoint.left(&architecture)?;
         if parts.prediction
             && let Some(objective) = objective
         {
             parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
+            checkpoint.ensure_head_is_adapted(&architecture)?;
         }
         sources.ensure_unchanged()?;
         let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
@@ -162,6 +166,16 @@ impl Model {
             Initial::new(config.initializer_range, seed, matrices, names.norms_add_one).class(Class::Model)?;
         Parameters::load(&initial, &self.architecture)
     }
+}
+
+/// Makes sure that there is memory for the weights of a model, before they are read.
+/// Fails if there is not.
+fn ensure_room(id: &str, architecture: &Architecture, parts: Parts) -> Result<()> {
+    let stored = architecture.names.layers.iter().collect::<BTreeSet<_>>().len();
+    let copies = if parts.derivatives { 2 } else { 1 };
+    let needed = architecture.config.weight_bytes(stored).saturating_mul(copies);
+    memory::ensure(needed, || format!("`{id}`, of the sizes that its config.json says,"))
+        .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
 }
 
 /// The parts of a model that are not always loaded.

@@ -10,7 +10,7 @@ use crate::model::tokenizer::ModelTokenizer;
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input;
-use crate::system::json::problem;
+use crate::system::json::{UniqueKeys, problem};
 use sha2::{Digest, Sha256};
 
 /// The longest file of counts that is read, in bytes: 64 MiB, some hundred for each of 500,000 tokens.
@@ -64,13 +64,13 @@ impl Counting {
 
     fn parsed(text: &str, path: &Path, tokenizer: &ModelTokenizer) -> Result<Self> {
         let file = path.display();
-        let named: BTreeMap<String, u64> = serde_json::from_str(text).map_err(|error| {
+        let named: UniqueKeys<u64> = serde_json::from_str(text).map_err(|error| {
             anyhow!("the counts `{file}` are no JSON object from tokens to whole numbers: {}", problem(&error))
                 .in_line(error.line() as u64)
         })?;
         let mut counts = BTreeMap::new();
         let mut sum = 0_u64;
-        for (token, count) in named {
+        for (token, count) in named.0 {
             let shown = token.escape_debug();
             let id = tokenizer.id(&token).with_context(|| {
                 format!("the counts `{file}` have the token `{shown}`, which is not in the model's vocabulary")

@@ -9,6 +9,7 @@ pub mod reading;
 pub mod sample;
 pub mod sequence;
 pub mod shard;
+pub mod span;
 pub mod tally;
 #[doc(hidden)]
 pub mod test_support;

@@ -12,7 +12,7 @@ use crate::sequences::sequence::Sequence;
 pub const PACK_TOKENS: usize = 512;
 
 /// Whole sentences side by side.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pack {
     /// The sentences in corpus order.
     pub sentences: Vec<Sequence>,

@@ -1,5 +1,5 @@
-//! How a decoder reads a corpus: how much of the text is one sequence, and what that begins with
-//! (docs/methodology/causal.md).
+//! How a corpus is read: how its words are given to the tokenizer, and for a decoder how much of the text is one sequence,
+//! and what that begins with (docs/methodology/causal.md).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,24 @@ pub enum Context {
     Sentence,
     /// Windows of consecutive sentences of a document, as [`crate::sequences::derived::windows`] makes them.
     Document,
+}
+
+/// How the words of a corpus are given to the tokenizer (docs/methodology/units.md, "Words in their text").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Spacing {
+    /// In the text as it was written, as the model was trained on.
+    #[default]
+    Written,
+    /// One by one, each with a space before it.
+    Spaced,
+}
+
+impl Spacing {
+    /// The reading of reports that do not name theirs: they were written before there was another.
+    pub fn before() -> Self {
+        Self::Spaced
+    }
 }
 
 /// Whether the token for the beginning of text stands before each sequence.

@@ -4,11 +4,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::span::WordSpan;
 use crate::corpus::{Annotation, SentenceFamily, TreeHead};
 use crate::model::forward::batch::TokenClass;
 
 /// A sentence ready for the encoder, or several that go through it as one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sequence {
     /// 0-based position in the corpus, skipped sentences counted.
     pub index: u64,
@@ -26,8 +27,8 @@ pub struct Sequence {
     pub segments: Vec<u32>,
     /// The kind of each token, `[tokens]`.
     pub kinds: Vec<TokenKind>,
-    /// The token range of each word, in order; special tokens belong to none.
-    pub words: Vec<Range<usize>>,
+    /// The tokens of each word, in order; special tokens belong to none, and words that follow each other may share one.
+    pub words: Vec<WordSpan>,
     /// The token range of each text, where several are put into one [frame](super::frame), or of each sentence of a
     /// [window](super::derived::windows); empty for a sentence as it is.
     pub texts: Vec<Range<usize>>,
@@ -79,14 +80,35 @@ impl Sequence {
     /// Whether a word has the first token of what a decoder reads: it sees no other word, and attention to it may be to the
     /// place rather than to the word.
     pub fn begins_with(&self, word: usize) -> bool {
-        self.words[word].start == 0 && self.kinds[0] == TokenKind::First
+        self.words[word].start() == 0 && self.kinds[0] == TokenKind::First
     }
 
-    /// The words that metrics of words are about, as queries and as keys: all but one that the sequence
-    /// [begins with](Self::begins_with).
+    /// The words that metrics of words are about, as queries and as keys: all but those that the sequence
+    /// [begins with](Self::begins_with), one unless several share its first token.
     pub fn counted_words(&self) -> Range<usize> {
-        let begins = !self.words.is_empty() && self.begins_with(0);
-        usize::from(begins)..self.words.len()
+        let begin = (0..self.words.len()).take_while(|&word| self.begins_with(word)).count();
+        begin..self.words.len()
+    }
+
+    /// The word of each token, `[tokens]`: of several that share it the one with most of its characters, the first of equal
+    /// ones. For numbers of tokens, which need one word.
+    pub fn word_of_tokens(&self) -> Vec<Option<usize>> {
+        let mut words: Vec<Option<(usize, f64)>> = vec![None; self.ids.len()];
+        for (word, span) in self.words.iter().enumerate() {
+            for (token, share) in span.shares() {
+                if words[token].is_none_or(|(_, most)| share > most) {
+                    words[token] = Some((word, share));
+                }
+            }
+        }
+        words.into_iter().map(|word| word.map(|(word, _)| word)).collect()
+    }
+
+    /// How many tokens are of several words.
+    pub fn shared_tokens(&self) -> u64 {
+        let mut shared = None;
+        let neighbours = self.words.windows(2).filter(|pair| pair[0].end() > pair[1].start());
+        neighbours.filter(|pair| shared.replace(pair[1].start()) != Some(pair[1].start())).count() as u64
     }
 
     /// How many sentences it is of.
@@ -106,7 +128,7 @@ impl Sequence {
         if self.texts.len() < 2 {
             return std::iter::once(0..self.words.len()).collect();
         }
-        let before = |token: usize| self.words.partition_point(|word| word.start < token);
+        let before = |token: usize| self.words.partition_point(|word| word.start() < token);
         self.texts.iter().map(|text| before(text.start)..before(text.end)).collect()
     }
 

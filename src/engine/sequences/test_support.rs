@@ -9,7 +9,10 @@ pub fn sequence(kinds: &[TokenKind]) -> Sequence {
         ids: vec![0; kinds.len()],
         segments: vec![0; kinds.len()],
         kinds: kinds.to_vec(),
-        words: (0..kinds.len()).filter(|&token| !kinds[token].is_special()).map(|token| token..token + 1).collect(),
+        words: (0..kinds.len())
+            .filter(|&token| !kinds[token].is_special())
+            .map(|token| (token..token + 1).into())
+            .collect(),
         ..Sequence::default()
     }
 }

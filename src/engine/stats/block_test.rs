@@ -3,6 +3,8 @@
 //!
 //! Interval and test are of the same `t`, so that an interval crosses a margin just where the test finds nothing.
 
+use std::ops::RangeInclusive;
+
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::function::beta::beta_reg;
 
@@ -150,11 +152,20 @@ fn logistic(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }
 
+/// The degrees of freedom that Student's distribution is computed for. With fewer its 97.5th percentile is beyond 10^15, so
+/// that nothing is significant; no analysis has more than 64 blocks, and with more it is the normal distribution to four digits.
+const FREEDOM: RangeInclusive<f64> = 0.1..=1e4;
+
+/// Degrees of freedom within [`FREEDOM`], whatever a saved report has.
+fn within_freedom(freedom: f64) -> f64 {
+    // `max` and `min` pass over what is no number, `clamp` does not.
+    freedom.max(*FREEDOM.start()).min(*FREEDOM.end())
+}
+
 /// The 97.5th percentile of Student's distribution with this many degrees of freedom.
-///
-/// Panics if there are none.
 pub(super) fn critical(freedom: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom).expect("degrees of freedom above 0").inverse_cdf(1.0 - TAIL)
+    let student = StudentsT::new(0.0, 1.0, within_freedom(freedom)).expect("degrees of freedom above 0");
+    student.inverse_cdf(1.0 - TAIL)
 }
 
 /// A ratio over all blocks, or a difference of two, and the same without each block.
@@ -264,8 +275,9 @@ pub fn effective_blocks(denominators: &[f64]) -> f64 {
     if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
 
-/// `P(|T| > |t|)` of Student's distribution with this many degrees of freedom, above 0.
+/// `P(|T| > |t|)` of Student's distribution with this many degrees of freedom.
 pub fn student(t: f64, freedom: f64) -> f64 {
+    let freedom = within_freedom(freedom);
     // An incomplete beta function keeps small chances exact where 1 - cdf would not.
     beta_reg(freedom / 2.0, 0.5, freedom / (freedom + t * t))
 }
@@ -329,6 +341,10 @@ mod tests {
         }
         close(critical(63.0), 1.998_340_542_520_741_7);
         close(critical(1.5), 6.016_663_1);
+        for freedom in [-1.0, 0.0, 1e-320, 1e8, 1e30, f64::INFINITY, f64::NAN] {
+            assert!(critical(freedom) >= 1.959_96, "{freedom}");
+            assert!((0.0..=1.0).contains(&student(2.0, freedom)), "{freedom}");
+        }
     }
 
     #[test]

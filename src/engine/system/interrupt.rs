@@ -28,11 +28,20 @@ pub fn leaves(what: impl Into<String>, way_out: impl Into<String>) {
     *LEFT.lock().unwrap_or_else(PoisonError::into_inner) = Some((what.into(), way_out.into()));
 }
 
-/// Temporary files. The lock is held while one is made or becomes permanent.
-static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// The files that this process writes.
+#[derive(Debug, Default)]
+struct Outputs {
+    /// Temporary files.
+    temporary: Vec<PathBuf>,
+    /// Whether one has become permanent.
+    some_are_whole: bool,
+}
 
-/// Removes temporary files on Ctrl-C, a hang-up, a request to quit or one to terminate, says what is left, and ends the process with
-/// the exit status that a shell reports for that signal: 128 and its number.
+/// The outputs. The lock is held while one is made or becomes permanent.
+static OUTPUTS: Mutex<Outputs> = Mutex::new(Outputs { temporary: Vec::new(), some_are_whole: false });
+
+/// Removes temporary files on Ctrl-C and on every other signal that ends a program by default and can be caught, says what is left,
+/// and ends the process with the exit status that a shell reports for that signal: 128 and its number.
 ///
 /// A signal that the parent process ignores, as `nohup` does with a hang-up and a script with Ctrl-C for its background
 /// jobs, stays ignored. A file that grows beyond the limit of its size (`ulimit -f`) becomes an error of the write and
@@ -44,24 +53,25 @@ pub fn clean_up_when_interrupted(format: ErrorFormat) -> Result<()> {
 
 /// Removes temporary files and ends the process.
 pub(super) fn clean_up(status: u8) -> ! {
-    clean_up_and(status, || ())
+    clean_up_and(status, |_| ())
 }
 
-/// Removes temporary files, has a last word and ends the process.
-fn clean_up_and(status: u8, last_word: impl FnOnce()) -> ! {
+/// Removes temporary files, has a last word, which is told whether all outputs were whole already, and ends the process.
+fn clean_up_and(status: u8, last_word: impl FnOnce(bool)) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
-    let temporary = lock();
-    for path in temporary.0.iter() {
+    let outputs = lock();
+    for path in &outputs.0.temporary {
         let _ = fs::remove_file(path);
     }
-    last_word();
+    last_word(outputs.0.temporary.is_empty() && outputs.0.some_are_whole);
     std::process::exit(status.into());
 }
 
 /// Ends the process for a signal of this number.
 fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
-    let (status, error) = (BY_SIGNAL + signal, interrupted_by(name));
-    clean_up_and(status, || {
+    let status = BY_SIGNAL + signal;
+    clean_up_and(status, |are_whole| {
+        let error = interrupted_by(name, are_whole);
         let (tell, told) = mpsc::channel();
         let last_word = move || {
             // A bar may stand in the line.
@@ -78,25 +88,38 @@ fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
     })
 }
 
-/// The error of a run that this ended.
-fn interrupted_by(what: &str) -> Error {
+/// The error of a run that this ended; `are_whole` if its outputs were whole before.
+fn interrupted_by(what: &str, are_whole: bool) -> Error {
     let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if are_whole && left.is_none() {
+        return anyhow!("ended by {what}: all files that it writes are whole");
+    }
     let (left, way_out) = left.unwrap_or_else(|| (OUTPUTS_ARE_REMOVED.to_owned(), "give the command again".to_owned()));
     anyhow!("ended by {what}: {left}").hint(way_out)
 }
+
+/// The signals that end a program by default (POSIX.1-2024, signal.h) and can be caught, without the signals of a program fault and
+/// of a pipe without a reader, which is an error of the write. Job engines send the first of user-defined ones before the time of
+/// a job is over, and the limit of processor time sends `SIGXCPU`.
+#[cfg(unix)]
+const ENDING: [i32; 10] = {
+    use signal_hook::consts::{
+        SIGALRM, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
+    };
+    [SIGINT, SIGHUP, SIGQUIT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU, SIGVTALRM, SIGPROF]
+};
 
 #[cfg(unix)]
 fn watch(format: ErrorFormat) -> Result<()> {
     use std::sync::Arc;
 
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+    use signal_hook::consts::SIGXFSZ;
     use signal_hook::iterator::Signals;
 
     let ignored = ignored_signals();
     // A handler of any kind: the write then fails with EFBIG (POSIX.1-2024, write).
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
-    let watched: Vec<i32> =
-        [SIGINT, SIGHUP, SIGQUIT, SIGTERM].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect();
+    let watched: Vec<i32> = ENDING.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect();
     let (tell, told) = mpsc::channel();
     let watch = move || match Signals::new(watched) {
         Ok(mut signals) => {
@@ -135,21 +158,38 @@ fn watch(format: ErrorFormat) -> Result<()> {
 }
 
 /// The list of temporary files, locked: an interrupt waits as long as this is held.
-pub struct TemporaryFiles(MutexGuard<'static, Vec<PathBuf>>);
+pub struct TemporaryFiles(MutexGuard<'static, Outputs>);
 
 /// Locks the list.
 pub fn lock() -> TemporaryFiles {
-    TemporaryFiles(TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner))
+    TemporaryFiles(OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl TemporaryFiles {
     /// An interrupt removes `path` from now on.
     pub fn add(&mut self, path: &Path) {
-        self.0.push(path.to_owned());
+        self.0.temporary.push(path.to_owned());
     }
 
     /// An interrupt leaves `path` alone from now on.
     pub fn forget(&mut self, path: &Path) {
-        self.0.retain(|other| other != path);
+        self.0.temporary.retain(|other| other != path);
+    }
+
+    /// A temporary file has become permanent.
+    pub fn is_whole(&mut self) {
+        self.0.some_are_whole = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_asked_for_again_that_is_whole() {
+        let said = |are_whole| interrupted_by("SIGINT", are_whole).to_string();
+        assert_eq!(said(true), "ended by SIGINT: all files that it writes are whole");
+        assert_eq!(said(false), format!("ended by SIGINT: {OUTPUTS_ARE_REMOVED}: give the command again"));
     }
 }

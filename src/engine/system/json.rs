@@ -1,8 +1,13 @@
 //! JSON text: its errors in the words of files and not of Rust, and a value of an object that is not read to its end.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+
+use super::printable::shortened;
 
 /// The value of a key of a JSON object, of which nothing is read after it: of a long report the first keys say what it is.
 /// `None` if the object has no such key, or cannot be read as far as that.
@@ -34,6 +39,41 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ValueOf<'_, T> {
             fields.next_value::<IgnoredAny>()?;
         }
         Ok(())
+    }
+}
+
+/// A JSON object without repeated keys; serde would keep the last value of a repeated key.
+#[derive(Debug)]
+pub struct UniqueKeys<T>(pub BTreeMap<String, T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for UniqueKeys<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(UniqueKeysOf(PhantomData))
+    }
+}
+
+struct UniqueKeysOf<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueKeysOf<T> {
+    type Value = UniqueKeys<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
+        let mut found = BTreeMap::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            match found.entry(key) {
+                Entry::Vacant(entry) => drop(entry.insert(fields.next_value()?)),
+                Entry::Occupied(entry) => {
+                    let twice =
+                        format_args!("the key `{}` is there twice", shortened(entry.key()).escape_debug()).to_string();
+                    return Err(A::Error::custom(twice));
+                }
+            }
+        }
+        Ok(UniqueKeys(found))
     }
 }
 
@@ -74,6 +114,13 @@ mod tests {
     struct Version {
         #[serde(rename = "schema_version")]
         _number: u32,
+    }
+
+    #[test]
+    fn a_key_is_there_once() {
+        assert_eq!(serde_json::from_str::<UniqueKeys<u8>>("{\"a\": 1, \"b\": 2}").unwrap().0.len(), 2);
+        let error = serde_json::from_str::<UniqueKeys<u8>>("{\"a\": 1,\n\"a\": 1}").unwrap_err().to_string();
+        assert!(error.starts_with("the key `a` is there twice at line 2"), "{error}");
     }
 
     #[test]

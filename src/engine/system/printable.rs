@@ -1,4 +1,7 @@
-//! Text from files and arguments for a terminal: control characters are shown and not obeyed, long values are cut.
+//! Text from files and arguments for a terminal: control characters are shown and not obeyed, passwords are not, long values are
+//! cut.
+
+use std::borrow::Cow;
 
 /// Text from files and arguments for a terminal: what a terminal would obey is shown instead, but for line ends.
 pub fn printable(text: &str) -> String {
@@ -20,6 +23,31 @@ fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> String {
         }
     }
     shown
+}
+
+/// The text with the user and the password of every address in it replaced: `https://ada:secret@host/` names them before its host
+/// (RFC 3986, section 3.2.1).
+pub fn without_passwords(text: &str) -> Cow<'_, str> {
+    const SCHEME_END: &str = "://";
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(SCHEME_END) {
+        let (before, after) = rest.split_at(at + SCHEME_END.len());
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '`' | '"' | '\\' | '<' | '>');
+        let authority = &after[..after.find(is_end).unwrap_or(after.len())];
+        shown.push_str(before);
+        rest = match authority.rfind('@') {
+            Some(end) => {
+                shown.push_str("***");
+                &after[end..]
+            }
+            None => after,
+        };
+    }
+    if shown.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(shown + rest)
 }
 
 /// Whether a terminal or an editor does something at this character rather than show it: control characters, with
@@ -64,6 +92,18 @@ mod tests {
         assert_eq!(printable("a\nb\r"), "a\nb\\r");
         // Persian and emoji are spelt with joiners.
         assert_eq!(one_line("می\u{200c}خواهم 👩\u{200d}🔬"), "می\u{200c}خواهم 👩\u{200d}🔬");
+    }
+
+    #[test]
+    fn addresses_keep_their_passwords() {
+        for (text, expected) in [
+            ("`https://ada:p@ss@host:80/a@b` and http://x@y", "`https://***@host:80/a@b` and http://***@y"),
+            ("{\"value\":\"https://ada:secret@host\"}", "{\"value\":\"https://***@host\"}"),
+            ("https://host/ada@home, mail ada@home", "https://host/ada@home, mail ada@home"),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(without_passwords(text), expected);
+        }
     }
 
     #[test]

@@ -117,6 +117,11 @@ impl Analysis {
         Self { bar, by_sentences: limit.is_some(), bytes_read, sentences: AtomicU64::new(0), tokens }
     }
 
+    /// Says something beside the bar.
+    pub fn note(&self, text: &str) {
+        self.bar.suspend(|| say(&format!("note: {}", one_line(text))));
+    }
+
     /// Counts a pack that is done.
     pub fn advance(&self, sentences: usize, tokens: usize) {
         self.tokens.fetch_add(tokens as u64, Ordering::Relaxed);

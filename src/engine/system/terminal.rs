@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Error, Result};
 
 use super::errors::{Class, Described, ErrorFormat, Facts};
-use super::printable::{ellipsis, printable};
+use super::printable::{ellipsis, printable, without_passwords};
 
 /// Writes `bytes` to standard output; if its reader has left, as `head` does, that is where the output ends.
 /// Fails if they cannot be written.
@@ -27,9 +27,9 @@ pub fn width() -> Option<usize> {
     own.map(|(terminal_size::Width(columns), _)| usize::from(columns)).or_else(requested)
 }
 
-/// Prints a line to standard error, [`printable`]. A closed or full standard error is ignored.
+/// Prints a line to standard error, [`printable`] and without the passwords of addresses. A closed or full standard error is ignored.
 pub fn say(text: &str) {
-    let _ = writeln!(anstream::stderr().lock(), "{}", printable(text));
+    let _ = writeln!(anstream::stderr().lock(), "{}", printable(&without_passwords(text)));
 }
 
 /// Prints an error. No line after the first begins at the margin, so that a name with line ends in it cannot pass for

@@ -1,8 +1,10 @@
-//! Bounds on what a saved report holds, whatever its keys: numbers that can be drawn, and texts that can be laid out.
+//! Bounds on what a saved report holds: numbers in the ranges of its schema that can be drawn, and texts that can be laid out.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use super::ranges::{OF_REPORT, SchemaPlace};
 
 /// The largest number without a sign, far from where sums and products of such numbers are infinite.
 const LARGEST: f64 = 1e30;
@@ -26,25 +28,32 @@ const SETTINGS: &str = "settings";
 /// Fails if one is not, or if it is no JSON; the error has its line.
 pub(super) fn ensure_bounded(json: &str) -> serde_json::Result<()> {
     let mut reader = serde_json::Deserializer::from_str(json);
-    Bounds { longest: LONGEST_TEXT, counts: true, is_top: true }.deserialize(&mut reader)?;
+    Bounds { longest: LONGEST_TEXT, counts: true, is_top: true, place: OF_REPORT.top() }.deserialize(&mut reader)?;
     reader.end()
 }
 
 /// The bounds of a part of a report.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct Bounds<'a> {
     longest: usize,
     /// Whether whole numbers are counts.
     counts: bool,
     /// Whether it is all of the report.
     is_top: bool,
+    /// Its place in the schema.
+    place: SchemaPlace<'a>,
 }
 
-impl Bounds {
+impl Bounds<'_> {
     /// The bounds of what is under this key.
     fn under(self, key: &str) -> Self {
         let longest = if self.is_top && OF_CORPUS.contains(&key) { LONGEST_OF_CORPUS } else { self.longest };
-        Self { longest, counts: self.counts && !(self.is_top && key == SETTINGS), is_top: false }
+        let counts = self.counts && !(self.is_top && key == SETTINGS);
+        Self { longest, counts, is_top: false, place: self.place.under(key) }
+    }
+
+    fn within_range<E: Error>(self, number: f64) -> Result<(), E> {
+        self.place.fault(number).map_or(Ok(()), |fault| Err(E::custom(fault)))
     }
 
     fn text<E: Error>(self, text: &str) -> Result<(), E> {
@@ -55,7 +64,7 @@ impl Bounds {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Bounds {
+impl<'de> DeserializeSeed<'de> for Bounds<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -63,7 +72,7 @@ impl<'de> DeserializeSeed<'de> for Bounds {
     }
 }
 
-impl<'de> Visitor<'de> for Bounds {
+impl<'de> Visitor<'de> for Bounds<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,18 +93,19 @@ impl<'de> Visitor<'de> for Bounds {
                 "the number {number}, and the largest that is read is {LARGEST_COUNT}"
             )));
         }
-        Ok(())
+        self.within_range(number as f64)
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.visit_u64(number.unsigned_abs())
+        Self { place: self.place.anywhere(), ..self }.visit_u64(number.unsigned_abs())?;
+        self.within_range(number as f64)
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
         if number.abs() > LARGEST {
             return Err(E::custom(format_args!("the number {number:e}, and the largest that is read is {LARGEST:e}")));
         }
-        Ok(())
+        self.within_range(number)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
@@ -103,24 +113,41 @@ impl<'de> Visitor<'de> for Bounds {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let within = Self { is_top: false, ..self };
+        let within = Self { is_top: false, place: self.place.items(), ..self };
         while list.next_element_seed(within)?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        if self.is_top {
-            while let Some(key) = fields.next_key::<String>()? {
-                self.text(&key)?;
-                fields.next_value_seed(self.under(&key))?;
-            }
-            return Ok(());
-        }
-        // Further down no key matters but for its length, and a report has a quarter of a million of them.
-        while fields.next_key_seed(self)?.is_some() {
-            fields.next_value_seed(self)?;
+        while let Some(within) = fields.next_key_seed(Key(self))? {
+            fields.next_value_seed(within)?;
         }
         Ok(())
+    }
+}
+
+/// A key of an object with these bounds: it gives the bounds of what is under it, and is not copied, for a report has a quarter
+/// of a million of them.
+struct Key<'a>(Bounds<'a>);
+
+impl<'de, 'a> DeserializeSeed<'de> for Key<'a> {
+    type Value = Bounds<'a>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Bounds<'a>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'a> Visitor<'_> for Key<'a> {
+    type Value = Bounds<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<Bounds<'a>, E> {
+        self.0.text(key)?;
+        Ok(self.0.under(key))
     }
 }
 
@@ -136,6 +163,10 @@ mod tests {
         assert!(refused("{\"a\": 70368744177665}").ends_with("is 70368744177664 at line 1 column 20"));
         assert!(refused(&format!("[{long}]")).starts_with("a text of 65537 bytes, and at most 65536 are read"));
         assert!(refused(&format!("{{{long}: 1}}")).starts_with("a text of 65537 bytes"));
+        assert!(
+            refused("{\"denominators\": {\"uuas\": {\"effective_blocks\": -1}}}")
+                .starts_with("`effective_blocks` is -1.0")
+        );
         assert!(refused("{} x").starts_with("trailing characters"));
         // Words of a corpus are longer, seeds larger.
         let good =

@@ -12,6 +12,7 @@ use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
 use crate::report::roles::Roles;
 use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report, lacking};
+use crate::sequences::reading::Spacing;
 use crate::sequences::shard::Shard;
 use crate::study::labels::{BORDERLINE, Label};
 use crate::study::metrics::metric::Values;
@@ -185,6 +186,20 @@ fn roles(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     }
 }
 
+fn words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
+    let Report { corpus, settings, .. } = report;
+    let left_out = corpus.words_left_out.iter().filter(|(_, count)| **count > 0);
+    let left_out: Vec<String> = left_out.map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
+    if !left_out.is_empty() {
+        let heads = corpus.heads_left_out;
+        writeln!(out, "Words left out: {}; words whose head is one of these: {heads}.", left_out.join(", "))?;
+    }
+    if settings.protocol.words == Spacing::Spaced {
+        writeln!(out, "Words were read one by one, each with a space before it (--words spaced).")?;
+    }
+    Ok(())
+}
+
 fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {
     let reasons: Vec<String> = report
         .corpus
@@ -196,6 +211,7 @@ fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {
     let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
     let [sentence, _] = report.model.text_units();
     writeln!(out, "\nSkipped {sentence}s: {reasons}.")?;
+    words_left_out(out, report)?;
     if report.corpus.truncated > 0 {
         let cut = counted(report.corpus.truncated, sentence);
         writeln!(out, "Cut to {} tokens: {cut}.", report.settings.protocol.max_tokens)?;

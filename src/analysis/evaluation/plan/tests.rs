@@ -16,6 +16,7 @@ use crate::passes::pass::{Phases, Portion, Sequences, Weights};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::Repeats;
 use crate::sequences::fold::words::FromToken;
+use crate::sequences::reading::Spacing;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::BLOCKS;
@@ -31,6 +32,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         max_tokens: 8,
         truncate: false,
         limit: None,
+        words: Spacing::Written,
         unit: None,
         from_token: FromToken::Mean,
         tokens_as_words: false,

@@ -49,7 +49,7 @@ fn corpus() -> Vec<Sequence> {
         let mut place = 1;
         while place <= tokens {
             let end = (place + 1 + usize::from(rng.random_bool(0.2))).min(tokens + 1);
-            sequence.words.push(place..end);
+            sequence.words.push((place..end).into());
             place = end;
         }
         let words = sequence.words.len();

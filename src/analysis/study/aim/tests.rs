@@ -1,6 +1,7 @@
 use super::*;
 use crate::corpus::{Annotation, TreeHead, Upos};
 use crate::sequences::fold::words::FromToken;
+use crate::sequences::span::WordSpan;
 use crate::sequences::test_support::sentence;
 
 /// `[CLS] a b c [SEP]`, each word the child of the one before it.
@@ -83,7 +84,7 @@ fn even_attention_is_spread_most() {
 #[test]
 fn goals_of_units_are_those_of_their_tokens() {
     // [CLS] a ##b c [SEP]
-    let mut sequence = Sequence { words: vec![1..3, 3..4], ..three() };
+    let mut sequence = Sequence { words: WordSpan::whole([1..3, 3..4]), ..three() };
     sequence.tree = None;
     let units = Units::new(&sequence);
     let of = |aim: Aim| aim.in_sentence(&sequence, Visibility::ALL, FromToken::Mean).unwrap().of_units(&units);

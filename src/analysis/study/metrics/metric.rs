@@ -97,9 +97,11 @@ pub struct Denominator {
     pub sentences: u64,
     /// Blocks with any; 0 in reports that do not say.
     #[serde(default)]
+    #[schemars(range(max = BLOCKS))]
     pub blocks: u64,
     /// `(sum n)² / sum n²` over the blocks, `n` what each has: as many blocks of equal size would be as good.
     #[serde(default)]
+    #[schemars(range(min = 0, max = BLOCKS))]
     pub effective_blocks: f64,
 }
 

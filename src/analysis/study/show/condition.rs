@@ -70,9 +70,11 @@ impl Condition {
     fn is_met(&self, cell: &Cell) -> Result<bool> {
         let Self { column, relation, value } = self;
         let number = |known: f64| {
-            let asked: f64 = value
-                .parse()
-                .map_err(|_| anyhow!("`{column}` is a column of numbers, and `{value}` is none").of_value(value))?;
+            // Nothing is above, below or equal to what `nan` stands for.
+            let asked: f64 =
+                value.parse().ok().filter(|asked: &f64| !asked.is_nan()).ok_or_else(|| {
+                    anyhow!("`{column}` is a column of numbers, and `{value}` is none").of_value(value)
+                })?;
             Ok(known.partial_cmp(&asked).is_some_and(|order| relation.holds(order)))
         };
         let text = |known: &str| match relation {
@@ -149,6 +151,7 @@ mod tests {
         assert!(failed("det").contains("`det` is no condition"));
         assert!(failed("kind=det").contains("no column `kind`: it has relation, score, firm"));
         assert!(failed("score>much").contains("`much`"));
+        assert!(failed("score>=nan").contains("`nan` is none"));
         assert!(failed("relation>a").contains("texts"));
     }
 }

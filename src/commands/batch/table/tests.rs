@@ -103,6 +103,11 @@ fn errors_name_the_line_the_value_and_the_way_out() {
     );
     let bad = "[models]\n\"a/b\" = \"box:small\"\n[corpora]\ng = \"box:gold\"\n";
     assert_eq!(error(bad).0, 2);
+    // On some systems these are one file, or none.
+    for names in ["A = \"box:small\"\na", "CON", "nul", "com7"] {
+        let (_, why) = error(&format!("[models]\n{names} = \"box:small\"\n[corpora]\ng = \"box:gold\"\n"));
+        assert!(why.ends_with(": use another name"), "{names}: {why}");
+    }
     let misspelt = "[models]\na = \"box:small\"\n[corpora]\ng = \"box:gld\"\n";
     let (line, why) = error(misspelt);
     assert!(line == 4 && why.contains("did you mean `box:gold`?"), "{line}: {why}");

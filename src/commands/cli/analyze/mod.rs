@@ -13,7 +13,7 @@ use anyhow::anyhow;
 use super::shared::checks::{ensure_truncatable, heads, lower_extension, refuse_overlap, unfit};
 use super::shared::command::{Command, Usage};
 use super::shared::headings::{CONTROL, INPUT, OUTPUT, SHARDS, STUDIES};
-use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments, TokenizerArguments};
+use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments, SPACINGS, TokenizerArguments};
 use super::shared::report::ReportArguments;
 use super::shared::statuses::{RUNNING, help};
 use super::shared::values::{Named, one_of};
@@ -22,12 +22,13 @@ use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::Unit;
+use crate::evaluation::presets::spacing as preset_spacing;
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::{Choice, Replacement};
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial;
 use crate::sequences::fold::words::FromToken;
-use crate::sequences::reading::{Bos, Context};
+use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
@@ -87,10 +88,13 @@ pub struct AnalyzeArguments {
     /// Fail at the first sentence that would be skipped, and write nothing
     #[arg(long, help_heading = INPUT, hide_short_help = true)]
     strict: bool,
+    /// How the words of a treebank are given to the tokenizer [default: written, with --preset clark2019 spaced]
+    #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), help_heading = INPUT, hide_short_help = true)]
+    words: Option<Spacing>,
     /// Which token speaks for a word that the tokenizer split
     #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean", help_heading = INPUT, hide_short_help = true)]
     from_token: FromToken,
-    /// Of a decoder: what it reads at once [default: document where documents are the unit, or else sentence]
+    /// Text unit per sequence (decoders only) [default: document where documents are the unit, or else sentence]
     #[arg(long, value_name = "CONTEXT", value_parser = one_of(CONTEXTS), help_heading = INPUT, hide_short_help = true)]
     context: Option<Context>,
     /// Of a decoder: whether the token for the beginning of text stands before what it reads at once
@@ -289,6 +293,7 @@ impl AnalyzeArguments {
             return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
                 .about(after.display()));
         }
+        let spacing = self.words.unwrap_or_else(|| preset_spacing(&self.presets, &self.with));
         let outcome = match self.shard {
             None => Outcome::Report {
                 wanted: self.report.validate(&self.presets, "")?,
@@ -312,6 +317,7 @@ impl AnalyzeArguments {
             limit: self.limit,
             unit: self.unit,
             threads,
+            words: spacing,
             from_token: self.from_token,
             run_info,
             controls,

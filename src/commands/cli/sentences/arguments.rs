@@ -7,11 +7,13 @@ use clap::Args;
 
 use crate::commands::cli::shared::checks::{ensure_truncatable, refuse_overlap};
 use crate::commands::cli::shared::command::Usage;
-use crate::commands::cli::shared::inputs::CorpusArguments;
+use crate::commands::cli::shared::inputs::{CorpusArguments, SPACINGS};
 use crate::commands::cli::shared::numbers;
+use crate::commands::cli::shared::values::one_of;
 use crate::commands::sentences::SentenceChoice;
 use crate::corpus::Scope;
 use crate::model::grid::HeadPlace;
+use crate::sequences::reading::Spacing;
 
 /// Texts, or sentences of a corpus.
 #[derive(Args)]
@@ -24,6 +26,9 @@ pub struct SentenceArguments {
     /// Only this sentence of the corpus, counted from 0. May be repeated
     #[arg(short, long = "sentence", value_name = "N", value_parser = numbers::from::<u64>(0))]
     pub sentences: Vec<u64>,
+    /// How the words of a treebank are given to the tokenizer
+    #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), default_value = "written")]
+    pub words: Spacing,
     /// Cut longer sentences of plain text instead of skipping them
     #[arg(long)]
     pub truncate: bool,

@@ -80,7 +80,7 @@ impl MapsArguments {
     /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let model = self.network.model(self.model.as_deref())?;
-        let truncate = self.wanted.truncate;
+        let (truncate, words) = (self.wanted.truncate, self.wanted.words);
         let sentences = self.wanted.choice(None, self.limit)?;
         if lower_extension(&self.output) != "safetensors" {
             return Err(unfit("write maps as", &self.output, "name a file .safetensors"));
@@ -98,8 +98,19 @@ impl MapsArguments {
         let (output, strict) = (self.output, self.strict);
         let rollout = self.rollout;
         let tokenizer = self.tokenizer.options();
-        let options =
-            MapsOptions { model, tokenizer, sentences, heads, rollout, output, max_tokens, truncate, strict, removed };
+        let options = MapsOptions {
+            model,
+            tokenizer,
+            sentences,
+            heads,
+            rollout,
+            output,
+            max_tokens,
+            words,
+            truncate,
+            strict,
+            removed,
+        };
         Ok(Command::new(move || maps(&options)))
     }
 }

@@ -101,6 +101,7 @@ impl ViewArguments {
         // Sentences that are named are shown however many they are.
         let truncate = self.wanted.truncate;
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
+        let words = self.wanted.words;
         let sentences = self.wanted.choice(self.find, Some(self.limit.max(named as u64)))?;
         refuse_corpus(&self.outputs, &sentences)?;
         let drawing = |path: &PathBuf| match lower_extension(path).as_str() {
@@ -118,6 +119,7 @@ impl ViewArguments {
             heads: choice(&self.heads),
             numbers: self.numbers,
             max_tokens: self.max_tokens.map(|tokens| tokens as usize),
+            words,
             truncate,
             from_token: self.from_token,
             outputs: self.outputs.iter().map(drawing).collect::<Result<_, Usage>>()?,

@@ -12,6 +12,7 @@ use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::model::tokenizer::residues::Parting;
 use crate::sequences::fold::words::FromToken;
+use crate::sequences::reading::Spacing;
 use crate::system::boxed;
 use crate::system::errors::Facts;
 
@@ -78,6 +79,12 @@ pub const FORMATS: &[Named<Format>] = &[
 /// The tokens that can speak for a split word.
 pub const FROM_TOKEN: &[Named<FromToken>] =
     &[(FromToken::Mean, "mean", "The mean over its tokens"), (FromToken::First, "first", "Its first token")];
+
+/// How words are given to the tokenizer.
+pub const SPACINGS: &[Named<Spacing>] = &[
+    (Spacing::Written, "written", "In the text as it was written"),
+    (Spacing::Spaced, "spaced", "One by one, each with a space before it"),
+];
 
 impl NetworkArguments {
     /// The model that is named; a name that is not in the box is refused as a corpus's is.

@@ -26,6 +26,29 @@ fn expected(text: &str, bounds: &RangeInclusive<u64>) -> String {
     format!("a whole number of {least} or more is expected{hint}")
 }
 
+/// Reads a number of bytes, with or without a unit: `8GB`, `500 MB`, `2GiB`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let expected = || "a number of bytes is expected, as in 8GB or 500MB".to_owned();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "tib" => 1_u64 << 40,
+        _ => return Err(expected()),
+    };
+    let bytes = number.parse::<f64>().map_err(|_| expected())? * unit as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the bounds, and whole bytes")]
+    let whole = (1.0..1e18).contains(&bytes).then_some(bytes as u64);
+    whole.ok_or_else(expected)
+}
+
 /// Reads a number.
 pub fn number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| "a number is expected".to_owned())
@@ -34,6 +57,15 @@ pub fn number(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        let read = |text: &str| bytes(text).ok();
+        assert_eq!(["8GB", "1.5 mb", "2GiB", "7"].map(read), [8_000_000_000, 1_500_000, 1 << 31, 7].map(Some));
+        for wrong in ["", "GB", "-1", "8 apples", "0", "1e9", "99999999TB"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn numbers_out_of_bounds_are_refused_in_words() {

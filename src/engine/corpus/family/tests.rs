@@ -42,7 +42,7 @@ fn a_family_has_the_number_of_its_document() {
     let found = [of("a", 0), of("b", 0), of("c", 1), of("a", 2)].map(|family| (family.number, family.is_first));
     // The second `a` stays with the first one; a name does not count.
     assert_eq!(found, [(0, true), (0, true), (1, true), (0, false)]);
-    // The third document has no sentence of its own.
+    // Every sentence of the third document stands in an earlier one.
     assert_eq!((families.counts().families, families.counts().units), (3, 2));
 }
 

@@ -1,16 +1,18 @@
 //! JSON lines: one object per line.
 //!
 //! `{"text": "..."}` is running text. `{"words": [...]}` has words that were split beforehand; beside them stand
+//! `"text"`, the text that they are in, or `"space_after"`, whether white space follows each;
 //! `"heads"`, the number of each word's head counted from 1, 0 for a root and null where it is not annotated, and
 //! `"relations"`, each word's relation to its head, as in CoNLL-U; and `"upos"`, `"lemmas"` and `"feats"`, each with an
 //! entry per word or null. `"document"` names the sentence's document,
-//! `"family"` its family. `words` win over `text` where both are given, and
-//! other keys are passed over: corpora keep ids and sources there.
+//! `"family"` its family. Other keys are passed over: corpora keep ids and sources there.
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use anyhow::{Error, Result, anyhow, bail, ensure};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::reader::{Context, FormatReader, Name, Parsed};
@@ -18,6 +20,7 @@ use crate::corpus::annotation::{Annotation, Upos, value_of};
 use crate::corpus::bounds::{MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
+use crate::corpus::sentence::written::{Misfit, Written, WrittenPiece};
 use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
 use crate::corpus::tree;
 use crate::system::counted::{counted, plural};
@@ -37,8 +40,12 @@ struct Line {
     upos: Option<Vec<Option<String>>>,
     lemmas: Option<Vec<Option<Box<str>>>>,
     feats: Option<Vec<Option<Box<str>>>>,
+    space_after: Option<Vec<bool>>,
     document: Option<Name>,
     family: Option<Name>,
+    /// Other programs' names of `heads` and `relations`, which would be lost on a line that has words.
+    head: Option<IgnoredAny>,
+    deprel: Option<IgnoredAny>,
 }
 
 /// Reads the next sentence, or `None` at the end of the file.
@@ -49,33 +56,66 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
         }
         let parsed = content(line, &mut context.relations, &context.requested);
         let origin = lines.here();
-        let (content, document, family) = parsed.at(&origin.path, origin.line)?;
+        let LineContent { content, written, document, family } = parsed.at(&origin.path, origin.line)?;
         let begins_document = document != context.file.document;
         context.file.document = document;
-        return Ok(Some(Parsed { origin, content, begins_document, family, id: None }));
+        return Ok(Some(Parsed { begins_document, family, written, ..Parsed::new(origin, content) }));
     }
     Ok(None)
 }
 
-fn content(
-    json: &str,
-    relations: &mut RelationNames,
-    requested: &[String],
-) -> Result<(Content, Option<Name>, Option<Box<str>>)> {
+/// A parsed line.
+struct LineContent {
+    content: Content,
+    written: Option<Written>,
+    document: Option<Name>,
+    family: Option<Box<str>>,
+}
+
+fn content(json: &str, relations: &mut RelationNames, requested: &[String]) -> Result<LineContent> {
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
     let mut line: Line = serde_json::from_str(json)
         .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", problem_in_line(&error), excerpt(json)))?;
     let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
     ensure!(family.as_deref() != Some(""), anyhow!("`family` is empty").hint("give it a name, or leave it out"));
-    let content = match line.words.take() {
-        Some(words) => Content::Words(line.annotated(words, relations, &RequestedKeys::new(json, requested)?)?),
-        None => match line.text.take() {
-            Some(text) => Content::Text(line.without_annotations(text)?),
-            None => bail!("there is neither `words` nor `text`: `{}`", excerpt(json)),
-        },
+    let Some(forms) = line.words.take() else {
+        let nothing = || renamed(json, anyhow!("there is neither `words` nor `text`: `{}`", excerpt(json)));
+        let text = line.text.take().ok_or_else(nothing)?;
+        let content = Content::Text(line.without_annotations(text)?);
+        return Ok(LineContent { content, written: None, document, family });
     };
-    Ok((content, document, family))
+    let is_lost = (line.head.is_some() && line.heads.is_none()) || (line.deprel.is_some() && line.relations.is_none());
+    ensure!(!is_lost, renamed(json, anyhow!("`words` have a tree under keys that are not read: `{}`", excerpt(json))));
+    let written = line.written(&forms)?;
+    let content = Content::Words(line.annotated(forms, relations, &RequestedKeys::new(json, requested)?)?);
+    Ok(LineContent { content, written, document, family })
+}
+
+/// Names that other programs have for our keys (spaCy, Stanza, Hugging Face's datasets).
+const OTHER_NAMES: [(&str, &[&str]); 7] = [
+    ("words", &["tokens", "token", "forms", "form", "word"]),
+    ("text", &["sentence", "sent"]),
+    ("heads", &["head"]),
+    ("relations", &["deprel", "deprels", "dep", "deps", "relation"]),
+    ("upos", &["pos", "pos_tags", "upos_tags"]),
+    ("lemmas", &["lemma"]),
+    ("space_after", &["whitespace", "spaces"]),
+];
+
+/// An error about a line, with what to call keys of it that are not read and may be meant.
+fn renamed(json: &str, error: Error) -> Error {
+    #[expect(
+        clippy::zero_sized_map_values,
+        reason = "serde reads no set of keys, and what stands under them is passed over"
+    )]
+    let keys: BTreeMap<String, IgnoredAny> = serde_json::from_str(json).unwrap_or_default();
+    let other_name = |&(ours, others): &(&str, &[&str])| {
+        let other = others.iter().find(|&&other| keys.contains_key(other) && !keys.contains_key(ours))?;
+        Some(format!("`{other}` `{ours}`"))
+    };
+    let renamed: Vec<String> = OTHER_NAMES.iter().filter_map(other_name).collect();
+    if renamed.is_empty() { error } else { error.hint(format!("call {}", renamed.join(", "))) }
 }
 
 fn of_other_length(name: &str, length: usize, words: usize) -> String {
@@ -92,15 +132,38 @@ impl Line {
         Ok(text)
     }
 
+    /// The text that the words are in, if the line says anything of it.
+    fn written(&self, forms: &[String]) -> Result<Option<Written>> {
+        let forms: Vec<&str> = forms.iter().map(String::as_str).collect();
+        let spaces = self.space_after.as_deref().unwrap_or_default().iter().copied().chain(iter::repeat(true));
+        let pieces: Vec<WrittenPiece> =
+            forms.iter().zip(spaces).map(|(_, space_after)| WrittenPiece::word(space_after)).collect();
+        let Some(text) = &self.text else {
+            return Ok(self.space_after.is_some().then(|| Written::joined(&forms, &pieces)));
+        };
+        let misfit = |Misfit { word, at }: Misfit| {
+            let (column, rest) = (text.trim()[..at].chars().count() + 1, excerpt(&text.trim()[at..]));
+            let error = match forms.get(word) {
+                Some(form) => {
+                    anyhow!("{} is `{}`, and at character {column} `text` has `{rest}`", nth(word), excerpt(form))
+                }
+                None => anyhow!("`text` has `{rest}` after its words, from character {column} on"),
+            };
+            error.hint("`text` has the words from left to right, with white space or nothing between them")
+        };
+        Written::aligned(text, &forms, &pieces).map(Some).map_err(misfit)
+    }
+
     /// The keys that have an entry per word, and how many they have.
-    fn lengths(&self) -> [(&'static str, Option<usize>); 5] {
-        let Self { heads, relations, upos, lemmas, feats, .. } = self;
+    fn lengths(&self) -> [(&'static str, Option<usize>); 6] {
+        let Self { heads, relations, upos, lemmas, feats, space_after, .. } = self;
         [
             ("heads", heads.as_ref().map(Vec::len)),
             ("relations", relations.as_ref().map(Vec::len)),
             ("upos", upos.as_ref().map(Vec::len)),
             ("lemmas", lemmas.as_ref().map(Vec::len)),
             ("feats", feats.as_ref().map(Vec::len)),
+            ("space_after", space_after.as_ref().map(Vec::len)),
         ]
     }
 

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
+use crate::corpus::sentence::written::Written;
 use crate::corpus::sentence::{Content, Origin};
 
 /// A format's table entry.
@@ -31,6 +32,15 @@ pub(in crate::corpus) struct Parsed {
     pub family: Option<Box<str>>,
     /// Its own name, where the file has one for it.
     pub id: Option<Arc<str>>,
+    /// The text that its words are in, where the file says how they were written.
+    pub written: Option<Written>,
+}
+
+impl Parsed {
+    /// A sentence without further facts.
+    pub(in crate::corpus) fn new(origin: Origin, content: Content) -> Self {
+        Self { origin, content, begins_document: false, family: None, id: None, written: None }
+    }
 }
 
 /// The memory of readers from sentence to sentence.
@@ -53,6 +63,18 @@ pub(in crate::corpus) struct FileContext {
     pub document: Option<Name>,
     /// The generator of the sentences, if the file names one.
     pub generated: Option<Box<str>>,
+    /// Whether the sentence before ends without white space after it.
+    pub is_glued: bool,
+}
+
+impl FileContext {
+    /// Whether a sentence follows the one before it without white space, and keeps that of the next. The first of a segment
+    /// does not, for nothing before it need be read.
+    pub(in crate::corpus) fn glue(&mut self, begins_segment: bool, written: Option<&Written>) -> bool {
+        let is_glued = self.is_glued && !begins_segment;
+        self.is_glued = written.is_some_and(|written| !written.space_after);
+        is_glued
+    }
 }
 
 /// The name of a document or of a family, as JSON has it.

@@ -18,7 +18,7 @@ fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
             continue;
         }
         let content = Content::Text(line.to_owned());
-        return Ok(Some(Parsed { origin: lines.here(), content, begins_document, family: None, id: None }));
+        return Ok(Some(Parsed { begins_document, ..Parsed::new(lines.here(), content) }));
     }
     Ok(None)
 }

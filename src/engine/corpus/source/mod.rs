@@ -30,7 +30,6 @@ pub(super) mod scope;
 mod selected;
 mod shares;
 
-use scope::{Decided, Part, Scope, TakenDocuments};
 use selected::SelectedSegments;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
@@ -54,7 +53,7 @@ pub struct Corpus {
     met_documents: u64,
     /// Whether the next sentence is the first of its file.
     begins_file: bool,
-    scope: Scope,
+    scope: scope::Scope,
     /// So many more sentences are read of the file that is open.
     left: u64,
     families: Families,
@@ -84,7 +83,7 @@ pub struct CorpusIdentity {
     pub unit: Unit,
     /// The documents that a limit took of it; absent without such a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub documents: Option<TakenDocuments>,
+    pub documents: Option<scope::TakenDocuments>,
 }
 
 impl CorpusIdentity {
@@ -138,12 +137,12 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// The same as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, and
+    /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, and
     /// [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
     pub fn open_with(
         inputs: &[Input],
-        scope: &Scope,
+        scope: &scope::Scope,
         requested: &[String],
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
@@ -153,8 +152,8 @@ impl Corpus {
         Self::open(inputs)?.within(scope).keeping(requested).indexed(index)
     }
 
-    /// The same, of which only the sentences of `scope` are read; a scope that was decided before is not decided again.
-    pub fn within(mut self, scope: &Scope) -> Self {
+    /// Restricts the corpus to the sentences of `scope`; a decided scope is not decided again.
+    pub fn within(mut self, scope: &scope::Scope) -> Self {
         self.scope = scope.clone();
         self
     }
@@ -167,7 +166,7 @@ impl Corpus {
         self
     }
 
-    /// The same with its index, if there is one; an index is of no use under a limit, or for another unit than its own.
+    /// Reads by the index, if there is one; a limit or another sampling unit makes the index useless.
     /// Fails if the index is of other files.
     pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {
@@ -243,7 +242,7 @@ impl Corpus {
             documents: 0,
             met_documents: 0,
             begins_file: false,
-            scope: Scope::default(),
+            scope: scope::Scope::default(),
             left: u64::MAX,
             families: Families::default(),
             context: Context::default(),
@@ -291,8 +290,10 @@ impl Corpus {
         }
         let decided = self.decided();
         let documents = match &decided.part {
-            Part::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
-            Part::All | Part::First(_) | Part::OfFiles(_) => None,
+            scope::ReadPart::Documents { taken, of, .. } => {
+                Some(scope::TakenDocuments { taken: taken.len() as u64, of: *of })
+            }
+            scope::ReadPart::All | scope::ReadPart::First(_) | scope::ReadPart::OfFiles(_) => None,
         };
         self.read_to_the_end().class(Class::Input)?;
         let repeats = self.families.counts();
@@ -308,7 +309,7 @@ impl Corpus {
     }
 
     /// Its scope, decided.
-    pub fn scope(&mut self) -> &Scope {
+    pub fn scope(&mut self) -> &scope::Scope {
         self.decided();
         &self.scope
     }
@@ -318,7 +319,7 @@ impl Corpus {
         self.decided().unit
     }
 
-    fn decided(&mut self) -> Arc<Decided> {
+    fn decided(&mut self) -> Arc<scope::Decided> {
         if self.scope.decided.is_none() {
             self.scope = self.scope.decide(self.files.as_slice());
         }
@@ -334,9 +335,9 @@ impl Corpus {
             .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
             .cannot("open corpus", &shown)?;
         self.left = match self.scope.decided.as_deref().map(|decided| &decided.part) {
-            Some(Part::First(limit)) => limit.saturating_sub(self.next_index),
-            Some(Part::OfFiles(shares)) => shares[self.done.len()],
-            None | Some(Part::All | Part::Documents { .. }) => u64::MAX,
+            Some(scope::ReadPart::First(limit)) => limit.saturating_sub(self.next_index),
+            Some(scope::ReadPart::OfFiles(shares)) => shares[self.done.len()],
+            None | Some(scope::ReadPart::All | scope::ReadPart::Documents { .. }) => u64::MAX,
         };
         self.current = Some((FileName { name, format: kind.format }, lines));
         self.begins_file = true;
@@ -389,7 +390,9 @@ impl Corpus {
             // A file begins a document, too.
             let begins_document = std::mem::take(&mut self.begins_file) || parsed.begins_document;
             self.met_documents += u64::from(begins_document);
-            if let Some(Part::Documents { taken, .. }) = self.scope.decided.as_deref().map(|decided| &decided.part) {
+            if let Some(scope::ReadPart::Documents { taken, .. }) =
+                self.scope.decided.as_deref().map(|decided| &decided.part)
+            {
                 let number = self.met_documents - 1;
                 if taken.last().is_none_or(|last| *last < number) {
                     self.left = 0;
@@ -411,12 +414,14 @@ impl Corpus {
         Ok(None)
     }
 
-    fn sentence(&mut self, Parsed { origin, content, family, id, .. }: Parsed, index: u64) -> Sentence {
+    fn sentence(&mut self, Parsed { origin, content, family, id, written, .. }: Parsed, index: u64) -> Sentence {
+        let is_glued = self.context.file.glue(index.is_multiple_of(SEGMENT_SENTENCES), written.as_ref());
         let entity_fields = self.context.file.entity_fields.clone();
         let document_number = (self.unit() == Unit::Documents).then(|| self.documents - 1);
         let family = family.filter(|_| !self.scope.asks_for_sentences());
         let family = self.families.of(&content, family.as_deref(), document_number);
-        Sentence { index, origin, document: self.document, document_number, family, id, entity_fields, content }
+        let document = self.document;
+        Sentence { index, origin, document, document_number, family, id, entity_fields, content, written, is_glued }
     }
 }
 

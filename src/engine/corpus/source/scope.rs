@@ -24,12 +24,12 @@ pub struct Scope {
 #[derive(Debug)]
 pub(super) struct Decided {
     pub unit: Unit,
-    pub part: Part,
+    pub part: ReadPart,
 }
 
 /// The part of a corpus that is read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ReadPart {
     /// All of it.
     All,
     /// The first sentences, so many.
@@ -68,17 +68,17 @@ impl Scope {
     /// The number of sentences, where a limit decides it.
     pub fn sentence_count(&self) -> Option<u64> {
         match &self.decided.as_ref()?.part {
-            Part::All => None,
-            Part::First(count) => Some(*count),
-            Part::OfFiles(shares) => Some(shares.iter().sum()),
-            Part::Documents { sentences, .. } => Some(*sentences),
+            ReadPart::All => None,
+            ReadPart::First(count) => Some(*count),
+            ReadPart::OfFiles(shares) => Some(shares.iter().sum()),
+            ReadPart::Documents { sentences, .. } => Some(*sentences),
         }
     }
 
     /// The whole corpus, whose unit is `own` unless another one is asked for.
     pub(super) fn whole(&self, own: Unit) -> Self {
         let unit = self.unit.unwrap_or(own);
-        Self { decided: Some(Arc::new(Decided { unit, part: Part::All })), ..self.clone() }
+        Self { decided: Some(Arc::new(Decided { unit, part: ReadPart::All })), ..self.clone() }
     }
 
     /// Whether sentences are the unit, whatever the corpus marks.
@@ -97,9 +97,9 @@ impl Scope {
         let ahead = if self.asks_for_sentences() { Ahead::default() } else { Ahead::of(files, self.is_limited()) };
         let unit = self.unit.unwrap_or_else(|| ahead.marks.unit());
         let part = match self.limit {
-            None => Part::All,
+            None => ReadPart::All,
             Some(limit) if unit == Unit::Documents => spread(&ahead.documents, limit),
-            Some(limit) => shares::shares(files, limit).map_or(Part::First(limit), Part::OfFiles),
+            Some(limit) => shares::shares(files, limit).map_or(ReadPart::First(limit), ReadPart::OfFiles),
         };
         Self { decided: Some(Arc::new(Decided { unit, part })), ..self.clone() }
     }
@@ -144,7 +144,7 @@ impl Ahead {
 ///
 /// They are taken in the order of the van der Corput sequence (van der Corput 1935): however many are taken, they are about
 /// evenly apart, and a larger limit takes all documents of a smaller one.
-fn spread(documents: &[u64], limit: u64) -> Part {
+fn spread(documents: &[u64], limit: u64) -> ReadPart {
     let bits = documents.len().next_power_of_two().trailing_zeros();
     let order =
         (0..1_usize << bits).map(|place| if bits == 0 { 0 } else { place.reverse_bits() >> (usize::BITS - bits) });
@@ -157,7 +157,7 @@ fn spread(documents: &[u64], limit: u64) -> Part {
         sentences += documents[document];
     }
     taken.sort_unstable();
-    Part::Documents { taken, of: documents.len() as u64, sentences }
+    ReadPart::Documents { taken, of: documents.len() as u64, sentences }
 }
 
 #[cfg(test)]
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn taken(documents: &[u64], limit: u64) -> Vec<u64> {
-        let Part::Documents { taken, of, sentences } = spread(documents, limit) else { panic!("documents") };
+        let ReadPart::Documents { taken, of, sentences } = spread(documents, limit) else { panic!("documents") };
         assert_eq!(of, documents.len() as u64);
         let of_taken = documents.iter().zip(0..).filter(|(_, document)| taken.contains(document));
         assert_eq!(sentences, of_taken.map(|(count, _)| count).sum::<u64>());

@@ -79,7 +79,7 @@ impl SelectedSegments {
                 return Ok(None);
             }
         }
-        let Parsed { origin, content, begins_document, id, .. } = self.read(context)?;
+        let Parsed { origin, content, begins_document, id, written, .. } = self.read(context)?;
         let index = self.next_index;
         self.next_index += 1;
         if begins_document {
@@ -90,8 +90,20 @@ impl SelectedSegments {
         let family = self.families.next().context("a segment has a family for each sentence")?;
         let entity_fields = context.file.entity_fields.clone();
         let document_number = self.documents.checked_sub(1).filter(|_| self.of_documents);
-        let document = self.document;
-        Ok(Some(Sentence { index, origin, document, document_number, family, id, entity_fields, content }))
+        let begins_segment = index.is_multiple_of(SEGMENT_SENTENCES);
+        let (document, is_glued) = (self.document, context.file.glue(begins_segment, written.as_ref()));
+        Ok(Some(Sentence {
+            index,
+            origin,
+            document,
+            document_number,
+            family,
+            id,
+            entity_fields,
+            content,
+            written,
+            is_glued,
+        }))
     }
 
     /// Reads a sentence of the open file. A file that has changed may be anything, so that error comes before others.

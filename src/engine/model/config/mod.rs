@@ -1,5 +1,6 @@
 //! The sizes and options of an encoder, in the words of BERT's `config.json`, whatever its family calls them.
 
+pub mod cost;
 mod fields;
 mod options;
 mod places;
@@ -194,9 +195,9 @@ pub(super) const LARGEST_SIZE: usize = 1 << 24;
 /// No encoder comes near: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
 const MOST_LAYERS: usize = 1 << 10;
 
-/// A bound far above any encoder: XLM-R XXL (Goyal et al. 2021) has 48 layers of 32 heads, Megatron-BERT (Shoeybi et
-/// al. 2019) 48 of 40. The sums of each head take about 100 KB in each worker.
-pub const MOST_HEADS: usize = 1 << 12;
+/// A bound above any model that a machine runs: Llama 70B (Touvron et al. 2023) has 80 layers of 64 heads. The sums of each head
+/// take about 100 KB in each worker.
+pub const MOST_HEADS: usize = 1 << 13;
 
 impl Config {
     /// Reads the text of a `config.json` that has BERT's names.
@@ -291,11 +292,16 @@ impl Config {
 
     /// How many parameters the encoder has, biases and norms left out, as if no layers shared theirs.
     pub fn parameters(&self) -> u64 {
+        self.parameters_stored(self.num_hidden_layers)
+    }
+
+    /// Number of parameters in a checkpoint that stores `layers` layers; layers may share their parameters.
+    fn parameters_stored(&self, layers: usize) -> u64 {
         let rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size;
         let feed_forward = self.feed_forward_width() + self.intermediate_size;
         let layer = (4 * self.heads_width() + feed_forward) * self.hidden_size;
         // Sizes are at most 2^24 and layers 2^10, so that no product or sum reaches 2^62.
-        (rows * self.embedding_width() + self.num_hidden_layers * layer) as u64
+        (rows * self.embedding_width() + layers * layer) as u64
     }
 
     /// The longest sequence that can run: there are positions for it, and attention over it is full.
@@ -402,10 +408,10 @@ mod tests {
         assert_eq!(error(padded), "max_position_embeddings 10 leaves no position after the padding index 4294967295");
         let deep = Config { num_hidden_layers: usize::MAX, ..config() };
         assert_eq!(error(deep), "num_hidden_layers is 18446744073709551615: no model has more than 1024");
-        let many = Config { num_hidden_layers: 1 << 10, num_attention_heads: 8, ..config() };
+        let many = Config { num_hidden_layers: 1 << 10, num_attention_heads: 16, hidden_size: 16, ..config() };
         assert_eq!(
             error(many),
-            "num_hidden_layers 1024 times num_attention_heads 8 are 8192 heads: no model has more than 4096"
+            "num_hidden_layers 1024 times num_attention_heads 16 are 16384 heads: no model has more than 8192"
         );
         let wide = Config { hidden_size: 1 << 40, ..config() };
         assert_eq!(error(wide), "hidden_size is 1099511627776: no model has more than 16777216");

@@ -215,7 +215,7 @@ pub fn rotary(text: &str, layer_type: Option<&str>, defaults: RotaryDefaults) ->
             let factor = needed("factor", own.factor)?;
             RotaryScaling::Yarn {
                 factor,
-                attention: attention_factor(&own, factor),
+                attention: needed("attention_factor", Some(attention_factor(&own, factor)))?,
                 fast: own.beta_fast.filter(|beta| *beta != 0.0).unwrap_or(32.0),
                 slow: own.beta_slow.filter(|beta| *beta != 0.0).unwrap_or(1.0),
                 original: original()?,
@@ -303,6 +303,12 @@ mod tests {
             error(r#"{"rope_parameters": {"rope_type": "linear"}}"#),
             "rope_parameters: rope_type is linear, and factor is missing"
         );
+        for factor in [0, -1] {
+            let text =
+                format!(r#"{{"rope_parameters": {{"rope_type": "yarn", "factor": 4, "attention_factor": {factor}}}}}"#);
+            let expected = format!("rope_parameters: attention_factor is {factor}: a number above 0 is expected");
+            assert_eq!(error(&text), expected);
+        }
         assert_eq!(error(r#"{"rope_theta": 0}"#), "rope_theta is 0: a number above 1 is expected");
         assert_eq!(
             error(r#"{"partial_rotary_factor": 0.4}"#),

@@ -66,7 +66,7 @@ fn adapter(id: &str, files: &dyn FileStore) -> Result<Option<AdapterFiles>> {
     Ok(Some(AdapterFiles { name: id.to_owned(), config, weights: files.fetch(weights, SMALL)? }))
 }
 
-/// Fetches weights of `most` bytes in parts, of which there is an account: `known`.
+/// Fetches weights in parts, at most `most` bytes together; `known` says, in an error, how the parts are known.
 fn fetch_parts(
     shards: &[String],
     known: &str,

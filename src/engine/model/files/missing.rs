@@ -207,7 +207,7 @@ impl<'a> OtherWeights<'a> {
                 let way_out = "convert a checkpoint of fairseq by the script that transformers has for its family \
                     (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one); a state dict of torch.save is read \
                     under the name pytorch_model.bin";
-                return ("a file of PyTorch under a name of its own, which is not read", ": ", way_out.to_owned());
+                return ("a PyTorch file under a name that is not read", ": ", way_out.to_owned());
             }
             WeightsFormat::TensorFlow => ("weights of TensorFlow, which are not read", ", from_tf=True"),
             WeightsFormat::Flax => ("weights of Flax, which are not read", ", from_flax=True"),

@@ -1,4 +1,4 @@
-//! A model in a folder of its own within another one: sentence-transformers before version 2 kept the first of its modules,
+//! A model in a subfolder of another one: sentence-transformers before version 2 kept the first of its modules,
 //! the transformer, in `0_Transformer/` (before 0.3 in `0_BERT/` and the like), beside a `config.json` that names its own
 //! version alone.
 
@@ -30,7 +30,7 @@ pub(super) struct Nested<'a> {
 }
 
 impl<'a> Nested<'a> {
-    /// The files of the first module; `None` if it is in no folder of its own, or a model lies beside that.
+    /// The files of the first module; `None` if it is in no subfolder, or if a model lies beside the subfolder.
     /// Fails if the outer `config.json` cannot be read.
     pub fn of(files: &'a dyn FileStore) -> Result<Option<Self>> {
         let names = files.names();

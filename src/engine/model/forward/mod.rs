@@ -24,6 +24,7 @@ use anyhow::{Result, anyhow, ensure};
 
 use crate::linalg::matmul::Matrix;
 use crate::model::config::Config;
+use crate::model::config::cost::Cost;
 use crate::system::errors::{Class, Facts};
 use batch::{Batch, Input};
 use gates::Gates;
@@ -89,6 +90,11 @@ pub trait Encoder: Send + Sync {
         scratch: &mut Scratch,
         visitor: &mut dyn Visitor,
     ) -> Result<()>;
+
+    /// The cost of a pass over sequences of these lengths side by side; nothing where it is not known.
+    fn cost(&self, _lengths: &[usize]) -> Cost {
+        Cost::default()
+    }
 
     /// The word embeddings, if the encoder gives access to them.
     fn word_embeddings(&self) -> Option<WordEmbeddings> {

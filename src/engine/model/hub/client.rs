@@ -218,6 +218,8 @@ impl<'a> Client<'a> {
             let location =
                 answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
             let next = follow(url, location);
+            let is_web = ["http://", "https://"].iter().any(|scheme| next.starts_with(scheme));
+            ensure!(is_web, "{} leads on to `{}`, which is no address of the web", origin(url), origin(&next));
             // The endpoint may be unencrypted, for a mirror in the house; an encrypted one must stay encrypted.
             let exposed = next.starts_with("http://") && self.environment.endpoint.starts_with("https://");
             ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&next));

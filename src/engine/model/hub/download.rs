@@ -1,6 +1,6 @@
 //! Bringing a file into the cache: whole and as expected, or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use super::failure::{Failure, unavailable};
 use crate::model::files::ModelFile;
 use crate::system::errors::Class;
 use crate::system::errors::Facts;
+use crate::system::files::shared;
 use crate::system::progress::DownloadProgress;
 
 /// A file of a commit that is being downloaded into the cache.
@@ -200,7 +201,7 @@ struct Partial {
 impl Partial {
     /// Opens a file that is not whole, to go on with it.
     fn open(path: &Path, expected: &ExpectedFile) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = shared::open(path)?;
         let empty = expected.digest.begin(expected.bytes);
         let mut partial = Self { file, bytes: 0, hash: empty.clone(), empty };
         let mut chunk = vec![0; 1 << 16];

@@ -192,7 +192,12 @@ fn a_file_in_place_of_a_folder() {
 fn the_first_missing_file_is_named() {
     let has = "a model has the files config.json, tokenizer.json and model.safetensors";
     assert_eq!(error_of(&[]), format!("`DIR/config.json` is missing: {has}"));
-    assert_eq!(error_of(&[CONFIG, SAFETENSORS]), format!("`DIR/tokenizer.json` is missing: {has}"));
+    assert_eq!(
+        error_of(&[CONFIG, SAFETENSORS]),
+        "`DIR/tokenizer.json` is missing: a tokenizer is tokenizer.json, vocab.txt with bpe.codes, vocab.txt, vocab.json with \
+         merges.txt, sentencepiece.bpe.model, spiece.model, spm.model, sentencepiece.model or tokenizer.model; there is \
+         config.json, model.safetensors"
+    );
     assert_eq!(error_of(&[CONFIG, TOKENIZER]), format!("`DIR/model.safetensors` is missing: {has}"));
 }
 

@@ -22,7 +22,7 @@ use super::bounds::{
     BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer, ensure_bounded, ensure_few, ensure_short_tokens,
 };
 use super::config::{Kind, TokenizerConfig, named};
-use super::each;
+use super::marks::each;
 use crate::model::files::ModelFile;
 use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER_CONFIG};
 use crate::system::errors::Facts;

@@ -153,7 +153,7 @@ pub(super) enum Kind {
     ByteLevel,
     /// Proteins are cut into residues, as ESM's are.
     Residues,
-    /// Words that another program finds are cut, as those of Japanese BERTs are.
+    /// It cuts words that another program finds, as Japanese BERTs do.
     Japanese,
     /// Words are cut by `bpe.codes`, as `PhoBERT`'s and `BERTweet`'s are.
     Codes,

@@ -7,10 +7,10 @@ use super::marks::Marks;
 
 /// The entries of a vocabulary that are whole words or characters, with their ids: no special token, none that is kept free,
 /// and no piece of a word or of a character.
-pub(super) struct Entries(Vec<Entry>);
+pub(super) struct Entries(Vec<VocabularyEntry>);
 
 /// An entry of a vocabulary.
-pub(super) struct Entry {
+pub(super) struct VocabularyEntry {
     pub id: u32,
     /// As the vocabulary has it.
     pub token: String,
@@ -34,11 +34,11 @@ impl Entries {
         let step = all.len().div_ceil(MOST).max(1);
         let is_text =
             |(id, token): &(u32, String)| unknown != Some(*id) && !special.contains_key(id) && !is_reserved(token);
-        let entry = |(id, token): (u32, String)| marks.whole(&token).map(|text| Entry { id, token, text });
+        let entry = |(id, token): (u32, String)| marks.whole(&token).map(|text| VocabularyEntry { id, token, text });
         Self(all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect())
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub fn iter(&self) -> impl Iterator<Item = &VocabularyEntry> {
         self.0.iter()
     }
 

@@ -16,7 +16,7 @@ use crate::system::errors::{Class, Facts};
 impl ModelTokenizer {
     /// The tokenizer as a run asks for it: words looked up as entries of the vocabulary, or text cut as the files say and
     /// residues parted as the options say.
-    /// Fails if text is to be cut and the tokenizer does not give back the entries of its own vocabulary.
+    /// Fails if text is to be cut and the tokenizer does not give back the entries of its vocabulary.
     pub fn reading(&self, options: TokenizerOptions) -> Result<Cow<'_, Self>> {
         if options.tokens_as_words {
             return self.clone().looking_up_words().map(Cow::Owned);
@@ -30,8 +30,8 @@ impl ModelTokenizer {
         })
     }
 
-    /// The same where each given word is one entry of the vocabulary, looked up as it is; one that is no entry is the
-    /// unknown token. Words of running text are what stands between white space.
+    /// Looks up each given word as one entry of the vocabulary; a word that is no entry becomes the unknown token. White space
+    /// separates the words of running text.
     /// Fails if there is no such tokenizer.
     fn looking_up_words(self) -> Result<Self> {
         let unknown = self.unknown.and_then(|id| self.text.id_to_token(id)).unwrap_or_default();

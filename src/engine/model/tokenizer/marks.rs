@@ -7,7 +7,6 @@ use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 use super::bounds::Tokenizer;
 use super::codes::JOINT;
-use super::each;
 
 /// How a vocabulary writes where in a word a token stands.
 pub(super) struct Marks {
@@ -142,6 +141,15 @@ pub(super) fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
 
 fn is_punctuation(surface: &str) -> bool {
     !surface.is_empty() && surface.chars().all(|c| c.general_category_group() == GeneralCategoryGroup::Punctuation)
+}
+
+/// Shows every part of a pre-tokenizer.
+pub(super) fn each(pre_tokenizer: &mut PreTokenizerWrapper, show: &mut impl FnMut(&mut PreTokenizerWrapper)) {
+    if let PreTokenizerWrapper::Sequence(parts) = pre_tokenizer {
+        parts.as_mut().iter_mut().for_each(|part| each(part, show));
+    } else {
+        show(pre_tokenizer);
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ mod within_words;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::{EncodeInput, Encoding, InputSequence, TruncationDirection};
 
 use super::files::names::{BPE_CODES, BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE, WORDPIECE_VOCABULARY};
@@ -36,7 +35,6 @@ use bounds::Tokenizer;
 use config::{Kind, TokenizerConfig};
 use entries::Entries;
 use properties::{for_words, separator, splits_at_spaces, unknown};
-use residues::Parting;
 use round_trip::RoundTrip;
 
 /// How a run has the tokenizer read text.
@@ -45,7 +43,7 @@ pub struct TokenizerOptions {
     /// Whether each given word is looked up as one entry of the vocabulary.
     pub tokens_as_words: bool,
     /// How sequences of residues are parted; as the vocabulary tells if `None`.
-    pub residues: Option<Parting>,
+    pub residues: Option<residues::Parting>,
 }
 
 /// A model's tokenizer, with its own padding and truncation switched off.
@@ -67,7 +65,7 @@ pub struct ModelTokenizer {
     splits_at_spaces: bool,
     joins_by_a_space: bool,
     /// How sequences of residues are parted for it, if its tokens are residues.
-    parting: Option<Parting>,
+    parting: Option<residues::Parting>,
     /// The token for the beginning of text, where a file names one.
     named_beginning: Option<u32>,
     /// The program that finds the words of a text, where that is another one.
@@ -106,7 +104,7 @@ impl ModelTokenizer {
             ensure_fits(&text, rows, path)?;
             let unknown = unknown(&text, &settings);
             let entries = Entries::of(&text, unknown);
-            let letters = (kind == Some(Kind::Residues)).then_some(Parting::Letters);
+            let letters = (kind == Some(Kind::Residues)).then_some(residues::Parting::Letters);
             let loaded = Self {
                 path: path.to_owned(),
                 rows,
@@ -121,7 +119,7 @@ impl ModelTokenizer {
                 named_beginning: beginning::of(&text, &settings, rows),
                 beginning: Beginning::Own,
                 needs_words_of: settings.needs_words_of(files.iter().any(|(name, _)| *name == BPE_CODES)),
-                parting: letters.or_else(|| Parting::of(&text, &entries)),
+                parting: letters.or_else(|| residues::Parting::of(&text, &entries)),
                 words: for_words(&text),
                 text,
             };
@@ -266,7 +264,7 @@ impl ModelTokenizer {
         self.looks_up_words || self.needs_words_of.is_some()
     }
 
-    /// How many entries of its own vocabulary it gives back when it reads them.
+    /// Number of vocabulary entries that the tokenizer gives back when it reads them.
     pub fn round_trip(&self) -> &RoundTrip {
         &self.round_trip
     }
@@ -305,13 +303,4 @@ fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
     )
     .about(path.display())
     .of_value(token)
-}
-
-/// Shows every part of a pre-tokenizer.
-fn each(pre_tokenizer: &mut PreTokenizerWrapper, show: &mut impl FnMut(&mut PreTokenizerWrapper)) {
-    if let PreTokenizerWrapper::Sequence(parts) = pre_tokenizer {
-        parts.as_mut().iter_mut().for_each(|part| each(part, show));
-    } else {
-        show(pre_tokenizer);
-    }
 }

@@ -6,7 +6,7 @@ use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 
 use super::bounds::Tokenizer;
 use super::config::{TokenizerConfig, named};
-use super::each;
+use super::marks::each;
 
 /// The separator: what `sep_token` names, else the special token after a text.
 pub(super) fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option<u32>> {

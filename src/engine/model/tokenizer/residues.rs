@@ -155,7 +155,7 @@ impl ModelTokenizer {
 
     /// A text as the tokenizer needs it: the letters of residues parted, and any other text as it is.
     ///
-    /// What is an entry of the vocabulary already is left alone, so a text that is parted stays as it is.
+    /// A word that is an entry of the vocabulary already is left alone, so a parted text stays as it is.
     pub fn parted<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(parting) = self.parting.filter(|parting| *parting != Parting::Letters) else { return text.into() };
         if self.looks_up_words {

@@ -5,8 +5,8 @@
 //! split at punctuation, and all text becomes unknown tokens. So each entry that is a whole word or character is read by
 //! itself: an entry is *given back* if it comes out as one token, itself.
 //!
-//! Entries that come out as other known pieces of one word lose nothing: byte-pair encoding never makes some of its own
-//! entries, and a tokenizer may lower-case by intention. An entry is *lost* if it comes out as the unknown token, or as
+//! Entries that come out as other known pieces of one word lose nothing: byte-pair encoding never makes some entries of
+//! its vocabulary, and a tokenizer may lower-case by intention. An entry is *lost* if it comes out as the unknown token, or as
 //! several words.
 
 use anyhow::{Result, anyhow};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokenizers::Encoding;
 
 use super::bounds::Tokenizer;
-use super::entries::{Entries, Entry};
+use super::entries::{Entries, VocabularyEntry};
 use crate::system::contained::contained;
 use crate::system::errors::Facts;
 
@@ -86,7 +86,7 @@ impl RoundTrip {
     pub(super) fn error(&self, path: &str) -> anyhow::Error {
         let Self { entries, given_back, .. } = self;
         let error = anyhow!(
-            "tokenizer `{path}` gives back {given_back} of {entries} entries of its own vocabulary: {}",
+            "tokenizer `{path}` gives back {given_back} of the {entries} entries of its vocabulary: {}",
             self.example()
         );
         let way_out = "say how the model's text was cut: `\"do_lower_case\": false` or another setting in \
@@ -121,7 +121,7 @@ impl RoundTrip {
 pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
     let mut found = RoundTrip::default();
     let mut worst = Outcome::Pieces;
-    for Entry { id, token, text } in entries.iter() {
+    for VocabularyEntry { id, token, text } in entries.iter() {
         let Ok(Ok((outcome, tokens))) = contained(|| read(tokenizer, unknown, *id, text)) else {
             return RoundTrip::default();
         };
@@ -140,7 +140,7 @@ pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>)
     found
 }
 
-/// What became of an entry, the worst last.
+/// The fate of an entry, the worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     GivenBack,

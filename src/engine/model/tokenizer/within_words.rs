@@ -69,8 +69,8 @@ pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
     Ok(tokenizer)
 }
 
-/// The tokenizer of transformers' `PhobertTokenizer` and `BertweetTokenizer` within words; those of a text are what stands
-/// between white space.
+/// The tokenizer of transformers' `PhobertTokenizer` and `BertweetTokenizer` within words; white space
+/// separates the words of a text.
 pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = vocabulary.path();
     let ids = codes::vocabulary(&vocabulary.text(LONGEST_TOKENIZER)?);

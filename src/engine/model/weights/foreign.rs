@@ -1,6 +1,6 @@
 //! Tensors that change what a model computes and that belong to no family: adapters, prompts, quantised weights.
 
-/// What a tensor is part of, told by its name.
+/// The thing that a tensor belongs to, told by the tensor's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Foreign {
     /// The thing, in words that follow "of".
@@ -53,7 +53,7 @@ const KNOWN: [(&[&str], Foreign); 7] = [
     (&["parametrizations"], Foreign { what: "a parametrisation, as of an adapter (LoRA)", way_out: MERGE }),
 ];
 
-/// What a tensor of this name is of, if that is foreign.
+/// The foreign thing that a tensor of this name belongs to, if there is one.
 pub(super) fn of(name: &str) -> Option<Foreign> {
     let mut parts = name.split('.');
     let is_lora = name.contains("lora.down.") || name.contains("lora.up.");

@@ -1,5 +1,5 @@
-//! The tensors of a checkpoint that nothing reads: those of other parts of a model are counted, and one of the encoder
-//! itself is an error, for without it another model is analysed than the one that was saved.
+//! Unread tensors of a checkpoint. Tensors outside the encoder are counted. An unread tensor of the encoder is an error:
+//! without it the program would analyse another model than the saved one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ impl Checkpoint {
     ///
     /// A tensor is of the encoder if it stands under the same prefix as what was read, and its name begins as the name of
     /// something that was read does: `embeddings.`, `encoder.`. Copies of a tensor that was read are left out.
-    /// Fails at one of the encoder that neither the family nor [`BUFFERS`] know as needless.
+    /// Fails at one of the encoder that neither the family nor `BUFFERS` know as needless.
     pub fn left(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
         let Family { prefix, token_heads, needless, .. } = architecture.family;
         let read = self.read.lock().expect("nobody panics while reading").clone();
@@ -70,6 +70,13 @@ impl Checkpoint {
             return Err(self.stranger(first, strangers.len() - 1, architecture));
         }
         Ok(left.into_iter().map(|(name, tensors)| LeftTensors { name, tensors }).collect())
+    }
+
+    /// Checks the updates of a prediction head, once the head was read.
+    /// Fails at an update that no tensor took, as of an output that shares the embeddings of the input.
+    pub fn ensure_head_is_adapted(&self, Architecture { family, .. }: &Architecture) -> Result<()> {
+        let is_head = |name: &str| family.token_heads.iter().any(|head| head.decoder == name);
+        self.adapter.as_ref().map_or(Ok(()), |adapter| adapter.ensure_applied(&is_head))
     }
 
     /// The error of a tensor of the encoder that nothing reads, and how many there are beside it.

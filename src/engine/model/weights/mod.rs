@@ -5,7 +5,7 @@
 //! held against the file's length and against `config.json`.
 
 mod foreign;
-mod left;
+pub mod left;
 pub mod pickle;
 mod safetensors;
 mod torch;
@@ -24,7 +24,6 @@ use super::files::ModelFile;
 use super::files::names::is_pickle;
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
-pub use left::LeftTensors;
 
 /// The files of a model's weights, with all headers read.
 pub struct Checkpoint {
@@ -37,7 +36,7 @@ pub struct Checkpoint {
     expanded: usize,
     /// The names of the tensors that were read.
     read: Mutex<BTreeSet<String>>,
-    /// What is added to the tensors.
+    /// The adapter that is merged into the tensors.
     adapter: Option<Box<dyn Overlay>>,
 }
 
@@ -97,14 +96,14 @@ pub trait Tensors: Sync {
     fn has_tensor(&self, name: &str) -> bool;
 }
 
-/// What is added to the tensors of a checkpoint, or stands in their place.
+/// Updates of the tensors of a checkpoint, and replacements for them.
 pub trait Overlay: Send + Sync {
-    /// The values of a tensor: `base` reads those of the checkpoint, and `bare` is its name without prefixes.
+    /// The values of the tensor `bare`, a name without prefixes; `base` reads the checkpoint's values.
     /// Fails if what is added does not fit.
     fn adapted(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>>;
 
-    /// Fails if something is to be added to a tensor of the encoder that was not read; `is_of_encoder` tells by bare names.
-    fn ensure_applied(&self, is_of_encoder: &dyn Fn(&str) -> bool) -> Result<()>;
+    /// Fails if an update or a replacement was for a tensor that nothing read, where `is_needed` holds for its bare name.
+    fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()>;
 }
 
 impl Tensors for Checkpoint {
@@ -144,7 +143,7 @@ impl Checkpoint {
         Self { files, tensors, family, expanded: 0, read: Mutex::default(), adapter: None }
     }
 
-    /// The same with what an adapter adds.
+    /// Merges an adapter.
     pub fn with_adapter(self, adapter: Option<Box<dyn Overlay>>) -> Self {
         Self { adapter, ..self }
     }
@@ -162,7 +161,7 @@ impl Checkpoint {
         Ok(shape[0])
     }
 
-    /// The same without a prefix of some program before all names of the encoder.
+    /// Removes the prefix that a program put before all names of the encoder.
     pub fn unwrapped(mut self, architecture: &Architecture) -> Self {
         if let Some(prefix) = wrappers::prefix(self.tensors.keys().map(String::as_str), architecture) {
             let bare = |name: String| name.strip_prefix(&prefix).map(str::to_owned).unwrap_or(name);

@@ -15,8 +15,15 @@ use crate::system::errors::Facts;
 /// A state dict takes about 200 bytes for each tensor; a thousand layers of sixteen tensors each, 4 MB.
 const LARGEST_PICKLE: u64 = 1 << 23;
 
+/// PyTorch's weights-only reader refuses such a file, and transformers names its tensors otherwise.
+const FAIRSEQ: &str = "Checkpoints of fairseq do: convert it by the script that transformers has for its family \
+    (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one), and take the folder that the script writes";
+
 /// Says how to make a file of it that can be read.
 pub(super) fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
+    if problem.downcast_ref::<Unusual>().is_some_and(Unusual::is_like_fairseq) {
+        return problem.hint_after(". ", FAIRSEQ);
+    }
     let path = path.display().to_string();
     let load =
         |safely: &str, part: &str| format!("torch.load({path:?}, map_location=\"cpu\", weights_only={safely}){part}");
@@ -160,4 +167,23 @@ fn stored(tensor: &pickle::PickledTensor, start: u64, end: u64) -> Result<Stored
     let sizes = |sizes: &[u64]| sizes.iter().map(|&size| usize::try_from(size)).collect::<Result<Vec<_>, _>>();
     let (shape, strides) = (sizes(&tensor.shape)?, sizes(&tensor.strides)?);
     Ok(StoredTensor { values, shape, strides: Some(strides), place: begin..end })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_of_fairseq_is_converted_and_never_executed() {
+        let way_out = |name: &str| {
+            let problem = anyhow::Error::new(Unusual::Name(name.to_owned()));
+            format!("{:#}", with_way_out(problem, Path::new("pytorch_model.bin")))
+        };
+        for name in ["argparse.Namespace", "omegaconf.dictconfig.DictConfig"] {
+            let error = way_out(name);
+            assert!(error.contains(name) && error.contains("the script that transformers has"), "{error}");
+            assert!(!error.contains("torch.load"), "{error}");
+        }
+        assert!(way_out("posix.system").contains("weights_only=True"));
+    }
 }

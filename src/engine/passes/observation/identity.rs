@@ -17,12 +17,12 @@ use crate::model::grid::{self, HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::residues::Parting;
 use crate::model::tokenizer::round_trip::RoundTrip;
-use crate::model::weights::LeftTensors;
+use crate::model::weights::left::LeftTensors;
 use crate::model::{Hashes, Model};
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
 use crate::sequences::fold::words::FromToken;
-use crate::sequences::reading::{Context, Reading};
+use crate::sequences::reading::{Context, Reading, Spacing};
 
 /// The facts that shards must have in common to be parts of one whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +46,9 @@ pub struct Protocol {
     pub truncate: bool,
     /// About so many sentences were read, whole documents where these are the unit; null for all.
     pub limit: Option<u64>,
+    /// How words were given to the tokenizer; reports of 0.1 do not say it, and were `spaced`.
+    #[serde(default = "Spacing::before")]
+    pub words: Spacing,
     /// The sampling unit that was asked for; absent where the corpus decided it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Unit")]
@@ -156,7 +159,7 @@ pub struct ModelInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub adapter: Option<String>,
-    /// What its tokenizer makes of its own vocabulary; absent in reports of 0.1.
+    /// Whether the tokenizer can read its vocabulary; absent in reports of 0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TokenizerInfo")]
     pub tokenizer: Option<TokenizerInfo>,
@@ -225,7 +228,7 @@ impl ModelInfo {
         Some(self.heads / groups)
     }
 
-    /// What it is given, and what that is made of: a sentence of words, a protein of residues, or a sequence of k-mers.
+    /// Nouns for its input and the input's parts: sentences of words, proteins of residues, or sequences of k-mers.
     pub fn text_units(&self) -> [&'static str; 2] {
         let parting = self.tokenizer.as_ref().and_then(|tokenizer| tokenizer.residues);
         match parting {
@@ -260,12 +263,20 @@ pub struct RunInfo {
     pub arch: String,
 }
 
+/// A time by RFC 3339, which has the years up to 9999. A clock that was never set may be before 1970 and has its beginning.
+fn rfc3339(time: SystemTime) -> String {
+    /// The last second of the year 9999, from the beginning of 1970.
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST);
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
 impl RunInfo {
     /// Facts about a run on this machine that began at `started_at`.
     pub fn new(started_at: SystemTime, duration: Duration, analysis: Duration, threads: NonZeroUsize) -> Self {
         Self {
             shards: 1,
-            started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
+            started_at: rfc3339(started_at),
             duration_seconds: duration.as_secs_f64(),
             analysis_seconds: analysis.as_secs_f64(),
             threads: threads.get(),
@@ -355,6 +366,14 @@ fn difference(key: &str, here: &Value, there: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_before_1970_or_after_9999_has_a_time() {
+        let (day, age) = (Duration::from_secs(86400), Duration::from_secs(1 << 40));
+        assert_eq!(rfc3339(SystemTime::UNIX_EPOCH - day), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(SystemTime::UNIX_EPOCH + day), "1970-01-02T00:00:00Z");
+        assert_eq!(rfc3339(SystemTime::UNIX_EPOCH + age), "9999-12-31T23:59:59Z");
+    }
 
     #[test]
     fn more_time_is_added_to_both() {

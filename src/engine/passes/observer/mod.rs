@@ -47,6 +47,11 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
         FurtherRuns::None
     }
 
+    /// Whether the attention of all heads over a sequence is kept until its pack is over: memory that has to be there beforehand.
+    fn keeps_attention(&self) -> bool {
+        false
+    }
+
     /// Receives the facts that are known before the pass begins.
     fn begin_pass(&mut self, _known: &PassSetup<'_>) {}
 
@@ -119,6 +124,9 @@ pub trait Observer: Send + Sync {
 
     /// [`Sums::further_runs`]
     fn further_runs(&self) -> FurtherRuns;
+
+    /// [`Sums::keeps_attention`]
+    fn keeps_attention(&self) -> bool;
 
     /// [`Sums::begin_pass`]
     fn begin_pass(&mut self, known: &PassSetup<'_>);
@@ -208,6 +216,10 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
 
     fn further_runs(&self) -> FurtherRuns {
         self.sums.further_runs()
+    }
+
+    fn keeps_attention(&self) -> bool {
+        self.sums.keeps_attention()
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {

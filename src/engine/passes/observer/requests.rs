@@ -39,7 +39,7 @@ pub fn each_head_and_all(grid: HeadGrid) -> Vec<HeadSet> {
 pub struct PatchedRun {
     /// The head.
     pub place: HeadPlace,
-    /// The rows that stand in place of its own.
+    /// The attention rows that replace the head's.
     pub rows: AttentionRows,
     /// The positions whose logits are computed.
     pub predicted: Vec<usize>,

@@ -53,6 +53,11 @@ impl ObserverSet {
         self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
     }
 
+    /// How many observers keep the attention of all heads over each sequence of a pack.
+    pub fn keeping_attention(&self) -> usize {
+        self.observers.iter().filter(|observer| observer.keeps_attention()).count()
+    }
+
     /// Begins the sequences of a pack.
     pub fn begin<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence>) {
         for sequence in sequences {

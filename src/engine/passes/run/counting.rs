@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::corpus::{Corpus, CorpusIdentity, Input, Scope, Sentence};
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::counts::Counting;
-use crate::sequences::reading::Context;
+use crate::sequences::reading::{Context, Spacing};
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::parallel::on_threads;
 
@@ -21,7 +21,7 @@ const BATCH: usize = 64;
 /// Fails if the corpus cannot be read, or a sentence cannot be tokenised.
 pub fn count(
     corpus: &[Input],
-    (tokenizer, context): (&ModelTokenizer, Context),
+    (tokenizer, context, spacing): (&ModelTokenizer, Context, Spacing),
     max_tokens: usize,
     truncate: bool,
     scope: &Scope,
@@ -42,7 +42,7 @@ pub fn count(
     let batches = Mutex::new(batches.enumerate());
     let work = || {
         let take = || batches.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let mut encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate).within(context);
+        let mut encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate).within(context).spacing(spacing);
         let mut counting = Counting::default();
         while let Some((number, batch)) = take() {
             if let Err(error) = count_batch(batch, &mut encoder, &mut counting) {

@@ -51,5 +51,5 @@ pub fn differentiate(
         }
         Ok(())
     };
-    over_packs(observers, model, sequences, (threads, progress), show)
+    over_packs(observers, (model, encoder), sequences, (threads, progress), show)
 }

@@ -6,6 +6,7 @@ pub mod counting;
 pub mod derivatives;
 pub mod means;
 pub mod part;
+mod room;
 pub mod show;
 pub mod variants;
 pub mod workers;
@@ -259,7 +260,7 @@ impl Runner<'_> {
         let progress = Analysis::new(sequences, corpus.bytes(), corpus.bytes_read());
         let tokenizer =
             SentenceTokenizer::new(self.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
-        let tokenizer = tokenizer.within(protocol.context());
+        let tokenizer = tokenizer.within(protocol.context()).spacing(protocol.words);
         let is_in_windows = protocol.context() == Reads::Document;
         let mut windows = WindowTally::default();
         // Windows are made of all sentences, and then taken.

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 use super::part::CorpusPart;
+use super::room::Room;
 use super::show::{WorkerBuffers, show};
 use super::variants::Variants;
 use crate::corpus::Corpus;
@@ -67,32 +68,50 @@ pub fn sum_up(
     let show = |observers: &mut ObserverSet, pack: &Pack, buffers: &mut WorkerBuffers| {
         show(observers, pack, variants, encoder, buffers)
     };
-    over_packs(observers, model, sequences, (threads, progress), show)
+    over_packs(observers, (model, encoder), sequences, (threads, progress), show)
 }
 
 /// Runs `show` on every pack of the sequences, with buffers of the worker's own.
 ///
 /// Each worker takes the next pack when it is done with one, and reads and tokenises it itself:
 /// no queue, and reading overlaps with the other workers' forward passes.
-/// The sums are exact, so it does not matter who took which pack.
+/// A pack without room beside the other workers' packs waits until those are done.
+/// The sums are exact, so it does not matter who took which pack, and when.
 /// A pack that is relevant to no observer has no forward pass: its sequences are only read and counted.
-/// Fails if the corpus cannot be read on, or `show` fails.
+/// Fails if the corpus cannot be read on, there is no room for a pack, or `show` fails.
 pub(super) fn over_packs<B: Default>(
     observers: ObserverSet,
-    model: &str,
+    (model, encoder): (&str, &dyn Encoder),
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     (threads, progress): (NonZeroUsize, &Analysis),
     show: impl Fn(&mut ObserverSet, &Pack, &mut B) -> Result<()> + Sync,
 ) -> Result<ObserverSet> {
+    let room = Room::new(encoder, observers.keeping_attention(), threads.get());
     let packs = Mutex::new(Packs::new(sequences));
-    let failed = AtomicBool::new(false);
-    let take = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
-    let work = || -> Result<ObserverSet> {
+    let next = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
+    let large = Mutex::new(Vec::new());
+    let large_packs = || large.lock().unwrap_or_else(PoisonError::into_inner);
+    let small = || -> Result<Option<Pack>> {
+        loop {
+            match next()? {
+                Some(pack) if !room.is_small(&pack) => {
+                    room.ensure(&pack)?;
+                    large_packs().push(pack);
+                }
+                pack => return Ok(pack),
+            }
+        }
+    };
+    let (said, failed) = (AtomicBool::new(false), AtomicBool::new(false));
+    let work = |take: &(dyn Fn() -> Result<Option<Pack>> + Sync)| -> Result<ObserverSet> {
         let stop_others = StopOnDrop(&failed);
         let mut observers = observers.duplicate();
         let mut buffers = B::default();
         while !failed.load(Ordering::Relaxed) {
             let Some(pack) = take()? else { break };
+            if let Some(long) = room.long(&pack).filter(|_| !said.swap(true, Ordering::Relaxed)) {
+                progress.note(&long);
+            }
             observers.begin(pack.sentences.iter());
             if observers.is_relevant() {
                 show(&mut observers, &pack, &mut buffers)
@@ -105,7 +124,11 @@ pub(super) fn over_packs<B: Default>(
         std::mem::forget(stop_others);
         Ok(observers)
     };
-    let parts: Vec<Result<ObserverSet>> = on_threads(threads, work);
+    let mut parts: Vec<Result<ObserverSet>> = on_threads(threads, || work(&small));
+    let together = NonZeroUsize::new(room.threads(&large_packs())).unwrap_or(NonZeroUsize::MIN);
+    if parts.iter().all(Result::is_ok) && !large_packs().is_empty() {
+        parts.extend(on_threads(together, || work(&|| Ok(large_packs().pop()))));
+    }
     progress.finish();
     let mut whole = observers;
     for part in parts {

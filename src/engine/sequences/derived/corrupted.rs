@@ -1,7 +1,6 @@
 //! Sentences with the tokens that a model predicts, for the loss by which it was trained: with whole words masked or replaced, or
 //! of a decoder as they are (docs/methodology/effect.md).
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::vec;
 
@@ -52,7 +51,14 @@ impl Corruption {
         let is_chosen = |word: usize| (word as u64 + sentence.index % period) % period == u64::from(phase);
         let mut variant = sentence.clone();
         for (word, span) in sentence.words.iter().enumerate() {
-            for position in span.clone() {
+            for position in span.tokens.clone() {
+                // A token that words share is corrupted with each of them, and predicted once.
+                if variant.predictions.last().is_some_and(|last| last.position >= position) {
+                    if !is_chosen(word) {
+                        continue;
+                    }
+                    variant.predictions.pop();
+                }
                 let own = sentence.ids[position];
                 let is_known = Some(own) != self.unknown;
                 let (id, shown, truth) = match &self.noise {
@@ -86,14 +92,12 @@ impl Corruption {
 /// The sequence with a prediction of each token of its words but one that it begins with, unknown ones not scored; `None` if there
 /// is none to score.
 pub fn predicting_next(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequence> {
-    let predicted = |(word, span): (usize, Range<usize>)| {
-        let read = span.filter(|&place| place > 0);
-        read.map(move |place| {
-            let truth = Some(sequence.ids[place]).filter(|&id| Some(id) != unknown);
-            PredictedToken { position: place - 1, word, shown: InputToken::Unread, truth }
-        })
-    };
-    let predictions: Vec<_> = sequence.words.iter().cloned().enumerate().flat_map(predicted).collect();
+    let words = sequence.word_of_tokens().into_iter().enumerate().skip(1);
+    let predicted = words.filter_map(|(place, word)| {
+        let truth = Some(sequence.ids[place]).filter(|&id| Some(id) != unknown);
+        Some(PredictedToken { position: place - 1, word: word?, shown: InputToken::Unread, truth })
+    });
+    let predictions: Vec<_> = predicted.collect();
     let is_scored = predictions.iter().any(|token| token.truth.is_some());
     is_scored.then(|| Sequence { predictions, ..sequence.clone() })
 }
@@ -152,6 +156,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for Corrupted<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sequences::span::WordSpan;
     use crate::sequences::test_support::sentence;
     use proptest::prelude::*;
 
@@ -166,7 +171,7 @@ mod tests {
             1 => 2..4,
             _ => word + 2..word + 3,
         };
-        words.words = (0..count).map(span).collect();
+        words.words = WordSpan::whole((0..count).map(span));
         words
     }
 
@@ -218,6 +223,26 @@ mod tests {
         assert_eq!(made[0].predictions[9], token(10, 8, InputToken::Replacement, Some(1)));
     }
 
+    /// Sentence 6, whose words 1 and 2 share a token; word 2 has no other token.
+    #[test]
+    fn a_shared_token_is_corrupted_with_each_of_its_words_and_predicted_once() {
+        let mut shared = words(6, 9);
+        shared.ids[3] = 33;
+        (shared.words[1].last, shared.words[2]) = (0.5, WordSpan { tokens: 3..4, first: 0.5, last: 0.5 });
+        let places =
+            |made: &Sequence| made.predictions.iter().map(|token| (token.position, token.word)).collect::<Vec<_>>();
+        let (made, _) = masked(&[shared.clone()], 2);
+        // Phase 0 is of the words 1 and 8, phase 1 of word 2.
+        assert_eq!(made.iter().map(places).collect::<Vec<_>>(), [vec![(2, 1), (3, 1), (10, 8)], vec![(3, 2)]]);
+        let always = Noise::Replace(Arc::new(Unigrams::new([(50, 4)])));
+        let (made, _) = corrupted(&[shared.clone()], 2, always);
+        let expected = [(1, 0), (2, 1), (3, 2), (5, 3)];
+        assert_eq!(places(&made[1])[..4], expected);
+        assert_eq!((made[1].predictions[2].shown, made[1].ids[3]), (InputToken::Replacement, 50));
+        let (made, _) = corrupted(&[shared], 1, Noise::Nothing);
+        assert_eq!(places(&made[0])[..4], [(0, 0), (1, 1), (2, 1), (4, 3)]);
+    }
+
     #[test]
     fn a_decoder_predicts_every_token_but_the_first() {
         let (made, left_out) = corrupted(&[words(0, 2)], 1, Noise::Nothing);
@@ -228,7 +253,7 @@ mod tests {
         assert_eq!(made[0].ids, words(0, 2).ids);
         // Without a special token in front nothing predicts the first word.
         let mut bare = words(0, 2);
-        bare.words = vec![0..1, 1..3];
+        bare.words = WordSpan::whole([0..1, 1..3]);
         let (made, _) = corrupted(&[bare.clone()], 1, Noise::Nothing);
         assert_eq!(made[0].predictions, [token(0, 1, Some(1)), token(1, 1, Some(2))]);
         bare.words.truncate(1);

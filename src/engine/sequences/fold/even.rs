@@ -1,10 +1,9 @@
 //! The attention of a head without any preference: it gives every key that a query sees the same weight.
 
-use std::ops::Range;
-
 use super::words::FromToken;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::Visibility;
+use crate::sequences::span::WordSpan;
 
 /// Even attention over a sequence, `A[i, j] = 1 / v(i)` for the keys `j` that query `i` sees, and 0 for others.
 #[derive(Clone, Copy, Debug)]
@@ -37,22 +36,22 @@ impl Even {
     }
 
     /// Whether two words see each other.
-    pub fn are_in_sight(self, a: &Range<usize>, b: &Range<usize>, from: FromToken) -> bool {
+    pub fn are_in_sight(self, a: &WordSpan, b: &WordSpan, from: FromToken) -> bool {
         self.between_words(a, b, from) > 0.0 && self.between_words(b, a, from) > 0.0
     }
 
     /// The weight that a word gives another, folded as [`WordAttention`](super::words::WordAttention) does.
-    pub fn between_words(self, query: &Range<usize>, key: &Range<usize>, from: FromToken) -> f64 {
+    pub fn between_words(self, query: &WordSpan, key: &WordSpan, from: FromToken) -> f64 {
         let of_token = |token: usize| {
             let seen = self.visibility.keys(token, self.tokens);
-            let both = seen.start.max(key.start)..seen.end.min(key.end);
-            both.len() as f64 / seen.len() as f64
+            let all = seen.len() as f64;
+            key.mass(seen) / all
         };
         match from {
-            FromToken::First => of_token(query.start),
+            FromToken::First => of_token(query.start()),
             // Every token of the word has the same.
-            FromToken::Mean if self.visibility.is_whole(self.tokens) => of_token(query.start),
-            FromToken::Mean => query.clone().map(of_token).sum::<f64>() / query.len() as f64,
+            FromToken::Mean if self.visibility.is_whole(self.tokens) => of_token(query.start()),
+            FromToken::Mean => query.shares().map(|(token, share)| share * of_token(token)).sum::<f64>() / query.size(),
         }
     }
 }
@@ -92,10 +91,18 @@ mod tests {
         fn words_are_folded_rows(
             lengths in prop::collection::vec(1..4_usize, 1..8),
             (before, after) in (prop::option::of(0..6_usize), prop::option::of(0..6_usize)),
-            first in any::<bool>(),
+            (first, shared) in any::<(bool, bool)>(),
         ) {
             let mut start = 1;
-            let spans: Vec<Range<usize>> = lengths.iter().map(|&length| { start += length; start - length..start }).collect();
+            let mut spans =
+                WordSpan::whole(lengths.iter().map(|&length| { start += length; start - length..start }));
+            // A last word in part of the last token, which the word before it then shares.
+            if shared {
+                let last = spans.last_mut().unwrap();
+                last.last = 0.75;
+                last.first = if last.len() == 1 { 0.75 } else { 1.0 };
+                spans.push(WordSpan { tokens: start - 1..start, first: 0.25, last: 0.25 });
+            }
             let from = if first { FromToken::First } else { FromToken::Mean };
             let even = Even::new(Visibility { before, after }, start + 1);
             let mut rows = EvenRows::default();

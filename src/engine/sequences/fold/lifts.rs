@@ -1,11 +1,10 @@
 //! Attention between words over that of the even head, which makes the weights of causal attention comparable.
 
-use std::ops::Range;
-
 use super::even::Even;
 use super::words::FromToken;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::sequence::Sequence;
+use crate::sequences::span::WordSpan;
 
 /// The factors by which attention between words becomes its lift, the weight over that of even attention over what is seen.
 ///
@@ -26,7 +25,7 @@ impl Lifts {
     }
 
     /// The factors between any spans of tokens.
-    pub fn between(spans: &[Range<usize>], even: Even, from: FromToken) -> Self {
+    pub fn between(spans: &[WordSpan], even: Even, from: FromToken) -> Self {
         let factor = |query, key| match even.between_words(query, key, from) {
             weight if weight > 0.0 => 1.0 / weight,
             _ => 0.0,
@@ -53,7 +52,7 @@ mod tests {
     #[test]
     fn the_lift_of_the_even_head_is_1_wherever_it_sees() {
         // A first token, a word of two tokens and two words of one.
-        let sequence = Sequence { words: vec![1..3, 3..4, 4..5], ..sentence(0, 4, "dep") };
+        let sequence = Sequence { words: WordSpan::whole([1..3, 3..4, 4..5]), ..sentence(0, 4, "dep") };
         for visibility in [Visibility::CAUSAL, Visibility::causal_window(2)] {
             for from in [FromToken::Mean, FromToken::First] {
                 let mut words = WordAttention::default();

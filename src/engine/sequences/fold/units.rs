@@ -1,16 +1,15 @@
 //! The units of drawn attention: the words of a sentence and its special tokens.
 
-use std::ops::Range;
-
 use crate::sequences::sequence::{Sequence, TokenKind};
+use crate::sequences::span::WordSpan;
 
 /// The words of a sentence and its special tokens, in the order of the sentence.
 ///
 /// [`WordAttention::fold`](super::words::WordAttention::fold) folds attention to their `spans` as it does to words.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Units {
     /// The tokens of each unit, `[units]`.
-    pub spans: Vec<Range<usize>>,
+    pub spans: Vec<WordSpan>,
     /// The word that each unit is, `[units]`; `None` of a special token.
     pub words: Vec<Option<usize>>,
     /// The unit of each word, `[words]`.
@@ -22,12 +21,12 @@ impl Units {
     pub fn new(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
         // The first token of a decoder may be of a word.
-        let of_word = |token: &usize| sequence.words.iter().any(|word| word.contains(token));
+        let of_word = |token: &usize| sequence.words.iter().any(|word| word.tokens.contains(token));
         let special = (0..sequence.kinds.len()).filter(|&token| sequence.kinds[token].is_special());
         let special = special.filter(|token| sequence.kinds[*token] != TokenKind::First || !of_word(token));
-        let mut units: Vec<(Range<usize>, Option<usize>)> =
-            words.chain(special.map(|token| (token..token + 1, None))).collect();
-        units.sort_by_key(|(span, _)| span.start);
+        let mut units: Vec<(WordSpan, Option<usize>)> =
+            words.chain(special.map(|token| ((token..token + 1).into(), None))).collect();
+        units.sort_by_key(|(span, _)| span.start());
         Self::of(units, vec![0; sequence.words.len()])
     }
 
@@ -36,15 +35,15 @@ impl Units {
     pub fn of_sentence(sequence: &Sequence, sentence: usize) -> Self {
         let (text, words) = (&sequence.texts[sentence], sequence.words_of_sentences().swap_remove(sentence));
         let before = [0..text.start.min(1), 1..text.start.max(1)].into_iter().filter(|span| !span.is_empty());
-        let before = before.map(|span| (span, None));
-        let units: Vec<(Range<usize>, Option<usize>)> =
+        let before = before.map(|span| (span.into(), None));
+        let units: Vec<(WordSpan, Option<usize>)> =
             before.chain(words.map(|word| (sequence.words[word].clone(), Some(word)))).collect();
         let last_before = units.iter().take_while(|(_, word)| word.is_none()).count().saturating_sub(1);
         Self::of(units, vec![last_before; sequence.words.len()])
     }
 
     /// These units; `of_word` has the unit of each word that is none of them.
-    fn of(units: Vec<(Range<usize>, Option<usize>)>, mut of_word: Vec<usize>) -> Self {
+    fn of(units: Vec<(WordSpan, Option<usize>)>, mut of_word: Vec<usize>) -> Self {
         let (spans, words): (Vec<_>, Vec<_>) = units.into_iter().unzip();
         words.iter().enumerate().for_each(|(unit, word)| {
             if let Some(word) = word {
@@ -54,16 +53,16 @@ impl Units {
         Self { spans, words, of_word }
     }
 
-    /// The unit that a token is of.
+    /// The unit that a token is of, the first of several.
     pub fn of_token(&self, token: usize) -> Option<usize> {
-        self.spans.iter().position(|span| span.contains(&token))
+        self.spans.iter().position(|span| span.tokens.contains(&token))
     }
 
     /// The text of each unit, `[units]`: words as the corpus has them, special tokens by what `special` makes of their place.
     pub fn texts(&self, sequence: &Sequence, special: impl Fn(usize) -> String) -> Vec<String> {
-        let text = |(span, word): (&Range<usize>, &Option<usize>)| match word {
+        let text = |(span, word): (&WordSpan, &Option<usize>)| match word {
             Some(word) => sequence.form(*word).to_owned(),
-            None => special(span.start),
+            None => special(span.start()),
         };
         self.spans.iter().zip(&self.words).map(text).collect()
     }
@@ -86,27 +85,27 @@ mod tests {
         // [CLS] a b | c d [SEP], as a decoder reads it.
         let window = Sequence { texts: vec![1..3, 3..5], ..sentence(0, 4, "obj") }.begun();
         let units = Units::of_sentence(&window, 1);
-        assert_eq!(units.spans, [0..1, 1..3, 3..4, 4..5]);
+        assert_eq!(units.spans, WordSpan::whole([0..1, 1..3, 3..4, 4..5]));
         assert_eq!(units.words, [None, None, Some(2), Some(3)]);
         assert_eq!(units.of_word, [1, 1, 2, 3]);
         assert_eq!((units.of_token(2), units.of_token(4)), (Some(1), Some(3)));
         let first = Units::of_sentence(&window, 0);
-        assert_eq!((&first.spans[..], &first.of_word[..2]), (&[0..1, 1..2, 2..3][..], &[1, 2][..]));
+        assert_eq!((&first.spans, &first.of_word[..2]), (&WordSpan::whole([0..1, 1..2, 2..3]), &[1, 2][..]));
         // Without a special token in front there is nothing before the first sentence.
         let mut bare = window;
-        (bare.words, bare.texts) = (vec![0..1, 1..2, 2..3, 3..4], vec![0..2, 2..4]);
-        assert_eq!(Units::of_sentence(&bare, 0).spans, [0..1, 1..2]);
-        assert_eq!(Units::of_sentence(&bare, 1).spans, [0..1, 1..2, 2..3, 3..4]);
+        (bare.words, bare.texts) = (WordSpan::whole([0..1, 1..2, 2..3, 3..4]), vec![0..2, 2..4]);
+        assert_eq!(Units::of_sentence(&bare, 0).spans, WordSpan::whole([0..1, 1..2]));
+        assert_eq!(Units::of_sentence(&bare, 1).spans, WordSpan::whole([0..1, 1..2, 2..3, 3..4]));
     }
 
     #[test]
     fn words_and_special_tokens_are_in_the_order_of_the_sentence() {
         // [CLS] un ##do it [SEP]
-        let mut sequence = Sequence { words: vec![1..3, 3..4], ..sentence(0, 3, "obj") };
+        let mut sequence = Sequence { words: WordSpan::whole([1..3, 3..4]), ..sentence(0, 3, "obj") };
         sequence.tree.as_mut().unwrap().truncate(2);
         sequence.forms = vec!["undo".to_owned(), "it".to_owned()];
         let units = Units::new(&sequence);
-        assert_eq!(units.spans, [0..1, 1..3, 3..4, 4..5]);
+        assert_eq!(units.spans, WordSpan::whole([0..1, 1..3, 3..4, 4..5]));
         assert_eq!(units.words, [None, Some(0), Some(1), None]);
         assert_eq!(units.of_word, [1, 2]);
         assert_eq!(units.of_token(2), Some(1));

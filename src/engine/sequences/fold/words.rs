@@ -5,6 +5,7 @@ use std::ops::Range;
 use multiversion::multiversion;
 
 use crate::model::forward::attention::AttentionView;
+use crate::sequences::span::WordSpan;
 
 /// Which token speaks for a word that the tokenizer split, when the word is the query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -27,23 +28,32 @@ pub struct WordAttention {
     runs: Vec<WordRun>,
 }
 
-/// Words that follow each other, as do their tokens: any number of words of one token each, or one word of several.
+/// Words that follow each other, as do their tokens: any number of words of one token each, or one word of several, or one
+/// that shares a token.
 #[derive(Clone, Debug)]
 struct WordRun {
     words: Range<usize>,
     tokens: Range<usize>,
+    /// The shares of a word that shares a token; `None` of others.
+    shared: Option<WordSpan>,
 }
 
 /// Cuts words into as few runs as there can be, into `runs`.
-fn cut_into_runs(spans: &[Range<usize>], runs: &mut Vec<WordRun>) {
+fn cut_into_runs(spans: &[WordSpan], runs: &mut Vec<WordRun>) {
     runs.clear();
     for (word, span) in spans.iter().enumerate() {
+        let is_next = |run: &WordRun| {
+            run.shared.is_none() && run.words.len() == run.tokens.len() && run.tokens.end == span.tokens.start
+        };
         match runs.last_mut() {
-            Some(run) if span.len() == 1 && run.words.len() == run.tokens.len() && run.tokens.end == span.start => {
+            Some(run) if span.len() == 1 && span.is_whole() && is_next(run) => {
                 run.words.end += 1;
                 run.tokens.end += 1;
             }
-            _ => runs.push(WordRun { words: word..word + 1, tokens: span.clone() }),
+            _ => {
+                let shared = (!span.is_whole()).then(|| span.clone());
+                runs.push(WordRun { words: word..word + 1, tokens: span.tokens.clone(), shared });
+            }
         }
     }
 }
@@ -52,20 +62,22 @@ impl WordAttention {
     /// Folds token attention to words: attention *to* a split word is the sum over its tokens,
     /// attention *from* it is the mean over its tokens or its first token's (Clark et al. 2019, section 4.1).
     ///
-    /// `spans` are the words' token ranges; tokens outside every span (the special ones) are dropped,
-    /// and nothing is renormalised.
-    pub fn fold(&mut self, view: AttentionView<'_>, spans: &[Range<usize>], from: FromToken) {
+    /// `spans` are the words' tokens; tokens outside every span (the special ones) are dropped, and nothing is renormalised.
+    /// A shared token counts for each of its words with that word's share, as a key and as a query.
+    pub fn fold(&mut self, view: AttentionView<'_>, spans: &[WordSpan], from: FromToken) {
         self.words = spans.len();
         self.weights.resize(spans.len() * spans.len(), 0.0);
         cut_into_runs(spans, &mut self.runs);
         for (span, row) in spans.iter().zip(self.weights.chunks_exact_mut(spans.len().max(1))) {
             row.fill(0.0);
-            let queries = match from {
-                FromToken::Mean => span.clone(),
-                FromToken::First => span.start..span.start + 1,
-            };
-            let share = 1.0 / queries.len() as f64;
-            queries.for_each(|query| add_folded(row, &self.runs, view.row(query), share));
+            let mut add = |query: usize, share: f64| add_folded(row, &self.runs, view.row(query), share);
+            match from {
+                FromToken::First => add(span.start(), 1.0),
+                FromToken::Mean => {
+                    let size = span.size();
+                    span.shares().for_each(|(query, share)| add(query, share / size));
+                }
+            }
         }
     }
 
@@ -88,9 +100,12 @@ impl WordAttention {
 /// Adds `share` times a token's attention to each word.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn add_folded(row: &mut [f64], runs: &[WordRun], weights: &[f32], share: f64) {
-    for WordRun { words, tokens } in runs {
+    for WordRun { words, tokens, shared } in runs {
         let (cells, weights) = (&mut row[words.clone()], &weights[tokens.clone()]);
-        if let [cell] = cells {
+        if let Some(span) = shared {
+            let own = span.shares().zip(weights).map(|((_, share), &weight)| share * f64::from(weight));
+            cells[0] += own.sum::<f64>() * share;
+        } else if let [cell] = cells {
             *cell += weights.iter().map(|&weight| f64::from(weight)).sum::<f64>() * share;
         } else {
             cells.iter_mut().zip(weights).for_each(|(cell, &weight)| *cell += f64::from(weight) * share);
@@ -114,7 +129,7 @@ mod tests {
 
     fn folded(from: FromToken) -> WordAttention {
         let mut folded = WordAttention::default();
-        folded.fold(AttentionView::new(0, 0, 5, &WEIGHTS), &[1..3, 3..4], from);
+        folded.fold(AttentionView::new(0, 0, 5, &WEIGHTS), &WordSpan::whole([1..3, 3..4]), from);
         folded
     }
 
@@ -122,7 +137,7 @@ mod tests {
     fn words_with_tokens_of_no_word_between_them_are_apart() {
         let view = AttentionView::new(0, 0, 5, &WEIGHTS);
         let mut words = WordAttention::default();
-        words.fold(view, &[1..2, 3..4], FromToken::Mean);
+        words.fold(view, &WordSpan::whole([1..2, 3..4]), FromToken::Mean);
         let expected = [1, 3].map(|from| [1, 3].map(|to| f64::from(WEIGHTS[from * 5 + to])));
         assert_eq!([0, 1].map(|from| [0, 1].map(|to| words.get(from, to))), expected);
     }
@@ -142,6 +157,23 @@ mod tests {
         assert_eq!(folded(FromToken::First).row(1), [0.5, 0.5]);
     }
 
+    /// `[CLS] un ##do+it's [SEP]`: the words are un and half of token 2, a quarter of it, and the rest of it with token 3.
+    #[test]
+    fn a_shared_token_is_dealt_out() {
+        let spans = [(1..3, 1.0, 0.5), (2..3, 0.25, 0.25), (2..4, 0.25, 1.0)];
+        let spans = spans.map(|(tokens, first, last)| WordSpan { tokens, first, last });
+        let mut words = WordAttention::default();
+        words.fold(AttentionView::new(0, 0, 5, &WEIGHTS), &spans, FromToken::Mean);
+        // To the words by token: [0.625, 0.0625, 0.3125], [0.125, 0.0625, 0.0625], [0.3125, 0.09375, 0.59375].
+        let mean = |a: [f64; 3], b: [f64; 3], share: f64| [0, 1, 2].map(|to| a[to] + (b[to] - a[to]) * share);
+        let of = [[0.625, 0.0625, 0.3125], [0.125, 0.0625, 0.0625], [0.3125, 0.09375, 0.59375]];
+        for (word, expected) in [mean(of[0], of[1], 1.0 / 3.0), of[1], mean(of[1], of[2], 0.8)].iter().enumerate() {
+            words.row(word).iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-12, "{word}: {a} {b}"));
+        }
+        words.fold(AttentionView::new(0, 0, 5, &WEIGHTS), &spans, FromToken::First);
+        assert_eq!((words.row(0), words.row(2)), (&of[0][..], &of[1][..]));
+    }
+
     proptest! {
         /// A word's row has the mean mass that its tokens' rows have on all words.
         #[test]
@@ -150,7 +182,8 @@ mod tests {
             raw in prop::collection::vec(0.0..1.0_f32, 15 * 15),
         ) {
             let mut start = 0;
-            let spans: Vec<Range<usize>> = lengths.iter().map(|&length| { start += length; start - length..start }).collect();
+            let spans =
+                WordSpan::whole(lengths.iter().map(|&length| { start += length; start - length..start }));
             let mut weights = raw[..start * start].to_vec();
             for row in weights.chunks_exact_mut(start) {
                 let sum: f32 = row.iter().sum::<f32>() + 1e-3;
@@ -161,7 +194,7 @@ mod tests {
             words.fold(view, &spans, FromToken::Mean);
             for (word, span) in spans.iter().enumerate() {
                 let mass: f64 = words.row(word).iter().sum();
-                let tokens: f64 = span.clone().flat_map(|token| view.row(token)).map(|&weight| f64::from(weight)).sum();
+                let tokens: f64 = span.tokens.clone().flat_map(|token| view.row(token)).map(|&weight| f64::from(weight)).sum();
                 prop_assert!((mass - tokens / span.len() as f64).abs() < 1e-9);
                 prop_assert!((mass - 1.0).abs() < 1e-5);
             }

@@ -6,7 +6,7 @@ use anyhow::Error;
 use serde::{Deserialize, Serialize};
 
 use super::reading::WindowTally;
-use super::sequence::{GoldArc, Sequence};
+use super::sequence::Sequence;
 use crate::corpus::TreeHead;
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::system::errors::Facts;
@@ -50,6 +50,54 @@ impl SkipReason {
     }
 }
 
+/// Why a word was left out of its sentence, which was analysed without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WordSkip {
+    /// The surface of its multiword token has no character of it, as the French "au" has none of "le".
+    NoCharacters,
+    /// The tokenizer made nothing of it.
+    NoTokens,
+}
+
+impl WordSkip {
+    /// All reasons, in the order of the report.
+    pub const ALL: [Self; 2] = [Self::NoCharacters, Self::NoTokens];
+
+    /// The reason in words, to follow a number of words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::NoCharacters => "that no character of the multiword token belongs to",
+            Self::NoTokens => "that the tokenizer makes nothing of",
+        }
+    }
+}
+
+/// The words that were left out of sentences.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutWords {
+    /// Their number, by reason.
+    pub skipped: BTreeMap<WordSkip, u64>,
+    /// Words whose head is one of them.
+    pub heads: u64,
+    /// The first that the tokenizer made nothing of, by its place in its sentence.
+    #[serde(skip)]
+    pub unread: Option<(usize, String)>,
+}
+
+impl LeftOutWords {
+    /// Counts a word.
+    pub(super) fn add(&mut self, reason: WordSkip) {
+        *self.skipped.entry(reason).or_default() += 1;
+    }
+
+    /// Adds the counts of other sentences.
+    fn merge(&mut self, other: &Self) {
+        Merge::merge(&mut self.skipped, &other.skipped);
+        self.heads += other.heads;
+    }
+}
+
 /// The corpus in numbers: how much of it was encoded, and how much was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
@@ -67,6 +115,12 @@ pub struct Tally {
     pub longest: u64,
     /// Sentences left out, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
+    /// Words left out of the encoded sentences.
+    #[serde(default)]
+    pub left_out: LeftOutWords,
+    /// Tokens of the encoded sentences that are of several words.
+    #[serde(default)]
+    pub shared_tokens: u64,
     /// Sentences of plain text that were cut to the limit.
     pub truncated: u64,
     /// Sentences encoded that were given as words of which not every one has an annotated head.
@@ -113,6 +167,8 @@ impl Tally {
         self.untagged += other.untagged;
         self.passed_over = self.passed_over.min(other.passed_over);
         Merge::merge(&mut self.skipped, &other.skipped);
+        self.left_out.merge(&other.left_out);
+        self.shared_tokens += other.shared_tokens;
         self.windows.merge(&other.windows);
         self.files.merge(&other.files);
     }
@@ -136,7 +192,15 @@ impl Tally {
 
     /// Counts a sequence that was made of a sentence of this file, with its special tokens if `special`; `unknown` is the token
     /// for what the vocabulary lacks.
-    pub(super) fn count(&mut self, file: usize, sequence: &Sequence, (special, unknown): (bool, Option<u32>)) {
+    pub(super) fn count(
+        &mut self,
+        file: usize,
+        sequence: &Sequence,
+        (special, unknown): (bool, Option<u32>),
+        left_out: &LeftOutWords,
+    ) {
+        self.left_out.merge(left_out);
+        self.shared_tokens += sequence.shared_tokens();
         let words = sequence.words.len() as u64;
         self.sentences += 1;
         for token in sequence.text() {
@@ -147,8 +211,8 @@ impl Tally {
         self.tokens += tokens;
         self.words += words;
         self.longest = self.longest.max(tokens);
-        let without = |arc: &GoldArc| arc.head == TreeHead::Unknown;
-        self.unannotated += u64::from(sequence.tree.as_ref().is_some_and(|tree| tree.iter().any(without)));
+        let without = sequence.tree.iter().flatten().filter(|arc| arc.head == TreeHead::Unknown).count() as u64;
+        self.unannotated += u64::from(without > left_out.heads);
         self.untagged += u64::from(sequence.annotations.iter().any(|annotation| annotation.upos.is_none()));
         let file = self.file(file);
         file.sentences += 1;

@@ -1,6 +1,7 @@
 use super::*;
 use crate::corpus::{Annotation, Upos};
-use crate::sequences::sequence::TokenKind;
+use crate::sequences::sequence::{GoldArc, TokenKind};
+use crate::sequences::span::WordSpan;
 
 /// A sequence of this many tokens, with a word for each of these: whether its head and its part of speech are known.
 fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
@@ -11,7 +12,7 @@ fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
     Sequence {
         ids: vec![0; tokens],
         kinds: [vec![TokenKind::FirstSpecial], vec![TokenKind::Text; tokens - 1]].concat(),
-        words: (0..words.len()).map(|word| word..word + 1).collect(),
+        words: WordSpan::whole((0..words.len()).map(|word| word..word + 1)),
         tree: Some(words.iter().map(arc).collect()),
         annotations: words.iter().map(annotation).collect(),
         ..Sequence::default()
@@ -20,12 +21,13 @@ fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
 
 fn tally() -> Tally {
     let mut tally = Tally::default();
-    tally.count(0, &sequence(5, &[(true, true); 3]), (true, None));
-    tally.count(2, &sequence(7, &[(true, false), (false, true)]), (true, Some(1)));
+    let nothing = LeftOutWords::default();
+    tally.count(0, &sequence(5, &[(true, true); 3]), (true, None), &nothing);
+    tally.count(2, &sequence(7, &[(true, false), (false, true)]), (true, Some(1)), &nothing);
     // Two tokens of text, the second of them unknown; the special token is no text, whatever its id.
     let kinds = vec![TokenKind::FirstSpecial, TokenKind::Text, TokenKind::Punctuation, TokenKind::Separator];
-    let text = Sequence { ids: vec![1, 0, 1, 1], kinds, words: vec![1..2, 2..3], ..Sequence::default() };
-    tally.count(2, &text, (true, Some(1)));
+    let text = Sequence { ids: vec![1, 0, 1, 1], kinds, words: WordSpan::whole([1..2, 2..3]), ..Sequence::default() };
+    tally.count(2, &text, (true, Some(1)), &nothing);
     tally.skip(2, SkipReason::NoTokens);
     tally.skip(0, SkipReason::TooManyTokens);
     tally.skip(0, SkipReason::TooManyTokens);
@@ -48,6 +50,8 @@ fn sentences_are_counted_by_file_and_reason() {
         words: 7,
         longest: 7,
         skipped: [(SkipReason::TooManyTokens, 2), (SkipReason::NoTokens, 1)].into(),
+        left_out: LeftOutWords::default(),
+        shared_tokens: 0,
         truncated: 1,
         // Running text has no words that could be annotated.
         unannotated: 1,
@@ -62,8 +66,13 @@ fn sentences_are_counted_by_file_and_reason() {
 #[test]
 fn merging_loses_no_count() {
     let mut other = Tally::default();
-    other.count(3, &sequence(9, &[(false, false)]), (true, Some(0)));
-    other.count(0, &sequence(2, &[(true, true)]), (true, None));
+    other.count(3, &sequence(9, &[(false, false)]), (true, Some(0)), &LeftOutWords::default());
+    // A word is left out, and so is the head of another; and the two words that are left share a token.
+    let mut sharing = sequence(2, &[(true, true), (false, true)]);
+    sharing.words = WordSpan::whole([1..2, 1..2]);
+    let mut left_out = LeftOutWords { heads: 1, ..LeftOutWords::default() };
+    left_out.add(WordSkip::NoTokens);
+    other.count(0, &sharing, (true, None), &left_out);
     other.skip(1, SkipReason::WordWithoutTokens);
     other.skip(1, SkipReason::NoTokens);
     other.truncated = 4;
@@ -73,15 +82,17 @@ fn merging_loses_no_count() {
         tokens: 27,
         text_tokens: 21,
         unknown: 9,
-        words: 9,
+        words: 10,
         longest: 9,
         skipped: [(SkipReason::TooManyTokens, 2), (SkipReason::WordWithoutTokens, 1), (SkipReason::NoTokens, 2)].into(),
+        left_out: LeftOutWords { skipped: [(WordSkip::NoTokens, 1)].into(), heads: 1, unread: None },
+        shared_tokens: 1,
         truncated: 5,
         unannotated: 2,
         untagged: 2,
         passed_over: 2,
         windows: WindowTally::default(),
-        files: vec![file(2, 7, 4, 2), file(0, 0, 0, 2), file(2, 11, 4, 1), file(1, 9, 1, 0)],
+        files: vec![file(2, 7, 5, 2), file(0, 0, 0, 2), file(2, 11, 4, 1), file(1, 9, 1, 0)],
     };
     let mut merged = tally();
     merged.merge(&other);

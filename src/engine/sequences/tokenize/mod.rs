@@ -1,15 +1,18 @@
 //! Sequences of tokens made of sentences: their special tokens, the word of each token, and the sentences that cannot
 //! be analysed.
 
+mod spans;
+
 use std::ops::Range;
 
 use anyhow::{Error, Result, anyhow, ensure};
 use tokenizers::Encoding;
 
-use super::reading::Context as Reads;
+use super::reading::{Context as Reads, Spacing};
 use super::sequence::{GoldArc, Sequence, TokenKind};
-use super::tally::{SkipReason, Tally};
-use crate::corpus::{Content, MAX_SENTENCE_BYTES, Origin, SEGMENT_SENTENCES, Sentence, Word};
+use super::span::WordSpan;
+use super::tally::{LeftOutWords, SkipReason, Tally, WordSkip};
+use crate::corpus::{Content, MAX_SENTENCE_BYTES, Origin, SEGMENT_SENTENCES, Sentence, TreeHead, Word, Written};
 use crate::model::tokenizer::ModelTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::time_limit;
@@ -18,7 +21,7 @@ use crate::system::time_limit;
 mod tests;
 
 /// A sentence once tokenised.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Tokenized {
     /// It goes through the encoder.
     Sequence(Box<Sequence>),
@@ -43,16 +46,30 @@ pub struct SentenceTokenizer<'a> {
     truncate: bool,
     strict: bool,
     context: Reads,
+    spacing: Spacing,
     tally: Tally,
 }
 
 impl<'a> SentenceTokenizer<'a> {
     /// A tokenizer that leaves out sentences of more than `max_tokens` tokens, or cuts plain text to them.
     pub fn new(tokenizer: &'a ModelTokenizer, max_tokens: usize, truncate: bool) -> Self {
-        Self { tokenizer, max_tokens, truncate, strict: false, context: Reads::default(), tally: Tally::default() }
+        Self {
+            tokenizer,
+            max_tokens,
+            truncate,
+            strict: false,
+            context: Reads::default(),
+            spacing: Spacing::default(),
+            tally: Tally::default(),
+        }
     }
 
-    /// Makes it an error, if `strict`, that a sentence must be left out.
+    /// Gives words to the tokenizer in this way.
+    pub fn spacing(self, spacing: Spacing) -> Self {
+        Self { spacing, ..self }
+    }
+
+    /// Makes it an error, if `strict`, that a sentence must be left out, or a word that the tokenizer makes nothing of.
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
@@ -81,21 +98,33 @@ impl<'a> SentenceTokenizer<'a> {
             let origin = origin.clone();
             move |error: Error| cannot(error, &origin).class(Class::Input)
         };
+        let before = if !sentence.is_glued && self.follows_a_space(index, document) { " " } else { "" };
+        let mut left_out = LeftOutWords::default();
         // Of a longer text only the beginning is tokenised.
         let bytes = content.bytes().min(MAX_SENTENCE_BYTES as u64);
-        let tokenized = time_limit::within(bytes, place, || match content {
-            Content::Text(text) if self.follows_a_space(index, document) => self.text(&format!(" {text}")),
-            Content::Text(text) => self.text(&text),
-            Content::Words(words) => self.words(words),
+        let tokenized = time_limit::within(bytes, place, || match (content, self.spacing) {
+            (Content::Text(text), _) => self.text(&format!("{before}{text}")),
+            (Content::Words(words), Spacing::Spaced) => self.spaced(words),
+            (Content::Words(words), _) if self.tokenizer.reads_words_alone() => self.spaced(words),
+            (Content::Words(words), Spacing::Written) => {
+                let written = sentence.written.unwrap_or_else(|| Written::spaced(words.iter().map(|word| &*word.form)));
+                self.written(words, &written, before, &mut left_out)
+            }
         });
         let tokenized = tokenized.map_err(|error| cannot(error, &origin))?;
         match tokenized {
             Tokenized::Sequence(sequence) => {
+                if let Some((word, form)) = left_out.unread.as_ref().filter(|_| self.strict) {
+                    let (which, shown) = (WordSkip::NoTokens.describe(), form.escape_default());
+                    let error = anyhow!("word {} of sentence {index}, `{shown}`, is one {which}", word + 1);
+                    let error = error.of_value(shown).hint("take it out of the corpus, or run without --strict");
+                    return Err(error.at(&origin.path, origin.line));
+                }
                 let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
                 let document = document.max(segment);
                 let sequence = Sequence { index, document, document_number, family, entity_fields, ..*sequence };
                 let special = self.context == Reads::Sentence;
-                self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown()));
+                self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown()), &left_out);
                 Ok(Tokenized::Sequence(Box::new(sequence)))
             }
             Tokenized::Skipped(reason) if self.strict => {
@@ -139,11 +168,7 @@ impl<'a> SentenceTokenizer<'a> {
             Some(end) => &text[..end],
             None => text,
         };
-        ensure!(
-            text.len() <= MAX_SENTENCE_BYTES,
-            anyhow!("it has {} bytes of text, and no more than {MAX_SENTENCE_BYTES} can be tokenised", text.len())
-                .hint("split it into sentences")
-        );
+        ensure_tokenisable(text)?;
         let mut encoding = self.tokenizer.encode_text(text, true)?;
         if encoding.len() > self.max_tokens && self.truncate {
             // Cut the text, not the special tokens around it.
@@ -158,12 +183,9 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(spelled(words, text, &encoding))
     }
 
-    fn words(&self, words: Vec<Word>) -> Result<Tokenized> {
-        ensure!(
-            !self.tokenizer.is_of_residues() || self.tokenizer.looks_up_words(),
-            anyhow!("it is given as words, and the model knows none: its tokens are residues of proteins")
-                .hint("name a corpus of proteins: FASTA, or plain text with a protein a line")
-        );
+    /// Words one by one, each with a space before it.
+    fn spaced(&self, words: Vec<Word>) -> Result<Tokenized> {
+        self.ensure_of_words()?;
         if words.is_empty() {
             return Ok(Tokenized::Skipped(SkipReason::NoTokens));
         }
@@ -174,6 +196,45 @@ impl<'a> SentenceTokenizer<'a> {
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
         let encoding = self.tokenizer.encode_words(&forms)?;
         Ok(self.finish(&encoding, Some(words)))
+    }
+
+    /// Words as they were written, in a text with `before` in front of it.
+    fn written(
+        &self,
+        words: Vec<Word>,
+        written: &Written,
+        before: &str,
+        left_out: &mut LeftOutWords,
+    ) -> Result<Tokenized> {
+        self.ensure_of_words()?;
+        let text = format!("{before}{}", written.text);
+        let too_many = Tokenized::Skipped(SkipReason::TooManyTokens);
+        if self.tokenizer.enough(&text, self.max_tokens + 1).is_some() {
+            return Ok(too_many);
+        }
+        ensure_tokenisable(&text)?;
+        let encoding = self.tokenizer.encode_text(&text, true)?;
+        let places = written.words.iter().map(|word| word.start + before.len()..word.end + before.len());
+        let places: Vec<Range<usize>> = places.collect();
+        let spans = spans::word_spans(&encoding, &text, &places);
+        if spans.iter().all(Option::is_none) {
+            return Ok(Tokenized::Skipped(SkipReason::NoTokens));
+        }
+        if encoding.len() > self.max_tokens {
+            return Ok(too_many);
+        }
+        let (words, spans) = kept(words, spans, &places, left_out);
+        Ok(self.sequence(&encoding, spans, Some(words)))
+    }
+
+    /// Fails if the model knows no words.
+    fn ensure_of_words(&self) -> Result<()> {
+        ensure!(
+            !self.tokenizer.is_of_residues() || self.tokenizer.looks_up_words(),
+            anyhow!("it is given as words, and the model knows none: its tokens are residues of proteins")
+                .hint("name a corpus of proteins: FASTA, or plain text with a protein a line")
+        );
+        Ok(())
     }
 
     /// `given` are the words that were given to the tokenizer, where it was given words.
@@ -188,6 +249,11 @@ impl<'a> SentenceTokenizer<'a> {
         if encoding.len() > self.max_tokens {
             return Tokenized::Skipped(SkipReason::TooManyTokens);
         }
+        self.sequence(encoding, WordSpan::whole(words), given)
+    }
+
+    /// The sequence of an encoding, in which these are the tokens of its words.
+    fn sequence(&self, encoding: &Encoding, words: Vec<WordSpan>, given: Option<Vec<Word>>) -> Tokenized {
         let split = |Word { form, head, relation, annotation }| (GoldArc { head, relation }, (form, annotation));
         let (tree, rest): (_, Option<Vec<_>>) = given.map(|given| given.into_iter().map(split).unzip()).unzip();
         let (forms, annotations) = rest.unwrap_or_default().into_iter().unzip();
@@ -204,13 +270,59 @@ impl<'a> SentenceTokenizer<'a> {
     }
 }
 
+/// Fails of a text that is too long for a tokenizer.
+fn ensure_tokenisable(text: &str) -> Result<()> {
+    ensure!(
+        text.len() <= MAX_SENTENCE_BYTES,
+        anyhow!("it has {} bytes of text, and no more than {MAX_SENTENCE_BYTES} can be tokenised", text.len())
+            .hint("split it into sentences")
+    );
+    Ok(())
+}
+
+/// The words that have tokens, and these; the others are counted, and the words that depend on them, whose heads are then
+/// unknown. `places` are the bytes of all words.
+fn kept(
+    words: Vec<Word>,
+    spans: Vec<Option<WordSpan>>,
+    places: &[Range<usize>],
+    left_out: &mut LeftOutWords,
+) -> (Vec<Word>, Vec<WordSpan>) {
+    if spans.iter().all(Option::is_some) {
+        return (words, spans.into_iter().flatten().collect());
+    }
+    let mut now_at: Vec<Option<usize>> = Vec::with_capacity(words.len());
+    let mut count = 0;
+    for ((word, place), span) in words.iter().zip(places).zip(&spans) {
+        now_at.push(span.is_some().then_some(count));
+        match span {
+            Some(_) => count += 1,
+            None if place.is_empty() => left_out.add(WordSkip::NoCharacters),
+            None => {
+                left_out.add(WordSkip::NoTokens);
+                left_out.unread.get_or_insert_with(|| (now_at.len() - 1, word.form.clone()));
+            }
+        }
+    }
+    let pairs = words.into_iter().zip(spans).filter_map(|(mut word, span)| {
+        let span = span?;
+        if let TreeHead::Word(head) = word.head {
+            let head = now_at[head].map(TreeHead::Word);
+            left_out.heads += u64::from(head.is_none());
+            word.head = head.unwrap_or(TreeHead::Unknown);
+        }
+        Some((word, span))
+    });
+    pairs.unzip()
+}
+
 /// The same with its words as they stand in their text.
 fn spelled(mut tokenized: Tokenized, text: &str, encoding: &Encoding) -> Tokenized {
     if let Tokenized::Sequence(sequence) = &mut tokenized {
         let offsets = encoding.get_offsets();
         // Tokens of one word follow each other; some begin with the space before it.
         let of_word =
-            |word: &Range<usize>| text.get(offsets[word.start].0..offsets[word.end - 1].1).unwrap_or_default();
+            |word: &WordSpan| text.get(offsets[word.start()].0..offsets[word.end() - 1].1).unwrap_or_default();
         sequence.spelled = sequence.words.iter().map(|word| of_word(word).trim().to_owned()).collect();
     }
     tokenized

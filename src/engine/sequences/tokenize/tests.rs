@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::super::sequence::TokenKind::{FirstSpecial, Punctuation, Separator, Text};
 use super::*;
-use crate::corpus::{Annotation, Corpus, Format, TreeHead, Upos};
+use crate::corpus::{Annotation, Corpus, Format, Upos};
 use crate::model::Model;
 use crate::model::source::ModelRef;
 
@@ -163,10 +163,63 @@ fn a_sentence_of_words_is_whole_or_left_out() {
         _ => None,
     };
     assert_eq!(skipped(&["dog", "cat"], 4), None);
-    // More words than tokens may be; more tokens; a word of nothing; nothing else.
+    // More words than tokens may be; more tokens; nothing but a word of nothing.
     assert_eq!(skipped(&["dog"; 5], 4), Some(SkipReason::TooManyTokens));
     assert_eq!(skipped(&["dog"; 3], 4), Some(SkipReason::TooManyTokens));
-    assert_eq!(skipped(&["dog", "\u{200b}"], 64), Some(SkipReason::WordWithoutTokens));
     assert_eq!(skipped(&["\u{200b}"], 64), Some(SkipReason::NoTokens));
     assert_eq!(sequences("# alone\n", 64), [Tokenized::Skipped(SkipReason::NoTokens)]);
+}
+
+/// One sentence of CoNLL-U by a model of `fixtures/models`, and the tally.
+fn read_by(model: &str, text: &str, spacing: Spacing) -> (Tokenized, Tally) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/models").join(model);
+    let model = Model::load(ModelRef::Folder(folder).resolve(&()).unwrap()).unwrap();
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).spacing(spacing);
+    let mut corpus = Corpus::from_bytes("test", text.as_bytes().to_vec(), Format::Conllu);
+    (tokenizer.encode(corpus.next().unwrap().unwrap()).unwrap(), tokenizer.into_tally())
+}
+
+/// "I do n't ." with an invisible word before the stop, on which the stop depends.
+const LEAVING_OUT: &str = "1\tdog\t_\t_\t_\t_\t0\troot\t_\t_\n\
+    2\t\u{200b}\t_\t_\t_\t_\t1\tdep\t_\t_\n\
+    3\tcat\t_\t_\t_\t_\t2\tdep\t_\t_\n\
+    4\tand\t_\t_\t_\t_\t3\tcc\t_\t_\n";
+
+#[test]
+fn a_word_of_nothing_leaves_itself_out() {
+    let (read, tally) = read_by("tiny-bert", LEAVING_OUT, Spacing::Written);
+    let sequence = read.sequence().unwrap();
+    assert_eq!(sequence.words, [1..2, 2..3, 3..4]);
+    assert_eq!(sequence.forms, ["dog", "cat", "and"]);
+    let heads: Vec<TreeHead> = sequence.tree.unwrap().iter().map(|arc| arc.head).collect();
+    assert_eq!(heads, [TreeHead::Root, TreeHead::Unknown, TreeHead::Word(1)]);
+    let unread = Some((1, "\u{200b}".to_owned()));
+    assert_eq!(tally.left_out, LeftOutWords { skipped: [(WordSkip::NoTokens, 1)].into(), heads: 1, unread: None });
+    assert_eq!((tally.unannotated, tally.words, unread.is_some()), (0, 3, true));
+    // One by one the sentence is left out, as it was.
+    let (read, _) = read_by("tiny-bert", LEAVING_OUT, Spacing::Spaced);
+    assert_eq!(read, Tokenized::Skipped(SkipReason::WordWithoutTokens));
+}
+
+#[test]
+fn strict_names_a_word_that_is_left_out() {
+    let model = model();
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).strict(true);
+    let mut corpus = Corpus::from_bytes("a.conllu", LEAVING_OUT.as_bytes().to_vec(), Format::Conllu);
+    let error = tokenizer.encode(corpus.next().unwrap().unwrap()).unwrap_err();
+    assert_eq!(
+        format!("{error:#}"),
+        "a.conllu:1: word 2 of sentence 0, `\\u{200b}`, is one that the tokenizer makes nothing of: take it out of the corpus, \
+         or run without --strict"
+    );
+}
+
+/// "au chat": all of the surface is à, and le has nothing of it.
+#[test]
+fn a_word_without_characters_is_counted_and_no_fault() {
+    let text = "1-2\tau\t_\t_\t_\t_\t_\t_\t_\t_\n1\tà\t_\t_\t_\t_\t3\tcase\t_\t_\n\
+                2\tle\t_\t_\t_\t_\t3\tdet\t_\t_\n3\tcat\t_\t_\t_\t_\t0\troot\t_\t_\n";
+    let (read, tally) = read_by("causal", text, Spacing::Written);
+    assert_eq!(read.sequence().unwrap().forms, ["à", "cat"]);
+    assert_eq!(tally.left_out.skipped, [(WordSkip::NoCharacters, 1)].into());
 }

@@ -74,6 +74,11 @@ pub(super) fn write(metadata: &Metadata) -> io::Result<ReplacedFile> {
     Ok(ReplacedFile(id))
 }
 
+/// Notes that a file is written from now on, as long as the process lives.
+pub(super) fn write_for_good(metadata: &Metadata) {
+    claims().get_or_insert_default().written.extend(FileId::of(metadata));
+}
+
 /// Makes sure that this process has not read a file.
 /// Fails if it has.
 pub(super) fn ensure_unread(metadata: &Metadata) -> io::Result<()> {

@@ -67,6 +67,13 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The bytes of a file that another program named; a pipe is refused, since nobody may ever write to it.
+/// Fails as [`read`], or if it is no regular file.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    open_regular(path).map(drop)?;
+    read(path, most)
+}
+
 /// The same of a file of UTF-8.
 /// Fails as [`read`], or if it is not UTF-8.
 pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {

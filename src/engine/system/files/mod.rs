@@ -5,3 +5,4 @@ pub mod digest;
 pub mod gzip;
 pub mod input;
 pub mod output;
+pub mod shared;

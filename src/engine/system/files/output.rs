@@ -85,7 +85,9 @@ impl Output {
         let mut list = interrupt::lock();
         list.forget(&temporary);
         // The lock is held until the file has its name: an interrupt finds it there or in the list.
-        temporary.persist(&target).map_err(io::Error::from)
+        temporary.persist(&target)?;
+        list.is_whole();
+        Ok(())
     }
 }
 
@@ -93,6 +95,18 @@ impl Drop for Output {
     fn drop(&mut self) {
         if let Some((temporary, _)) = &self.rename {
             interrupt::lock().forget(temporary);
+        }
+    }
+}
+
+/// Takes standard output for an output of this process, so that a file there (`>> corpus.txt`) is none of its inputs.
+pub fn claim_stdout() {
+    #[cfg(unix)]
+    {
+        use std::os::fd::AsFd;
+        if let Ok(metadata) = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata())
+        {
+            claims::write_for_good(&metadata);
         }
     }
 }

@@ -121,6 +121,10 @@ merge_fields!(EdgeSums[grid, is_direct] { conditions, blocks });
 impl Sums for EdgeSums {
     type SequenceState = EdgeState;
 
+    fn keeps_attention(&self) -> bool {
+        true
+    }
+
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.conditions = known.conditions;
     }

@@ -1,4 +1,4 @@
-//! What people see of the section `edges`: lines of the summary, the figure, the cards of heads, the table.
+//! View of the section `edges`: lines of the summary, the figure, the cards of heads, the table.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};

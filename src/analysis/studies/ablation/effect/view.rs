@@ -1,4 +1,4 @@
-//! What people see of the section `effect`: lines of the summary, a sentence in brief, the figure, the cards of heads, tables.
+//! View of the section `effect`: lines of the summary, a sentence in brief, the figure, the cards of heads, tables.
 
 use std::fmt::{self, Write};
 

@@ -107,7 +107,7 @@ impl Quantity for CopyLosses {
 
     fn begin(&mut self, sequence: &Sequence, _: usize) -> Option<Self::State> {
         let copies = Copies::of(sequence)?;
-        let scored = scored_of(sequence, |word| copies.of_token(sequence.words[word].start));
+        let scored = scored_of(sequence, |word| copies.of_token(sequence.words[word].start()));
         for token in &scored {
             self.copies[token.of].tokens += 1;
         }

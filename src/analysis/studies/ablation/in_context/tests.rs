@@ -23,7 +23,7 @@ fn losing(nats: f64) -> [f32; 2] {
 /// The first token, 1 0 1 twice: of each copy the second and the third token are scored.
 fn twice() -> Sequence {
     let ids = vec![9, 5, 0, 1, 5, 0, 1];
-    let words: Vec<_> = (1..7).map(|token| token..token + 1).collect();
+    let words = (1..7).map(|token| (token..token + 1).into()).collect();
     let token = |place: usize| PredictedToken {
         position: place - 1,
         word: place - 1,

@@ -139,17 +139,21 @@ impl Sums for KnockoutSums {
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let hidden = || sequence.predictions.iter().filter(|token| token.shown != InputToken::Itself);
         let is_hidden = |word: usize| hidden().any(|token| token.word == word);
+        // Words that share a token keep their attention: what one of them gave away would be taken from the other.
+        let is_apart = |word: usize| sequence.words[word].is_whole();
         let truths = |word: usize| -> Vec<(usize, u32)> {
             let own = hidden().filter(|token| token.word == word);
             own.filter_map(|&PredictedToken { position, truth, .. }| Some((position, truth?))).collect()
         };
         let mut arcs = Vec::new();
         for (claim, claimed) in self.claims.iter().enumerate() {
-            for (query, partner, is_at_offset) in arcs_of(claimed, tree).filter(|&(_, partner, _)| !is_hidden(partner))
-            {
+            let can_be_exchanged = |query, partner| is_apart(query) && is_apart(partner) && !is_hidden(partner);
+            let arcs_of = arcs_of(claimed, tree).filter(|&(query, partner, _)| can_be_exchanged(query, partner));
+            for (query, partner, is_at_offset) in arcs_of {
                 let truths = truths(query);
                 let visibility = self.classes.of_layer(self.grid.at(claimed.place).0);
-                let sees = |word: &usize| visibility.sees_all(&sequence.words[query], &sequence.words[*word]);
+                let tokens = |word: usize| &sequence.words[word].tokens;
+                let sees = |word: &usize| visibility.sees_all(tokens(query), tokens(*word)) && is_apart(*word);
                 let seen = || (0..tree.len()).filter(sees).collect::<Vec<_>>();
                 let exchange = || Exchange::new(sequence.index, query, partner, &seen());
                 if !truths.is_empty()
@@ -159,7 +163,7 @@ impl Sums for KnockoutSums {
                 }
             }
         }
-        let words = if arcs.is_empty() { Vec::new() } else { sequence.words.clone() };
+        let words = sequence.words.iter().filter(|_| !arcs.is_empty()).map(|word| word.tokens.clone()).collect();
         KnockoutState { block, words, arcs }
     }
 

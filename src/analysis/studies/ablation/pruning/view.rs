@@ -1,4 +1,4 @@
-//! What people see of the section `pruning`: lines of the summary, a sentence in brief, the figure, the table.
+//! View of the section `pruning`: lines of the summary, a sentence in brief, the figure, the table.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};

@@ -1,12 +1,13 @@
 //! The vectors of the words of a pack, layer by layer: enough words for efficient products of matrices.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::ops::Range;
 
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, HeadInput};
+use crate::sequences::span::WordSpan;
 
 /// The place of a word's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct WordRow {
     /// Where.
     pub at: RowPlace,
     /// Its tokens.
-    pub tokens: Range<usize>,
+    pub tokens: WordSpan,
 }
 
 /// Words of a pack that are summed, or scored, together: the vectors of each are the means over its tokens.
@@ -45,7 +46,7 @@ pub struct WordGroup<K> {
     pub embeddings: Vec<f32>,
     /// The kind of each word; empty if the encoder gives no access to embeddings.
     pub kinds: Vec<usize>,
-    /// The kinds by their tokens.
+    /// The kinds by their tokens, and their shares in these.
     known: HashMap<Box<[u32]>, usize>,
     /// The input of the layer, `[words, hidden]`.
     pub inputs: Vec<f32>,
@@ -94,14 +95,20 @@ impl<K: PartialEq> Pack<K> {
         RowPlace { group, row: self.groups[group].words - 1 }
     }
 
-    /// Keeps the embedding of a word that was placed last.
-    pub fn embed(&mut self, at: RowPlace, embeddings: &WordEmbeddings, ids: &[u32]) {
+    /// Keeps the embedding of the word that was placed last; `ids` are the token ids of its sequence.
+    pub fn embed(&mut self, at: RowPlace, embeddings: &WordEmbeddings, ids: &[u32], span: &WordSpan) {
         let WordGroup { embeddings: all, kinds, known, .. } = &mut self.groups[at.group];
-        let kind = known.get(ids).copied().unwrap_or_else(|| {
+        let mut key = Cow::Borrowed(&ids[span.tokens.clone()]);
+        if !span.is_whole() {
+            // Words of the same tokens and shares are of one kind. No token has so high an id.
+            let shares = [span.first, span.last].into_iter().flat_map(f64::to_le_bytes);
+            key.to_mut().extend(shares.map(|byte| u32::MAX - u32::from(byte)));
+        }
+        let kind = known.get(&*key).copied().unwrap_or_else(|| {
             let start = all.len();
             all.resize(start + embeddings.width(), 0.0);
-            mean(&mut all[start..], ids.iter().map(|&id| embeddings.of(id)));
-            known.insert(ids.into(), known.len());
+            mean(&mut all[start..], span, |token| embeddings.of(ids[token]));
+            known.insert(key.as_ref().into(), known.len());
             known.len() - 1
         });
         kinds.push(kind);
@@ -128,7 +135,7 @@ impl<K: PartialEq> Pack<K> {
             let WordGroup { words, inputs, .. } = &mut self.groups[at.group];
             let width = states.width();
             inputs.resize(*words * width, 0.0);
-            mean(&mut inputs[at.row * width..][..width], tokens.clone().map(|token| states.row(token)));
+            mean(&mut inputs[at.row * width..][..width], tokens, |token| states.row(token));
         }
     }
 
@@ -139,22 +146,22 @@ impl<K: PartialEq> Pack<K> {
             let WordGroup { words, contexts, .. } = &mut self.groups[at.group];
             contexts.resize(*words * heads * width, 0.0);
             let own = &mut contexts[(at.row * heads + head) * width..][..width];
-            mean(own, tokens.clone().map(|token| context.row(token)));
+            mean(own, tokens, |token| context.row(token));
         }
     }
 }
 
-/// The mean of some rows, in f64.
-fn mean<'a>(into: &mut [f32], mut rows: impl ExactSizeIterator<Item = &'a [f32]>) {
-    let count = rows.len();
-    if count == 1 {
-        into.copy_from_slice(rows.next().expect("one row"));
+/// The mean of the rows of a word's tokens by its shares in them, in f64.
+fn mean<'a>(into: &mut [f32], span: &WordSpan, row: impl Fn(usize) -> &'a [f32]) {
+    if span.len() == 1 {
+        into.copy_from_slice(row(span.start()));
         return;
     }
     let mut sums = vec![0.0_f64; into.len()];
-    for row in rows {
-        sums.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
+    for (token, share) in span.shares() {
+        sums.iter_mut().zip(row(token)).for_each(|(sum, &value)| *sum += share * f64::from(value));
     }
+    let size = span.size();
     #[expect(clippy::cast_possible_truncation, reason = "the mean of float32 numbers is one")]
-    into.iter_mut().zip(sums).for_each(|(mean, sum)| *mean = (sum / count as f64) as f32);
+    into.iter_mut().zip(sums).for_each(|(mean, sum)| *mean = (sum / size) as f32);
 }

@@ -189,7 +189,7 @@ impl Sums for ProbeScores {
             known.resize_with(pack.groups.len(), Vec::new);
             known[at.group].push(Word { block, classes, bucket: form.bucket().into() });
             if let Some(embeddings) = embeddings {
-                pack.embed(at, embeddings, &sequence.ids[tokens.clone()]);
+                pack.embed(at, embeddings, &sequence.ids, tokens);
             }
             state.words.push(WordRow { at, tokens: tokens.clone() });
         }

@@ -262,7 +262,7 @@ impl Sums for ProbeSums {
             }
             buckets.entry((at.group, form.bucket())).or_default().push(at);
             if let Some(embeddings) = embeddings {
-                pack.embed(at, embeddings, &sequence.ids[tokens.clone()]);
+                pack.embed(at, embeddings, &sequence.ids, tokens);
             }
             state.words.push(WordRow { at, tokens: tokens.clone() });
         }

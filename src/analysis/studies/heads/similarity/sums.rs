@@ -121,6 +121,10 @@ impl Sums for SimilaritySums {
         Needs { values: true, outputs: true, ..Needs::ATTENTION }
     }
 
+    fn keeps_attention(&self) -> bool {
+        true
+    }
+
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.weighed = known.encoder.and_then(|encoder| Weighed::new(encoder, self.grid));
     }

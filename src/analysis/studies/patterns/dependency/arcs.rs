@@ -322,11 +322,12 @@ mod tests {
     use crate::corpus::Upos;
     use crate::model::forward::attention::AttentionView;
     use crate::sequences::fold::words::FromToken;
+    use crate::sequences::span::WordSpan;
     use crate::stats::blocks::Merge;
 
     fn words(weights: &[f32], count: usize) -> WordAttention {
         let mut folded = WordAttention::default();
-        let spans: Vec<_> = (0..count).map(|word| word..word + 1).collect();
+        let spans = WordSpan::whole((0..count).map(|word| word..word + 1));
         folded.fold(AttentionView::new(0, 0, count, weights), &spans, FromToken::Mean);
         folded
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::tags::{Side, TagRule};
 use crate::model::grid::HeadPlace;
 use crate::stats::block_test::{Estimate, Jackknife, Scale};
+use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::Bound;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Specificity, TagComparison};
@@ -46,9 +47,11 @@ pub struct RelationMetrics {
     pub sentences: Option<u64>,
     /// Blocks with such a word.
     #[serde(default)]
+    #[schemars(range(max = BLOCKS))]
     pub blocks: usize,
     /// `(sum n)² / sum n²` over them, `n` the words of each: as many blocks of equal size would be as good.
     #[serde(default)]
+    #[schemars(range(min = 0, max = BLOCKS))]
     pub effective_blocks: f64,
     /// Scored words in sentences that have other arcs, which is what `specific` of each head is over.
     #[serde(default)]

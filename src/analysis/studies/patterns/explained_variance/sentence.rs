@@ -129,8 +129,9 @@ impl SentenceCues {
         let others = (0..n).filter(|&token| !is_text(token));
         let special = others.map(|token| (token, special(sequence.kinds[token]))).collect();
         let mut tags = vec![None; n];
-        for (span, annotation) in sequence.words.iter().zip(&sequence.annotations) {
-            tags[span.clone()].fill(annotation.upos.map(|upos: Upos| upos as usize));
+        for (tag, word) in tags.iter_mut().zip(sequence.word_of_tokens()) {
+            let annotation = word.and_then(|word| sequence.annotations.get(word));
+            *tag = annotation.and_then(|annotation| annotation.upos).map(|upos: Upos| upos as usize);
         }
         let common =
             |token: usize| lexicon.counts.as_ref().map_or(0.0, |counts| counts.of(sequence.ids[token]).commonness);
@@ -265,10 +266,7 @@ struct SentenceWords {
 
 impl SentenceWords {
     fn new(sequence: &Sequence) -> Self {
-        let mut of = vec![None; sequence.ids.len()];
-        for (word, span) in sequence.words.iter().enumerate() {
-            of[span.clone()].fill(Some(word));
-        }
+        let of = sequence.word_of_tokens();
         let head = |head: TreeHead| match head {
             TreeHead::Word(head) => Some(head),
             TreeHead::Root | TreeHead::Unknown => None,

@@ -137,6 +137,7 @@ mod tests {
     use crate::model::forward::attention::AttentionView;
     use crate::model::grid::visibility::Visibility;
     use crate::sequences::fold::words::FromToken;
+    use crate::sequences::span::WordSpan;
     use crate::sequences::test_support::sentence;
 
     fn arc(head: Option<usize>, relation: &str) -> GoldArc {
@@ -151,7 +152,7 @@ mod tests {
 
     fn found(weights: &[f32; 16]) -> u64 {
         let mut words = WordAttention::default();
-        words.fold(AttentionView::new(0, 0, 4, weights), &[0..1, 1..2, 2..3, 3..4], FromToken::Mean);
+        words.fold(AttentionView::new(0, 0, 4, weights), &WordSpan::whole([0..1, 1..2, 2..3, 3..4]), FromToken::Mean);
         let lifts = Lifts::new(&sentence(0, 4, "dep"), Visibility::ALL, FromToken::Mean);
         gold().in_spanning_tree(&words, &lifts, &mut TreeBuffers::default())
     }

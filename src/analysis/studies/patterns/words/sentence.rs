@@ -10,6 +10,7 @@ use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
+use crate::sequences::span::WordSpan;
 use crate::study::instruments::cosines::cosines;
 
 /// The words of a sentence of which some have a UPOS.
@@ -20,7 +21,7 @@ pub(super) struct TaggedWords {
     /// The tag of each word, as its place in [`Upos::ALL`].
     pub tags: Vec<Option<usize>>,
     /// The tokens of each word.
-    spans: Vec<Range<usize>>,
+    spans: Vec<WordSpan>,
     /// The attention of a head without any preference.
     even: Even,
     /// Whether every word sees every other.

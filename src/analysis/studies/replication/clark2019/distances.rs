@@ -70,6 +70,10 @@ merge_fields!(HeadDistances[grid] { rows, pairs });
 impl Sums for HeadDistances {
     type SequenceState = SmoothedAttention;
 
+    fn keeps_attention(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self, sequence: &Sequence) -> SmoothedAttention {
         let n = sequence.ids.len();
         self.rows += n as u64;

@@ -120,6 +120,7 @@ mod tests {
     use crate::model::forward::attention::AttentionView;
     use crate::passes::observer::Folder;
     use crate::sequences::sequence::TokenKind::{FirstSpecial, Separator, Text};
+    use crate::sequences::span::WordSpan;
 
     /// `[CLS] cats sleep . [SEP]`: cats <- sleep, sleep is the root, the stop <- sleep.
     fn sentence() -> Sequence {
@@ -129,7 +130,7 @@ mod tests {
             ids: vec![0; 5],
             segments: vec![0; 5],
             kinds: vec![FirstSpecial, Text, Text, Text, Separator],
-            words: vec![1..2, 2..3, 3..4],
+            words: WordSpan::whole([1..2, 2..3, 3..4]),
             tree: Some(vec![
                 arc(TreeHead::Word(1), "nsubj"),
                 arc(TreeHead::Root, "root"),

@@ -1,7 +1,8 @@
 //! CoNLL-U, the format of Universal Dependencies (<https://universaldependencies.org/format.html>).
 //!
-//! Words are the lines with integer ids. Multiword-token ranges (`3-4`) and empty nodes (`5.1`) are skipped, because
-//! their words have lines of their own.
+//! Words are the lines with integer ids. Multiword tokens (`3-4`) have the text of the words that they are; empty nodes
+//! (`5.1`) stand in no text and are skipped. What the words were written as is `# text`, or their forms with what
+//! `SpaceAfter=No` says.
 
 use std::sync::Arc;
 
@@ -9,21 +10,20 @@ use anyhow::{Result, anyhow, bail, ensure};
 
 use super::reader::{Context, FileContext, FormatReader, Parsed};
 use crate::corpus::annotation::{Annotation, Upos, value_of};
-use crate::corpus::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, SentenceSize};
+use crate::corpus::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, MAX_SENTENCE_BYTES, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
 use crate::corpus::tree;
 use crate::system::errors::Facts;
+use surface::{COLUMNS, Surface, number, space_after};
 
+mod surface;
 #[cfg(test)]
 mod tests;
 
 pub(super) const ENTRY: FormatReader =
     FormatReader { name: "conllu", extensions: &["conllu", "conll"], may_have_text: false, read: next };
-
-/// ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
-const COLUMNS: usize = 10;
 
 /// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
@@ -31,7 +31,8 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();
-    let (mut first, mut begins_document, mut names) = (None, false, Names::default());
+    let mut surface = Surface::default();
+    let (mut first, mut begins_document, mut names) = (None, false, Comments::default());
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
             if first.is_some() {
@@ -45,7 +46,11 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
                 None
             })
         } else {
-            word(line, words.len(), &mut size, (relations, requested))
+            columns(line).and_then(|columns| match columns[0] {
+                id if is_pair(id, '.') => Ok(None),
+                id if is_pair(id, '-') => surface.multiword(&columns, words.len(), &mut size).map(|()| None),
+                _ => word(&columns, &mut surface, words.len(), &mut size, (relations, requested)).map(Some),
+            })
         };
         if let Some(word) = parsed.at(lines.path(), lines.number())? {
             words.push(word);
@@ -57,19 +62,22 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     if let Err((word, problem)) = tree::check(&words) {
         bail!(problem.reworded(|problem| format!("column 7 (HEAD) {problem}")).at(lines.path(), numbers[word]));
     }
-    let Names { family, id } = names;
-    Ok(Some(Parsed { origin, content: Content::Words(words), begins_document, family, id }))
+    surface.ensure_whole(words.len()).at(lines.path(), lines.number())?;
+    let Comments { family, id, text } = names;
+    let written = (!words.is_empty()).then(|| surface.written(&words, text.as_deref()));
+    Ok(Some(Parsed { begins_document, family, id, written, ..Parsed::new(origin, Content::Words(words)) }))
 }
 
-/// The names that comments give a sentence.
+/// The facts that comments state about a sentence.
 #[derive(Default)]
-struct Names {
+struct Comments {
     family: Option<Box<str>>,
     id: Option<Arc<str>>,
+    text: Option<String>,
 }
 
 /// Reads a comment, of the file or of a sentence, which may name it or its family; whether it says that a document begins.
-fn comment(line: &str, file: &mut FileContext, names: &mut Names) -> Result<bool> {
+fn comment(line: &str, file: &mut FileContext, names: &mut Comments) -> Result<bool> {
     let text = line.trim_start_matches('#');
     let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
     // <https://universaldependencies.org/ext-format.html>
@@ -95,24 +103,22 @@ fn comment(line: &str, file: &mut FileContext, names: &mut Names) -> Result<bool
             let second = || anyhow!("the sentence is in a second family, `{}`: it can be in one", excerpt(value));
             ensure!(before.as_deref().is_none_or(|before| before == value), second().of_value(value));
         }
+        "text" if value.len() <= MAX_SENTENCE_BYTES => names.text = Some(value.to_owned()),
         "sent_id" if !value.is_empty() && value.len() <= MAX_ID_BYTES => names.id = Some(value.into()),
         _ => {}
     }
     Ok(matches!(key, "newdoc" | "newdoc id"))
 }
 
-/// Parses one line; `None` for a multiword-token range or an empty node. `before` words came before it.
+/// Parses the line of a word; `before` words came before it.
 fn word(
-    line: &str,
+    columns: &[&str; COLUMNS],
+    surface: &mut Surface,
     before: usize,
     size: &mut SentenceSize,
     (relations, requested): (&mut RelationNames, &[String]),
-) -> Result<Option<Word>> {
-    let columns = columns(line)?;
-    let [id, form, lemma, upos, _, features, head, relation, _, misc] = columns;
-    if is_pair(id, '-') || is_pair(id, '.') {
-        return Ok(None);
-    }
+) -> Result<Word> {
+    let [id, form, lemma, upos, _, features, head, relation, _, misc] = *columns;
     let expected = before + 1;
     let other = || anyhow!("column 1 (ID) is `{}`: expected {expected}", excerpt(id)).of_value(id);
     ensure!(number(id) == Some(expected), other());
@@ -127,7 +133,7 @@ fn word(
     };
     relations.check(head, relation).reworded(|problem| format!("column 8 (DEPREL) {problem}")).of_value(relation)?;
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
-    let requested: Box<[_]> = requested.iter().map(|name| named(name, &columns).and_then(given)).collect();
+    let requested: Box<[_]> = requested.iter().map(|name| named(name, columns).and_then(given)).collect();
     size.add(
         [form, lemma, features, relation, entity].into_iter().chain(requested.iter().flatten().map(|value| &**value)),
     )?;
@@ -139,7 +145,8 @@ fn word(
         entity: given(entity),
         requested,
     };
-    Ok(Some(Word { form: form.to_owned(), head, relation: relation.to_owned(), annotation }))
+    surface.word(before, space_after(misc));
+    Ok(Word { form: form.to_owned(), head, relation: relation.to_owned(), annotation })
 }
 
 /// The value of a column, or of one of the entries in it, by its name: `xpos`, `feats.Number`.
@@ -167,6 +174,12 @@ fn columns(line: &str) -> Result<[&str; COLUMNS]> {
         }
         count += 1;
     }
+    let is_cut = count < COLUMNS && number(columns[0]).is_some() && columns[count - 1].is_empty();
+    ensure!(
+        !is_cut,
+        anyhow!("the line ends after column {}, within a word: `{}`", count - 1, excerpt(line))
+            .hint("a form or lemma that is a line break has cut it: leave that token out, or write it as `_`")
+    );
     ensure!(
         count == COLUMNS,
         "a CoNLL-U line has {COLUMNS} columns separated by tabs, this one has {count}: `{}`",
@@ -178,12 +191,6 @@ fn columns(line: &str) -> Result<[&str; COLUMNS]> {
 /// The value of a column; `None` for `_` and for nothing.
 fn given(column: &str) -> Option<Box<str>> {
     (!matches!(column, "_" | "")).then(|| column.into())
-}
-
-/// A number from 1 as CoNLL-U writes it: digits without a sign or leading zeros.
-fn number(text: &str) -> Option<usize> {
-    let plain = text.starts_with(|first: char| matches!(first, '1'..='9'));
-    text.parse().ok().filter(|_| plain)
 }
 
 /// Whether `id` is two numbers joined by `joint`.

@@ -37,7 +37,7 @@ fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
         added.at(lines.path(), lines.number())?;
     }
     let content = Content::Text(protein.residues);
-    Ok(Some(Parsed { origin, content, begins_document: false, family: None, id }))
+    Ok(Some(Parsed { id, ..Parsed::new(origin, content) }))
 }
 
 /// The place of the next header and the id that it gives, the first word after `>`.

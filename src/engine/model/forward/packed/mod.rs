@@ -21,6 +21,7 @@ use super::visitor::{Visitor, Written};
 use super::{Encoder, HeadWeights, LayerAttention, NO_PREDICTION, Pass, Positions, Scratch, Start, WordEmbeddings};
 use super::{check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+use crate::model::config::cost::Cost;
 use crate::model::config::{Activation, BlockPlan, Config, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
@@ -253,6 +254,10 @@ impl PackedEncoder {
 }
 
 impl Encoder for PackedEncoder {
+    fn cost(&self, lengths: &[usize]) -> Cost {
+        self.parameters.config.pass_cost(lengths)
+    }
+
     fn word_embeddings(&self) -> Option<WordEmbeddings> {
         let Parameters { embeddings, config, .. } = &self.parameters;
         Some(WordEmbeddings::new(Arc::clone(&embeddings.words), config.embedding_width()))

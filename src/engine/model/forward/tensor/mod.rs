@@ -15,6 +15,7 @@ use super::batch::{Batch, Input};
 use super::gates::Gates;
 use super::visitor::{Needs, Visitor, Written};
 use super::{Encoder, HELD_SHOWS_ATTENTION, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels};
+use crate::model::config::cost::Cost;
 use crate::model::config::{Activation, BlockPlan, Config};
 use crate::model::parameters::{self, Parameters};
 use linear::LinearLayer;
@@ -222,6 +223,10 @@ impl TensorEncoder {
 }
 
 impl Encoder for TensorEncoder {
+    fn cost(&self, lengths: &[usize]) -> Cost {
+        self.config.gradient_cost(lengths)
+    }
+
     fn forward_from(
         &self,
         start: Start<'_>,

@@ -18,7 +18,7 @@ use super::digest::Digest;
 use super::environment::Environment;
 use crate::model::files::{FileStore, MissingFile, ModelFile, ModelFiles, Place, gather, nested};
 use crate::system::errors::{Facts, causes};
-use crate::system::files::input;
+use crate::system::files::{input, shared};
 use crate::system::progress::DownloadProgress;
 
 #[cfg(test)]
@@ -90,18 +90,21 @@ impl Cache {
         })
     }
 
-    /// Opens a file of a snapshot and checks it against the name of its blob, or else against `promised`. A file that
+    /// Opens a file of a snapshot and checks it against the name of its blob and against `promised`. A file that
     /// is no link to a blob, and of which nothing is promised, is accepted.
     /// Fails if it cannot be opened, or does not fit.
     pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
-        if let Some(file) = self.whole.borrow().get(path) {
-            return Ok(file.clone());
+        const DAMAGED: &str = "a file in the Hub cache is damaged";
+        // What was opened before anything was promised is held against the promise as well; it may be another file by now.
+        let known = self.whole.borrow().get(path).cloned();
+        if let Some(file) = known.filter(|file| promised.is_none_or(|digest| digest.ensure_of(file).is_ok())) {
+            return Ok(file);
         }
         let file = ModelFile::open(path)?;
         let blob = fs::read_link(path).ok();
         let named = blob.as_deref().and_then(Path::file_name).and_then(|name| Digest::of(name.to_str()?));
-        if let Some(digest) = named.as_ref().or(promised) {
-            digest.ensure_of(&file).context("a file in the Hub cache is damaged")?;
+        for digest in named.iter().chain(promised.filter(|promised| named.as_ref() != Some(promised))) {
+            digest.ensure_of(&file).context(DAMAGED)?;
         }
         self.whole.borrow_mut().insert(path.to_owned(), file.clone());
         Ok(file)
@@ -134,7 +137,7 @@ impl Cache {
         let path = self.all.join(".locks").join(&self.name).join(format!("{etag}.lock"));
         create_parent(&path)?;
         let failed = |error| cannot_write(&path, error);
-        let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
+        let file = shared::open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
             Err(TryLockError::WouldBlock) => progress.note("waiting for another process that fetches the same file"),
@@ -156,7 +159,7 @@ impl Cache {
     }
 
     fn read_ref(&self, revision: &str) -> io::Result<String> {
-        input::read_to_string(&self.folder.join("refs").join(revision), LONGEST_REF)
+        input::read_regular(&self.folder.join("refs").join(revision), LONGEST_REF).and_then(input::text)
     }
 
     /// Notes the commit of a branch or tag, unless it is known.

@@ -1,5 +1,6 @@
 //! What `tokenizer.json` says, looked through before the library builds anything of it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use anyhow::{Result, anyhow, bail, ensure};
@@ -11,7 +12,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use tokenizers::AddedToken;
 
-use super::lengths::{LONGEST_TOKEN, ensure_few, ensure_short};
+use super::lengths::{LONGEST_TOKEN, ensure_few, ensure_short, ensure_small_tree};
 use crate::system::errors::Facts;
 
 /// The most parts of a normaliser, a pre-tokenizer, a post-processor or a decoder: each may hold a regular expression.
@@ -29,50 +30,63 @@ const MOST_AROUND: usize = 64;
 
 /// The parts of `tokenizer.json` whose sizes cost.
 #[derive(Deserialize)]
-struct TokenizerFile {
+struct TokenizerFile<'a> {
     added_tokens: Option<Vec<AddedToken>>,
     normalizer: Option<Value>,
     pre_tokenizer: Option<Value>,
     post_processor: Option<Value>,
     decoder: Option<Value>,
-    model: Option<ModelPart>,
+    #[serde(borrow)]
+    model: Option<ModelPart<'a>>,
 }
 
 #[derive(Deserialize)]
-struct ModelPart {
-    vocab: Option<Longest>,
+struct ModelPart<'a> {
+    #[serde(borrow)]
+    vocab: Option<Vocabulary<'a>>,
     unk_token: Option<String>,
     continuing_subword_prefix: Option<String>,
     end_of_word_suffix: Option<String>,
 }
 
-/// The bytes of the longest token of a vocabulary, a map from tokens or a list of them with their scores.
-struct Longest(usize);
+/// The tokens of a vocabulary.
+enum Vocabulary<'a> {
+    /// A map from tokens to ids: the bytes of the longest.
+    Map(usize),
+    /// The tokens with their scores, of a unigram model, which looks for them in a tree.
+    Scored(Vec<Cow<'a, str>>),
+}
 
-impl<'de> Deserialize<'de> for Longest {
+/// A token, copied only where it is written with escapes.
+#[derive(Deserialize)]
+struct VocabularyToken<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Vocabulary<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Tokens;
         impl<'de> Visitor<'de> for Tokens {
-            type Value = Longest;
+            type Value = Vocabulary<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a vocabulary")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut tokens: A) -> Result<Longest, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut tokens: A) -> Result<Self::Value, A::Error> {
                 let mut longest = 0;
-                while let Some((token, _)) = tokens.next_entry::<String, IgnoredAny>()? {
+                while let Some((VocabularyToken(token), _)) = tokens.next_entry::<VocabularyToken<'de>, IgnoredAny>()? {
                     longest = longest.max(token.len());
                 }
-                Ok(Longest(longest))
+                Ok(Vocabulary::Map(longest))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut tokens: A) -> Result<Longest, A::Error> {
-                let mut longest = 0;
-                while let Some((token, _)) = tokens.next_element::<(String, IgnoredAny)>()? {
-                    longest = longest.max(token.len());
+            fn visit_seq<A: SeqAccess<'de>>(self, mut tokens: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some((VocabularyToken(token), _)) =
+                    tokens.next_element::<(VocabularyToken<'de>, IgnoredAny)>()?
+                {
+                    all.push(token);
                 }
-                Ok(Longest(longest))
+                Ok(Vocabulary::Scored(all))
             }
         }
         deserializer.deserialize_any(Tokens)
@@ -86,7 +100,15 @@ pub(in crate::model::tokenizer) fn ensure_bounded(json: &[u8]) -> Result<()> {
         serde_json::from_slice(json).map_err(|error| anyhow!("{error}").in_line(error.line() as u64))?;
     ensure_few(file.added_tokens.iter().flatten())?;
     if let Some(model) = file.model {
-        ensure_short("a token of its vocabulary", model.vocab.map_or(0, |Longest(bytes)| bytes))?;
+        let longest = match &model.vocab {
+            Some(Vocabulary::Map(bytes)) => *bytes,
+            Some(Vocabulary::Scored(tokens)) => tokens.iter().map(|token| token.len()).max().unwrap_or(0),
+            None => 0,
+        };
+        ensure_short("a token of its vocabulary", longest)?;
+        if let Some(Vocabulary::Scored(tokens)) = &model.vocab {
+            ensure_small_tree(tokens.iter().map(|token| &**token))?;
+        }
         for (what, text) in [
             ("unk_token", model.unk_token),
             ("continuing_subword_prefix", model.continuing_subword_prefix),

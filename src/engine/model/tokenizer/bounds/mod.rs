@@ -9,7 +9,7 @@ mod lengths;
 mod steps;
 
 pub(super) use file::{ensure_bounded, ensure_short_replacements};
-pub(super) use lengths::{ensure_few, ensure_short_tokens};
+pub(super) use lengths::{ensure_few, ensure_short_tokens, ensure_small_tree};
 pub(super) use steps::{BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer};
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ const PIECE: usize = LONGEST_NORMALIZED / LONGEST_TOKEN;
 #[serde(from = "NormalizerWrapper")]
 pub(in crate::model::tokenizer) struct BoundedNormalizer {
     whole: NormalizerWrapper,
-    /// Its parts, in order, none of which has parts.
+    /// Its innermost parts, in order.
     parts: Vec<NormalizerWrapper>,
 }
 
@@ -55,7 +55,7 @@ impl<T: Into<NormalizerWrapper>> From<T> for BoundedNormalizer {
 }
 
 impl BoundedNormalizer {
-    /// Its parts, in order, none of which has parts.
+    /// Its innermost parts, in order.
     pub fn parts(&self) -> &[NormalizerWrapper] {
         &self.parts
     }
@@ -184,7 +184,7 @@ impl From<ModelWrapper> for BoundedModel {
 }
 
 impl BoundedModel {
-    /// The same that looks up the pieces of words.
+    /// As above, for a tokenizer that looks up the pieces of words.
     pub fn cut_by(self, codes: Arc<Codes>) -> Self {
         Self { codes: Some(codes), ..self }
     }

@@ -15,6 +15,7 @@ use tokenizers::{AddedToken, ModelWrapper};
 
 use super::bounds::{
     BoundedModel, BoundedPreTokenizer, Tokenizer, ensure_few, ensure_short_replacements, ensure_short_tokens,
+    ensure_small_tree,
 };
 use super::build::ensure_id;
 use super::config::{TokenizerConfig, named};
@@ -71,6 +72,7 @@ fn cut(class: Class, model: SentencePiece, settings: &TokenizerConfig) -> Result
     // Special tokens are named by other files.
     ensure_short_tokens(vocabulary.iter().map(|(token, _)| token))?;
     if class != Class::Llama {
+        ensure_small_tree(vocabulary.iter().map(|(token, _)| token.as_str()))?;
         return Ok(Unigram::from(vocabulary, Some(unknown), false).map_err(|error| anyhow!("{error}"))?.into());
     }
     let ids: Vocab = vocabulary.into_iter().map(|(token, _)| token).zip(0..).collect();

@@ -28,6 +28,11 @@ impl Unusual {
             Self::Tar => true,
         }
     }
+
+    /// Whether it names the settings of a training run as fairseq keeps them beside the tensors (`args`, `cfg`).
+    pub(in crate::model::weights) fn is_like_fairseq(&self) -> bool {
+        matches!(self, Self::Name(name) if name == "argparse.Namespace" || name.starts_with("omegaconf."))
+    }
 }
 
 impl fmt::Display for Unusual {

@@ -7,9 +7,9 @@ use crate::passes::observation::identity::{ModelInfo, Protocol, Tool};
 use crate::passes::observer::{Event, Sums, observer_of, restored, sums};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
-use crate::sequences::reading::WindowTally;
+use crate::sequences::reading::{Spacing, WindowTally};
 use crate::sequences::sequence::Sequence;
-use crate::sequences::tally::{FileTally, SkipReason};
+use crate::sequences::tally::{FileTally, LeftOutWords, SkipReason};
 use crate::stats::blocks::{BLOCKS, Merge};
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -76,6 +76,7 @@ fn observation() -> Observation {
         max_tokens: 8,
         truncate: false,
         limit: None,
+        words: Spacing::Written,
         unit: None,
         from_token: FromToken::Mean,
         tokens_as_words: false,
@@ -107,6 +108,8 @@ fn observation() -> Observation {
             words: 2,
             longest: 4,
             skipped: [(SkipReason::NoTokens, 1)].into(),
+            left_out: LeftOutWords::default(),
+            shared_tokens: 0,
             truncated: 0,
             unannotated: 0,
             untagged: 0,

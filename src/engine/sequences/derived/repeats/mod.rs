@@ -14,6 +14,7 @@ use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::derived::corrupted::predicting_next;
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token, TokenKind};
+use crate::sequences::span::WordSpan;
 use crate::stats::blocks::BLOCKS;
 
 /// The tokens of a copy: long enough for a null far from the key, short enough for 128 positions.
@@ -104,7 +105,7 @@ fn copied(frame: &Frame, draw: &Draw, tokens: &[u32]) -> Sequence {
     Sequence {
         index: draw.number as u64,
         family: SentenceFamily::alone(draw.number as u64),
-        words: sequence.texts[0].clone().map(|token| token..token + 1).collect(),
+        words: WordSpan::whole(sequence.texts[0].clone().map(|token| token..token + 1)),
         ..sequence
     }
 }

@@ -8,22 +8,36 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::corpus::TreeHead;
 use crate::sequences::sequence::{GoldArc, Sequence};
+use crate::sequences::span::WordSpan;
 
 #[cfg(test)]
 mod tests;
 
-/// The sequence with its words in random order.
+/// The sequence with its words in random order, but that words which share tokens stay side by side.
 ///
 /// The order depends on the seed and the sentence's number alone.
 pub fn shuffled(sequence: &Sequence, seed: u64) -> Sequence {
-    let mut order: Vec<usize> = (0..sequence.words.len()).collect();
+    let mut groups = groups(&sequence.words);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(sequence.index);
-    order.shuffle(&mut random);
-    reordered(sequence, &order)
+    groups.shuffle(&mut random);
+    reordered(sequence, &groups.into_iter().flatten().collect::<Vec<_>>())
 }
 
-/// The sequence with its words in this order, a permutation of their places: `order[0]` is the word that comes first.
+/// The words that share tokens, each group of them, and every other word by itself.
+fn groups(words: &[WordSpan]) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    for (word, span) in words.iter().enumerate() {
+        match groups.last_mut() {
+            Some(group) if words[group.end - 1].end() > span.start() => group.end = word + 1,
+            _ => groups.push(word..word + 1),
+        }
+    }
+    groups
+}
+
+/// The sequence with its words in this order, a permutation of their places: `order[0]` is the word that comes first. Words
+/// that share tokens follow each other in it as they do in the sequence.
 ///
 /// Each word keeps its tokens, in their order, its arc and its annotation. Special tokens stay where they are, around the
 /// text. A token of text that belongs to no word goes with the word before it.
@@ -38,15 +52,17 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
         reordered.segments[place] = sequence.segments[token];
         reordered.kinds[place] = sequence.kinds[token];
     }
-    let mut start = 0;
-    reordered.words = order
-        .iter()
-        .map(|&word| {
-            let first = places[start];
-            start += pieces[word].len();
-            first..first + sequence.words[word].len()
-        })
-        .collect();
+    let (mut start, mut end) = (0, 0);
+    let moved = |&word: &usize| {
+        let span = sequence.words[word].clone();
+        let shared = pieces[word].start - span.start();
+        let first = if shared == 0 { places[start] } else { end - shared };
+        start += pieces[word].len();
+        end = first + span.len();
+        let from = span.start();
+        span.moved(from, first)
+    };
+    reordered.words = order.iter().map(moved).collect();
     if let Some(tree) = &sequence.tree {
         let mut now_at = vec![0; order.len()];
         order.iter().enumerate().for_each(|(place, &word)| now_at[word] = place);
@@ -68,12 +84,16 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     reordered
 }
 
-/// Each word with the tokens of text after it that belong to none.
+/// The tokens of each word without the tokens of the word before it, and the following tokens of text that belong to no word.
 fn pieces(sentence: &Sequence) -> Vec<Range<usize>> {
-    let is_loose =
-        |token: &usize| !sentence.kinds[*token].is_special() && !sentence.words.iter().any(|word| word.contains(token));
-    let with_loose = |word: &Range<usize>| {
-        word.start..(word.end..sentence.kinds.len()).find(|token| !is_loose(token)).unwrap_or(sentence.kinds.len())
+    let of_word = sentence.word_of_tokens();
+    let is_loose = |token: &usize| !sentence.kinds[*token].is_special() && of_word[*token].is_none();
+    let mut end = 0;
+    let piece = |word: &WordSpan| {
+        let start = word.start().max(end);
+        end = word.end();
+        let loose = (end..sentence.kinds.len()).take_while(is_loose).count();
+        start..end + loose
     };
-    sentence.words.iter().map(with_loose).collect()
+    sentence.words.iter().map(piece).collect()
 }

@@ -69,9 +69,8 @@ fn text(sequence: &Sequence) -> Range<usize> {
 fn append(window: &mut Sequence, sentence: Sequence) {
     let (at, words) = (text(window).end, window.words.len());
     let own = text(&sentence);
-    let moved = |token: usize| token - own.start + at;
     window.texts.push(at..at + own.len());
-    window.words.extend(sentence.words.iter().map(|word| moved(word.start)..moved(word.end)));
+    window.words.extend(sentence.words.into_iter().map(|word| word.moved(own.start, at)));
     window.ids.splice(at..at, sentence.ids[own.clone()].iter().copied());
     window.segments.splice(at..at, sentence.segments[own.clone()].iter().copied());
     window.kinds.splice(at..at, sentence.kinds[own].iter().copied());

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::corpus::SEGMENT_SENTENCES;
 use crate::corpus::{Annotation, SentenceFamily};
+use crate::sequences::span::WordSpan;
 use crate::sequences::test_support;
 
 /// A sentence of this many words, each of one token with its own id, between `[CLS]` 1 and `[SEP]` 2.
@@ -57,7 +58,7 @@ fn two_documents_by_hand() {
     // Without a special token in front a decoder begins with a word, which counts nowhere.
     let mut bare = found[1].clone().begun();
     (bare.ids, bare.kinds) = (bare.ids.split_off(1), [vec![TokenKind::First], vec![TokenKind::Text; 5]].concat());
-    bare.words = (0..5).map(|word| word..word + 1).collect();
+    bare.words = WordSpan::whole((0..5).map(|word| word..word + 1));
     bare.texts = vec![0..4, 4..5];
     assert_eq!(bare.candidates(), [1..4, 4..5]);
     assert_eq!(bare.text_places_of_sentences(), [vec![1, 2, 3], vec![4]]);

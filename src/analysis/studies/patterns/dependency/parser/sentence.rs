@@ -1,7 +1,5 @@
 //! A sentence of the sample: its arcs, and the attention between its words in every head.
 
-use std::ops::Range;
-
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use serde::{Deserialize, Serialize};
@@ -13,6 +11,7 @@ use crate::sequences::fold::even::Even;
 use crate::sequences::fold::lifts::Lifts;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
+use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{BLOCKS, block_of};
 use crate::studies::patterns::dependency::sums::Sight;
 
@@ -68,7 +67,7 @@ impl KeptSentence {
             };
             let is_seen = |head| Sight::of(sequence, visibility, from, (place, head)) == Sight::Scored;
             let scored = arc.head.word().is_some_and(|head| counted.contains(&head) && is_seen(head));
-            let tokens = sequence.ids[sequence.words[place].clone()].to_vec();
+            let tokens = sequence.ids[sequence.words[place].tokens.clone()].to_vec();
             KeptWord { gold, relation: arc.relation.clone(), scored, tokens }
         };
         let words: Vec<KeptWord> =
@@ -120,7 +119,7 @@ pub struct SeenSentence {
     /// What is kept of it.
     pub kept: KeptSentence,
     /// The tokens of each word, and of the root, `[nodes]`.
-    spans: Vec<Range<usize>>,
+    spans: Vec<WordSpan>,
     /// Whether some token stands for the root.
     has_root: bool,
     /// What makes attention comparable, in each class of layers.
@@ -135,7 +134,7 @@ impl SeenSentence {
         let mut spans = sequence.words[sequence.counted_words()].to_vec();
         // Without such a token its row and its column stay empty.
         let place = root.unwrap_or_default();
-        spans.push(place..place + 1);
+        spans.push((place..place + 1).into());
         let even = |&visibility| Even::new(visibility, sequence.ids.len());
         let lifts = classes.kinds().iter().map(even).map(|even| Lifts::between(&spans, even, from)).collect();
         Some(Self { kept, spans, has_root: root.is_some(), lifts })

@@ -96,6 +96,10 @@ impl Sums for ParserSums {
         self.table.clone_from(&known.embeddings);
     }
 
+    fn keeps_attention(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self, sequence: &Sequence) -> ParserState {
         let seen = SeenSentence::new(sequence, &self.classes, self.from, self.grid.count())?;
         self.keep_embeddings(&seen.kept);

@@ -13,6 +13,7 @@ use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
+use crate::sequences::span::WordSpan;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::patterns::dependency::arcs::PLACES;
@@ -168,7 +169,7 @@ fn a_decoder_has_its_first_token_for_the_root() {
     let expected = [0.0, 0.0, 1.5, 0.75, 0.0, 1.5, 0.0, 0.0, 0.0];
     assert_eq!(kept_weights, expected);
     // Where the first token is of a word, that word is no candidate, and what depends on it is unknown: nothing is left here.
-    let words = Sequence { words: vec![0..2, 2..3], ..sequence };
+    let words = Sequence { words: WordSpan::whole([0..2, 2..3]), ..sequence };
     assert!(SeenSentence::new(&words, &classes, MEAN, 1).is_none());
 }
 

@@ -1,9 +1,12 @@
 //! Sentences as a corpus has them.
 
+pub(super) mod written;
+
 use std::fmt;
 use std::sync::Arc;
 
 use super::annotation::Annotation;
+use written::Written;
 
 /// A sentence as the corpus has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +27,10 @@ pub struct Sentence {
     pub entity_fields: Option<Arc<str>>,
     /// The words or the running text.
     pub content: Content,
+    /// The text that its words are in; `None` for running text, and where the corpus does not say how words were written.
+    pub written: Option<Written>,
+    /// Whether it follows the sentence before it without white space.
+    pub is_glued: bool,
 }
 
 impl Sentence {
@@ -39,6 +46,8 @@ impl Sentence {
             id: None,
             entity_fields: None,
             content,
+            written: None,
+            is_glued: false,
         }
     }
 }

@@ -1,0 +1,243 @@
+//! The text of a sentence as it was written, and the place of each word in it.
+//!
+//! Treebanks split a text into words and say beside them how they stood: `# text`, `SpaceAfter=No`, and the surface of
+//! tokens that are several words (`don't`, German `zum`). A model was trained on that text, so the tokenizer is given it
+//! whole; the places of the words then tell which tokens are theirs (docs/CORPORA.md, "The text as it was written").
+
+use std::ops::Range;
+
+/// The text of a sentence, and where its words stand in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The text, without white space around it.
+    pub text: String,
+    /// The bytes of each word in the text, in order and apart; an empty range for a word that no character belongs to.
+    pub words: Vec<Range<usize>>,
+    /// Whether white space stands between this sentence and the next.
+    pub space_after: bool,
+}
+
+/// A piece of text without white space around it: one word, or a multiword token with the words that it stands for.
+#[derive(Clone, Debug)]
+pub(in crate::corpus) struct WrittenPiece {
+    /// The multiword token as written; `None` for a single word, which is written as its form.
+    pub surface: Option<String>,
+    /// How many words it is.
+    pub words: usize,
+    /// Whether white space follows it.
+    pub space_after: bool,
+}
+
+impl WrittenPiece {
+    /// A single word.
+    pub fn word(space_after: bool) -> Self {
+        Self { surface: None, words: 1, space_after }
+    }
+}
+
+/// A piece that a text does not have where it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::corpus) struct Misfit {
+    /// The first word of the piece, counted from 0; the number of words if the text goes on after the last.
+    pub word: usize,
+    /// The byte of the text at which the piece was looked for.
+    pub at: usize,
+}
+
+impl Written {
+    /// The forms joined by single spaces, as where nothing is known of the text.
+    pub fn spaced<'a>(forms: impl IntoIterator<Item = &'a str>) -> Self {
+        let forms: Vec<&str> = forms.into_iter().collect();
+        Self::joined(&forms, &vec![WrittenPiece::word(true); forms.len()])
+    }
+
+    /// The words in a text, left to right, with any white space between pieces.
+    /// Fails if a piece is not where it should be, or the text goes on after the last.
+    pub(in crate::corpus) fn aligned(text: &str, forms: &[&str], pieces: &[WrittenPiece]) -> Result<Self, Misfit> {
+        let text = text.trim();
+        let mut written = Self { text: text.to_owned(), words: Vec::with_capacity(forms.len()), space_after: true };
+        let mut at = 0;
+        for piece in pieces {
+            let own = piece.forms(forms, written.words.len());
+            let surface = piece.surface.as_deref().unwrap_or(own[0]);
+            let rest = &written.text[at..];
+            let start = at + rest.len() - rest.trim_start().len();
+            let misfit = Misfit { word: written.words.len(), at: start };
+            at = if written.text[start..].starts_with(surface) { start + surface.len() } else { return Err(misfit) };
+            written.words.extend(divided(surface, own).map(|word| start + word.start..start + word.end));
+            written.space_after = piece.space_after;
+        }
+        let rest = written.text[at..].trim_start().len();
+        if rest > 0 {
+            return Err(Misfit { word: forms.len(), at: written.text.len() - rest });
+        }
+        Ok(written)
+    }
+
+    /// The pieces joined by single spaces where white space follows.
+    pub(in crate::corpus) fn joined(forms: &[&str], pieces: &[WrittenPiece]) -> Self {
+        let mut written = Self { space_after: true, ..Self::default() };
+        let mut needs_space = false;
+        for piece in pieces {
+            if needs_space {
+                written.text.push(' ');
+            }
+            let own = piece.forms(forms, written.words.len());
+            let surface = piece.surface.as_deref().unwrap_or(own[0]);
+            let start = written.text.len();
+            written.text.push_str(surface);
+            written.words.extend(divided(surface, own).map(|word| start + word.start..start + word.end));
+            written.space_after = piece.space_after;
+            needs_space = piece.space_after;
+        }
+        written
+    }
+}
+
+impl WrittenPiece {
+    fn forms<'a, 'b>(&self, forms: &'b [&'a str], first: usize) -> &'b [&'a str] {
+        &forms[first..first + self.words]
+    }
+}
+
+/// The most cells of a table of common subsequences: surfaces and forms of a thousand characters. Multiword tokens have
+/// some dozen.
+const MAX_CELLS: usize = 1 << 20;
+
+/// The bytes of a surface that belong to each of its words.
+///
+/// The forms side by side are aligned with the surface by a longest common subsequence of their characters, in lower case;
+/// where several are as long, later words take a character before earlier ones do. A character that is in no form goes with the
+/// one before it, at the beginning with the first word. So `zum` is `zu` and `m` for zu and dem, `del` is `d` and `el` for
+/// de and el, and `au` is all of à and nothing of le.
+fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> {
+    let mut ends = vec![0; forms.len()];
+    if forms.concat() == surface {
+        let mut end = 0;
+        ends.iter_mut().zip(forms).for_each(|(own, form)| {
+            end += form.len();
+            *own = end;
+        });
+    } else {
+        // Where the first character of each word stands.
+        let mut starts = vec![None; forms.len()];
+        for (byte, word) in common(surface, forms) {
+            starts[word].get_or_insert(byte);
+        }
+        let mut end = surface.len();
+        for word in (1..forms.len()).rev() {
+            ends[word] = end;
+            end = starts[word].unwrap_or(end);
+        }
+        ends[0] = end;
+    }
+    (0..ends.len()).map(move |word| if word == 0 { 0..ends[0] } else { ends[word - 1]..ends[word] })
+}
+
+/// The characters of a surface, by their first bytes, that a longest common subsequence has, each with the form that it is in.
+fn common(surface: &str, forms: &[&str]) -> Vec<(usize, usize)> {
+    let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
+    let own: Vec<(usize, char)> = surface.char_indices().map(|(byte, c)| (byte, lower(c))).collect();
+    let of_forms = forms.iter().enumerate().flat_map(|(word, form)| form.chars().map(move |c| (word, lower(c))));
+    let others: Vec<(usize, char)> = of_forms.collect();
+    let width = others.len() + 1;
+    if width.saturating_mul(own.len() + 1) > MAX_CELLS {
+        return Vec::new();
+    }
+    // The length of a longest common subsequence of the first characters of each.
+    let mut lengths = vec![0_u32; width * (own.len() + 1)];
+    for (row, &(_, c)) in (1..).zip(&own) {
+        for (column, &(_, other)) in (1..).zip(&others) {
+            let [above, left] = [lengths[(row - 1) * width + column], lengths[row * width + column - 1]];
+            let diagonal = lengths[(row - 1) * width + column - 1];
+            lengths[row * width + column] = if c == other { diagonal + 1 } else { above.max(left) };
+        }
+    }
+    let mut found = Vec::new();
+    let (mut row, mut column) = (own.len(), others.len());
+    while row > 0 && column > 0 {
+        let (at, other) = (own[row - 1], others[column - 1]);
+        if at.1 == other.1 {
+            found.push((at.0, other.0));
+            (row, column) = (row - 1, column - 1);
+        } else if lengths[(row - 1) * width + column] >= lengths[row * width + column - 1] {
+            row -= 1;
+        } else {
+            column -= 1;
+        }
+    }
+    found.reverse();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parts<'a>(surface: &'a str, forms: &[&str]) -> Vec<&'a str> {
+        divided(surface, forms).map(|word| &surface[word]).collect()
+    }
+
+    #[test]
+    fn multiword_tokens_are_divided_among_their_words() {
+        let cases: [(&str, &[&str], &[&str]); 12] = [
+            ("didn't", &["did", "n't"], &["did", "n't"]),
+            ("Cannot", &["Can", "not"], &["Can", "not"]),
+            ("zum", &["zu", "dem"], &["zu", "m"]),
+            ("Im", &["in", "dem"], &["I", "m"]),
+            ("ans", &["an", "das"], &["an", "s"]),
+            ("del", &["de", "el"], &["d", "el"]),
+            ("au", &["à", "le"], &["au", ""]),
+            ("du", &["de", "le"], &["du", ""]),
+            ("pelo", &["por", "o"], &["pel", "o"]),
+            ("dámelo", &["da", "me", "lo"], &["dá", "me", "lo"]),
+            ("x", &["a", "b", "c"], &["x", "", ""]),
+            ("", &["a", "b"], &["", ""]),
+        ];
+        for (surface, forms, expected) in cases {
+            assert_eq!(parts(surface, forms), expected, "{surface}");
+        }
+        let long = "a".repeat(2000);
+        assert_eq!(parts(&long, &["b", &long]), [&long[..], ""], "too long to be compared");
+    }
+
+    /// `I didn't go, sorry.` with a multiword token.
+    fn pieces() -> (Vec<&'static str>, Vec<WrittenPiece>) {
+        let forms = vec!["I", "did", "n't", "go", ",", "sorry", "."];
+        let didnt = WrittenPiece { surface: Some("didn't".to_owned()), words: 2, space_after: true };
+        let word = WrittenPiece::word;
+        (forms, vec![word(true), didnt, word(false), word(true), word(false), word(false)])
+    }
+
+    #[test]
+    fn words_stand_where_the_text_has_them() {
+        let (forms, pieces) = pieces();
+        let expected = [0..1, 2..5, 5..8, 9..11, 11..12, 13..18, 18..19];
+        let joined = Written::joined(&forms, &pieces);
+        assert_eq!((joined.text.as_str(), joined.space_after), ("I didn't go, sorry.", false));
+        assert_eq!(joined.words, expected);
+        assert_eq!(Written::aligned("I didn't go, sorry.", &forms, &pieces), Ok(joined));
+        let wide = Written::aligned("I  didn't go,\u{a0}sorry . ", &forms, &pieces).unwrap();
+        assert_eq!(wide.text, "I  didn't go,\u{a0}sorry .");
+        assert_eq!(wide.words[2..], [6..9, 10..12, 12..13, 15..20, 21..22]);
+        assert_eq!(Written::spaced(["a", "", "b"]).words, [0..1, 2..2, 3..4]);
+    }
+
+    #[test]
+    fn a_text_of_other_words_does_not_fit() {
+        let (forms, pieces) = pieces();
+        let misfit = |text: &str| Written::aligned(text, &forms, &pieces).unwrap_err();
+        assert_eq!(misfit("I did not go, sorry."), Misfit { word: 1, at: 2 });
+        assert_eq!(misfit("I didn't go, sorry. Really."), Misfit { word: 7, at: 20 });
+        assert_eq!(misfit(""), Misfit { word: 0, at: 0 });
+    }
+
+    proptest! {
+        #[test]
+        fn all_of_a_surface_is_dealt_out(surface in "[aàbß👍]{0,6}", forms in prop::collection::vec("[aàAbẞ👍]{0,3}", 1..4)) {
+            let forms: Vec<&str> = forms.iter().map(String::as_str).collect();
+            prop_assert_eq!(parts(&surface, &forms).concat(), surface);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Which packs fit into memory, and beside which others.
+
+use anyhow::Result;
+
+use crate::model::config::cost::Cost;
+use crate::model::forward::Encoder;
+use crate::sequences::pack::Pack;
+use crate::system::errors::{Class, Facts};
+use crate::system::machine::memory;
+
+/// More weights of attention than this take a minute and more, so that it is said beforehand: with the studies that run by default each
+/// was measured to take 0.3 µs of one core, over a sentence of 1,500 words.
+const MANY_WEIGHTS: u64 = 1 << 28;
+
+/// The memory of a pass, divided among packs.
+///
+/// Half of what is free is shared by the packs that workers run at the same time. A larger pack waits until those are done, and then
+/// runs beside as many others as fit. Sums are exact, so the order does not matter.
+pub(super) struct Room<'a> {
+    encoder: &'a dyn Encoder,
+    /// How many observers keep all weights of attention of a pack.
+    keeping: usize,
+    free: u64,
+    threads: usize,
+}
+
+impl<'a> Room<'a> {
+    /// The memory that is free now, for so many workers; so many observers keep all weights of attention of a pack.
+    pub(super) fn new(encoder: &'a dyn Encoder, keeping: usize, threads: usize) -> Self {
+        Self { encoder, keeping, free: memory::available().unwrap_or(u64::MAX), threads }
+    }
+
+    /// The cost of sequences of these lengths.
+    fn cost_of(&self, lengths: &[usize]) -> Cost {
+        let Cost { bytes, weights } = self.encoder.cost(lengths);
+        let kept = weights.saturating_mul(self.keeping as u64).saturating_mul(size_of::<f32>() as u64);
+        Cost { bytes: bytes.saturating_add(kept), weights }
+    }
+
+    fn cost(&self, pack: &Pack) -> Cost {
+        let lengths: Vec<usize> = pack.sentences.iter().map(|sentence| sentence.ids.len()).collect();
+        self.cost_of(&lengths)
+    }
+
+    /// Whether all workers can run such a pack at the same time.
+    pub(super) fn is_small(&self, pack: &Pack) -> bool {
+        !memory::is_too_much(self.cost(pack).bytes, self.free / 2 / self.threads as u64)
+    }
+
+    /// How many workers can run these packs at the same time.
+    pub(super) fn threads(&self, packs: &[Pack]) -> usize {
+        let largest = packs.iter().map(|pack| self.cost(pack).bytes).max().unwrap_or(0).max(1);
+        usize::try_from(self.free / largest).map_or(self.threads, |threads| threads.clamp(1, self.threads))
+    }
+
+    /// A pack that takes long, in words.
+    pub(super) fn long(&self, pack: &Pack) -> Option<String> {
+        let weights = self.cost(pack).weights;
+        (weights > MANY_WEIGHTS).then(|| {
+            format!(
+                "{} has {} million weights of attention, which takes minutes: --max-tokens leaves such sentences out",
+                described(pack),
+                weights / 1_000_000
+            )
+        })
+    }
+
+    /// Makes sure that there is room for a pack.
+    /// Fails if there is none, even without others beside it.
+    pub(super) fn ensure(&self, pack: &Pack) -> Result<()> {
+        let needed = self.cost(pack).bytes;
+        if !memory::is_too_much(needed, self.free) {
+            return Ok(());
+        }
+        let error = memory::too_much(needed, self.free, &described(pack));
+        let limit = memory::limit_for(needed);
+        // The longest sentence alone that there is room for, by halves.
+        let fits = |tokens: &usize| !memory::is_too_much(self.cost_of(&[*tokens]).bytes, self.free);
+        let longest = pack.sentences.iter().map(|sentence| sentence.ids.len()).max().unwrap_or(0);
+        let shorter = std::iter::successors(Some(longest / 2), |tokens| Some(tokens / 2));
+        let shorter = shorter.take_while(|&tokens| tokens > 0).find(fits).filter(|_| pack.sentences.len() == 1);
+        let way_out = match shorter {
+            Some(tokens) => {
+                format!("skip such sentences by `--max-tokens {tokens}`, or let it have more by `--memory {limit}`")
+            }
+            None => format!("`--memory {limit}` lets it have as much"),
+        };
+        Err(error.hint(way_out)).class(Class::Input)
+    }
+}
+
+/// A pack in words.
+fn described(pack: &Pack) -> String {
+    let tokens = pack.tokens();
+    match &pack.sentences[..] {
+        [first, .., last] => format!("sentences {} to {} with {tokens} tokens together", first.index, last.index),
+        _ => format!("sentence {} with {tokens} tokens", pack.sentences.first().map_or(0, |sentence| sentence.index)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::batch::Batch;
+    use crate::model::forward::gates::Gates;
+    use crate::model::forward::visitor::Visitor;
+    use crate::model::forward::{Scratch, Start};
+    use crate::sequences::sequence::Sequence;
+
+    /// It takes a megabyte for each pair of tokens.
+    struct Costly;
+
+    impl Encoder for Costly {
+        fn cost(&self, lengths: &[usize]) -> Cost {
+            let pairs = lengths.iter().map(|&length| (length * length) as u64).sum::<u64>();
+            Cost { bytes: pairs << 20, weights: pairs << 26 }
+        }
+
+        fn forward_from(
+            &self,
+            _: Start<'_>,
+            _: &Batch<'_>,
+            _: &Gates,
+            _: &mut Scratch,
+            _: &mut dyn Visitor,
+        ) -> Result<()> {
+            unreachable!("nothing is run")
+        }
+    }
+
+    #[test]
+    fn a_pack_runs_beside_others_alone_or_not_at_all() {
+        let pack = |lengths: &[usize]| Pack {
+            sentences: lengths.iter().map(|&length| Sequence { ids: vec![0; length], ..Sequence::default() }).collect(),
+        };
+        let room = Room { encoder: &Costly, keeping: 0, free: 1600 << 20, threads: 4 };
+        assert!(room.is_small(&pack(&[10, 10])) && !room.is_small(&pack(&[10, 11])));
+        assert_eq!((room.threads(&[pack(&[20]), pack(&[28])]), room.threads(&[pack(&[40])])), (2, 1));
+        room.ensure(&pack(&[40])).unwrap();
+        let error = format!("{:#}", room.ensure(&pack(&[60])).unwrap_err());
+        assert!(
+            error.starts_with(
+                "sentence 0 with 60 tokens needs about 3.8 GB of memory, and 1.7 GB are free: skip such sentences by \
+                               `--max-tokens 30`, or let it have more by `--memory "
+            ),
+            "{error}"
+        );
+        let error = format!("{:#}", room.ensure(&pack(&[30, 30])).unwrap_err());
+        assert!(error.starts_with("sentences 0 to 0 with 60 tokens together needs about 1.9 GB"), "{error}");
+        assert!(room.long(&pack(&[4])).is_some_and(|said| said.contains("1073 million weights")));
+        assert_eq!(room.long(&pack(&[2])), None);
+        // 64 million weights for each pair of tokens, of four bytes each.
+        let keeping = Room { keeping: 1, ..room };
+        assert!(!keeping.is_small(&pack(&[3])) && keeping.ensure(&pack(&[3])).is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! The tokens of a word, and its share in those that it has together with other words.
+
+use std::ops::Range;
+
+/// The tokens of a word.
+///
+/// A token may reach over the end of a word (`didn't` as one token, for did and n't): it then is of each of these words, in
+/// shares by the characters that each has in it, which sum to 1. Only the first and the last token of a word can be such,
+/// for words follow each other as tokens do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WordSpan {
+    /// The places of its tokens; at least one.
+    pub tokens: Range<usize>,
+    /// The share of the word in its first token, above 0 and at most 1.
+    pub first: f64,
+    /// The share in its last token, likewise; that of the first if there is no other.
+    pub last: f64,
+}
+
+impl From<Range<usize>> for WordSpan {
+    /// Tokens that are of no other word.
+    fn from(tokens: Range<usize>) -> Self {
+        Self { tokens, first: 1.0, last: 1.0 }
+    }
+}
+
+impl PartialEq<Range<usize>> for WordSpan {
+    /// Whether it has these tokens, and no other word a share in them.
+    fn eq(&self, tokens: &Range<usize>) -> bool {
+        self.is_whole() && self.tokens == *tokens
+    }
+}
+
+impl WordSpan {
+    /// The spans of words that share no tokens.
+    pub fn whole(spans: impl IntoIterator<Item = Range<usize>>) -> Vec<Self> {
+        spans.into_iter().map(Self::from).collect()
+    }
+
+    /// The number of its tokens.
+    #[expect(clippy::len_without_is_empty, reason = "a word has a token")]
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// The place of its first token.
+    pub fn start(&self) -> usize {
+        self.tokens.start
+    }
+
+    /// The place after its last token.
+    pub fn end(&self) -> usize {
+        self.tokens.end
+    }
+
+    /// Whether no other word has a share in its tokens.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.first == 1.0 && self.last == 1.0
+    }
+
+    /// Its tokens with its share in each.
+    pub fn shares(&self) -> impl ExactSizeIterator<Item = (usize, f64)> + use<> {
+        let Self { tokens, first, last } = self.clone();
+        let Range { start, end } = tokens;
+        (start..end).map(move |token| {
+            let share = if token == start { first } else { 1.0 };
+            (token, if token + 1 == end { share.min(last) } else { share })
+        })
+    }
+
+    /// The sum of its shares; the number of its tokens if no other word has any.
+    pub fn size(&self) -> f64 {
+        self.mass(self.tokens.clone())
+    }
+
+    /// The sum of its shares in these tokens.
+    pub fn mass(&self, tokens: Range<usize>) -> f64 {
+        let both = self.tokens.start.max(tokens.start)..self.tokens.end.min(tokens.end);
+        if self.is_whole() {
+            return both.len() as f64;
+        }
+        self.shares().filter(|(token, _)| both.contains(token)).map(|(_, share)| share).sum()
+    }
+
+    /// The span `tokens` further on.
+    #[must_use]
+    pub fn moved(self, from: usize, to: usize) -> Self {
+        let Range { start, end } = self.tokens;
+        Self { tokens: start - from + to..end - from + to, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_the_ends() {
+        let span = WordSpan { tokens: 3..6, first: 0.5, last: 0.25 };
+        assert_eq!(span.shares().collect::<Vec<_>>(), [(3, 0.5), (4, 1.0), (5, 0.25)]);
+        assert_eq!((span.size(), span.mass(0..5), span.mass(5..9), span.mass(6..9)), (1.75, 1.5, 0.25, 0.0));
+        let single = WordSpan { tokens: 3..4, first: 0.5, last: 0.5 };
+        assert_eq!((single.shares().collect::<Vec<_>>(), single.size()), (vec![(3, 0.5)], 0.5));
+        let whole = WordSpan::from(3..5);
+        assert_eq!((whole.size(), whole.mass(4..9), whole.is_whole(), span.is_whole()), (2.0, 1.0, true, false));
+        assert_eq!(span.moved(3, 1).tokens, 1..4);
+    }
+}

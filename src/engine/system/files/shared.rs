@@ -1,0 +1,94 @@
+//! Files under names that anybody can foresee, in folders that others may write to, such as the cache of the Hub.
+//!
+//! Somebody else may have put a link there, to a file of this user's that would be overwritten through it, or a pipe that waits for
+//! a reader. Such a thing is removed, and a file is made in its place.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+/// How often what lies in the way is removed: whoever puts it back each time is not outrun.
+const TRIES: u32 = 10;
+
+/// Opens a file for reading and writing, and makes it if it is not there. What is no regular file with this one name is replaced.
+/// Fails if it cannot be opened, made or replaced.
+pub fn open(path: &Path) -> io::Result<File> {
+    for _ in 0..TRIES {
+        // A new file is made where nothing is, not even a link.
+        match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            opened => return opened,
+        }
+        let there = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            there => there?,
+        };
+        if is_own(&there) {
+            let file = OpenOptions::new().read(true).write(true).open(path)?;
+            // It may have been exchanged in the meantime; nothing is written yet.
+            if is_same(&there, &file.metadata()?) {
+                return Ok(file);
+            }
+        } else {
+            fs::remove_file(path)?;
+        }
+    }
+    Err(io::Error::new(ErrorKind::AlreadyExists, "it is no file, and comes again when it is removed"))
+}
+
+/// Whether this is a regular file under one name.
+fn is_own(metadata: &Metadata) -> bool {
+    #[cfg(unix)]
+    let names = std::os::unix::fs::MetadataExt::nlink(metadata);
+    #[cfg(not(unix))]
+    let names = 1;
+    metadata.is_file() && names == 1
+}
+
+/// Whether both are of one file.
+fn is_same(a: &Metadata, b: &Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        (a.dev(), a.ino()) == (b.dev(), b.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        a.file_type() == b.file_type()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_made_and_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        open(&path).unwrap().write_all(b"abc").unwrap();
+        let mut text = String::new();
+        open(&path).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "abc");
+        assert!(open(&folder.path().join("absent/file")).is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn nothing_is_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let [mine, path] = ["mine", "file"].map(|name| folder.path().join(name));
+        for is_symbolic in [true, false] {
+            fs::write(&mine, "keep").unwrap();
+            let linked =
+                if is_symbolic { std::os::unix::fs::symlink(&mine, &path) } else { fs::hard_link(&mine, &path) };
+            linked.unwrap();
+            open(&path).unwrap().write_all(b"others").unwrap();
+            assert_eq!(fs::read_to_string(&mine).unwrap(), "keep");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "others");
+            fs::remove_file(&path).unwrap();
+        }
+    }
+}

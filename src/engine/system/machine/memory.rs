@@ -1,0 +1,158 @@
+//! How much memory this process may still take, so that what needs more is refused before it is allocated.
+//!
+//! Linux says how much is free, and how much is left of the limits of a container (cgroup) and of the process (`ulimit -v`). Other
+//! systems are not asked: there only `--memory` bounds anything.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Error, Result, anyhow};
+
+/// Bytes that are never refused: a system with less free memory can swap them in.
+const SMALL: u64 = 64 << 20;
+
+/// The most memory that the process may have, as `--memory` says; 0: it does not.
+static LIMIT: AtomicU64 = AtomicU64::new(0);
+
+/// From now on the process may have so many bytes, whatever the system says.
+pub fn set_limit(bytes: u64) {
+    LIMIT.store(bytes, Ordering::Relaxed);
+}
+
+/// The bytes that the process may still take; `None` where nobody says.
+pub fn available() -> Option<u64> {
+    match LIMIT.load(Ordering::Relaxed) {
+        0 => [free(), left_of_groups(), left_of_address_space()].into_iter().flatten().min(),
+        limit => Some(limit.saturating_sub(kilobytes("/proc/self/status", "VmRSS:").unwrap_or(0))),
+    }
+}
+
+/// Makes sure that so many bytes can be taken; `what` needs them.
+/// Fails if they are not there.
+pub fn ensure(needed: u64, what: impl FnOnce() -> String) -> Result<()> {
+    match available() {
+        Some(free) if is_too_much(needed, free) => Err(too_much(needed, free, &what())),
+        _ => Ok(()),
+    }
+}
+
+/// Whether so many bytes cannot be taken where so many are free.
+pub fn is_too_much(needed: u64, free: u64) -> bool {
+    needed > free && needed > SMALL
+}
+
+/// The error of what needs more bytes than are free, without the way out.
+pub fn too_much(needed: u64, free: u64, what: &str) -> Error {
+    anyhow!("{what} needs about {} of memory, and {} are free", in_words(needed), in_words(free))
+}
+
+/// The limit that lets a process that needs so many more bytes have them, as `--memory` takes it.
+pub fn limit_for(needed: u64) -> String {
+    let used = kilobytes("/proc/self/status", "VmRSS:").unwrap_or(0);
+    format!("{}GB", needed.saturating_add(used).div_ceil(1_000_000_000))
+}
+
+/// Bytes in words.
+pub fn in_words(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// Bytes that can be taken without swapping (`proc_meminfo(5)`).
+fn free() -> Option<u64> {
+    kilobytes("/proc/meminfo", "MemAvailable:")
+}
+
+/// The bytes behind a key of a file of `/proc`, which has them in units of 1024.
+fn kilobytes(file: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(value.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
+}
+
+/// Bytes left under `ulimit -v` (`proc_pid_limits(5)`).
+fn left_of_address_space() -> Option<u64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
+    Some(limit.saturating_sub(kilobytes("/proc/self/status", "VmSize:")?))
+}
+
+/// The files of a control group that say what it may have and has, and the key of what of that can be taken back.
+type GroupFiles = [&'static str; 3];
+
+/// Version 2 (cgroups(7), `memory.max`).
+const GROUP: GroupFiles = ["memory.max", "memory.current", "inactive_file"];
+
+/// Version 1.
+const OLD_GROUP: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
+
+/// Bytes left in the tightest control group of the process; a container is a control group.
+fn left_of_groups() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let left = groups.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let path = Path::new(path.trim_start_matches('/'));
+        match controllers {
+            "" => left_of(Path::new("/sys/fs/cgroup"), path, GROUP),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                left_of(Path::new("/sys/fs/cgroup/memory"), path, OLD_GROUP)
+            }
+            _ => None,
+        }
+    });
+    left.min()
+}
+
+/// Bytes left in a group and its ancestors up to `root`.
+fn left_of(root: &Path, path: &Path, [most, now, reclaimable]: GroupFiles) -> Option<u64> {
+    let of_group = |group: &Path| -> Option<u64> {
+        let number = |file: &str| fs::read_to_string(root.join(group).join(file)).ok()?.trim().parse::<u64>().ok();
+        let (most, now) = (number(most)?, number(now)?);
+        let stat = fs::read_to_string(root.join(group).join("memory.stat")).unwrap_or_default();
+        let cached = stat.lines().find_map(|line| line.strip_prefix(reclaimable)?.strip_prefix(' ')?.parse().ok());
+        Some(most.saturating_sub(now.saturating_sub(cached.unwrap_or(0))))
+    };
+    path.ancestors().filter_map(of_group).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_has_what_the_tightest_of_those_it_is_in_has() {
+        let root = tempfile::tempdir().unwrap();
+        let job = root.path().join("slurm/job");
+        fs::create_dir_all(&job).unwrap();
+        let write = |group: &Path, [most, now, stat]: [&str; 3]| {
+            let files = [("memory.max", most), ("memory.current", now), ("memory.stat", stat)];
+            files.iter().for_each(|(name, text)| fs::write(group.join(name), text).unwrap());
+        };
+        write(&job, ["max\n", "50\n", "anon 1\n"]);
+        write(&root.path().join("slurm"), ["1000\n", "400\n", "anon 5\ninactive_file 100\n"]);
+        let left = |path: &str| left_of(root.path(), Path::new(path), GROUP);
+        assert_eq!((left("slurm/job"), left(""), left("gone")), (Some(700), None, None));
+        write(&job, ["300", "50", ""]);
+        assert_eq!(left("slurm/job"), Some(250));
+    }
+
+    #[test]
+    fn what_is_small_is_never_too_much() {
+        assert!(!is_too_much(SMALL, 0) && is_too_much(SMALL + 1, SMALL) && !is_too_much(1 << 40, 1 << 40));
+        assert_eq!((in_words(12_345_678), in_words(9_120_000_000)), ("12 MB".to_owned(), "9.1 GB".to_owned()));
+        assert_eq!(
+            too_much(2_000_000_000, 0, "this").to_string(),
+            "this needs about 2.0 GB of memory, and 0 MB are free"
+        );
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn linux_says_what_is_free() {
+        assert!(available().is_some_and(|bytes| bytes > 0));
+    }
+}

@@ -1,0 +1,4 @@
+//! The machine that the process runs on: its memory and its vectors.
+
+pub mod memory;
+pub mod processor;

@@ -1,0 +1,78 @@
+//! Models and sentences that need more memory than there is: each is refused beforehand, through the real binary.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::support::{fixture, path, run};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The tiny Llama with other sizes in its `config.json`; it has no table of positions.
+struct Resized(TempDir);
+
+impl Resized {
+    fn new(sizes: &[(&str, u64)]) -> Self {
+        let folder = TempDir::new().unwrap();
+        for entry in fs::read_dir(fixture("models/tiny-llama")).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+        }
+        let config = folder.path().join("config.json");
+        let mut json: Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
+        for (key, size) in sizes {
+            json[key] = json!(size);
+        }
+        fs::write(&config, json.to_string()).unwrap();
+        let vocabulary = fixture("models/tiny-bert/tokenizer.json");
+        fs::copy(vocabulary, folder.path().join("tokenizer.json")).unwrap();
+        Self(folder)
+    }
+
+    fn analyze(&self, text: &str, more: &[&str]) -> Result<PathBuf, (i32, String)> {
+        let (corpus, report) = (self.0.path().join("a.txt"), self.0.path().join("report.json"));
+        fs::write(&corpus, text).unwrap();
+        let arguments = ["analyze", path(self.0.path()), "-c", path(&corpus), "-q", "-o", path(&report)];
+        run(&[&arguments[..], more].concat()).map(|_| report)
+    }
+}
+
+#[test]
+fn a_long_sentence_says_what_it_needs() {
+    let long = Resized::new(&[("max_position_embeddings", 131_072)]);
+    let text = format!("the dog\n{}\nthe cat\n", "dog ".repeat(3000));
+    let (status, message) = long.analyze(&text, &["--context", "sentence", "--memory", "250MB"]).unwrap_err();
+    assert_eq!(status, 3, "{message}");
+    assert!(message.contains("sentence 1 with 3"), "{message}");
+    assert!(
+        message.contains(" of memory, and 2") && message.contains(": skip such sentences by `--max-tokens 1"),
+        "{message}"
+    );
+    assert!(!long.0.path().join("report.json").exists());
+    // What the way out says works.
+    let skipped = long.analyze(&text, &["--context", "sentence", "--memory", "250MB", "--max-tokens", "1500"]).unwrap();
+    let report: Value = serde_json::from_slice(&fs::read(skipped).unwrap()).unwrap();
+    assert_eq!(report["corpus"]["sentences"], 2);
+}
+
+/// A pack that has no room beside others runs alone, to the same sums.
+#[test]
+fn the_order_in_which_packs_find_room_changes_nothing() {
+    let long = Resized::new(&[("max_position_embeddings", 4096)]);
+    let text = format!("the dog\n{}\nthe cat\n", "dog ".repeat(1500));
+    let report = |memory: &[&str]| {
+        let arguments = ["--context", "sentence", "--no-run-info", "--threads", "2"];
+        fs::read(long.analyze(&text, &[&arguments[..], memory].concat()).unwrap()).unwrap()
+    };
+    assert!(report(&[]) == report(&["--memory", "250MB"]));
+}
+
+#[test]
+fn sizes_that_need_more_than_there_is_are_refused_before_the_weights_are_read() {
+    // 4,096 heads of 1,024 values that share one key.
+    let sizes =
+        [("num_hidden_layers", 1), ("num_attention_heads", 4096), ("head_dim", 1024), ("num_key_value_heads", 1)];
+    let (status, message) = Resized::new(&sizes).analyze("the dog\n", &["--memory", "8GB"]).unwrap_err();
+    assert_eq!(status, 4, "{message}");
+    assert!(message.contains("of the sizes that its config.json says, needs about 18.0 GB of memory"), "{message}");
+    assert!(message.contains("`--memory 19GB` lets it have as much"), "{message}");
+}
