@@ -1,10 +1,10 @@
 //! Fresh weights that attend as sharply as trained ones, and outputs turned at random.
 
+use headscope::model::controls::sharp::SharpnessSample;
 use headscope::model::forward::batch::{Batch, Input};
 use headscope::model::forward::rows::Rows;
 use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
 use headscope::model::forward::{Encoder, Scratch};
-use headscope::model::sharp::SharpnessSample;
 
 use crate::golden;
 use crate::support::fixture;
@@ -71,7 +71,7 @@ fn layers_are_as_far_from_even_as_the_trained_ones() {
 fn turned_outputs_leave_the_first_layers_attention() {
     let model = golden::load(&fixture("models/small"));
     let ids = ids();
-    let segments = vec![0; 40];
+    let segments = [0; 40];
     let inputs = ids.iter().map(|ids| Input { ids, segments: &segments[..ids.len()], ..Input::default() });
     let batch = Batch { inputs: inputs.collect() };
     let [turned, again, other] = [3, 3, 4].map(|seed| seen(&*model.rotated(seed).unwrap(), &batch));

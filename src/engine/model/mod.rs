@@ -2,6 +2,7 @@
 
 pub mod adapter;
 pub mod config;
+pub mod controls;
 pub mod families;
 pub mod files;
 pub mod forward;
@@ -10,8 +11,6 @@ pub mod grid;
 mod hub;
 pub mod initial;
 pub mod parameters;
-mod rotated;
-pub mod sharp;
 pub mod source;
 pub mod tokenizer;
 pub mod weights;
@@ -23,6 +22,8 @@ use anyhow::{Result, anyhow};
 use candle_core::Device;
 
 use adapter::Adapter;
+use controls::rotated::turn_outputs;
+use controls::sharp::{SharpnessSample, sharpened};
 use families::Architecture;
 use files::{AdapterFiles, ModelFile, ModelFiles};
 use forward::Encoder;
@@ -32,7 +33,6 @@ use grid::HeadGrid;
 use initial::Initial;
 use parameters::Objective;
 use parameters::Parameters;
-use sharp::{SharpnessSample, sharpened};
 use tokenizer::ModelTokenizer;
 use weights::left::LeftTensors;
 use weights::{Checkpoint, Overlay};
@@ -155,7 +155,7 @@ impl Model {
         let checkpoint = self.sources.checkpoint(&self.architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &self.architecture)?;
         self.sources.ensure_unchanged()?;
-        rotated::turn_outputs(&mut parameters, seed);
+        turn_outputs(&mut parameters, seed);
         Ok(Box::new(PackedEncoder::new(parameters)))
     }
 

@@ -3,9 +3,9 @@
 use anyhow::Result;
 
 use crate::model::Model;
+use crate::model::controls::sharp::SharpnessSample;
 use crate::model::forward::Encoder;
 use crate::model::forward::batch::TokenClass;
-use crate::model::sharp::SharpnessSample;
 use crate::passes::pass::Weights;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;

@@ -261,8 +261,9 @@ fn planted_heads_choose_as_they_are_made() {
     // No label of where heads attend comes of it.
     assert!(found.verdicts(&default_policy()).iter().all(|verdict| verdict.labels.is_empty()));
     // There are no special tokens, so that all that a part brings back is its own.
-    let lead = |head: usize, key: &str| found.estimates.heads[head].get("rebuilt_over_special", Some(key)).copied();
-    assert_eq!(lead(4, "position").unwrap(), metric(4, "position").zip(metric(4, "special")).map(|(a, b)| a - b));
+    let lead = found.estimates.heads[4].get("rebuilt_over_special", Some("position")).copied().flatten();
+    let difference = metric(4, "position").unwrap() - metric(4, "special").unwrap();
+    assert!((lead.unwrap() - difference).abs() < 1e-12, "{lead:?} {difference}");
     let section = &section::<ChoiceSection>(&*found.sections[0].1).choice;
     assert_eq!((section.fitted_on, section.needed), ([1280, 1280], 10 * HIDDEN as u64));
     // The first layer's input is position and token, up to the ridge; a third of the second one's is what was written.

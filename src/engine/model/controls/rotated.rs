@@ -6,8 +6,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use sha2::{Digest, Sha256};
 
-use super::parameters::Parameters;
 use crate::linalg::rotation::rotated;
+use crate::model::parameters::Parameters;
 
 /// Turns the output projection of each head by a random rotation of the hidden states, of its own by the seed and the head's place.
 pub fn turn_outputs(parameters: &mut Parameters, seed: u64) {

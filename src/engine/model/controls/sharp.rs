@@ -8,13 +8,13 @@ use std::ops::Range;
 
 use anyhow::Result;
 
-use super::forward::batch::Batch;
-use super::forward::packed::PackedEncoder;
-use super::forward::rows::Rows;
-use super::forward::visitor::{HeadView, Needs, Visitor};
-use super::forward::{AttentionScratch, Encoder, Positions, QueriesKeys, Scratch};
-use super::grid::visibility::{LayerClasses, Visibility};
-use super::parameters::{Layer, Linear, Parameters};
+use crate::model::forward::batch::Batch;
+use crate::model::forward::packed::PackedEncoder;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{HeadView, Needs, Visitor};
+use crate::model::forward::{AttentionScratch, Encoder, Positions, QueriesKeys, Scratch};
+use crate::model::grid::visibility::{LayerClasses, Visibility};
+use crate::model::parameters::{Layer, Linear, Parameters};
 
 /// How near the distance comes to that of the trained layer, as a share of it.
 const TOLERANCE: f64 = 0.005;
@@ -132,7 +132,7 @@ fn alone(parameters: &Parameters, layer: Layer) -> PackedEncoder {
     let nothing = || Linear { weight: vec![0.0; hidden], bias: vec![0.0] };
     let layer = Layer { intermediate: nothing(), output: nothing(), attention_output: nothing(), ..layer };
     let order = vec![0; parameters.order.len()];
-    let embeddings = super::parameters::Embeddings { positions: None, ..parameters.embeddings.clone() };
+    let embeddings = crate::model::parameters::Embeddings { positions: None, ..parameters.embeddings.clone() };
     let Parameters { config, .. } = parameters;
     let config = config.clone();
     PackedEncoder::new(Parameters {
@@ -189,7 +189,7 @@ fn factor_reaching(wanted: f64, distance: impl Fn(f32) -> f64) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::model::*;
 
     #[test]
     fn a_row_by_hand() {
