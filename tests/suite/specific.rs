@@ -11,7 +11,8 @@ fn relations_are_held_against_other_arcs_as_in_the_reference() {
     let expected: Value = serde_json::from_str(&golden).unwrap();
     let corpus = fixture("corpus/gold.conllu");
     let others = "attention,trees,words,frequency,explained-variance,coreference,choice";
-    let arguments = ["analyze", "box:small", "-c", path(&corpus), "--without", others, "--no-run-info", "-o", "-"];
+    let arguments = ["analyze", "box:small", "-c", path(&corpus), "--words", "spaced", "--without", others];
+    let arguments = [&arguments[..], &["--no-run-info", "-o", "-"]].concat();
     let found: Value = serde_json::from_str(&run(&arguments).unwrap()).unwrap();
     for relation in found["relations"].as_array().unwrap() {
         let name = relation["relation"].as_str().unwrap();

@@ -7,7 +7,7 @@ use nalgebra::{DMatrix, SymmetricEigen};
 use super::fit::TOLERANCE;
 use super::graph::likeliest;
 use super::minimise::minimise;
-use super::sentence::KeptSentence;
+use super::sentence::{KeptSentence, KeptWord};
 use super::sums::ParserSums;
 use super::tally::Tally;
 use crate::study::metrics::estimates::EstimationContext;
@@ -70,9 +70,7 @@ pub struct LexicalFit {
 /// Fits the baseline on each fold, by its number, and tallies it on the other; `None` where the encoder gives no access to its
 /// embeddings.
 pub fn fitted(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFit; 2], Tally)> {
-    if sums.embeddings.is_empty() {
-        return None;
-    }
+    sums.embedding_width()?;
     let spaces = in_parallel(context.threads, [0, 1], |fold| Space::new(sums, &sums.in_fold(fold)));
     let trials: Vec<(usize, usize, f64)> = [0, 1]
         .into_iter()
@@ -118,16 +116,15 @@ struct Space {
 
 impl Space {
     fn new(sums: &ParserSums, fold: &[&KeptSentence]) -> Self {
-        let width = sums.embeddings.values().next().map_or(0, Vec::len);
-        let words =
-            || fold.iter().flat_map(|sentence| &sentence.words).filter_map(|word| sums.embeddings.get(&word.tokens));
+        let width = sums.embedding_width().unwrap_or(0);
+        let words = || fold.iter().flat_map(|sentence| &sentence.words).filter_map(|word| sums.embedding(word));
         let count = words().count().max(1) as f64;
         let mut mean = vec![0.0; width];
-        words().for_each(|word| mean.iter_mut().zip(word).for_each(|(mean, &value)| *mean += f64::from(value) / count));
+        words().for_each(|word| mean.iter_mut().zip(word).for_each(|(mean, value)| *mean += value / count));
         let mut covariance = DMatrix::<f64>::zeros(width, width);
         for word in words() {
             let centred =
-                nalgebra::DVector::from_iterator(width, word.iter().zip(&mean).map(|(&x, mean)| f64::from(x) - mean));
+                nalgebra::DVector::from_iterator(width, word.iter().zip(&mean).map(|(value, mean)| value - mean));
             covariance.ger(1.0 / count, &centred, &centred, 1.0);
         }
         let SymmetricEigen { eigenvectors, eigenvalues } = SymmetricEigen::new(covariance);
@@ -146,20 +143,16 @@ impl Space {
 
     fn sentences<'a>(&self, sums: &'a ParserSums, takes: impl Fn(usize) -> bool) -> Vec<LexicalSentence<'a>> {
         let width = self.mean.len();
-        let of_word = |tokens: &Vec<u32>| -> Vec<f64> {
-            let Some(word) = sums.embeddings.get(tokens) else { return vec![0.0; COMPONENTS] };
+        let of_word = |word: &KeptWord| -> Vec<f64> {
+            let Some(word) = sums.embedding(word) else { return vec![0.0; COMPONENTS] };
             let along = |direction: &[f64]| {
-                let centred = word.iter().zip(&self.mean).map(|(&value, mean)| f64::from(value) - mean);
+                let centred = word.iter().zip(&self.mean).map(|(value, mean)| value - mean);
                 centred.zip(direction).map(|(value, direction)| value * direction).sum::<f64>()
             };
             self.directions.chunks_exact(width).map(along).collect()
         };
         let kept = sums.sentences.values().filter(|sentence| takes(sentence.block));
-        kept.map(|kept| LexicalSentence {
-            kept,
-            components: kept.words.iter().flat_map(|word| of_word(&word.tokens)).collect(),
-        })
-        .collect()
+        kept.map(|kept| LexicalSentence { kept, components: kept.words.iter().flat_map(of_word).collect() }).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::sentence::{KeptSentence, SeenSentence};
+use super::sentence::{KeptSentence, KeptWord, SeenSentence};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
@@ -24,8 +24,8 @@ pub struct ParserSums {
     /// The sentences by their places in the corpus.
     pub sentences: BTreeMap<u64, KeptSentence>,
     keeps_embeddings: bool,
-    /// The mean word embedding of the tokens of each word, by these; empty where they are not kept.
-    pub embeddings: BTreeMap<Vec<u32>, Vec<f32>>,
+    /// The embedding of each token of a word; empty where they are not kept.
+    embeddings: BTreeMap<u32, Vec<f32>>,
     #[serde(skip)]
     table: Option<WordEmbeddings>,
     #[serde(skip)]
@@ -57,18 +57,26 @@ impl ParserSums {
         Self { keeps_embeddings: true, ..self }
     }
 
+    /// The length of an embedding; `None` where embeddings are not kept.
+    pub fn embedding_width(&self) -> Option<usize> {
+        self.embeddings.values().next().map(Vec::len)
+    }
+
+    /// The mean embedding of the tokens of a word; `None` where embeddings are not kept.
+    pub fn embedding(&self, word: &KeptWord) -> Option<Vec<f64>> {
+        let mut mean = vec![0.0; self.embedding_width()?];
+        for token in &word.tokens {
+            let embedding = self.embeddings.get(token)?;
+            mean.iter_mut().zip(embedding).for_each(|(mean, &value)| *mean += f64::from(value));
+        }
+        mean.iter_mut().for_each(|value| *value /= word.tokens.len().max(1) as f64);
+        Some(mean)
+    }
+
     fn keep_embeddings(&mut self, sentence: &KeptSentence) {
         let Some(table) = self.table.as_ref().filter(|_| self.keeps_embeddings) else { return };
-        for tokens in sentence.words.iter().map(|word| &word.tokens) {
-            if tokens.is_empty() || self.embeddings.contains_key(tokens) {
-                continue;
-            }
-            let mut mean = vec![0.0; table.width()];
-            for &token in tokens {
-                let share = 1.0 / tokens.len() as f32;
-                mean.iter_mut().zip(table.of(token)).for_each(|(mean, value)| *mean += share * value);
-            }
-            self.embeddings.insert(tokens.clone(), mean);
+        for &token in sentence.words.iter().flat_map(|word| &word.tokens) {
+            self.embeddings.entry(token).or_insert_with(|| table.of(token).to_vec());
         }
     }
 }
@@ -80,8 +88,8 @@ impl Merge for ParserSums {
         for (&index, sentence) in &other.sentences {
             self.sentences.entry(index).or_insert_with(|| sentence.clone());
         }
-        for (tokens, embedding) in &other.embeddings {
-            self.embeddings.entry(tokens.clone()).or_insert_with(|| embedding.clone());
+        for (&token, embedding) in &other.embeddings {
+            self.embeddings.entry(token).or_insert_with(|| embedding.clone());
         }
     }
 }
@@ -126,8 +134,9 @@ impl Sums for ParserSums {
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
-        let width = self.embeddings.values().next().map_or(0, Vec::len);
-        let is_embedding = |values: &Vec<f32>| values.len() == width && values.iter().all(|value| value.is_finite());
+        let width = self.embedding_width();
+        let is_embedding =
+            |values: &Vec<f32>| Some(values.len()) == width && values.iter().all(|value| value.is_finite());
         (self.grid, self.from) == (grid, from)
             && self.sentences.values().all(|sentence| sentence.fits(grid.count()))
             && self.embeddings.values().all(is_embedding)
