@@ -189,7 +189,7 @@ fn factor_reaching(wanted: f64, distance: impl Fn(f32) -> f64) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::*;
+    use super::*;
 
     #[test]
     fn a_row_by_hand() {
