@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, anyhow, ensure};
 
 use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, reported};
+use super::reporting::write_report::{ReportOptions, ensure_a_run_makes, reported};
 use crate::evaluation::plan::Plan;
-use crate::export::json;
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::observation::{merge, partial};
 use crate::sequences::shard::Shard;
@@ -58,16 +57,8 @@ fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
     ensure_no_stage_is_missing(&observation)?;
     wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
     let report = reported(observation, policy, wanted.threads)?;
-    json::ensure_readable(&report).map_err(|fault| no_run(&options.parts, &fault)).class(Class::Input)?;
+    ensure_a_run_makes(&report, &options.parts)?;
     outputs::write(&report, outputs)
-}
-
-/// The error of partials each of which can be read, and whose sums come to a report that no run makes.
-fn no_run(parts: &[PathBuf], fault: &Error) -> Error {
-    let named = parts.iter().take(3).map(|part| format!("`{}`", part.display())).collect::<Vec<_>>().join(", ");
-    let more = if parts.len() > 3 { format!(" and {} more", parts.len() - 3) } else { String::new() };
-    anyhow!("{named}{more}: the sums come to a report that no run makes: {fault:#}")
-        .hint_after("; ", "run the shards again, one of them is damaged")
 }
 
 /// The shards, to the partial that a run over everything would write.

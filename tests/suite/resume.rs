@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::{fixture, headscope, path, run, tiny_bert};
+use headscope::passes::observation::partial;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 fn arguments<'a>(model: &'a Path, corpus: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
@@ -132,4 +134,30 @@ fn what_has_no_parts_is_refused() {
     };
     assert!(refusal(&["--shard", "1/2"]).contains("cannot be used with"));
     assert!(refusal(&["-c", "-", "--format", "text"]).contains("the corpus is read again for --resume"));
+}
+
+/// A part whose checksum is right and whose counts are none of any text: more unknown tokens than tokens.
+#[test]
+fn a_part_that_makes_an_impossible_report_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    let [report, parts] = ["report.json", "parts"].map(|name| folder.path().join(name));
+    let resumed = arguments(&model, &corpus, &["--resume", path(&parts), "-o", path(&report)]);
+    run(&resumed).unwrap();
+
+    let part = parts.join("1-of-16.headscope");
+    let bytes = fs::read(&part).unwrap();
+    let mut lines = bytes.splitn(3, |&byte| byte == b'\n').skip(1);
+    let mut header: Value = serde_json::from_slice(lines.next().unwrap()).unwrap();
+    header["tally"]["unknown"] = 10_000_000.into();
+    let rest = lines.next().unwrap();
+    let sums = zstd::decode_all(&rest[..rest.len() - 32]).unwrap();
+    fs::write(&part, partial::seal(&header.to_string(), &sums).unwrap()).unwrap();
+    fs::remove_file(&report).unwrap();
+    for arguments in [resumed, vec!["merge", path(&parts), "-o", path(&report)]] {
+        let (status, message) = run(&arguments).unwrap_err();
+        assert_eq!(status, 3, "{message}");
+        assert!(message.contains("the sums come to a report that no run makes"), "{message}");
+        assert!(message.contains(path(&parts)) && !report.exists(), "{message}");
+    }
 }

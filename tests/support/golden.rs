@@ -91,6 +91,7 @@ impl Golden {
             segments: ids(format!("segments.{i}")),
             attentions: floats(format!("attentions.{i}")),
             hidden_states: floats(format!("hidden_states.{i}")),
+            logits: tensors.tensor(&format!("logits.{i}")).map_or(vec![], |_| floats(format!("logits.{i}"))),
             ..Forward::default()
         };
         let count = tensors.names().iter().filter(|name| name.starts_with("ids.")).count();
@@ -101,6 +102,12 @@ impl Golden {
 /// Loads a model folder.
 pub fn load(folder: &Path) -> Model {
     Model::load(ModelRef::Folder(folder.to_owned()).resolve(&()).expect("a model folder")).expect("a model")
+}
+
+/// Loads a model folder with the head by which the model was trained, if it has one.
+pub fn load_with_prediction(folder: &Path) -> Model {
+    let files = ModelRef::Folder(folder.to_owned()).resolve(&()).expect("a model folder");
+    Model::load_with_prediction(files).expect("a model")
 }
 
 /// Encodes pre-split words one by one, as the goldens were made.

@@ -16,6 +16,7 @@ pub struct TextInfo {
     /// Those that stand for whatever the vocabulary lacks.
     pub unknown_tokens: u64,
     /// Their share; null without any token of text.
+    #[schemars(range(min = 0, max = 1))]
     pub unknown_share: Option<f64>,
     /// Tokens of text for each word.
     pub tokens_per_word: Option<f64>,
@@ -28,6 +29,7 @@ pub struct TextInfo {
     /// Those that occur more than once.
     pub repeated_sentences: u64,
     /// Their share; null without any sentence.
+    #[schemars(range(min = 0, max = 1))]
     pub repeated_share: Option<f64>,
     /// Families of sentences: equal ones, and those that the corpus says belong together, are one.
     pub families: u64,

@@ -1,16 +1,17 @@
 //! The second half of `headscope analyze` and `headscope merge`: an observation is measured, labelled and reported.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Error, Result, anyhow, ensure};
 
 use super::outputs::{self, OpenOutput};
 use super::policy::PolicyOptions;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
-use crate::export::Target;
 use crate::export::summary::Detail;
+use crate::export::{Target, json};
 use crate::passes::control::Control;
 use crate::passes::observation::identity::Identity;
 use crate::passes::observation::{Observation, partial};
@@ -60,6 +61,17 @@ pub fn reported(observation: Observation, policy: Policy, threads: NonZeroUsize)
     let (mut circumstances, findings) = measure(observation, policy, threads, false)?;
     circumstances.run = circumstances.run.map(|run| run.and(started.elapsed()));
     Ok(Report::new(circumstances, findings))
+}
+
+/// Fails if no run makes this report of partials each of which can be read: it has a number out of its range.
+pub fn ensure_a_run_makes(report: &Report, parts: &[PathBuf]) -> Result<()> {
+    let no_run = |fault: Error| {
+        let named = parts.iter().take(3).map(|part| format!("`{}`", part.display())).collect::<Vec<_>>().join(", ");
+        let more = if parts.len() > 3 { format!(" and {} more", parts.len() - 3) } else { String::new() };
+        anyhow!("{named}{more}: the sums come to a report that no run makes: {fault:#}")
+            .hint_after("; ", "run the shards again, one of them is damaged")
+    };
+    json::ensure_readable(report).map_err(no_run).class(Class::Input)
 }
 
 /// Measures an observation; with `leaves_out` also without each block, for the block test of two observations.

@@ -1,0 +1,119 @@
+//! Trained models of chemical reactions that were saved before PyTorch 1.6, as their packages have them: rxnmapper's ALBERT and the
+//! three BERTs of rxnfp. Their weights are not in the repository, so these tests run where the folder into which the two wheels are
+//! unpacked is named by `HEADSCOPE_REACTION_MODELS`; `.ci/run` does both.
+
+#[path = "support/golden.rs"]
+mod golden;
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use golden::{Golden, TOLERANCE, check_forward, largest_difference, load_with_prediction, of_ids, record};
+use headscope::model::forward::Start;
+use headscope::model::forward::gates::Gates;
+use headscope::model::forward::visitor::Needs;
+use headscope::sequences::pack::Pack;
+use serde_json::Value;
+use support::{fixture, path, run};
+use tempfile::TempDir;
+
+const ALBERT: &str = "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k";
+/// Goldens of `fixtures/make_reaction_goldens.py`, and the folders of their models.
+const MODELS: [(&str, &str); 4] = [
+    ("rxnmapper", ALBERT),
+    ("rxnfp-pretrained", "rxnfp/models/transformers/bert_pretrained"),
+    ("rxnfp-ft", "rxnfp/models/transformers/bert_ft"),
+    ("rxnfp-ft-10k", "rxnfp/models/transformers/bert_ft_10k_25s"),
+];
+
+fn packaged(folder: &str) -> PathBuf {
+    let root = std::env::var_os("HEADSCOPE_REACTION_MODELS");
+    PathBuf::from(root.expect("HEADSCOPE_REACTION_MODELS is the folder of both wheels: see .ci/run")).join(folder)
+}
+
+/// A copy of a packaged folder whose config has a `model_type`, as the error about its absence says.
+fn typed(folder: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for name in ["pytorch_model.bin", "vocab.txt"] {
+        std::fs::copy(folder.join(name), copy.path().join(name)).unwrap();
+    }
+    let mut config: Value = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+    if config["model_type"].is_null() {
+        config["model_type"] = "bert".into();
+    }
+    std::fs::write(copy.path().join("config.json"), config.to_string()).unwrap();
+    copy
+}
+
+/// The esterification of each of fourteen acids with each of ten alcohols, in the tokens of the models: made here.
+fn corpus(folder: &Path) -> PathBuf {
+    let line = |acid: usize, alcohol: usize| {
+        let [acid, alcohol] = [acid, alcohol].map(|carbons| " C".repeat(carbons));
+        format!(
+            "{{\"words\": [{}]}}\n",
+            quoted(&format!("{acid} C ( = O ) O .{alcohol} O >>{acid} C ( = O ) O{alcohol}"))
+        )
+    };
+    let lines: String = (1..15).flat_map(|acid| (1..11).map(move |alcohol| line(acid, alcohol))).collect();
+    let corpus = folder.join("reactions.jsonl");
+    std::fs::write(&corpus, lines).unwrap();
+    corpus
+}
+
+fn quoted(words: &str) -> String {
+    words.split_whitespace().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn attention_hidden_states_and_logits_are_those_of_pytorch() {
+    for (name, folder) in MODELS {
+        println!("{name}");
+        let folder = typed(&packaged(folder));
+        let model = load_with_prediction(folder.path());
+        let golden = Golden::read(&fixture(&format!("goldens/reactions/{name}.safetensors")));
+        let reaction = || vec![of_ids(0, &golden.expected[0].ids, &vec![0; golden.expected[0].ids.len()])];
+        check_forward(model.encoder.as_ref(), model.grid().layers, reaction(), &golden.expected);
+        let expected = &golden.expected[0].logits;
+        assert_eq!(model.objective.is_some(), !expected.is_empty(), "{name}: a masked-LM head");
+        if model.objective.is_some() {
+            let pack = Pack { sentences: reaction() };
+            let needs = Needs { logits: true, ..Needs::default() };
+            let everywhere = [(0..golden.expected[0].ids.len()).collect()];
+            let batch = pack.batch().with_predicted(&everywhere);
+            let actual = record(model.encoder.as_ref(), Start::Embeddings, &batch, &Gates::default(), needs);
+            let largest = expected.iter().fold(1_f32, |largest, logit| largest.max(logit.abs()));
+            let difference = largest_difference(&actual[0].logits, expected);
+            println!("logits: {difference:.1e}");
+            assert!(difference <= TOLERANCE * largest, "{name}: logits differ by {difference}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_as_it_is_packaged_says_what_to_do() {
+    let (status, message) = run(&["analyze", path(&packaged(ALBERT))]).unwrap_err();
+    assert_eq!(status, 4, "{message}");
+    for part in ["gives back 25 of the 576 entries", "do_lower_case", "--tokens-as-words"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let (status, message) = run(&["analyze", path(&packaged(MODELS[1].1))]).unwrap_err();
+    assert_eq!(status, 4, "{message}");
+    assert!(message.contains("\"model_type\": \"bert\""), "{message}");
+}
+
+#[test]
+fn reactions_in_the_models_own_tokens_are_analysed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let corpus = corpus(scratch.path());
+    for (name, folder) in MODELS {
+        let folder = typed(&packaged(folder));
+        let report =
+            run(&["analyze", path(folder.path()), "-c", path(&corpus), "--tokens-as-words", "-q", "-o", "-"]).unwrap();
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["corpus"]["sentences"], 140, "{name}");
+        assert_eq!(report["corpus"]["text"]["tokens"], report["corpus"]["words"], "{name}: each word is one token");
+        assert_eq!(report["corpus"]["text"]["unknown_tokens"], 0, "{name}");
+        let heads = report["heads"].as_array().unwrap();
+        assert!(heads.iter().any(|head| head["primary"] != "broad"), "{name}: no head has a role");
+    }
+}
