@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::saved::{compare, diff};
+use super::saved::{compare, confirm, diff};
 use crate::report;
 
 /// The meaning of what is at a path, such as `report.pruning.orders`, and of each key in it; `None` if nothing is there.
@@ -13,6 +13,7 @@ pub fn explain(path: &str) -> Option<String> {
         "report" => report::schema(),
         "diff" => diff::outcome::schema(),
         "compare" => compare::outcome::schema(),
+        "confirm" => confirm::outcome::schema(),
         _ => return None,
     };
     let root = Value::from(schema);

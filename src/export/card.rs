@@ -133,8 +133,15 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     if let Some(rests_on) = &label.rests_on {
         writeln!(out, "{name} says more of {}.", one_line(rests_on))?;
     }
+    if let Some(specific) = &label.specific {
+        let is = if label.beyond >= Some(Reach::Relation) { "is" } else { "is not shown to be" };
+        let points = format!("{:+.1}{}", 100.0 * specific.difference, plus_minus(specific.ci95));
+        let q =
+            specific.q.map_or_else(|| "which is not above the margin".to_owned(), |q| format!("q {}", significance(q)));
+        writeln!(out, "{name} {is} of this relation: {points} points over the other arcs of the same sentences, {q}.")?;
+    }
     if let Some(tags) = &label.versus_tags {
-        let reach = if label.beyond == Some(Reach::Tags) { "reaches" } else { "does not reach" };
+        let reach = if label.beyond == Some(Reach::Tags) { "reaches" } else { "is not shown to reach" };
         let points = format!("{:+.1}{}", 100.0 * tags.lead, plus_minus(tags.lead_ci95));
         let q = tags.q.map_or_else(|| "which is not above the margin".to_owned(), |q| format!("q {}", significance(q)));
         writeln!(out, "{name} {reach} beyond word classes: {points} points over the better of offset and tags, {q}.")?;

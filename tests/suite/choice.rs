@@ -8,6 +8,9 @@ use serde_json::Value;
 /// The other studies have tests of their own.
 const OTHERS: &str = "attention,trees,dependency,words,frequency,explained-variance,coreference";
 
+/// Heads of the trained model above layer 0 that go by one part alone: L1H3 by position, L3H0 by token.
+const LABELLED: u64 = 2;
+
 fn analyze(model: &str, more: &[&str]) -> anyhow::Result<String> {
     let corpus = fixture("corpus/gold.conllu");
     let common = ["analyze", model, "-c", path(&corpus), "--with", "choice", "--without", OTHERS, "--no-run-info"];
@@ -27,7 +30,7 @@ fn choices_are_those_of_the_reference() {
     let labelled = found["heads"].as_array().unwrap().iter().filter(|head| !head["chooses"].is_null()).count() as u64;
     let counts = found["label_counts"].as_object().unwrap();
     assert_eq!(counts.values().map(|count| count.as_u64().unwrap()).sum::<u64>(), labelled);
-    assert_eq!(labelled, 9);
+    assert_eq!(labelled, LABELLED);
 }
 
 #[test]
@@ -35,12 +38,18 @@ fn a_user_sees_how_heads_choose() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.json");
     let summary = analyze("box:small", &["-o", path(&file), "--summary", "full"]).unwrap();
-    assert!(summary.contains("\nHow each head chooses, with the share of its attention"), "{summary}");
-    assert!(summary.contains("chooses:position-token (both)"), "{summary}");
-    assert!(summary.contains("0 of 16 heads (0 %) have a firm role."), "{summary}");
-    assert!(summary.contains("\nHow heads choose: the share of a head's attention that comes back"), "{summary}");
-    let card = run(&["show", path(&file), "L0H1", "--all"]).unwrap();
-    assert!(card.contains("chooses:position-token") && card.contains("choice: of its attention "), "{card}");
+    assert!(
+        summary.contains("\nHow each head chooses, with the share of its distance from even attention"),
+        "{summary}"
+    );
+    assert!(summary.contains("chooses:token (token)"), "{summary}");
+    assert!(summary.contains("No head of 16 is shown to have a firm role."), "{summary}");
+    assert!(
+        summary.contains("\nHow heads choose: share of the distance from even attention that comes back"),
+        "{summary}"
+    );
+    let card = run(&["show", path(&file), "L1H3", "--all"]).unwrap();
+    assert!(card.contains("chooses:position") && card.contains("choice: of its distance from even "), "{card}");
     let figure = folder.path().join("choice.svg");
     run(&["export", path(&file), "--figure", "choice", "-o", path(&figure)]).unwrap();
     assert!(fs::read_to_string(figure).unwrap().contains("L0H0: special tokens "));
@@ -49,15 +58,14 @@ fn a_user_sees_how_heads_choose() {
     fs::write(&policy, "chooses_rebuilt = 1.0\n").unwrap();
     run(&["relabel", path(&file), "--policy", path(&policy), "-o", path(&again)]).unwrap();
     let again: Value = serde_json::from_str(&fs::read_to_string(again).unwrap()).unwrap();
-    let chosen = again["heads"].as_array().unwrap().iter().filter(|head| !head["chooses"].is_null());
-    assert!(chosen.clone().all(|head| head["chooses"]["label"] == "chooses:context"));
+    assert!(again["heads"].as_array().unwrap().iter().all(|head| head["chooses"].is_null()));
 }
 
 /// The heads of `fixtures/models/make_planted.py` go by positions, by kinds of tokens, or by nothing.
 #[test]
 fn planted_heads_choose_as_they_were_made() {
     let found: Value = serde_json::from_str(&analyze("box:planted", &["-o", "-"]).unwrap()).unwrap();
-    let position = ["L0H0", "L0H1", "L0H2", "L0H3", "L2H0", "L2H1", "L2H2"];
+    let position = ["L2H0", "L2H1", "L2H2"];
     for head in found["heads"].as_array().unwrap() {
         let name = head["name"].as_str().unwrap();
         let expected = match name {
@@ -65,7 +73,9 @@ fn planted_heads_choose_as_they_were_made() {
             "L1H0" | "L1H1" | "L2H3" => "chooses:special",
             "L1H2" => "chooses:token",
             _ => {
-                assert!(head["chooses"].is_null() && head["metrics"]["context"].is_null(), "{name}");
+                // The one of layer 1 attends evenly.
+                assert!(head["chooses"].is_null(), "{name}");
+                assert_eq!(head["metrics"]["context"].is_null(), name == "L1H3", "{name}");
                 continue;
             }
         };
@@ -76,7 +86,7 @@ fn planted_heads_choose_as_they_were_made() {
         );
         let score = head["chooses"]["score"].as_f64().unwrap();
         // The part of [SEP] is the mean of its positions: a head that looks to the right of itself loses it there.
-        assert!(score > if name == "L0H0" { 0.9999 } else { 0.93 }, "{name}: {score}");
+        assert!(score > 0.93, "{name}: {score}");
     }
 }
 

@@ -66,7 +66,10 @@ fn what_was_lost_is_said_first() {
     );
     assert_eq!(untold["firm_in_neither"], outcome["labels_by_outcome"]["could_not_tell"]);
     let said = text(&firm, &firm);
-    assert!(!said.contains("not shown") && said.contains(" firm in neither, but borderline in one or both."), "{said}");
+    assert!(
+        !said.contains("difference is not shown") && said.contains(" firm in neither, but borderline in one or both."),
+        "{said}"
+    );
     // Another number of sentences stands at the top.
     let fewer = changed(&folder, &firm, "fewer.json", |report| report["corpus"]["sentences"] = json!(7));
     for command in ["compare", "diff"] {

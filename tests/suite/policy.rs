@@ -249,8 +249,14 @@ fn relabelling_by_a_preset_is_analysing_with_it() {
 }
 
 /// Thresholds that are numbers, and no rules that could be switched off.
-const NEVER_OFF: [&str; 5] =
-    ["syntactic_margin", "syntactic_min_count", "syntactic_beyond_margin", "min_queries", "min_sentences"];
+const NEVER_OFF: [&str; 6] = [
+    "syntactic_margin",
+    "syntactic_min_count",
+    "syntactic_specific_margin",
+    "syntactic_beyond_margin",
+    "min_queries",
+    "min_sentences",
+];
 
 #[test]
 fn a_head_without_any_rule_is_near_to_nothing() {

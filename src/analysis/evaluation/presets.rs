@@ -198,6 +198,7 @@ mod tests {
             ("syntactic_beyond_margin", 0.02),
             ("syntactic_margin", 0.1),
             ("syntactic_min_count", 100.0),
+            ("syntactic_specific_margin", 0.05),
         ];
         assert_eq!(on, expected);
     }
@@ -209,7 +210,7 @@ mod tests {
         let on: Vec<&str> = shares.map(|(name, _)| name.as_str()).collect();
         let classes = ["class_both_r2", "class_column_r2", "class_offset_r2", "class_segment_r2"];
         assert_eq!(on[..4], classes);
-        assert_eq!(on[4..], ["label_q", "syntactic_beyond_margin", "syntactic_margin"]);
+        assert_eq!(on[4..], ["label_q", "syntactic_beyond_margin", "syntactic_margin", "syntactic_specific_margin"]);
         // By default there are none.
         let default = serde_json::to_value(super::policy(&[])).unwrap();
         assert!(classes.iter().all(|class| default[*class].is_null()));
@@ -260,6 +261,7 @@ mod tests {
             test: MarginTest::default(),
             versus_offset: None,
             beyond: None,
+            specific: None,
             versus_tags: None,
             knockout: None,
         }

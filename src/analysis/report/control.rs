@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::firm::{chooses_firmly, has_firm_role};
+use super::firm::has_firm_role;
 use super::schema;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::Control;
@@ -29,9 +29,6 @@ pub struct ControlReport {
     /// How many heads have a firm role there; null in reports of 0.1.
     #[serde(default)]
     pub firm_roles: Option<u64>,
-    /// How many have a firm role or a firm way of choosing; null where no study asked how heads choose there.
-    #[serde(default)]
-    pub firm_roles_or_choices: Option<u64>,
     /// One object for each head that has a label there; empty in reports of 0.1.
     #[serde(default)]
     pub heads: Vec<ControlHead>,
@@ -81,15 +78,11 @@ impl ControlReport {
         let labels = heads.iter().flat_map(|head| &head.labels).map(String::as_str);
         let kept = heads.iter().flat_map(|head| &head.kept).map(String::as_str);
         let is_firm = |verdict: &Verdict| has_firm_role(&verdict.labels);
-        let either = verdicts.iter().zip(&choices);
-        let either = either.filter(|(verdict, chooses)| is_firm(verdict) || chooses_firmly(chooses.as_ref()));
-        let asks = studies.iter().any(|study| !study.card().choices.is_empty());
         Self {
             control,
             label_counts: registry::count(&studies, labels.chain(chosen)),
             kept_counts: registry::count(&studies, kept),
             firm_roles: Some(verdicts.iter().filter(|verdict| is_firm(verdict)).count() as u64),
-            firm_roles_or_choices: asks.then(|| either.count() as u64),
             heads,
         }
     }

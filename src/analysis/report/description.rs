@@ -57,6 +57,10 @@ fn clause(label: &Label) -> String {
 /// A head that has no label.
 fn unlabelled(nearest: &[Near]) -> String {
     match nearest.first() {
+        // What is not half as much as is asked is near nothing.
+        Some(Near { score, threshold, .. }) if *score < threshold / 2.0 => {
+            "has no label, and none is near (half of a threshold)".to_owned()
+        }
         Some(Near { label, score, threshold, .. }) => {
             let [score, threshold] = [score, threshold].map(|number| decimal(*number, 2));
             format!("has no label (nearest is {label}: {score}, where {threshold} is asked)")

@@ -1,4 +1,4 @@
-//! Which labels count as a firm role, and as a firm way of choosing.
+//! Which labels count as a firm role.
 
 use crate::studies::registry::detector_of;
 use crate::study::labels::Label;
@@ -11,9 +11,4 @@ pub fn has_firm_role(labels: &[Label]) -> bool {
 /// Whether a label is firm and a role.
 pub fn is_firm_role(label: &Label) -> bool {
     !label.borderline && detector_of(&label.label).is_none_or(|detector| detector.is_role)
-}
-
-/// Whether a head has a firm way of choosing.
-pub fn chooses_firmly(chooses: Option<&Label>) -> bool {
-    chooses.is_some_and(|label| !label.borderline)
 }

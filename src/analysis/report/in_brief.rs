@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::firm::is_firm_role;
 use super::roles::Roles;
-use super::{ControlReport, HeadReport, Report, lacking};
+use super::{HeadReport, Report, lacking};
 use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
 use crate::studies::registry::detector_of;
@@ -13,7 +13,7 @@ use crate::study::labels::Label;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::wording::{decimal, percent_of};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::counted;
 
 /// So many kinds of a thing are named, the most frequent first.
 const KINDS: usize = 5;
@@ -45,49 +45,33 @@ fn roles(report: &Report) -> String {
     let first = |head: &HeadReport| Some(head.labels.iter().find(|label| is_firm_role(label))?.label.clone());
     let kinds = kinds(report.heads.iter().filter_map(|head| Some((family(&first(head)?), head.place))));
     let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
-    let beside = in_controls(report, |run| run.firm_roles);
-    format!("{} {} a firm role{kinds}{beside}.", roles.share(roles.firm), plural(&roles.firm, "has", "have"))
+    let beside = in_controls(report);
+    format!("{} a firm role{kinds}{beside}.", roles.at_least(roles.firm))
 }
 
-/// How many heads choose in which way.
+/// Which heads go by one kind of information alone.
 fn choices(report: &Report) -> String {
-    let roles = Roles::of(&report.heads);
     let firm = report.heads.iter().filter_map(|head| {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
-        Some((way(chooses), head.place))
+        let code = detector_of(&chooses.label).map(|detector| detector.code(&chooses.label).into_owned());
+        Some((code.unwrap_or_else(|| chooses.label.clone()), head.place))
     });
-    let firm: Vec<(String, HeadPlace)> = firm.collect();
-    let count = firm.len();
-    let kinds = kinds(firm.into_iter());
-    let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
-    let either = roles.share(roles.firm_or_choosing.unwrap_or(roles.firm));
-    let beside = in_controls(report, |run| run.firm_roles_or_choices);
-    format!(
-        "{} {} a firm way of choosing where to attend{kinds}; a firm role or a firm way of choosing: {either}{beside}.",
-        roles.share(count),
-        plural(&count, "has", "have"),
-    )
+    let kinds = kinds(firm);
+    let kinds = if kinds.is_empty() { "none".to_owned() } else { kinds };
+    format!("Heads above layer 0 that go by one part of their input alone, firmly: {kinds}.")
 }
 
-/// A way of choosing, in the words of the grid: `position` of `chooses:position`.
-fn way(chooses: &Label) -> String {
-    let code = detector_of(&chooses.label).map(|detector| detector.code(&chooses.label).into_owned());
-    match code.as_deref() {
-        Some("both") => "by position and token together".to_owned(),
-        Some(code) => format!("by {code}"),
-        None => chooses.label.clone(),
-    }
-}
-
-/// What each control has of it, in the mean over its seeds.
-fn in_controls(report: &Report, count: fn(&ControlReport) -> Option<u64>) -> String {
+/// What each control has of firm roles, in the mean over its seeds.
+fn in_controls(report: &Report) -> String {
     let controls = report.controls_by_kind();
     let said = controls.iter().filter_map(|(kind, runs)| {
-        let counts: Vec<u64> = runs.iter().map(|run| count(run)).collect::<Option<_>>()?;
+        let counts: Vec<u64> = runs.iter().map(|run| run.firm_roles).collect::<Option<_>>()?;
         let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
         let digits = usize::from(mean.fract() != 0.0);
         let what = match kind {
             ControlKind::RandomInit => "an untrained model has",
+            ControlKind::RandomSharp => "an untrained model as sharp has",
+            ControlKind::Rotated => "with turned outputs there are",
             ControlKind::ShuffledWords => "over shuffled words there are",
         };
         Some(format!("{what} {}", decimal(mean, digits)))
@@ -128,11 +112,11 @@ fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     shown.join(", ") + &more
 }
 
-/// Which of two labels has the stronger evidence: a firm label before a borderline one, one that reaches beyond word classes before
-/// others, then the one with the larger margin.
+/// Which of two labels has the stronger evidence: a firm label before a borderline one, then the smaller q-value, then the larger
+/// margin.
 pub fn by_evidence(a: &Label, b: &Label) -> Ordering {
-    let rank = |label: &Label| (!label.borderline, label.beyond == Some(Reach::Tags));
-    rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin))
+    let q = |label: &Label| label.test.q.unwrap_or(1.0);
+    b.borderline.cmp(&a.borderline).then(q(b).total_cmp(&q(a))).then(a.margin.total_cmp(&b.margin))
 }
 
 /// The syntactic label with the strongest evidence, and its head.

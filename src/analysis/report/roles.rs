@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::HeadReport;
-use super::firm::{chooses_firmly, has_firm_role, is_firm_role};
+use super::firm::{has_firm_role, is_firm_role};
 use crate::system::counted::{counted, plural};
 
 /// The heads whose first label is a firm role, by its falling margin over the threshold, the earlier one of equals first.
@@ -21,8 +21,6 @@ pub struct Roles {
     heads: usize,
     /// Heads with a firm label that is a role.
     pub firm: usize,
-    /// Heads with a firm role or a firm way of choosing; `None` where no head has a way of choosing.
-    pub firm_or_choosing: Option<usize>,
     /// Other heads with a firm label.
     without_role: usize,
     labels: usize,
@@ -34,12 +32,10 @@ impl Roles {
     pub fn of(heads: &[HeadReport]) -> Self {
         let count = |is_it: &dyn Fn(&HeadReport) -> bool| heads.iter().filter(|head| is_it(head)).count();
         let firm = count(&|head| has_firm_role(&head.labels));
-        let either = count(&|head| has_firm_role(&head.labels) || chooses_firmly(head.chooses.as_ref()));
         let labels = || heads.iter().flat_map(|head| &head.labels);
         Self {
             heads: heads.len(),
             firm,
-            firm_or_choosing: heads.iter().any(|head| head.chooses.is_some()).then_some(either),
             without_role: count(&|head| head.labels.iter().any(|label| !label.borderline)) - firm,
             labels: labels().count(),
             borderline: labels().filter(|label| label.borderline).count(),
@@ -59,6 +55,14 @@ impl Roles {
         )
     }
 
+    /// So many heads are shown to have something: of the others it is not shown, and more text would show more.
+    pub fn at_least(&self, heads: usize) -> String {
+        match heads {
+            0 => format!("No head of {} is shown to have", self.heads),
+            heads => format!("At least {} {}", self.share(heads), plural(&heads, "has", "have")),
+        }
+    }
+
     /// So many of the heads, with their share of all.
     pub fn share(&self, heads: usize) -> String {
         let share = 100.0 * heads as f64 / self.heads.max(1) as f64;
@@ -68,20 +72,11 @@ impl Roles {
 
 impl fmt::Display for Roles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let &Self { firm, firm_or_choosing, without_role, .. } = self;
-        write!(f, "{} {} a firm role", self.share(firm), plural(&firm, "has", "have"))?;
+        let &Self { firm, without_role, .. } = self;
+        write!(f, "{} a firm role", self.at_least(firm))?;
         if without_role > 0 {
-            write!(
-                f,
-                "; {without_role} more {} broad only, as untrained heads are",
-                plural(&without_role, "is", "are")
-            )?;
+            write!(f, "; {without_role} more {} broad only", plural(&without_role, "is", "are"))?;
         }
-        f.write_str(".")?;
-        if let Some(either) = firm_or_choosing {
-            let have = plural(&either, "has", "have");
-            write!(f, " {} {have} a firm role or a firm way of choosing.", self.share(either))?;
-        }
-        Ok(())
+        f.write_str(".")
     }
 }

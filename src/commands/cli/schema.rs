@@ -4,11 +4,11 @@ use clap::{Args, ValueEnum};
 
 use super::shared::command::Command;
 use super::shared::statuses::{DONE, WRITING, statuses};
-use crate::commands::saved::{compare, diff};
+use crate::commands::saved::{compare, confirm, diff};
 use crate::report;
 use crate::system::terminal::print;
 
-/// Print the JSON Schema of a report, or of what `diff --json` and `compare --json` print
+/// Print the JSON Schema of a report, or of what `diff --json`, `compare --json` and `confirm --json` print
 #[derive(Args)]
 #[command(after_help = statuses(DONE, WRITING))]
 pub struct SchemaArguments {
@@ -26,6 +26,8 @@ pub enum SchemaArgument {
     Diff,
     /// The outcome of `headscope compare --json`
     Compare,
+    /// The outcome of `headscope confirm --json`
+    Confirm,
 }
 
 impl SchemaArguments {
@@ -35,6 +37,7 @@ impl SchemaArguments {
             SchemaArgument::Report => report::schema(),
             SchemaArgument::Diff => diff::outcome::schema(),
             SchemaArgument::Compare => compare::outcome::schema(),
+            SchemaArgument::Confirm => confirm::outcome::schema(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n";
         Command::new(move || print(&text))

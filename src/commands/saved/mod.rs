@@ -3,6 +3,7 @@
 mod bibtex;
 pub mod cite;
 pub mod compare;
+pub mod confirm;
 pub mod diff;
 pub mod export;
 mod references;

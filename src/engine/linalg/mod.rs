@@ -3,5 +3,6 @@
 pub mod cholesky;
 pub mod lanes;
 pub mod matmul;
+pub mod rotation;
 pub mod search;
 pub mod spectra;

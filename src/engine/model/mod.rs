@@ -2,6 +2,7 @@
 
 pub mod adapter;
 pub mod config;
+pub mod controls;
 pub mod families;
 pub mod files;
 pub mod forward;
@@ -21,8 +22,10 @@ use anyhow::{Result, anyhow};
 use candle_core::Device;
 
 use adapter::Adapter;
+use controls::rotated::turn_outputs;
+use controls::sharp::{SharpnessSample, sharpened};
 use families::Architecture;
-use files::{ModelFile, ModelFiles};
+use files::{AdapterFiles, ModelFile, ModelFiles};
 use forward::Encoder;
 use forward::packed::PackedEncoder;
 use forward::tensor::TensorEncoder;
@@ -57,6 +60,8 @@ pub struct Model {
     pub tokenizer: ModelTokenizer,
     /// The forward pass.
     pub encoder: Box<dyn Encoder>,
+    /// The files of its weights, for [`Model::rotated`].
+    sources: Sources,
     /// An encoder with derivatives for the same weights; `None` unless a run needs it, because it holds a copy of them.
     pub differentiable: Option<TensorEncoder>,
 }
@@ -89,10 +94,8 @@ impl Model {
         let ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
-        let merged = adapter.as_ref().map(|files| Adapter::read(files, &architecture)).transpose()?;
-        let merged = merged.map(|adapter| Box::new(adapter) as Box<dyn Overlay>);
-        let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?.unwrapped(&architecture);
-        let checkpoint = checkpoint.with_adapter(merged);
+        let sources = Sources { weights, adapter };
+        let checkpoint = sources.checkpoint(&architecture)?;
         let objective = Objective::of(&architecture, |name| checkpoint.has(name));
         let refused_head = Objective::refused(|name| checkpoint.has(name)).filter(|_| objective.is_none());
         ensure_room(&id, &architecture, parts)?;
@@ -104,11 +107,7 @@ impl Model {
             parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
             checkpoint.ensure_head_is_adapted(&architecture)?;
         }
-        weights
-            .iter()
-            .chain(adapter.as_ref().map(|adapter| &adapter.weights))
-            .try_for_each(ModelFile::ensure_unchanged)?;
-        let adapter = adapter.map(|adapter| adapter.name);
+        sources.ensure_unchanged()?;
         let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
         let encoder = Box::new(PackedEncoder::new(parameters));
         Ok(Self {
@@ -117,10 +116,11 @@ impl Model {
             architecture,
             objective,
             refused_head,
-            adapter,
+            adapter: sources.adapter.as_ref().map(|adapter| adapter.name.clone()),
             left,
             tokenizer,
             encoder,
+            sources,
             differentiable,
         })
     }
@@ -139,11 +139,32 @@ impl Model {
     /// The same architecture before training: fresh weights by the family's own initialisation.
     /// Fails if `initializer_range` of `config.json` is no standard deviation.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
+        Ok(Box::new(PackedEncoder::new(self.fresh(seed)?)))
+    }
+
+    /// The same before training, but that each layer attends as far from evenly as the trained one over a sample.
+    /// Fails as [`Model::untrained`], and if the sample does not fit the model.
+    pub fn untrained_and_sharp(&self, seed: u64, sample: &SharpnessSample<'_>) -> Result<Box<dyn Encoder>> {
+        let sharp = sharpened(self.fresh(seed)?, &*self.encoder, sample)?;
+        Ok(Box::new(PackedEncoder::new(sharp)))
+    }
+
+    /// The same weights, but that what each head writes is turned at random.
+    /// Fails if the files of the weights were changed.
+    pub fn rotated(&self, seed: u64) -> Result<Box<dyn Encoder>> {
+        let checkpoint = self.sources.checkpoint(&self.architecture)?;
+        let mut parameters = Parameters::load(&checkpoint, &self.architecture)?;
+        self.sources.ensure_unchanged()?;
+        turn_outputs(&mut parameters, seed);
+        Ok(Box::new(PackedEncoder::new(parameters)))
+    }
+
+    fn fresh(&self, seed: u64) -> Result<Parameters> {
         let Architecture { config, names, .. } = &self.architecture;
         let matrices = names.fresh.clone();
         let initial =
             Initial::new(config.initializer_range, seed, matrices, names.norms_add_one).class(Class::Model)?;
-        Ok(Box::new(PackedEncoder::new(Parameters::load(&initial, &self.architecture)?)))
+        Parameters::load(&initial, &self.architecture)
     }
 }
 
@@ -162,6 +183,29 @@ fn ensure_room(id: &str, architecture: &Architecture, parts: Parts) -> Result<()
 struct Parts {
     prediction: bool,
     derivatives: bool,
+}
+
+/// The files of a model's weights.
+struct Sources {
+    weights: Vec<ModelFile>,
+    /// The adapter that is merged into them.
+    adapter: Option<AdapterFiles>,
+}
+
+impl Sources {
+    /// The weights as the architecture names them, with the adapter merged.
+    fn checkpoint(&self, architecture: &Architecture) -> Result<Checkpoint> {
+        let merged = self.adapter.as_ref().map(|files| Adapter::read(files, architecture)).transpose()?;
+        let merged = merged.map(|adapter| Box::new(adapter) as Box<dyn Overlay>);
+        let checkpoint = Checkpoint::open(self.weights.clone(), architecture.family)?.unwrapped(architecture);
+        Ok(checkpoint.with_adapter(merged))
+    }
+
+    /// Fails if a file was changed since it was opened.
+    fn ensure_unchanged(&self) -> Result<()> {
+        let adapter = self.adapter.as_ref().map(|adapter| &adapter.weights);
+        self.weights.iter().chain(adapter).try_for_each(ModelFile::ensure_unchanged)
+    }
 }
 
 /// SHA-256 of a model's files, lower-case hexadecimal.

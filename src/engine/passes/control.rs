@@ -21,18 +21,24 @@ pub struct Control {
 pub enum ControlKind {
     /// The learned weights: the model is an untrained one.
     RandomInit,
+    /// The learned weights, but not how sharply each layer attends.
+    RandomSharp,
+    /// That later layers read what heads write: the outputs of heads are turned at random.
+    Rotated,
     /// The order of words: each sentence's words are shuffled, and their arcs go with them.
     ShuffledWords,
 }
 
 impl ControlKind {
     /// All controls.
-    pub const ALL: [Self; 2] = [Self::RandomInit, Self::ShuffledWords];
+    pub const ALL: [Self; 4] = [Self::RandomInit, Self::RandomSharp, Self::Rotated, Self::ShuffledWords];
 
     /// The name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::RandomInit => "random-init",
+            Self::RandomSharp => "random-sharp",
+            Self::Rotated => "rotated",
             Self::ShuffledWords => "shuffled-words",
         }
     }

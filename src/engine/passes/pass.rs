@@ -60,6 +60,16 @@ pub enum Weights {
         /// The seed of the initialisation.
         seed: u64,
     },
+    /// Those of an untrained model, whose layers attend as sharply as the trained ones.
+    Sharp {
+        /// The seed of the initialisation.
+        seed: u64,
+    },
+    /// The checkpoint's, with what each head writes turned at random.
+    Rotated {
+        /// The seed of the rotations.
+        seed: u64,
+    },
 }
 
 /// A portion of the sentences of a corpus.
@@ -132,6 +142,8 @@ impl Pass {
         let seed = control.seed;
         match (control.kind, self.sequences) {
             (ControlKind::RandomInit, _) => Some(Self { weights: Weights::Fresh { seed }, ..self }),
+            (ControlKind::RandomSharp, _) => Some(Self { weights: Weights::Sharp { seed }, ..self }),
+            (ControlKind::Rotated, _) => Some(Self { weights: Weights::Rotated { seed }, ..self }),
             (ControlKind::ShuffledWords, Sequences::Sentences | Sequences::Shuffled { .. }) => {
                 Some(Self { sequences: Sequences::Shuffled { seed }, ..self })
             }

@@ -9,6 +9,7 @@ pub mod difference;
 pub mod draws;
 pub mod exact;
 pub mod interval;
+pub mod random_effects;
 pub mod ranks;
 pub mod significance;
 pub mod surprisal;

@@ -212,10 +212,16 @@ fn row(label: &Label) -> LabelRow {
     }
     sure.extend(label.direction.map(Direction::name).map(str::to_owned));
     sure.extend(label.test.q.map(|q| format!("q {}", significance(q))));
+    sure.extend(label.beyond.map(|reach| reach.words().to_owned()));
+    let shown_by = |of: &str, difference: f64, q: Option<f64>| {
+        let q = q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
+        format!("{:+.1} points over {of}{q}", 100.0 * difference)
+    };
+    if let Some(specific) = &label.specific {
+        sure.push(shown_by("other arcs", specific.difference, specific.q));
+    }
     if let Some(tags) = &label.versus_tags {
-        let reach = label.beyond.map_or("", Reach::words);
-        let q = tags.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
-        sure.push(format!("{reach} ({:+.1} points{q})", 100.0 * tags.lead));
+        sure.push(shown_by("both baselines", tags.lead, tags.q));
     }
     if let Some((test, used)) = label.knockout.as_ref().and_then(|test| Some((test, test.used?))) {
         let q = test.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));

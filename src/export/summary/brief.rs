@@ -7,6 +7,7 @@ use crate::evaluation::presets::Preset;
 use crate::model::grid::HeadPlace;
 use crate::report::in_brief::by_evidence;
 use crate::report::{CorpusInfo, HeadReport, Report};
+use crate::studies::registry::detector_of;
 use crate::study::labels::{BORDERLINE, Label};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table};
@@ -81,9 +82,8 @@ fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
         known.unwrap_or(OF_DECODERS.len() + usize::from(label.versus_offset.is_none()))
     };
     let of_head = |head: &'a HeadReport| head.labels.iter().map(|label| (head.place, label));
-    // Untrained heads are broad, too.
-    let mut labels: Vec<_> =
-        report.heads.iter().flat_map(of_head).filter(|(_, label)| label.label != "broad").collect();
+    let is_role = |label: &Label| detector_of(&label.label).is_none_or(|detector| detector.is_role);
+    let mut labels: Vec<_> = report.heads.iter().flat_map(of_head).filter(|(_, label)| is_role(label)).collect();
     labels.sort_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(by_evidence(b, a)));
     let mut named: Vec<(HeadPlace, &Label)> = Vec::new();
     for (place, label) in labels {

@@ -24,6 +24,20 @@ pub(super) fn write(out: &mut Summary, report: &Report) -> fmt::Result {
                 let found = families(report, &runs, |run| &run.label_counts);
                 writeln!(out, "  found: {}", found.join(", "))?;
             }
+            ControlKind::RandomSharp => {
+                writeln!(
+                    out,
+                    "nothing was learned but how sharply each layer attends, so its labels are the false positives."
+                )?;
+                let found = families(report, &runs, |run| &run.label_counts);
+                writeln!(out, "  found: {}", found.join(", "))?;
+            }
+            ControlKind::Rotated => {
+                writeln!(out, "the labels that their heads keep do not rest on what earlier heads write.")?;
+                let kept = families(report, &runs, |run| &run.kept_counts);
+                writeln!(out, "  kept: {}", kept.join(", "))?;
+                kept_by_heads(out, report, &runs)?;
+            }
             // How many it has says nothing: shuffling takes the fixed offsets away that syntactic labels are held against.
             ControlKind::ShuffledWords => {
                 writeln!(out, "the labels that their heads keep do not rest on the order of words.")?;

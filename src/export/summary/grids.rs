@@ -132,7 +132,10 @@ pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) 
     if !report.sections.0.iter().any(|(study, _)| asks(*study) && measured(*study)) {
         return Ok(());
     }
-    writeln!(out, "\nHow each head chooses, with the share of its attention that follows from that, in per cent:\n")?;
+    writeln!(
+        out,
+        "\nHow each head chooses, with the share of its distance from even attention that follows from that, in per cent:\n"
+    )?;
     grids(out, report, width, |head| {
         let Code { text, style, .. } = choice(head);
         let Some(chooses) = &head.chooses else { return text };
@@ -142,12 +145,12 @@ pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) 
     legend(out, &report.heads, choice)
 }
 
-/// What the codes of a grid mean, with the number of heads, the codes and the colour, the most frequent first.
-fn meanings(
-    heads: &[HeadReport],
-    of_head: impl Fn(&HeadReport) -> Code,
-) -> Vec<(String, (usize, BTreeSet<String>, Style))> {
-    let mut counts: BTreeMap<String, (usize, BTreeSet<String>, Style)> = BTreeMap::new();
+/// The heads of one meaning: how many, by which codes, in which colour.
+type Coded = (usize, BTreeSet<String>, Style);
+
+/// What the codes of a grid mean, the most frequent first.
+fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> Vec<(String, Coded)> {
+    let mut counts: BTreeMap<String, Coded> = BTreeMap::new();
     for head in heads {
         let Code { text, style, meaning } = of_head(head);
         // The code of a family with a word in its name is that word.

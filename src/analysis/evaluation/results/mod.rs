@@ -120,6 +120,11 @@ impl Results {
         self.assessed(policy, |card| card.labels)
     }
 
+    /// As [`Results::assessments`], with all rules of a label: in both directions of a relation, and not the surer one alone.
+    pub fn every_assessment(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
+        self.assessed_by(policy, |card| card.labels, |all| all)
+    }
+
     /// How each head chooses, by the label of that which it has; `[layers * heads]`.
     pub fn choices(&self, policy: &Policy) -> Vec<Option<Label>> {
         let chosen = |assessed: Vec<Assessment>| assessed.into_iter().find(|one| one.fires).map(|one| one.label);
@@ -136,6 +141,15 @@ impl Results {
         &self,
         policy: &Policy,
         detectors: impl Fn(&'static Card) -> &'static [Detector],
+    ) -> Vec<Vec<Assessment>> {
+        self.assessed_by(policy, detectors, labels::one_of_each)
+    }
+
+    fn assessed_by(
+        &self,
+        policy: &Policy,
+        detectors: impl Fn(&'static Card) -> &'static [Detector],
+        taken: impl Fn(Vec<Assessment>) -> Vec<Assessment>,
     ) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, .. } = &self.estimates;
         let columns: Vec<Column> = self.studies().into_iter().flat_map(columns).collect();
@@ -172,7 +186,7 @@ impl Results {
                 };
                 let mut of_heads: Vec<Vec<Assessment>> = measured.iter().enumerate().map(of_head).collect();
                 labels::correct(of_heads.iter_mut().flatten(), policy);
-                assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(labels::one_of_each(more)));
+                assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(taken(more)));
             }
         }
         assessed

@@ -12,7 +12,7 @@ use crate::studies::registry::{default_policy, find, named};
 use crate::study::AnyStudy;
 use crate::study::columns;
 use crate::study::labels::UNLABELLED;
-use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Reach, TagComparison};
+use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Reach, Specificity, TagComparison};
 use crate::study::labels::policy::Value;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, Values};
 use crate::study::section::NoSection;
@@ -104,6 +104,7 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
         sentences: Some(count),
         blocks: 64,
         effective_blocks: 64.0,
+        with_others: Denominator { count, sentences: count, blocks: 64, effective_blocks: 64.0 },
         place: HeadPlace { layer: 0, head: 0 },
         direction: Direction::DependentToHead,
         accuracy: share(hits[0]),
@@ -121,6 +122,7 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
             where_offset_wrong: ByDirection::default(),
             versus_offset,
             versus_tags: ByDirection::default(),
+            specific: ByDirection::default(),
             left_out: ByDirection::default(),
         }],
     }
@@ -427,6 +429,8 @@ fn tagged(tags: u64, ci95: Interval, standard_error: f64) -> RelationMetrics {
         p: None,
         q: None,
     };
+    let specific = Specificity { difference: 0.4, ci95: None, standard_error: Some(0.05), p: None, q: None };
+    relation.by_head[0].specific = ByDirection::new(|_| Some(specific.clone()));
     relation.by_head[0].versus_tags =
         ByDirection { dependent_to_head: Some(comparison(0.6)), head_to_dependent: Some(comparison(0.0)) };
     relation
@@ -445,13 +449,29 @@ fn a_syntactic_label_reaches_beyond_tags_if_the_head_is_surely_above_both_baseli
     assert!((versus.p.unwrap() - 0.000_315).abs() < 2e-6, "{:?}", versus.p);
     assert!((versus.q.unwrap() / versus.p.unwrap() - 2.0).abs() < 1e-9);
     // The test does not show it.
-    assert_eq!(reach(tagged(40, Interval(0.1, 0.3), 0.1)).0, Reach::Offset);
+    assert_eq!(reach(tagged(40, Interval(0.1, 0.3), 0.1)).0, Reach::Relation);
     // The lead over the offset decides if that is the better baseline: its interval is 0.25 to 0.35.
     let mut worse = tagged(20, Interval(0.0, 0.3), 9.0);
     set_error(&mut worse, Some(0.01));
     assert_eq!(reach(worse.clone()).0, Reach::Tags);
     set_error(&mut worse, None);
-    assert_eq!(reach(worse).0, Reach::Offset);
-    // Too few blocks for a test, or no tags at all.
-    assert_eq!(verdict(&[], vec![relation(100, 30, [60, 0], [30, 0])]).labels[0].beyond, None);
+    assert_eq!(reach(worse).0, Reach::Relation);
+    // Too few blocks for a test, or no tags and no other arcs at all.
+    assert_eq!(verdict(&[], vec![relation(100, 30, [60, 0], [30, 0])]).labels[0].beyond, Some(Reach::Offset));
+}
+
+#[test]
+fn a_syntactic_label_reaches_its_relation_if_the_head_is_surely_better_there_than_on_other_arcs() {
+    let reach = |difference: f64, standard_error: f64| {
+        let mut relation = tagged(40, Interval(0.1, 0.3), 0.05);
+        let specific = relation.by_head[0].specific.dependent_to_head.as_mut().unwrap();
+        (specific.difference, specific.standard_error) = (difference, Some(standard_error));
+        let label = verdict(&[], vec![relation]).labels.remove(0);
+        (label.beyond.unwrap(), label.specific.unwrap().q)
+    };
+    // 0.2 at 0.05 is three standard errors above five points; without that no lead over word classes is of this relation.
+    let (found, q) = reach(0.2, 0.05);
+    assert!(found == Reach::Tags && q.unwrap() < 0.01, "{q:?}");
+    assert_eq!(reach(0.2, 0.2).0, Reach::Offset);
+    assert_eq!(reach(0.04, 0.001), (Reach::Offset, None));
 }

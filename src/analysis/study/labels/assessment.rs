@@ -86,6 +86,7 @@ pub fn assess(
         test,
         versus_offset: None,
         beyond: None,
+        specific: None,
         versus_tags: None,
         knockout: None,
     };

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::evidence::{Comparison, Direction, MarginTest, Reach, TagComparison, UseTest};
+use super::evidence::{Comparison, Direction, MarginTest, Reach, Specificity, TagComparison, UseTest};
 use crate::stats::block_test::Estimate;
 use crate::stats::interval::Interval;
 
@@ -58,9 +58,12 @@ pub struct Label {
     pub test: MarginTest,
     /// The head against the offset baseline: of a syntactic label, null for others.
     pub versus_offset: Option<Comparison>,
-    /// How far a syntactic label reaches; null for others, and where no word of the relation has a UPOS.
+    /// How far a syntactic label reaches; null for others.
     pub beyond: Option<Reach>,
-    /// The head against the tag baseline; null as `beyond` is.
+    /// The head on the relation against the other arcs of the same sentences; null for labels that are not syntactic, and for `all`.
+    #[serde(default)]
+    pub specific: Option<Specificity>,
+    /// The head against the tag baseline; null for other labels, and where no word of the relation has a UPOS.
     pub versus_tags: Option<TagComparison>,
     /// Whether the model uses the arcs that a syntactic label is about: null unless the study `knockout` tested it.
     #[serde(default)]

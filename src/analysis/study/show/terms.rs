@@ -182,9 +182,10 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "control",
-        also: &["controls", "random-init", "shuffled-words"],
-        meaning: "The same analysis with something taken away: what was learned (`random-init`), where labels are false \
-            positives, or the order of words (`shuffled-words`), where a label that its head keeps does not rest on order.",
+        also: &["controls", "random-init", "random-sharp", "rotated", "shuffled-words"],
+        meaning: "The same analysis with something taken away: what was learned (`random-init`), or that but how sharply layers \
+            attend (`random-sharp`), where labels are false positives; what heads write to each other (`rotated`), or the order of \
+            words (`shuffled-words`), where a label that its head keeps does not rest on either.",
         page: "controls.md",
     },
     Term {

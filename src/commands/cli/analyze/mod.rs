@@ -237,6 +237,12 @@ const BOS: &[Named<Bos>] = &[
 /// The controls.
 const CONTROLS: &[Named<ControlKind>] = &[
     (ControlKind::RandomInit, "random-init", "The architecture with fresh weights, as before training"),
+    (
+        ControlKind::RandomSharp,
+        "random-sharp",
+        "Fresh weights, with each layer as far from even attention as the model's",
+    ),
+    (ControlKind::Rotated, "rotated", "The model with what each head writes turned at random"),
     (ControlKind::ShuffledWords, "shuffled-words", "Each sentence's words in random order, their arcs with them"),
 ];
 

@@ -2,6 +2,7 @@
 
 pub mod cite;
 pub mod compare;
+pub mod confirm;
 pub mod diff;
 pub mod export;
 pub mod relabel;

@@ -38,7 +38,8 @@ pub fn of_heads(a: &Side, b: &Side) -> Vec<HeadComparison> {
     let [a, b] = [a, b].map(Assessed::new);
     let both = [&a, &b];
     let head = |place: usize| {
-        let labels = of_labels(both, both.map(|side| &*side.roles[place]));
+        let roles = both.map(|side| roles_of(&side.roles[place]));
+        let labels = of_labels(both, roles.each_ref().map(|roles| &**roles));
         let [primary_a, primary_b] = both.map(|side| Verdict::new(side.roles[place].clone()).primary);
         let of_choice = of_labels(both, both.map(|side| &*side.choices[place]));
         let [chosen_a, chosen_b] = both.map(|side| {
@@ -60,6 +61,12 @@ pub fn of_heads(a: &Side, b: &Side) -> Vec<HeadComparison> {
         }
     };
     (0..grid.count()).map(head).collect()
+}
+
+/// The assessments for labels that are roles: what every untrained head has, too, is nothing that could be kept.
+fn roles_of(assessed: &[Assessment]) -> Vec<Assessment> {
+    let is_role = |one: &&Assessment| registry::detector_of(&one.label.label).is_none_or(|detector| detector.is_role);
+    assessed.iter().filter(is_role).cloned().collect()
 }
 
 /// The labels that a head has on either side, firm or borderline.

@@ -38,8 +38,12 @@ impl CompareOutcome {
             let are = plural(&firm_in_both, "is", "are");
             format!("{} {are} firm in both, by other thresholds.", counted(firm_in_both, "label"))
         });
-        let beyond_one = |[has, lacks]: [&str; 2], reach: [Reach; 2]| {
-            let names = self.names(most, |label| label.outcome == Fate::Kept && label.reach() == reach.map(Some));
+        let beyond_one = |[has, lacks]: [&str; 2], is_beyond: [bool; 2]| {
+            let names = self.names(most, |label| {
+                let reach = label.reach();
+                let is_told = reach.iter().all(Option::is_some) && label.outcome == Fate::Kept;
+                is_told && reach.map(|reach| reach == Some(Reach::Tags)) == is_beyond
+            });
             names
                 .map(|names| format!("Kept, and shown to be beyond word classes in {has} but not in {lacks}: {names}."))
         };
@@ -47,8 +51,8 @@ impl CompareOutcome {
             self.corpora.clone(),
             of_fate("Lost", Fate::Lost),
             of_fate("Gained", Fate::Gained),
-            beyond_one(["a", "b"], [Reach::Tags, Reach::Offset]),
-            beyond_one(["b", "a"], [Reach::Offset, Reach::Tags]),
+            beyond_one(["a", "b"], [true, false]),
+            beyond_one(["b", "a"], [false, true]),
             one_sided(firm_in_a, ["a", "b"], [true, false]),
             one_sided(firm_in_b, ["b", "a"], [false, true]),
             both,

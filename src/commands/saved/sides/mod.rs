@@ -8,7 +8,7 @@ pub mod standing;
 pub mod text;
 
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
 
@@ -67,6 +67,27 @@ pub fn read(paths: [&Path; 2], options: &PolicyOptions, threads: NonZeroUsize) -
     Ok(sides)
 }
 
+/// Reads a report and others that are all labelled by its policy.
+/// Fails if one of them is no report and no partial, the first is a partial, or the models do not have the same heads.
+pub fn read_by_first(paths: &[PathBuf], threads: NonZeroUsize) -> Result<Vec<Side>> {
+    let mut sides: Vec<Side> = Vec::new();
+    for path in paths {
+        let file = read_file(path)?;
+        let policy = match sides.first() {
+            Some(first) => first.circumstances.settings.policy.clone(),
+            None => policy_of(&file).ok_or_else(|| {
+                anyhow!("`{}` is a partial, whose labels no policy has fixed", path.display())
+                    .hint("make a report of it: `headscope merge PARTIAL -o REPORT.json`")
+            })?,
+        };
+        sides.push(Side::new(file, path, policy, threads)?);
+    }
+    for side in &sides[1..] {
+        ensure_same_heads(&sides[0], side)?;
+    }
+    Ok(sides)
+}
+
 /// Heads are compared by their places, which say nothing in a model of another shape.
 fn ensure_same_heads(a: &Side, b: &Side) -> Result<()> {
     let [ours, theirs] = [a, b].map(|side| side.circumstances.model.grid());
@@ -106,6 +127,25 @@ impl Side {
         findings.correct(&policy);
         circumstances.settings.policy = policy;
         Ok(Self { file: path.display().to_string(), shard, circumstances, findings })
+    }
+
+    /// The file, as it was named.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Whether both are over some of the same files.
+    pub fn same_text(&self, other: &Self) -> bool {
+        let files = |side: &Self| -> Vec<String> {
+            side.circumstances.corpus.files.iter().map(|file| file.sha256.clone()).collect()
+        };
+        let ours = files(self);
+        files(other).iter().any(|file| ours.contains(file))
+    }
+
+    /// Whether the models of both have the same weights.
+    pub fn same_weights(&self, other: &Self) -> bool {
+        self.circumstances.model.weights_sha256 == other.circumstances.model.weights_sha256
     }
 
     /// Every number that can be compared.

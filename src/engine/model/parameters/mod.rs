@@ -262,6 +262,29 @@ impl Layer {
         })
     }
 
+    /// The same with queries and keys times a factor, `width` values each: where they are normalised the norms are scaled, and
+    /// what stands for places in scores with contents is scaled alike, so that all scores are times its square.
+    #[must_use]
+    pub fn sharpened(&self, factor: f32, width: usize) -> Self {
+        let mut layer = self.clone();
+        let scale = |values: &mut [f32]| values.iter_mut().for_each(|value| *value *= factor);
+        if let Some(norms) = &mut layer.query_key_norms {
+            for norm in norms {
+                scale(&mut norm.weight);
+                scale(&mut norm.bias);
+            }
+        } else {
+            let Linear { weight, bias } = &mut layer.query_key_value;
+            let inputs = weight.len() / bias.len();
+            scale(&mut weight[..2 * width * inputs]);
+            scale(&mut bias[..2 * width]);
+        }
+        if let Some(places) = &mut layer.disentangled {
+            [&mut places.keys, &mut places.queries].into_iter().flatten().for_each(|part| scale(part));
+        }
+        layer
+    }
+
     /// Whether queries and keys are normalised or turned, so that the bias of the keys does not cancel in the softmax.
     pub fn prepares_keys(&self) -> bool {
         self.rotary.is_some() || self.query_key_norms.is_some()

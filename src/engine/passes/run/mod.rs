@@ -1,6 +1,7 @@
 //! Passes over a shard of a corpus: sentences in, the sums of all observers out.
 
 pub mod choice;
+mod controls;
 pub mod counting;
 pub mod derivatives;
 pub mod means;
@@ -48,6 +49,7 @@ use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::Facts;
 use crate::system::progress::Analysis;
 use choice::Sensitivity;
+use controls::{SHARPNESS_SENTENCES, other_encoder};
 use derivatives::differentiate;
 use means::{ContextSums, MeanContexts};
 use part::CorpusPart;
@@ -352,6 +354,17 @@ impl Runner<'_> {
         Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown() })
     }
 
+    /// The first sentences of the corpus, by themselves, whatever the shard.
+    fn first_sentences(&self) -> Result<Vec<Sequence>> {
+        let Protocol { max_tokens, truncate, .. } = *self.protocol;
+        let corpus = Corpus::open_with(self.corpus, self.scope, &[], None)?;
+        let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
+        let part = CorpusPart::of(Shard::WHOLE);
+        let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);
+        let is_decoder = self.model.is_decoder();
+        sentences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found })).collect()
+    }
+
     /// Shows the sequences to the observers in all variants, with the weights of the pass.
     fn sum(
         &self,
@@ -361,14 +374,8 @@ impl Runner<'_> {
         sequences: &mut Sequencer<'_>,
         progress: &Analysis,
     ) -> Result<Vec<Box<dyn Observer>>> {
-        let fresh;
-        let encoder: &dyn Encoder = match pass.weights {
-            Weights::Trained => &*self.model.encoder,
-            Weights::Fresh { seed } => {
-                fresh = self.model.untrained(seed)?;
-                &*fresh
-            }
-        };
+        let other = other_encoder(self.model, pass.weights, || self.first_sentences())?;
+        let encoder: &dyn Encoder = other.as_deref().unwrap_or(&*self.model.encoder);
         let is_decoder = self.model.is_decoder();
         let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));
         let sequences: &mut Sequencer<'_> = &mut sequences;

@@ -32,7 +32,7 @@ impl Study for LaterHeads {
         formerly: Some("dependence"),
         question: "Which later heads look elsewhere without each head?",
         needs: "any model of several layers and any corpus in files, read four times more: as many passes over a sample of its \
-            sentences as half of the heads, and two (those of `output-shift`, if that runs, too), as many of an untrained model, and a twelfth \
+            sentences as half of the heads, and two (those of `output-shift`, if that runs, too), as many of an untrained model as sharp as this one, and a twelfth \
             as many for direct edges",
         verdicts: VERDICTS,
         caveats: CAVEATS,
@@ -46,7 +46,7 @@ impl Study for LaterHeads {
         let pass = |weights| Pass { weights, portion: Portion::Sample, ..Pass::PLAIN };
         vec![
             PassSpec::new(pass(Weights::Trained), |subject| EdgeSums::new(subject.grid).with_direct()),
-            PassSpec::new(pass(Weights::Fresh { seed: SEED }), |subject| EdgeSums::new(subject.grid)),
+            PassSpec::new(pass(Weights::Sharp { seed: SEED }), |subject| EdgeSums::new(subject.grid)),
         ]
     }
 
@@ -61,7 +61,7 @@ impl Study for LaterHeads {
 const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "an edge `above` chance",
     statistic: "`excess`, of edges with a shift of at least 0.0001",
-    margin: "the 95th percentile of an untrained model's, taken as known",
+    margin: "the 95th percentile of an untrained model's that attends as sharply, taken as known",
     family: "all such edges whose excess is above it",
     least: "{min_queries} tokens in {min_sentences} sentences",
     printed: "excess with its interval, q, the percentile",

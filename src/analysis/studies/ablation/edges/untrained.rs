@@ -1,4 +1,4 @@
-//! The excesses of an untrained model of the same shape: what an edge has without anything that was learned.
+//! The excesses of an untrained model of the same shape that attends as sharply: what an edge has without anything that was learned.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,12 +51,12 @@ impl Untrained {
     /// The sentence that says what it means of an edge to be above chance.
     pub fn meaning(&self) -> String {
         let (Some(percentile), Some(more)) = (self.percentile, self.above_product()) else {
-            return "An untrained model of the same shape has no shift, so there is nothing to compare with."
+            return "An untrained model of the same shape and sharpness has no shift, so there is nothing to compare with."
                 .to_owned();
         };
         format!(
             "That is a shift of at least {LEAST_SHIFT} and an excess (in ln) surely above {percentile:+.2}, the 95th percentile of an \
-             untrained model of the same shape, {} of whose own {} {} so: {more} the product of what the earlier \
+             untrained model of the same shape and sharpness, {} of whose own {} {} so: {more} the product of what the earlier \
              head shifts in the layer and what shifts the later head, no more.",
             self.above,
             counted(self.edges, "edge"),

@@ -69,7 +69,10 @@ impl Section for EdgesSection {
             downstream.as_ref().map(|edge| line("what it shifts most beyond expectation is", &edge.target, edge));
         let shown = downstream.as_ref().filter(|edge| edge.above);
         let clause = shown.map(|edge| {
-            format!("moves the attention of {} beyond what its layer does (excess {:+.2})", edge.target, edge.excess)
+            format!(
+                "shifts the attention of {} by {:.4}, more than both their averages predict (excess {:+.2})",
+                edge.target, edge.shift, edge.excess
+            )
         });
         up.into_iter().chain(down).collect::<HeadCard>().saying(clause)
     }

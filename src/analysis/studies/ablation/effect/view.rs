@@ -176,10 +176,11 @@ fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
     let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
     let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
         format!(
-            "Removing one head costs at most {:.3} nats a token ({}), removing all {:.3} (the loss is {loss:.3}); of {} removed one \
-             at a time {}.",
-            head.effect.unwrap_or(0.0),
+            "Of heads removed one at a time {} costs most, {:.3}{} nats a token; removing all costs {:.3} (the loss is {loss:.3}); of {} \
+             {}.",
             head.place,
+            head.effect.unwrap_or(0.0),
+            head.ci95.map_or_else(String::new, |ci95| format!(" [{:.3}, {:.3}]", ci95.low(), ci95.high())),
             bare - loss,
             removed.len(),
             verdicts.words()

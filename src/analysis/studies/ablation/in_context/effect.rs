@@ -11,7 +11,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::stats::block_test::Scale;
 use crate::stats::interval::Interval;
-use crate::stats::significance::benjamini_hochberg;
+use crate::stats::significance::q_of_those_above;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, stored};
@@ -59,9 +59,13 @@ pub struct HeadInContext {
     pub effect: Option<f64>,
     /// Its 95 % interval.
     pub ci95: Option<Interval>,
-    /// The block test of its being other than 0.
+    /// Its metric `copy_effect`: how much more the second copy loses without it, nats a token.
+    pub copy_effect: Option<f64>,
+    /// Its 95 % interval.
+    pub copy_ci95: Option<Interval>,
+    /// The larger p-value of the block tests of both being above 0.
     pub p: Option<f64>,
-    /// That corrected for all heads.
+    /// That corrected for all heads of which both are above 0; null for the others.
     pub q: Option<f64>,
     /// The losses without it.
     pub without: CopyLoss,
@@ -78,29 +82,44 @@ impl CopyLoss {
     }
 }
 
+impl HeadInContext {
+    /// Whether without the head the gain is smaller, and because the second copy loses more.
+    fn takes_from_both(&self) -> bool {
+        [self.effect, self.copy_effect].iter().all(|effect| effect.is_some_and(|effect| effect > 0.0))
+    }
+}
+
 impl GainEffects {
     /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &RemovalCopySums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        let known = estimates.denominators.get("in_context_effect", None).copied().unwrap_or_default();
         let head = |place: usize| {
-            let effect = estimates.heads[place].get("in_context_effect", None).copied().flatten();
-            let ci95 = estimates.ci95[place].get("in_context_effect", None).copied().flatten();
-            let error = estimates.standard_errors[place].get("in_context_effect", None).copied().flatten();
-            let estimate = effect.zip(error).and_then(|(effect, error)| known.estimate(effect, error, Scale::Real));
+            let number = |metric: &str| {
+                let value = estimates.heads[place].get(metric, None).copied().flatten();
+                let ci95 = estimates.ci95[place].get(metric, None).copied().flatten();
+                let error = estimates.standard_errors[place].get(metric, None).copied().flatten();
+                let known = estimates.denominators.get(metric, None).copied().unwrap_or_default();
+                let estimate = value.zip(error).and_then(|(value, error)| known.estimate(value, error, Scale::Real));
+                (value, ci95, estimate.map(|estimate| estimate.p_above(0.0)))
+            };
+            let [(effect, ci95, p_gain), (copy_effect, copy_ci95, p_copy)] =
+                ["in_context_effect", "copy_effect"].map(number);
+            let p = p_gain.zip(p_copy).map(|(gain, copy)| gain.max(copy));
+            let without = CopyLoss::new(&total, Some(place));
             HeadInContext {
                 place: context.grid.place(place),
                 effect,
                 ci95,
-                p: estimate.map(|estimate| estimate.p_different(0.0)),
+                copy_effect,
+                copy_ci95,
+                p,
                 q: None,
-                without: CopyLoss::new(&total, Some(place)),
+                without,
             }
         };
         let mut heads: Vec<HeadInContext> = (0..context.grid.count()).map(head).collect();
-        let (tested, p): (Vec<usize>, Vec<f64>) =
-            heads.iter().enumerate().filter_map(|(place, head)| Some((place, head.p?))).unzip();
-        tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(place, q)| heads[place].q = Some(q));
+        let above: Vec<Option<f64>> = heads.iter().map(|head| head.p.filter(|_| head.takes_from_both())).collect();
+        heads.iter_mut().zip(q_of_those_above(&above)).for_each(|(head, q)| head.q = q);
         Self {
             removal: sums.conditions.removal.filter(|_| total.tokens() > 0),
             // The last variant has no head.
@@ -122,9 +141,9 @@ impl GainEffects {
         let bare = self.without_heads.gain.map_or_else(|| "-".to_owned(), |gain| format!("{gain:.3}"));
         writeln!(
             out,
-            "In-context copying with heads removed one at a time (by {}): how much of the gain goes away, in nats a token, ± half \
-             of the 95 % interval, q of its being other than 0, and the loss of the second copy then. Without any head the gain \
-             is {bare}.\n",
+            "In-context copying with heads removed one at a time (by {}), in nats a token, ± half of the 95 % interval: how much \
+             of the gain goes away, how much more the second copy loses, q of both being above 0 (a head has a part in copying), \
+             and the loss of the second copy then. Without any head the gain is {bare}.\n",
             removal.name(),
         )?;
         out.table(table(self.ranked().into_iter().take(LISTED)));
@@ -134,13 +153,16 @@ impl GainEffects {
 
 fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Table {
     let mut table = plain_table();
-    table.set_header(["without", "gain lost", "q", "second copy"]);
-    for HeadInContext { place, effect, ci95, q, without, .. } in heads {
-        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
-        let effect = effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.3}{spread}"));
+    table.set_header(["without", "gain lost", "second copy loses", "q", "second copy"]);
+    for HeadInContext { place, effect, ci95, copy_effect, copy_ci95, q, without, .. } in heads {
+        let shown = |(effect, ci95): (&Option<f64>, &Option<Interval>)| {
+            let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
+            effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.3}{spread}"))
+        };
+        let [effect, copy] = [(effect, ci95), (copy_effect, copy_ci95)].map(shown);
         let q = q.map_or_else(|| "-".to_owned(), significance);
         let second = without.second.map_or_else(|| "-".to_owned(), |second| format!("{second:.3}"));
-        table.add_row([place.to_string(), effect, q, second]);
+        table.add_row([place.to_string(), effect, copy, q, second]);
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table

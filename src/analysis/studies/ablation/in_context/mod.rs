@@ -88,11 +88,11 @@ impl Study for InContextEffect {
 
 const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "a head has a part in copying",
-    statistic: "`in_context_effect`",
-    margin: "0, from both sides",
-    family: "all heads",
+    statistic: "`in_context_effect` and `copy_effect`, the larger p",
+    margin: "0",
+    family: "all heads of which both are above 0",
     least: "10 sequences",
-    printed: "effect with its interval, q",
+    printed: "both effects with their intervals, q",
 }];
 
 /// The limits of what the gain shows.

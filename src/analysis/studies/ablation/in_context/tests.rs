@@ -1,12 +1,17 @@
+use std::num::NonZeroUsize;
+
+use super::InContextEffect;
 use super::gain::{Gain, NatsPerToken};
-use super::metrics::effect;
-use super::sums::{CopyLosses, CopySums};
+use super::metrics::{copy_effect, effect};
+use super::sums::{CopyLosses, CopySums, RemovalCopySums};
 use crate::corpus::SentenceFamily;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Event, Sums, observer_of};
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
-use crate::studies::ablation::removal::Quantity;
+use crate::studies::ablation::removal::{EachHead, Quantity};
+use crate::study::metrics::estimates::EstimationContext;
+use crate::study::{Observed, ObservedPass, Study};
 
 /// Logits of two classes by which the token 1 loses so many nats.
 fn losing(nats: f64) -> [f32; 2] {
@@ -53,6 +58,10 @@ fn the_gain_is_of_tokens_behind_the_same_token() {
     near(effect(&losses, Some(0)).value().unwrap(), 1.0);
     near(effect(&losses, Some(1)).value().unwrap(), -0.25);
     near(effect(&losses, None).value().unwrap(), 0.0);
+    // The second copy has two tokens, of half a nat, of one and a half and of a quarter.
+    near(copy_effect(&losses, Some(0)).value().unwrap(), 1.0);
+    near(copy_effect(&losses, Some(1)).value().unwrap(), -0.25);
+    near(copy_effect(&losses, None).value().unwrap(), 0.0);
     assert!(losses.fits(2) && !losses.fits(3));
     // Without copies there is nothing to gain.
     assert!(losses.begin(&sentence(0, 5, "dep"), 2).is_none());
@@ -77,4 +86,35 @@ fn the_gain_of_a_model_is_in_nats_a_token() {
         // Two blocks are too few for an interval.
         assert_eq!(part.ci95, None);
     }
+}
+
+/// Without the first head the first copy gets better by a nat and the second stays: the gain is smaller, and nothing was copied less.
+/// Without the second head the second copy gets worse by a nat.
+#[test]
+fn a_head_that_spoils_the_first_copy_has_no_part_in_copying() {
+    let grid = HeadGrid { layers: 1, heads: 2 };
+    let mut sums = RemovalCopySums::new(grid, EachHead);
+    for number in 0..20 {
+        let spread = f64::from(number % 5) * 0.01;
+        let block = &mut sums.blocks[usize::try_from(number).unwrap()];
+        *block = CopyLosses::new(3);
+        let state = block.begin(&twice(), 3).unwrap();
+        let both = [(None, [3.0, 1.0]), (Some(0), [2.0, 1.0]), (Some(1), [3.0, 2.0]), (Some(2), [3.0, 3.0])];
+        for (variant, [first, second]) in both {
+            for position in 0..6 {
+                let nats = if position < 3 { first } else { second };
+                block.logits(&state, variant, position, &losing(nats + f64::from(variant.is_some()) * spread));
+            }
+        }
+    }
+    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
+    let sums = observer_of(sums);
+    let observed = [ObservedPass { sums: &*sums, left_out: 0 }];
+    let (_, section) = Study::measure(&InContextEffect, &Observed(&observed), &context);
+    let [spoils, copies] = &section.in_context_effect.heads[..] else { panic!("two heads") };
+    near(spoils.effect.unwrap(), 1.0);
+    near(copies.effect.unwrap(), 1.0);
+    assert!(spoils.copy_effect.unwrap() < 0.05 && (copies.copy_effect.unwrap() - 1.0).abs() < 0.05);
+    assert!(spoils.p.unwrap() > copies.p.unwrap(), "the larger p counts");
+    assert!(copies.q.unwrap() < 1e-6, "{:?}", copies.q);
 }

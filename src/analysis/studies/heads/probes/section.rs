@@ -187,10 +187,10 @@ impl TaskProbes {
         }
         ranked.sort_by(|a, b| b.gain.partial_cmp(&a.gain).expect("gains are numbers"));
         let adding = heads.iter().filter(|head| head.adds == Some(true)).count();
-        let adds = plural(&adding, "adds", "add");
+        let is = plural(&adding, "is", "are");
         writeln!(
             out,
-            "{adding} of {} {adds} more than a point to a linear reading of the embedding{}. Those that add most:\n",
+            "{adding} of {} {is} shown to add more than a point to a linear reading of the embedding{}. Those that add most:\n",
             counted(heads.len(), "head"),
             self.untrained(),
         )?;

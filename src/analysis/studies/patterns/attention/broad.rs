@@ -25,7 +25,7 @@ pub(super) const BROAD: Detector = Detector {
     thresholds: &[&ENTROPY_RATIO],
     is_role: false,
     parameter: Parameter::None,
-    phrase: Phrase::Fixed("spreads its attention over the whole sequence, as untrained heads do"),
+    phrase: Phrase::Fixed("spreads its attention over the whole sequence"),
     shown: LabelStyle { code: None, colour: AnsiColor::Magenta, in_controls: false },
     assess: |evidence, policy| {
         let measured = evidence.metric("entropy_ratio", None);

@@ -1,6 +1,6 @@
 //! The metrics of how heads choose: one table.
 
-use super::rebuilt::{POSITION_TOKEN, RebuiltBlock, VARIANTS};
+use super::rebuilt::{POSITION, POSITION_TOKEN, RebuiltBlock, SPECIAL, TOKEN, VARIANTS};
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
@@ -8,6 +8,12 @@ use crate::study::metrics::metric::{Fraction, Keys, Metric};
 /// The least mean squared Hellinger distance from even attention of a head of which there is something to rebuild: untrained
 /// heads have .0002 to .002, trained ones at least .05 (docs/methodology/choice.md).
 pub const LEAST_DISTANCE: f64 = 0.01;
+
+/// The metric of what position or token brings back beyond special tokens.
+pub const OVER_SPECIAL: &str = "rebuilt_over_special";
+
+/// The variants that the metric [`OVER_SPECIAL`] has.
+const ONE_PART: [usize; 2] = [POSITION, TOKEN];
 
 /// One head in a block, or in all of them.
 pub struct ChoiceInputs<'a> {
@@ -49,7 +55,7 @@ impl ChoiceInputs<'_> {
 pub fn of_chance(block: &RebuiltBlock) -> Vec<Fraction> {
     let rows = block.rows as f64;
     let cell = |chance: f64| Fraction::new(chance * rows, rows).over(block.rows, block.sentences);
-    let chances = VARIANTS.map(|_| 0.0).into_iter().chain([1.0, 0.0]);
+    let chances = VARIANTS.map(|_| 0.0).into_iter().chain(ONE_PART.map(|_| 0.0)).chain([1.0, 0.0]);
     chances.map(cell).collect()
 }
 
@@ -63,8 +69,9 @@ pub const METRICS: &[ChoiceMetric] = &[
     Metric {
         explanation: Explanation {
             name: "rebuilt",
-            measures: "How much of a head's attention comes back when its queries and keys are made of inputs without context: of \
-                nothing but special tokens, of the position, of the token, of both, or of both in keys or in queries alone.",
+            measures: "Share of a head's distance from even attention that comes back when its queries and keys are made of inputs \
+                without context: of nothing but special tokens, of the position, of the token, of both, or of both in keys or in \
+                queries alone.",
             formula: "1 - sum d²(A_i, Ã_i) / sum d²(A_i, U_i) over rows of text, d² = ½ sum_j (√a_j - √b_j)², U even over the keys that \
                 the query sees, Ã the head's attention from inputs m (special), m + P (position), m + E B (token), m + P + E B \
                 (position_token), the last in keys or in queries alone (keys, queries); fitted on one half of the blocks, used on \
@@ -81,9 +88,23 @@ pub const METRICS: &[ChoiceMetric] = &[
     },
     Metric {
         explanation: Explanation {
+            name: OVER_SPECIAL,
+            measures: "Share of a head's distance from even attention that position alone, or the token alone, brings back beyond \
+                special tokens.",
+            formula: "rebuilt.position - rebuilt.special, and rebuilt.token - rebuilt.special",
+            chance: "0: position, or token, adds nothing to special tokens",
+            source: "Defined here.",
+            caveats: "Special tokens have a part of their own in every variant, so that a head that looks at them alone has 0 here.",
+        },
+        keys: Keys::Each(ONE_PART.len(), |place| VARIANTS[ONE_PART[place]].to_owned()),
+        value: |seen, place| seen.by_even(|_, variants| variants[SPECIAL] - variants[ONE_PART[place]]),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
             name: "context",
-            measures: "How much of a head's attention follows neither from which token stands where, nor from the two together: what \
-                the layers below have made of the tokens.",
+            measures: "Share of a head's distance from even attention that follows neither from which token stands where, nor from \
+                the two together: what the layers below have made of the tokens.",
             formula: "1 - rebuilt.position_token",
             chance: "1: even attention",
             source: "Defined here.",

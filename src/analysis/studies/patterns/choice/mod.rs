@@ -1,4 +1,4 @@
-//! How a head chooses: how much of its attention comes back when the input of its layer is replaced by what it would be without
+//! How a head chooses: how much of its distance from even attention comes back when the input of its layer is replaced by what it would be without
 //! context (docs/methodology/choice.md).
 
 mod fit;
@@ -11,6 +11,7 @@ mod replaced;
 mod section;
 #[cfg(test)]
 mod tests;
+mod thresholds;
 
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
@@ -42,6 +43,7 @@ impl Study for HeadChoices {
         metrics: || metric::listed(METRICS),
         range: |metric| match metric {
             "rebuilt" => f64::NEG_INFINITY..=1.0,
+            metrics::OVER_SPECIAL => f64::NEG_INFINITY..=f64::INFINITY,
             "context" => 0.0..=f64::INFINITY,
             _ => 0.0..=1.0,
         },

@@ -7,16 +7,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fit::{RIDGES, text_tokens, tokens_needed};
-use super::labels::is_unlabelled;
 use super::metrics::is_even;
 use super::moments::InputMoments;
 use super::rebuilt::{POSITION_TOKEN, RebuiltBlock, RebuiltSums, VARIANTS};
+use super::thresholds::is_unlabelled;
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::control::ControlKind;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{HeadCard, Section, stored};
+use crate::study::section::{Completion, HeadCard, Section, section, stored};
 use crate::study::show::figure::{Chart, Figure, Stack, Stacks};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
@@ -27,7 +28,7 @@ pub struct ChoiceSection {
     pub choice: Choice,
 }
 
-/// How much of the inputs of layers, and of the attention of heads, follows without context.
+/// How much of the inputs of layers, and of heads' distance from even attention, follows without context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
     /// The tokens of text that the parts were fitted on, in each half of the blocks.
@@ -57,9 +58,13 @@ pub struct LayerChoice {
     pub rebuilt: Rebuilt,
     /// The heads of the layer whose attention is not even.
     pub heads: usize,
+    /// The mean of `rebuilt` in untrained models that attend as sharply (`--control random-sharp`), over their seeds; null where
+    /// they were not run.
+    #[serde(default)]
+    pub sharp_control: Option<Rebuilt>,
 }
 
-/// How much of the attention comes back from inputs without context.
+/// Share of the distance from even attention that comes back from inputs without context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rebuilt {
     /// Of nothing but special tokens.
@@ -108,6 +113,9 @@ fn ratio(sums: &RebuiltSums, above: impl Fn(&RebuiltBlock) -> f64, below: impl F
     Jackknife::new(&per_block(&above), &per_block(&below)).on(Scale::Real)
 }
 
+/// How a head's sentence names the share that comes back from position and token.
+const BOTH: &str = "rebuilt from which token stands where";
+
 impl Choice {
     /// From the sums of both stages.
     pub fn new(moments: &InputMoments, sums: &RebuiltSums, grid: HeadGrid) -> Self {
@@ -149,10 +157,24 @@ impl Choice {
                 ridge: ridge.map(|place| RIDGES[usize::from(place)]),
                 rebuilt: Rebuilt::of(std::array::from_fn(mean)),
                 heads: own.len(),
+                sharp_control: None,
             }
         };
         let layers = sums.ridges.iter().enumerate().map(layer).collect();
         Self { fitted_on, needed, layers, heads }
+    }
+
+    /// Sets the shares of untrained models that attend as sharply beside those of each layer.
+    fn compare_with_sharp(&mut self, seeds: &[&dyn Section]) {
+        let others: Vec<&Self> = seeds.iter().map(|&seed| &section::<ChoiceSection>(seed).choice).collect();
+        for (number, layer) in self.layers.iter_mut().enumerate() {
+            let mean = |variant: usize| {
+                let of_seed = |other: &&Self| other.layers.get(number)?.rebuilt.values()[variant];
+                let values: Vec<f64> = others.iter().filter_map(of_seed).collect();
+                (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+            };
+            layer.sharp_control = Some(Rebuilt::of(std::array::from_fn(mean)));
+        }
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
@@ -166,10 +188,14 @@ impl Choice {
         }
         writeln!(
             out,
-            "How heads choose: the share of a head's attention that comes back from inputs without context, mean of each layer's \
-             heads, in per cent (0: even attention). Position and token were fitted on halves of {least} and {most} tokens, and \
-             used on the other half; more text would find less context.\n",
+            "How heads choose: share of the distance from even attention that comes back from inputs without context, mean of \
+             each layer's heads, in per cent (0: even attention). Position and token were fitted on halves of {least} and {most} \
+             tokens, and used on the other half; more text would find less context. Layer 0 reads tokens and positions alone, so \
+             its share of both is 100 % by construction, and its heads have no label here.\n",
         )?;
+        if self.layers.iter().any(|layer| layer.sharp_control.is_some()) {
+            writeln!(out, "In brackets: untrained models that attend as sharply (random-sharp).\n")?;
+        }
         out.table(table(&self.layers));
         let even = self.heads.iter().filter(|head| head.is_even).count();
         if even > 0 {
@@ -192,8 +218,13 @@ fn table(layers: &[LayerChoice]) -> comfy_table::Table {
     let mut table = plain_table();
     let header = ["", "special", "position", "token", "both", "both in keys", "both in queries", "input's own share"];
     table.set_header(header);
-    for LayerChoice { layer, own_share, ci95, rebuilt, .. } in layers {
-        let cells = rebuilt.values().map(shown);
+    for LayerChoice { layer, own_share, ci95, rebuilt, sharp_control, .. } in layers {
+        let control = sharp_control.map(|control| control.values());
+        let cell = |variant: usize| {
+            let beside = control.map_or_else(String::new, |control| format!(" ({})", shown(control[variant])));
+            shown(rebuilt.values()[variant]) + &beside
+        };
+        let cells: [String; VARIANTS.len()] = std::array::from_fn(cell);
         let own = shown(*own_share) + &plus_minus(*ci95);
         table.add_row([format!("L{layer}")].into_iter().chain(cells).chain([own]));
     }
@@ -204,6 +235,12 @@ fn table(layers: &[LayerChoice]) -> comfy_table::Table {
 stored!(ChoiceSection { choice: Choice });
 
 impl Section for ChoiceSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Control(ControlKind::RandomSharp, seeds) = known {
+            self.choice.compare_with_sharp(seeds);
+        }
+    }
+
     fn summary(&self, _: &Policy) -> Summary {
         let mut summary = Summary::default();
         self.choice.write_summary(&mut summary).expect("writing to a string does not fail");
@@ -228,13 +265,18 @@ impl Section for ChoiceSection {
         }
         let [special, position, token, both, keys, queries] = head.rebuilt.values().map(shown);
         let ci95 = plus_minus(head.ci95);
+        let by_construction = if place.layer == 0 { " (layer 0 reads nothing else)" } else { "" };
         let line = format!(
-            "of its attention {both}{ci95} % comes back from position and token; {special} % from special tokens alone, {position} % \
-             from position, {token} % from the token; {keys} % with context in queries alone, {queries} % with it in keys alone"
+            "of its distance from even attention {both}{ci95} % comes back from position and token; {special} % from special tokens \
+             alone, {position} % from position, {token} % from the token; {keys} % with context in queries alone, {queries} % with \
+             it in keys alone{by_construction}"
         );
-        let mixed = head.rebuilt.values()[POSITION_TOKEN].filter(|&share| is_unlabelled(share, policy));
-        let clause = mixed
-            .map(|share| format!("has {} of its attention rebuilt from which token stands where", decimal(share, 2)));
+        let shares = head.rebuilt.values();
+        let is_told = place.layer > 0 && is_unlabelled(shares, policy);
+        let clause = shares[POSITION_TOKEN].filter(|_| is_told).map(|share| {
+            let (part, of) = if share < 0.5 { (1.0 - share, "left to context") } else { (share, BOTH) };
+            format!("has {} of its distance from even attention {of}", decimal(part, 2))
+        });
         HeadCard::from_iter([line]).saying(clause)
     }
 
@@ -269,13 +311,13 @@ fn figures(choice: &Choice) -> Vec<Figure> {
         name: "choice",
         title: "How heads choose".to_owned(),
         reading: format!(
-            "For each head the share of its attention that comes back from inputs without context, stacked: from special tokens \
-             alone, what position adds, what the token adds to both, and what needs context. Heads without a bar attend evenly. \
-             Fitted on {} and {} tokens, used on the other half.",
+            "For each head the share of its distance from even attention that comes back from inputs without context, stacked: \
+             from special tokens alone, what position adds, what the token adds to both, and what needs context. Heads without \
+             a bar attend evenly. Fitted on {} and {} tokens, used on the other half.",
             choice.fitted_on[0], choice.fitted_on[1]
         ),
         chart: Chart::Stacks(Stacks {
-            scale: "attention rebuilt".to_owned(),
+            scale: "share of the distance from even attention".to_owned(),
             parts: ["special tokens", "position", "token", "context"].map(str::to_owned).to_vec(),
             stacks: choice.heads.iter().map(stack).collect(),
         }),

@@ -13,7 +13,7 @@ use crate::evaluation::results::Results;
 use crate::model::config::{Activation, BlockPlan, Config, NormKind, PositionEmbedding, Sizes};
 use crate::model::forward::Encoder;
 use crate::model::forward::packed::PackedEncoder;
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::{Embeddings, Layer, Linear, Norm, Parameters};
 use crate::passes::observer::Observer;
 use crate::passes::observer::set::ObserverSet;
@@ -242,7 +242,12 @@ fn planted_heads_choose_as_they_are_made() {
         .map(|label| label.map(|one| (one.label, one.borderline)))
         .collect();
     let firm = |name: &str| Some((format!("chooses:{name}"), false));
-    assert_eq!(labels, [firm("position"), firm("token"), None, firm("context"), firm("position"), firm("token")]);
+    // Layer 0 reads nothing but tokens and positions; of the induction head, which goes by context, its numbers speak.
+    assert_eq!(labels, [None, None, None, None, firm("position"), firm("token")]);
+    let card = |layer: usize, head: usize| found.sections[0].1.of_head(HeadPlace { layer, head }, &default_policy());
+    assert!(card(0, 0).lines.concat().contains("(layer 0 reads nothing else)"));
+    assert!(card(0, 0).clauses.is_empty() && card(1, 1).clauses.is_empty());
+    assert!(card(1, 0).clauses[0].ends_with(" left to context"), "{:?}", card(1, 0).clauses);
     let metric = |head: usize, key: &str| found.estimates.heads[head].get("rebuilt", Some(key)).copied().flatten();
     let position = metric(0, "position").unwrap();
     assert!((position - 1.0).abs() < 1e-6, "{position}");
@@ -255,6 +260,10 @@ fn planted_heads_choose_as_they_are_made() {
     assert!(from_even.unwrap() < 1e-12, "{from_even:?}");
     // No label of where heads attend comes of it.
     assert!(found.verdicts(&default_policy()).iter().all(|verdict| verdict.labels.is_empty()));
+    // There are no special tokens, so that all that a part brings back is its own.
+    let lead = found.estimates.heads[4].get("rebuilt_over_special", Some("position")).copied().flatten();
+    let difference = metric(4, "position").unwrap() - metric(4, "special").unwrap();
+    assert!((lead.unwrap() - difference).abs() < 1e-12, "{lead:?} {difference}");
     let section = &section::<ChoiceSection>(&*found.sections[0].1).choice;
     assert_eq!((section.fitted_on, section.needed), ([1280, 1280], 10 * HIDDEN as u64));
     // The first layer's input is position and token, up to the ridge; a third of the second one's is what was written.

@@ -83,6 +83,19 @@ pub fn scored_arcs(
         .collect()
 }
 
+/// A sum of shares is kept in units of `2^-32`: exact to add, and so the same in any order.
+pub const UNIT: u128 = 1 << 32;
+
+/// A sum of [`RelationSums::over_others`] as a number of arcs.
+pub fn in_arcs(sum: i64) -> f64 {
+    sum as f64 / UNIT as f64
+}
+
+/// Whether a sum is one of shares of so many arcs, as it may not be in a file.
+pub fn is_within(sum: i64, arcs: u64) -> bool {
+    u128::from(sum.unsigned_abs()) <= u128::from(arcs) * UNIT
+}
+
 /// How often one relation's arcs were predicted rightly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelationSums {
@@ -96,16 +109,21 @@ pub struct RelationSums {
     pub tagged: u64,
     /// Arcs by the UPOS of the dependent and the rule that predicts them; those that no rule predicts are not here.
     pub cues: BTreeMap<Cue, u64>,
+    /// Arcs in sentences with other arcs, which `all` pools.
+    pub with_others: u64,
+    /// What each head has on these arcs beyond its share of the other arcs of their sentences ([`in_arcs`]); as `hits`.
+    pub over_others: Vec<[i64; 2]>,
     /// Arcs that each head predicts, by [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH); `[layers * heads]`, empty until a head scores.
     pub hits: Vec<[u64; 2]>,
 }
 
-merge_fields!(RelationSums { count, sentences, places, tagged, cues, hits });
+merge_fields!(RelationSums { count, sentences, places, tagged, cues, with_others, over_others, hits });
 
 impl RelationSums {
     /// Counts an arc, and which baselines predict it.
     pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
         self.hits.resize(heads, [0; 2]);
+        self.over_others.resize(heads, [0; 2]);
         self.count += 1;
         self.places[arc.place] += 1;
         self.tagged += u64::from(arc.tagged);
@@ -116,9 +134,10 @@ impl RelationSums {
 
     /// Whether no part exceeds its whole, as it may in a file.
     pub fn adds_up(&self) -> bool {
-        let parts = [self.sentences, self.tagged, self.places.iter().sum()];
+        let parts = [self.sentences, self.tagged, self.with_others, self.places.iter().sum()];
         parts.iter().chain(self.hits.as_flattened()).all(|&part| part <= self.count)
             && self.cues.values().sum::<u64>() <= self.tagged
+            && self.over_others.as_flattened().iter().all(|&sum| is_within(sum, self.with_others))
     }
 }
 

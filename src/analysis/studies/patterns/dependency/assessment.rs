@@ -1,9 +1,11 @@
 //! How a head stands to a syntactic label, and how far the label reaches.
 
 use super::relation::{HeadAccuracy, RelationMetrics};
-use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT};
+use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN};
+use crate::corpus::relation::ALL;
+use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_SENTENCES, MarginTest, Reach};
-use crate::study::labels::policy::Policy;
+use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Assessment, Bound, Measured, assess};
 
 /// The accuracy of a head on a relation, as rules name it.
@@ -39,16 +41,27 @@ pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Pol
         label.direction = Some(direction);
         label.versus_offset = Some(comparison.clone());
         label.versus_tags.clone_from(head.versus_tags.get(direction));
-        label.beyond = reach(relation, head, direction, policy);
+        label.specific.clone_from(head.specific.get(direction));
+        label.beyond = Some(reach(relation, head, direction, policy));
         Some(assessment)
     };
     Direction::BOTH.into_iter().filter_map(of_direction).collect()
 }
 
-/// How far the label of a head reaches; `None` where the relation has no tag baseline.
-fn reach(relation: &RelationMetrics, head: &HeadAccuracy, direction: Direction, policy: &Policy) -> Option<Reach> {
-    let (tags, better) = (head.versus_tags.get(direction).as_ref()?, relation.versus_better(head, direction)?);
-    let above = || better.ci95.is_some_and(|difference| difference.low() > policy.share(&BEYOND_MARGIN));
-    let beyond = policy.rule(&LABEL_Q).map_or_else(above, |most| tags.q.is_some_and(|q| q <= most));
-    Some(if beyond { Reach::Tags } else { Reach::Offset })
+/// How far the label of a head reaches. `all`, beside which there are no other arcs, has no step of its own.
+fn reach(relation: &RelationMetrics, head: &HeadAccuracy, direction: Direction, policy: &Policy) -> Reach {
+    let is_shown = |q: Option<f64>, ci95: Option<Interval>, margin: &Threshold| {
+        let above = || ci95.is_some_and(|difference| difference.low() > policy.share(margin));
+        policy.rule(&LABEL_Q).map_or_else(above, |most| q.is_some_and(|q| q <= most))
+    };
+    let specific = head.specific.get(direction).as_ref();
+    if relation.relation != ALL && !specific.is_some_and(|found| is_shown(found.q, found.ci95, &SPECIFIC_MARGIN)) {
+        return Reach::Offset;
+    }
+    let tags = head.versus_tags.get(direction).as_ref().zip(relation.versus_better(head, direction));
+    match tags {
+        Some((tags, better)) if is_shown(tags.q, better.ci95, &BEYOND_MARGIN) => Reach::Tags,
+        _ if relation.relation == ALL => Reach::Offset,
+        _ => Reach::Relation,
+    }
 }

@@ -8,6 +8,7 @@ mod measure;
 pub mod parser;
 mod relation;
 pub mod section;
+mod specific;
 pub mod sums;
 mod syntactic;
 mod table;
@@ -81,7 +82,7 @@ impl Study for Dependency {
         caveats: section::CAVEATS,
         range: |_| 0.0..=1.0,
         is_share: |_| true,
-        verdicts: &[syntactic::BEYOND],
+        verdicts: &[syntactic::SPECIFIC, syntactic::BEYOND],
         aim: |label| {
             let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
             Some((Aim::Partner { relation, direction }, None))

@@ -11,7 +11,8 @@ use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::Bound;
-use crate::study::labels::evidence::{ByDirection, Comparison, Direction, TagComparison};
+use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Specificity, TagComparison};
+use crate::study::metrics::metric::Denominator;
 use crate::study::show::wording::{percent, plus_minus};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
@@ -52,6 +53,9 @@ pub struct RelationMetrics {
     #[serde(default)]
     #[schemars(range(min = 0, max = BLOCKS))]
     pub effective_blocks: f64,
+    /// Scored words in sentences that have other arcs, which is what `specific` of each head is over.
+    #[serde(default)]
+    pub with_others: Denominator,
     /// The best head on all data.
     #[serde(flatten)]
     pub place: HeadPlace,
@@ -246,6 +250,9 @@ pub struct HeadAccuracy {
     /// The head against the relation's best tags; null where no such word has a UPOS.
     #[serde(default)]
     pub versus_tags: ByDirection<Option<TagComparison>>,
+    /// The head on the relation against the other arcs of the same sentences; null where none has any.
+    #[serde(default)]
+    pub specific: ByDirection<Option<Specificity>>,
     /// Its accuracy without each block, for the block test of two analyses.
     #[serde(skip)]
     pub left_out: ByDirection<Option<Jackknife>>,
@@ -298,6 +305,11 @@ impl RelationMetrics {
         self.by_head.iter_mut().flat_map(|head| head.versus_tags.both_mut()).flatten()
     }
 
+    /// The comparisons of all heads with other arcs, in the order of [`RelationMetrics::comparisons`], those without any left out.
+    pub(super) fn specificities_mut(&mut self) -> impl Iterator<Item = &mut Specificity> {
+        self.by_head.iter_mut().flat_map(|head| head.specific.both_mut()).flatten()
+    }
+
     /// A head in one direction against the better of both baselines, which is the tags where they are equally good;
     /// `None` where the tags are no baseline.
     pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<BaselineMargin> {
@@ -323,6 +335,26 @@ impl RelationMetrics {
             |head| Direction::BOTH.into_iter().filter_map(move |direction| self.versus_better(head, direction));
         let test = |better: BaselineMargin| self.test((better.difference, better.ci95), better.standard_error, margin);
         self.by_head.iter().flat_map(of_head).map(test).collect()
+    }
+
+    /// The block test of every head on the relation against other arcs and a margin, in the order of
+    /// [`RelationMetrics::specificities_mut`]; `is_above` only where the head is `margin_over_offset` above the best offset, too, so
+    /// that it has a label.
+    pub(super) fn tests_specific(&self, margin: f64, margin_over_offset: f64) -> Vec<MarginExcess> {
+        let test = |head: &HeadAccuracy, direction: Direction| {
+            let found = head.specific.get(direction).as_ref()?;
+            let offset = head.versus_offset.get(direction).as_ref();
+            let is_labelled = offset.is_some_and(|versus| Bound::AtLeast.holds(versus.difference, margin_over_offset));
+            let of = |error| self.with_others.estimate(found.difference, error, Scale::Real);
+            let estimate = found.standard_error.and_then(of);
+            let p = estimate.map(|estimate| estimate.p_above(margin));
+            let is_above = is_labelled && Bound::AtLeast.holds(found.difference, margin);
+            Some(MarginExcess { difference: found.difference, ci95: found.ci95, p, is_above })
+        };
+        self.by_head
+            .iter()
+            .flat_map(|head| Direction::BOTH.into_iter().filter_map(move |direction| test(head, direction)))
+            .collect()
     }
 
     /// The block test of a difference of two accuracies over the words of the relation.

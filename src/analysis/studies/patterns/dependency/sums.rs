@@ -6,7 +6,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::arcs::{Agreement, DuplicateArcs, Predictions, RelationSums, ScoredArc, scored_arcs};
 use super::relation::directions;
+use super::specific::ArcsBeside;
 use super::tags::{CUES, Side};
+use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
@@ -199,6 +201,8 @@ pub struct DependencyState {
     block: usize,
     is_first: bool,
     arcs: Vec<ScoredArc>,
+    /// The arcs of each relation beside the other arcs of their sentences.
+    beside: ArcsBeside,
     /// Where the other ends of arcs are looked for in a decoder, in each class of layers; none in an encoder.
     partners: Vec<Partners>,
 }
@@ -266,11 +270,16 @@ impl Sums for DependencySums {
                 }
             }
         }
-        DependencyState { block, is_first, arcs, partners }
+        let all: Vec<usize> =
+            self.relations.iter().filter(|(key, _)| key.name == ALL).map(|(_, &place)| place).collect();
+        let sentence = |arc: &ScoredArc| sentences.partition_point(|words| words.end <= arc.dependent);
+        let beside = ArcsBeside::new(&arcs, sentence, is_causal, &all);
+        beside.counts().for_each(|(relation, arcs)| at(&mut self.blocks[block], relation).with_others += arcs);
+        DependencyState { block, is_first, arcs, beside, partners }
     }
 
     fn observe(&mut self, state: &mut DependencyState, event: &mut Event<'_>) {
-        let DependencyState { block, is_first, arcs, partners } = state;
+        let DependencyState { block, is_first, arcs, beside, partners } = state;
         let Event::Head(input) = event else { return };
         if arcs.is_empty() {
             return;
@@ -280,7 +289,8 @@ impl Sums for DependencySums {
         let words = input.words(self.from);
         let predicted = if partners.is_none() { self.predictions.of(words) } else { &[] };
         let block = &mut self.blocks[*block];
-        for arc in arcs {
+        beside.begin();
+        for (place, arc) in arcs.iter().enumerate() {
             let right = match partners {
                 None => predicted[arc.dependent].map(|predicted| u64::from(predicted == arc.head)),
                 Some(partners) => Direction::BOTH.map(|direction| {
@@ -288,6 +298,7 @@ impl Sums for DependencySums {
                     u64::from(is_seen && partners.of(words, direction, arc.dependent) == Some(arc.head))
                 }),
             };
+            beside.count(place, right);
             for &relation in &arc.relations {
                 let hits = &mut block[relation].hits[head];
                 hits[0] += right[0];
@@ -297,6 +308,9 @@ impl Sums for DependencySums {
                     self.later[relation].add(arc, head, right);
                 }
             }
+        }
+        for (relation, difference) in beside.differences() {
+            block[relation].over_others[head].merge(&difference);
         }
     }
 
@@ -316,7 +330,8 @@ impl Sums for DependencySums {
         let (heads, relations) = (grid.count(), self.relations.len());
         let sound = |relation: &RelationSums| {
             let known = relation.cues.keys().all(|cue| cue.place() < CUES);
-            known && relation.adds_up() && relation.hits.len() == if relation.count > 0 { heads } else { 0 }
+            let heads = if relation.count > 0 { heads } else { 0 };
+            known && relation.adds_up() && [relation.hits.len(), relation.over_others.len()] == [heads; 2]
         };
         let fits = |agreement: &Agreement| {
             let of_cues = agreement.cues.iter().all(|of_heads| of_heads.is_empty() || of_heads.len() == heads);

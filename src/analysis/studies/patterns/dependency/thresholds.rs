@@ -19,6 +19,15 @@ pub(super) const MIN_COUNT: Threshold = Threshold {
     about: "fewest scored words of a syntactic label; relations with fewer are not tested",
 };
 
+/// How much better a head is on a relation than on other arcs.
+pub(super) const SPECIFIC_MARGIN: Threshold = Threshold {
+    name: "syntactic_specific_margin",
+    range: Range::Share,
+    default: Value::Share(0.05),
+    about: "smallest accuracy on a relation above that on the other arcs of the same sentences of a syntactic label that reaches \
+        to its relation, as a share; with names of relations permuted within sentences the difference is 0 in the mean",
+};
+
 /// How far above both baselines a syntactic label reaches beyond tags.
 pub(super) const BEYOND_MARGIN: Threshold = Threshold {
     name: "syntactic_beyond_margin",

@@ -50,7 +50,7 @@ const RARE_WORDS: Detector = Detector {
     thresholds: &thresholds(&RARE_ARGMAX),
     is_role: true,
     parameter: Parameter::None,
-    phrase: Phrase::Fixed("attends most to the rarest words of the sentence"),
+    phrase: Phrase::Fixed("has its largest weight among tokens of text on a rarest one"),
     shown: LabelStyle { code: Some("rare"), colour: AnsiColor::BrightMagenta, in_controls: false },
     assess: |evidence, policy| {
         assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)).into_iter().collect()

@@ -22,7 +22,7 @@ use super::{Encoder, HeadWeights, LayerAttention, NO_PREDICTION, Pass, Positions
 use super::{check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::cost::Cost;
-use crate::model::config::{Activation, BlockPlan, NormKind};
+use crate::model::config::{Activation, BlockPlan, Config, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
 
@@ -56,6 +56,11 @@ impl PackedEncoder {
         let output_grams = parameters.layers.iter().map(|_| OnceLock::new()).collect();
         let no_bias = vec![0.0; parameters.config.head_dim()];
         Self { parameters, relative, no_bias, output_grams }
+    }
+
+    /// The configuration of the model.
+    pub fn config(&self) -> &Config {
+        &self.parameters.config
     }
 
     /// Word, position and segment embeddings, summed, normalised if they are and as wide as the hidden states, into

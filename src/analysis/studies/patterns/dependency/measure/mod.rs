@@ -1,7 +1,7 @@
 //! Accuracies, baselines and comparisons from the sums of one relation.
 
 use super::arcs::{
-    Agreement, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets,
+    Agreement, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets, in_arcs,
 };
 use super::relation::{
     AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
@@ -13,8 +13,9 @@ use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{Merge, PerBlock};
 use crate::stats::interval::Interval;
 use crate::stats::significance::mcnemar;
-use crate::study::labels::evidence::{ByDirection, Comparison, Direction, TagComparison};
+use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::estimates::EstimationContext;
+use crate::study::metrics::metric::Denominator;
 
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,7 @@ impl RelationMetrics {
                 let [later_right, later_both] = later.right((place, direction), offset);
                 let later_alone = [later_right, later.words[offset]].map(|right| right - later_both);
                 let offset = scored.versus_offset(&head, &by_offset, both, later_alone);
+                let specific = scored.specific(place, direction);
                 let tags = tags.as_ref().map(|tags| {
                     let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, direction)).sum();
                     scored.versus_tags(&head, &tags.predicted, both)
@@ -63,6 +65,7 @@ impl RelationMetrics {
                     alone,
                     offset,
                     tags,
+                    specific,
                     left_out: context
                         .leaves_out
                         .then(|| Jackknife::new(&head.by_block, &scored.words).on(Scale::Share)),
@@ -76,6 +79,7 @@ impl RelationMetrics {
                 where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].as_ref()?.alone, missed)),
                 versus_offset: ByDirection::new(|direction| Some(compared[direction].as_ref()?.offset.clone())),
                 versus_tags: ByDirection::new(|direction| compared[direction].as_ref()?.tags.clone()),
+                specific: ByDirection::new(|direction| compared[direction].as_ref()?.specific.clone()),
                 left_out: ByDirection::new(|direction| compared[direction].as_ref()?.left_out.clone()),
             }
         };
@@ -90,6 +94,7 @@ impl RelationMetrics {
             sentences: Some(total.sentences),
             blocks: blocks.iter().flatten().filter(|sums| sums.count > 0).count(),
             effective_blocks: effective_blocks(&scored.words),
+            with_others: scored.basis_of_specific(),
             place: grid.place(best.0),
             direction,
             accuracy: scored.share(total.hits_of(best)),
@@ -169,6 +174,7 @@ struct BaselineComparison {
     alone: u64,
     offset: Comparison,
     tags: Option<TagComparison>,
+    specific: Option<Specificity>,
     left_out: Option<Jackknife>,
 }
 
@@ -243,6 +249,37 @@ impl<'a> ArcScores<'a> {
         Some(Hits { right: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
     }
 
+    /// A head on the words against the other arcs of the same sentences; `None` where there are none.
+    fn specific(&self, place: usize, direction: usize) -> Option<Specificity> {
+        let of_head = |_: usize, sums: &RelationSums| {
+            sums.over_others.get(place).map_or(0.0, |differences| in_arcs(differences[direction]))
+        };
+        let found = Jackknife::new(&per_block_real(self.blocks, of_head), &self.words_beside_others());
+        (self.total.with_others > 0).then(|| Specificity {
+            difference: found.all(),
+            ci95: found.interval(),
+            standard_error: found.standard_error(),
+            p: None,
+            q: None,
+        })
+    }
+
+    /// The words in sentences with other arcs, by block.
+    fn words_beside_others(&self) -> PerBlock {
+        per_block(self.blocks, |_, sums| sums.with_others)
+    }
+
+    /// What [`ArcScores::specific`] is over.
+    fn basis_of_specific(&self) -> Denominator {
+        let words = self.words_beside_others();
+        Denominator {
+            count: self.total.with_others,
+            sentences: self.total.sentences,
+            blocks: words.iter().filter(|&&words| words > 0.0).count() as u64,
+            effective_blocks: effective_blocks(&words),
+        }
+    }
+
     /// The difference of two accuracies, its interval and its standard error.
     fn difference(&self, head: &Hits, baseline: &Hits) -> (f64, Option<Interval>, Option<f64>) {
         let by_block: PerBlock = std::array::from_fn(|block| head.by_block[block] - baseline.by_block[block]);
@@ -308,7 +345,11 @@ impl Tags {
 }
 
 fn per_block(blocks: &[Option<&RelationSums>], count: impl Fn(usize, &RelationSums) -> u64) -> PerBlock {
-    std::array::from_fn(|block| blocks[block].map_or(0, |sums| count(block, sums)) as f64)
+    per_block_real(blocks, |block, sums| count(block, sums) as f64)
+}
+
+fn per_block_real(blocks: &[Option<&RelationSums>], number: impl Fn(usize, &RelationSums) -> f64) -> PerBlock {
+    std::array::from_fn(|block| blocks[block].map_or(0.0, |sums| number(block, sums)))
 }
 
 fn ratio(part: u64, whole: u64) -> Option<f64> {

@@ -107,13 +107,17 @@ impl Parser {
     pub fn heads_of(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> Vec<(Option<usize>, bool)> {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let rows = self.score(sentence, scores).chunks_exact(nodes).take(root);
-        let likeliest = |(dependent, row): (usize, &[f64])| {
-            let others = (0..root).filter(|&head| head != dependent);
-            let head = others.reduce(|best, head| if row[head] > row[best] { head } else { best });
-            (head, head.is_none_or(|head| row[root] > row[head]))
-        };
-        rows.enumerate().map(likeliest).collect()
+        rows.enumerate().map(|(dependent, row)| likeliest(dependent, row)).collect()
     }
+}
+
+/// The word that scores highest as the head of a word, the first of equal ones, and whether the root scores higher; `row` has the
+/// scores of all nodes, the root last.
+pub fn likeliest(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
+    let root = row.len() - 1;
+    let others = (0..root).filter(|&head| head != dependent);
+    let head = others.reduce(|best, head| if row[head] > row[best] { head } else { best });
+    (head, head.is_none_or(|head| row[root] > row[head]))
 }
 
 impl Gold {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::fit::{Evidence, Fitted};
+use super::lexical::{self, LexicalFit};
 use super::section::{
     FitReport, HeadWeights, LayerPart, PARSERS, ParserAccuracy, ParserReport, RelationAccuracy, Share, SimpleAccuracies,
 };
@@ -42,7 +43,7 @@ fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>
         sums,
         evidence: Evidence { heads, distances },
     };
-    let [attention, distances, both, fresh, ..] = PARSERS;
+    let [attention, _, distances, both, fresh, ..] = PARSERS;
     let without = |layer: usize| {
         let others = all().into_iter().filter(|head| head / heads != layer).collect();
         plan(&format!("without L{layer}"), trained, others, false)
@@ -60,8 +61,8 @@ fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>
 fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
     let work: Vec<(&Plan<'_>, usize)> = plans.iter().flat_map(|plan| [(plan, 0), (plan, 1)]).collect();
     let halves = in_parallel(context.threads, work, |(plan, fold)| {
-        let fitted = Fitted::new(&in_fold(plan.sums, fold), &plan.evidence);
-        let tally = Tally::new(&fitted.parser, &in_fold(plan.sums, 1 - fold));
+        let fitted = Fitted::new(&plan.sums.in_fold(fold), &plan.evidence);
+        let tally = Tally::new(&fitted.parser, &plan.sums.in_fold(1 - fold));
         (fitted, tally)
     });
     let mut halves = halves.into_iter();
@@ -72,18 +73,13 @@ fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
     plans.iter().map(both).collect()
 }
 
-/// The sentences in blocks of even number, or in those of odd number.
-fn in_fold(sums: &ParserSums, fold: usize) -> Vec<&KeptSentence> {
-    sums.sentences.values().filter(|sentence| sentence.block % 2 == fold).collect()
-}
-
 /// Why no parser can be fitted and scored, if none can.
 fn hindrance(sums: &ParserSums) -> Option<String> {
     if sums.sentences.is_empty() {
         return Some("no sentence of the sample has a dependency tree".to_owned());
     }
     let arcs = |sentence: &KeptSentence| sentence.words.iter().filter(|word| word.scored).count();
-    let of_fold = |fold| in_fold(sums, fold).into_iter().map(arcs).sum::<usize>();
+    let of_fold = |fold| sums.in_fold(fold).into_iter().map(arcs).sum::<usize>();
     match [of_fold(0), of_fold(1)] {
         [0, 0] => Some("no word of the sample has another word for its head".to_owned()),
         [0, _] => Some(one_fold("even")),
@@ -124,6 +120,7 @@ impl ParserReport {
         }
         let plans = plans(trained, untrained);
         let parsed = parsed(&plans, context);
+        let lexical = lexical::fitted(trained, context);
         let simple = |relation: &str| SimpleParsers::new(arcs, relation, context.grid.count());
         let attention = &parsed[0];
         let is_root = |sentence: &KeptSentence| sentence.words.iter().filter(|word| word.gold == Gold::Root).count();
@@ -131,11 +128,18 @@ impl ParserReport {
             words: total(&attention.tally.relations, ALL),
             roots: sentences.filter(|sentence| sentence.words.len() > 1).map(is_root).sum::<usize>() as u64,
             root_accuracy: share(&attention.tally.roots.right, &attention.tally.roots.words),
-            accuracies: accuracies(&parsed[..4], &simple(ALL)),
+            tree_share: share(&attention.tally.trees.right, &attention.tally.trees.words),
+            accuracies: accuracies(&parsed[..4], lexical.as_ref().map(|(_, tally)| tally), &simple(ALL)),
             relations: relations(&attention.tally, simple),
             layers: layers(attention, &parsed[4..]),
             heads: weights(attention, context.grid),
-            fits: plans.iter().zip(&parsed).flat_map(|(plan, parsed)| fits(&plan.name, parsed)).collect(),
+            ridges: lexical.iter().flat_map(|(fits, _)| fits.each_ref().map(|fit| fit.ridge)).collect(),
+            fits: plans
+                .iter()
+                .zip(&parsed)
+                .flat_map(|(plan, parsed)| fits(&plan.name, parsed))
+                .chain(lexical.iter().flat_map(|(fits, _)| lexical_fits(fits)))
+                .collect(),
             ..report
         }
     }
@@ -166,9 +170,11 @@ fn hits_of(tally: &Tally, relation: &str) -> ParserHits {
     tally.relations.get(relation).cloned().unwrap_or_default()
 }
 
-fn accuracies(parsed: &[Parsed], simple: &SimpleParsers) -> Vec<ParserAccuracy> {
+fn accuracies(parsed: &[Parsed], lexical: Option<&Tally>, simple: &SimpleParsers) -> Vec<ParserAccuracy> {
     let attention = hits_of(&parsed[0].tally, ALL);
-    let fitted = parsed.iter().map(|parsed| Some(hits_of(&parsed.tally, ALL).right));
+    let mut fitted: Vec<Option<PerBlock>> =
+        parsed.iter().map(|parsed| Some(hits_of(&parsed.tally, ALL).right)).collect();
+    fitted.insert(1, lexical.map(|tally| hits_of(tally, ALL).right));
     let rules = [simple.head, simple.offset, Some(simple.next), simple.tags];
     let of = |(name, right): (&str, Option<PerBlock>)| {
         let known = right.filter(|_| attention.words.iter().any(|&words| words > 0.0));
@@ -179,7 +185,7 @@ fn accuracies(parsed: &[Parsed], simple: &SimpleParsers) -> Vec<ParserAccuracy> 
             ahead: ahead.map(|right| difference(&attention.right, &right, &attention.words)).unwrap_or_default().into(),
         }
     };
-    PARSERS.into_iter().zip(fitted.chain(rules)).map(of).collect()
+    PARSERS.into_iter().zip(fitted.into_iter().chain(rules)).map(of).collect()
 }
 
 fn relations(tally: &Tally, simple: impl Fn(&str) -> SimpleParsers) -> Vec<RelationAccuracy> {
@@ -231,5 +237,19 @@ fn fits(name: &str, parsed: &Parsed) -> [FitReport; 2] {
     [0, 1].map(|fold| {
         let Fitted { words, loss, steps, gradient, .. } = parsed.fits[fold];
         FitReport { parser: name.to_owned(), fold: ["even", "odd"][fold].to_owned(), words, loss, steps, gradient }
+    })
+}
+
+fn lexical_fits(fits: &[LexicalFit; 2]) -> [FitReport; 2] {
+    [0, 1].map(|fold| {
+        let LexicalFit { words, loss, steps, gradient, .. } = fits[fold];
+        FitReport {
+            parser: PARSERS[1].to_owned(),
+            fold: ["even", "odd"][fold].to_owned(),
+            words,
+            loss,
+            steps,
+            gradient,
+        }
     })
 }

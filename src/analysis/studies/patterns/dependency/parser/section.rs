@@ -19,9 +19,10 @@ use crate::study::show::table::Table;
 use crate::study::show::wording::{decimal, percent, plain_table, plus_minus};
 use crate::system::counted::counted;
 
-/// The names of the parsers in their order: four that are fitted, and four that are not.
-pub const PARSERS: [&str; 8] = [
+/// The names of the parsers in their order: five that are fitted, and four that are not.
+pub const PARSERS: [&str; 9] = [
     "attention",
+    "distances and embeddings",
     "distances",
     "attention and distances",
     "attention of an untrained model",
@@ -59,6 +60,12 @@ pub struct ParserReport {
     pub accuracies: Vec<ParserAccuracy>,
     /// Roots for which the root is likelier than any word, by attention alone.
     pub root_accuracy: Share,
+    /// Sentences of several words whose predicted heads form a tree, by attention alone: nothing asks for that.
+    #[serde(default)]
+    pub tree_share: Share,
+    /// The penalties that the folds chose for distances and embeddings; empty where these were not fitted.
+    #[serde(default)]
+    pub ridges: Vec<f64>,
     /// By relation, the most frequent first.
     pub relations: Vec<RelationAccuracy>,
     /// What each layer carries.
@@ -81,6 +88,8 @@ impl Default for ParserReport {
             tolerance: TOLERANCE,
             accuracies: Vec::new(),
             root_accuracy: Share::default(),
+            tree_share: Share::default(),
+            ridges: Vec::new(),
             relations: Vec::new(),
             layers: Vec::new(),
             heads: Vec::new(),
@@ -228,13 +237,15 @@ impl ParserReport {
         let (words, sentences) = (counted(self.words, "word"), counted(self.sentences, "sentence"));
         writeln!(
             out,
-            "A tree from all heads: which word is the head of each word, by a linear reading of the attention between the two in \
-             all heads, fitted on one half of {sentences} and scored on the other ({words}):\n"
+            "Heads of words from all heads: which word is the head of each word, by a linear reading of the attention between the \
+             two in all heads, fitted on one half of {sentences} and scored on the other ({words}):\n"
         )?;
         out.table(self.table());
         let roots = (percent(self.root_accuracy.accuracy), plus_minus(self.root_accuracy.ci95));
         out.blank();
         writeln!(out, "Roots found by attention: {}{} per cent of {}.", roots.0, roots.1, self.roots)?;
+        let trees = (percent(self.tree_share.accuracy), plus_minus(self.tree_share.ci95));
+        writeln!(out, "Sentences whose heads by attention form a tree: {}{} per cent.", trees.0, trees.1)?;
         let strongest = self.strongest(policy.count(&MIN_QUERIES));
         if !strongest.is_empty() {
             writeln!(
@@ -291,7 +302,7 @@ stored!(ParserSection { parser: ParserReport });
 impl Section for ParserSection {
     fn summary(&self, policy: &Policy) -> Summary {
         match &self.parser.none {
-            Some(why) => format!("A tree from all heads: there is none, for {why}.\n").into(),
+            Some(why) => format!("Heads of words from all heads: there are none, for {why}.\n").into(),
             None => Summary::written(|out| self.parser.write_summary(out, policy)),
         }
     }
@@ -353,7 +364,7 @@ fn figures(parser: &ParserReport) -> Vec<Figure> {
     });
     vec![Figure {
         name: "parser",
-        title: "What each layer carries of the tree".to_owned(),
+        title: "What each layer carries of the heads of words".to_owned(),
         reading: format!(
             "A linear reading of the attention of all heads finds the head of {} per cent of {} ({}). Fitted again without a \
              layer it finds as much less as its row says, with 95 % intervals: what the other layers do not have as well.",

@@ -35,6 +35,8 @@ pub struct KeptWord {
     pub relation: String,
     /// Whether it is scored: its head is another word, and the two see each other.
     pub scored: bool,
+    /// The ids of its tokens.
+    pub tokens: Vec<u32>,
 }
 
 /// A sentence with what the parser knows of it.
@@ -65,7 +67,8 @@ impl KeptSentence {
             };
             let is_seen = |head| Sight::of(sequence, visibility, from, (place, head)) == Sight::Scored;
             let scored = arc.head.word().is_some_and(|head| counted.contains(&head) && is_seen(head));
-            KeptWord { gold, relation: arc.relation.clone(), scored }
+            let tokens = sequence.ids[sequence.words[place].tokens.clone()].to_vec();
+            KeptWord { gold, relation: arc.relation.clone(), scored, tokens }
         };
         let words: Vec<KeptWord> =
             tree.iter().enumerate().filter(|(place, _)| counted.contains(place)).map(word).collect();

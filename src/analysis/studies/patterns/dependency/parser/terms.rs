@@ -10,7 +10,7 @@ pub const TERMS: &[Term] = &[
         meaning: "Of the study `parser`: a parser whose score of a word as the head of another is linear in the attention between the \
             two, in both directions and in all heads (Clark et al. 2019, section 5). Attention is ahead of a parser by the share of words \
             that it gets right less the share that the other does; distances are the same parser with nothing but how far two words are \
-            apart.",
+            apart, and distances and embeddings one that also knows which two words they are.",
         page: "parser.md",
     },
     Term {

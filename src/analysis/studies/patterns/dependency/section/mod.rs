@@ -15,7 +15,7 @@ use super::figure::figures;
 use super::relation::{MarginExcess, RelationMetrics, directions};
 use super::table::{MAY_GO, table};
 use super::tags::{Side, TagRule};
-use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT};
+use super::thresholds::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{Comparison, LABEL_Q, Reach};
@@ -199,18 +199,41 @@ impl Relations {
             let of_head = |place| one_of_each(of_relation(relation, place, policy));
             places(relation).flat_map(of_head).filter(|label| label.fires)
         });
-        let reaches: Vec<Reach> = labels.filter_map(|assessment| assessment.label.beyond).collect();
-        if reaches.is_empty() {
+        let labels: Vec<Label> = labels.map(|assessment| assessment.label).collect();
+        if labels.is_empty() {
             return Ok(());
         }
-        let beyond = reaches.iter().filter(|reach| **reach == Reach::Tags).count();
+        let reaching = |least: Reach| labels.iter().filter(|label| label.beyond >= Some(least)).count();
+        let (of_relation, points) = (reaching(Reach::Relation), 100.0 * policy.share(&SPECIFIC_MARGIN));
         writeln!(
             out,
-            "{beyond} of {}, firm or borderline, {} beyond tags: the head also finds more than the nearest word of a word \
-             class does.",
-            counted(reaches.len(), "syntactic label"),
-            plural(&beyond, "reaches", "reach"),
+            "{of_relation} of {}, firm or borderline, {} shown to be of {} relation: right for at least {points:.0} points more of its \
+             arcs than of the other arcs of the same sentences.",
+            counted(labels.len(), "syntactic label"),
+            plural(&of_relation, "is", "are"),
+            plural(&of_relation, "its", "their"),
+        )?;
+        if labels.iter().all(|label| label.versus_tags.is_none()) {
+            return Ok(());
+        }
+        let beyond = reaching(Reach::Tags);
+        writeln!(
+            out,
+            "{beyond} of them {} shown to reach beyond tags: the head also finds more than the nearest word of a word class does.",
+            plural(&beyond, "is", "are"),
         )
+    }
+
+    /// The tests against other arcs, corrected over the labels that there are.
+    fn correct_specific(&mut self, policy: &Policy) {
+        let [margin, over_offset] = [&SPECIFIC_MARGIN, &MARGIN].map(|margin| policy.share(margin));
+        let tests = |relation: &RelationMetrics| relation.tests_specific(margin, over_offset);
+        let (tests, mut q) = family(&self.relations, policy.count(&MIN_COUNT), tests);
+        for (relation, tests) in self.relations.iter_mut().zip(tests) {
+            for (specific, test) in relation.specificities_mut().zip(tests) {
+                (specific.p, specific.q) = (test.p, q.next().flatten());
+            }
+        }
     }
 
     /// The tests against the better of both baselines, corrected as those against the offset.
@@ -354,6 +377,7 @@ impl Relations {
                 (comparison.p, comparison.q) = (test.p, q.next().flatten());
             }
         }
+        self.correct_specific(policy);
         self.correct_beyond(policy);
         self.relations.iter_mut().for_each(RelationMetrics::compare_best);
         self.tests = self.tests(policy);

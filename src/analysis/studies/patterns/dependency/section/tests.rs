@@ -3,6 +3,7 @@ use crate::studies::patterns::dependency::{HeadAccuracy, OffsetBaseline, Relatio
 use crate::study::labels::Verdict;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction};
 use crate::study::labels::policy::Value;
+use crate::study::metrics::metric::Denominator;
 
 #[test]
 fn q_values_go_to_the_tests_they_are_of() {
@@ -30,6 +31,7 @@ fn q_values_go_to_the_tests_they_are_of() {
             sentences: Some(count),
             blocks: 64,
             effective_blocks: 64.0,
+            with_others: Denominator { count, sentences: count, blocks: 64, effective_blocks: 64.0 },
             place: HeadPlace { layer: 0, head: 0 },
             direction: Direction::HeadToDependent,
             accuracy: 0.0,
@@ -47,6 +49,7 @@ fn q_values_go_to_the_tests_they_are_of() {
                 where_offset_wrong: ByDirection::default(),
                 versus_offset,
                 versus_tags: ByDirection::default(),
+                specific: ByDirection::default(),
                 left_out: ByDirection::default(),
             }],
         }

@@ -1,0 +1,163 @@
+//! `headscope confirm`: are the labels of one analysis found again over other corpora?
+//!
+//! The labels that are firm in the first report are fixed beforehand, with its policy. In each other corpus they are one family of
+//! tests: no label is chosen there, so that none is favoured by the choice (docs/methodology/confirm.md).
+
+pub mod outcome;
+mod text;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, ensure};
+
+use super::sides::outputs::OutcomeOutputs;
+use super::sides::{self, Side};
+use crate::commands::reporting::outputs;
+use crate::export::summary::Detail;
+use crate::export::{Writer, json, tables::csv};
+use crate::model::grid::HeadGrid;
+use crate::stats::random_effects::RandomEffects;
+use crate::stats::significance::benjamini_hochberg;
+use crate::studies::registry::detector_of;
+use crate::study::labels::evidence::LABEL_Q;
+use crate::study::labels::{Assessment, Label};
+use crate::study::show::table::Table;
+use crate::system::errors::{Class, Facts};
+use crate::system::terminal;
+use outcome::{ConfirmOutcome, ConfirmedLabel, CorpusOutcome, FixedBy, InCorpus, Prediction, SCHEMA_VERSION};
+
+/// The rate of false discoveries where the policy of the first report asks for none.
+const DEFAULT_Q: f64 = 0.05;
+
+/// Reports, the one whose labels are fixed first, and where the outcome goes.
+#[derive(Clone, Debug)]
+pub struct ConfirmOptions {
+    /// The reports, at least two.
+    pub reports: Vec<PathBuf>,
+    /// The destinations of the outcome.
+    pub outputs: OutcomeOutputs,
+    /// Threads for computing the numbers of partials.
+    pub threads: NonZeroUsize,
+}
+
+/// Tests the firm labels of the first report in the others and prints which are confirmed.
+/// Fails if a report cannot be read, models have other heads, a corpus comes twice, or an output cannot be written.
+pub fn confirm(options: &ConfirmOptions) -> Result<()> {
+    let outputs = options.outputs.open()?;
+    let outcome = confirmed(options).class(Class::Input)?;
+    let render = |writer| match writer {
+        Writer::Json(form) => json::render(&outcome, form),
+        Writer::Csv => csv::table(&Table::of("labels", &outcome.labels)),
+        Writer::Html => unreachable!("refused with the arguments"),
+    };
+    let text = |detail, _: &[_]| text::render(&outcome, detail == Detail::Full).fit(terminal::width());
+    outputs::write_each(outputs, render, text)
+}
+
+fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
+    let sides = sides::read_by_first(&options.reports, options.threads)?;
+    let (first, others) = sides.split_first().expect("at least two reports");
+    for (place, side) in sides.iter().enumerate() {
+        let twin = sides[..place].iter().find(|other| other.same_text(side));
+        if let Some(other) = twin {
+            return Err(anyhow!(
+                "`{}` and `{}` are over the same text, which confirms nothing",
+                other.file(),
+                side.file()
+            )
+            .hint("name reports over other corpora"));
+        }
+    }
+    let policy = &first.circumstances.settings.policy;
+    let most = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_Q);
+    let grid = first.circumstances.model.grid();
+    let fixed: Vec<(usize, Label)> = firm_roles(first).collect();
+    ensure!(!fixed.is_empty(), "`{}` has no firm label to confirm", first.file());
+    let found: Vec<Vec<InCorpus>> = others.iter().map(|side| in_corpus(side, &fixed, most)).collect();
+    let labels = fixed.iter().enumerate().map(|(number, (place, label))| {
+        let own: Vec<InCorpus> = found.iter().map(|found| found[number].clone()).collect();
+        confirmed_label(grid, (*place, label), own)
+    });
+    let corpus = |(side, found): (&Side, &Vec<InCorpus>)| CorpusOutcome {
+        report: side.described(),
+        tested: found.iter().filter(|one| one.q.is_some()).count(),
+        confirmed: found.iter().filter(|one| one.is_confirmed).count(),
+    };
+    Ok(ConfirmOutcome {
+        schema_version: SCHEMA_VERSION,
+        fixed_by: FixedBy {
+            report: first.described(),
+            policy_sha256: policy.digest(),
+            started_at: first.circumstances.run.as_ref().map(|run| run.started_at.clone()),
+            label_q: most,
+        },
+        corpora: others.iter().zip(&found).map(corpus).collect(),
+        labels: labels.collect(),
+        other_weights: others
+            .iter()
+            .filter(|side| !side.same_weights(first))
+            .map(|side| side.file().to_owned())
+            .collect(),
+    })
+}
+
+/// The firm roles of each head, with its place. That a head attends broadly, as untrained ones do, is nothing to confirm.
+fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
+    let heads = side.findings.assessments(&side.circumstances.settings.policy).into_iter().enumerate();
+    heads.flat_map(|(place, assessed)| {
+        let is_role = |label: &Label| detector_of(&label.label).is_none_or(|detector| detector.is_role);
+        let firm = assessed.into_iter().filter(move |one| one.fires && !one.label.borderline && is_role(&one.label));
+        firm.map(move |one| (place, one.label))
+    })
+}
+
+/// The same labels in another corpus, corrected over all of them.
+fn in_corpus(side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> {
+    let assessed = side.findings.every_assessment(&side.circumstances.settings.policy);
+    let found: Vec<Option<&Assessment>> = fixed
+        .iter()
+        .map(|(place, label)| {
+            let is_it = |one: &&Assessment| (&one.label.label, one.label.direction) == (&label.label, label.direction);
+            assessed[*place].iter().find(is_it)
+        })
+        .collect();
+    let p: Vec<f64> = found.iter().filter_map(|one| one.and_then(|one| one.label.test.p)).collect();
+    let mut q = benjamini_hochberg(&p).into_iter();
+    let outcome = |found: Option<&Assessment>| {
+        let Some(Assessment { label, fires, .. }) = found else {
+            return InCorpus::not_measured(&side.described().corpus);
+        };
+        let q = label.test.p.and_then(|_| q.next());
+        InCorpus {
+            corpus: side.described().corpus,
+            score: Some(label.score),
+            ci95: label.ci95,
+            threshold: Some(label.threshold),
+            standard_error: label.test.standard_error,
+            p: label.test.p,
+            q,
+            is_confirmed: *fires && q.is_some_and(|q| q <= most),
+        }
+    };
+    found.into_iter().map(outcome).collect()
+}
+
+fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), found: Vec<InCorpus>) -> ConfirmedLabel {
+    let excess = |one: &InCorpus| Some((one.score? - one.threshold?, one.standard_error?));
+    let excesses: Vec<(f64, f64)> = found.iter().filter_map(excess).collect();
+    let prediction = RandomEffects::new(&excesses).and_then(|effects| {
+        let ci95 = effects.prediction()?;
+        Some(Prediction { mean: effects.mean, tau: effects.tau, ci95, is_robust: ci95.low() > 0.0 })
+    });
+    ConfirmedLabel {
+        place: grid.place(place),
+        label: label.label.clone(),
+        direction: label.direction,
+        score: label.score,
+        tested_in: found.iter().filter(|one| one.q.is_some()).count(),
+        confirmed_in: found.iter().filter(|one| one.is_confirmed).count(),
+        prediction,
+        corpora: found,
+    }
+}

@@ -1,0 +1,98 @@
+//! The text of a confirmation, for people.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+
+use super::outcome::{ConfirmOutcome, ConfirmedLabel, CorpusOutcome, FixedBy};
+use crate::commands::saved::sides::text::most;
+use crate::stats::random_effects::FEWEST_CORPORA;
+use crate::study::show::summary::Summary;
+use crate::study::show::wording::{decimal, plain_table, significance};
+use crate::system::counted::{counted, plural};
+use crate::system::printable::one_line;
+
+/// The longest list of labels that is shown unless all is asked for.
+const LABELS: usize = 30;
+
+/// The text; with `full` every label.
+pub fn render(outcome: &ConfirmOutcome, full: bool) -> Summary {
+    Summary::written(|out| {
+        let ConfirmOutcome { fixed_by, corpora, labels, other_weights, .. } = outcome;
+        writeln!(out, "{}", verdict(labels, corpora.len()))?;
+        let FixedBy { report, policy_sha256, started_at, label_q } = fixed_by;
+        let began = started_at.as_ref().map_or_else(String::new, |at| format!(", run of {at}"));
+        writeln!(out, "Fixed by {}{began}, policy {}; q <= {label_q}.", report.in_words(), &policy_sha256[..12])?;
+        if !other_weights.is_empty() {
+            writeln!(out, "Other weights than those of the first report: {}.", one_line(&other_weights.join(", ")))?;
+        }
+        out.blank();
+        let mut table = plain_table();
+        table.set_header(["corpus", "tested", "confirmed"]);
+        for CorpusOutcome { report, tested, confirmed } in corpora {
+            table.add_row([one_line(&report.in_words()), tested.to_string(), confirmed.to_string()]);
+        }
+        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        out.table(table);
+        out.blank();
+        list(out, labels, most(LABELS, full))
+    })
+}
+
+fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
+    let everywhere = labels.iter().filter(|label| label.confirmed_in == corpora).count();
+    let nowhere = labels.iter().filter(|label| label.confirmed_in == 0).count();
+    let are = plural(&everywhere, "is", "are");
+    let corpora_in_words = match corpora {
+        1 => "the other corpus".to_owned(),
+        _ => format!("all {corpora} other corpora"),
+    };
+    let robust = if corpora >= FEWEST_CORPORA {
+        let robust =
+            labels.iter().filter(|label| label.prediction.is_some_and(|prediction| prediction.is_robust)).count();
+        format!("; {robust} {} robust", plural(&robust, "is", "are"))
+    } else {
+        String::new()
+    };
+    format!(
+        "{everywhere} of {} {are} confirmed in {corpora_in_words}, {nowhere} in none{robust}.",
+        counted(labels.len(), "firm label")
+    )
+}
+
+/// The labels that are not confirmed everywhere come first.
+fn list(out: &mut Summary, labels: &[ConfirmedLabel], most: usize) -> fmt::Result {
+    let mut sorted: Vec<&ConfirmedLabel> = labels.iter().collect();
+    sorted.sort_by_key(|label| label.confirmed_in);
+    let mut table = plain_table();
+    table.set_header(["head", "label", "score", "elsewhere", "largest q", "confirmed in", "predicted above threshold"]);
+    for label in sorted.iter().take(most) {
+        let scores: Vec<String> = label
+            .corpora
+            .iter()
+            .map(|one| one.score.map_or_else(|| "-".to_owned(), |score| decimal(score, 2)))
+            .collect();
+        let largest = label.corpora.iter().filter_map(|one| one.q).max_by(f64::total_cmp);
+        let predicted = label.prediction.map_or_else(
+            || "-".to_owned(),
+            |prediction| {
+                let [low, high] = [prediction.ci95.low(), prediction.ci95.high()].map(|end| decimal(end, 2));
+                format!("[{low}, {high}]{}", if prediction.is_robust { ", robust" } else { "" })
+            },
+        );
+        table.add_row([
+            label.place.to_string(),
+            one_line(&label.label),
+            decimal(label.score, 2),
+            scores.join(" "),
+            largest.map_or_else(|| "-".to_owned(), significance),
+            format!("{} of {}", label.confirmed_in, label.corpora.len()),
+            predicted,
+        ]);
+    }
+    out.table(table);
+    match sorted.len().saturating_sub(most) {
+        0 => Ok(()),
+        more => writeln!(out, "\nand {} (--full)", counted(more, "more label")),
+    }
+}

@@ -1,0 +1,210 @@
+//! Fresh weights that attend as sharply as trained ones: the harder null of what heads do (docs/methodology/controls.md).
+//!
+//! Fresh weights attend almost evenly, so that a head that learned nothing but to be sharp would pass for one that learned where to
+//! look. Here the queries and keys of each fresh layer are scaled by one factor, from the first layer up, until the layer is as far
+//! from even attention as the trained one over a few sequences.
+
+use std::ops::Range;
+
+use anyhow::Result;
+
+use crate::model::forward::batch::Batch;
+use crate::model::forward::packed::PackedEncoder;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{HeadView, Needs, Visitor};
+use crate::model::forward::{AttentionScratch, Encoder, Positions, QueriesKeys, Scratch};
+use crate::model::grid::visibility::{LayerClasses, Visibility};
+use crate::model::parameters::{Layer, Linear, Parameters};
+
+/// How near the distance comes to that of the trained layer, as a share of it.
+const TOLERANCE: f64 = 0.005;
+
+/// Halvings of the bracket of a factor, in its logarithm: beyond these float32 has no other number.
+const MOST_STEPS: usize = 40;
+
+/// The factors that are tried reach from 1 over this to this: scores differ by its square.
+const FARTHEST: f64 = 4096.0;
+
+/// The sequences over which layers are compared, and the rows of each that count.
+pub struct SharpnessSample<'a> {
+    /// The sequences.
+    pub batch: Batch<'a>,
+    /// The queries that count, for each sequence: those of text.
+    pub rows: &'a [Vec<usize>],
+}
+
+/// Scales the queries and keys of each layer of `fresh` until its heads are as far from even attention, in the mean of squared
+/// Hellinger distances, as those of `trained`; a layer that no factor brings there has the nearest one. Layers that share their
+/// weights have the factor of the first of them.
+/// Fails if the sample does not fit the model.
+pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &SharpnessSample<'_>) -> Result<Parameters> {
+    let wanted = distances(trained, &fresh, sample)?;
+    for (number, &wanted) in wanted.iter().enumerate() {
+        let stored = fresh.order[number];
+        if fresh.order[..number].contains(&stored) {
+            continue;
+        }
+        let inputs = inputs_of(&fresh, number, &sample.batch)?;
+        let distance = |factor: f32| {
+            let layer = alone(&fresh, fresh.layers[stored].sharpened(factor, fresh.config.heads_width()));
+            layer_distance(&layer, number, &inputs, sample)
+        };
+        let factor = factor_reaching(wanted, distance);
+        fresh.layers[stored] = fresh.layers[stored].sharpened(factor, fresh.config.heads_width());
+    }
+    Ok(fresh)
+}
+
+/// The mean squared Hellinger distance from even attention of the heads of each layer, over the rows of the sample.
+/// Fails as the forward pass.
+pub fn distances(encoder: &dyn Encoder, shape: &Parameters, sample: &SharpnessSample<'_>) -> Result<Vec<f64>> {
+    let layers = shape.config.num_hidden_layers;
+    let mut sums =
+        DistanceSums { classes: &shape.config.visibility, rows: sample.rows, layers: vec![(0.0, 0); layers] };
+    encoder.forward(&sample.batch, &mut Scratch::default(), &mut sums)?;
+    Ok(sums.layers.into_iter().map(mean).collect())
+}
+
+fn mean((sum, rows): (f64, usize)) -> f64 {
+    if rows == 0 { 0.0 } else { sum / rows as f64 }
+}
+
+/// Sums of distances, and how many rows they are over, by layer.
+struct DistanceSums<'a> {
+    classes: &'a LayerClasses,
+    rows: &'a [Vec<usize>],
+    layers: Vec<(f64, usize)>,
+}
+
+impl Visitor for DistanceSums<'_> {
+    fn needs(&self) -> Needs {
+        Needs::ATTENTION
+    }
+
+    fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
+        let visibility = self.classes.of_layer(view.layer);
+        let (sum, count) = &mut self.layers[view.layer];
+        for &query in &self.rows[sequence] {
+            *sum += from_even(view.attention.row(query), visibility, query);
+            *count += 1;
+        }
+    }
+}
+
+/// The squared Hellinger distance of a row from even attention over the keys that the query sees: `1 - sum √(a / n)`.
+fn from_even(row: &[f32], visibility: Visibility, query: usize) -> f64 {
+    let keys = visibility.keys(query, row.len());
+    let even = 1.0 / keys.len() as f64;
+    1.0 - row[keys].iter().map(|&weight| (f64::from(weight) * even).sqrt()).sum::<f64>()
+}
+
+/// `[tokens, hidden]`: the rows of which a layer makes queries and keys.
+fn inputs_of(parameters: &Parameters, number: usize, batch: &Batch<'_>) -> Result<Vec<f32>> {
+    let mut below = parameters.clone();
+    below.order.truncate(number + 1);
+    below.config.num_hidden_layers = number + 1;
+    let mut inputs = LayerInputs { number, rows: Vec::new() };
+    PackedEncoder::new(below).forward(batch, &mut Scratch::default(), &mut inputs)?;
+    Ok(inputs.rows)
+}
+
+/// The inputs of one layer, sequence by sequence.
+struct LayerInputs {
+    number: usize,
+    rows: Vec<f32>,
+}
+
+impl Visitor for LayerInputs {
+    fn needs(&self) -> Needs {
+        Needs { attention_inputs: true, ..Needs::default() }
+    }
+
+    fn attention_inputs(&mut self, _: usize, layer: usize, inputs: Rows<'_>) {
+        if layer == self.number {
+            inputs.iter().for_each(|row| self.rows.extend_from_slice(row));
+        }
+    }
+}
+
+/// An encoder of which only the heads of one layer are there, under every number.
+fn alone(parameters: &Parameters, layer: Layer) -> PackedEncoder {
+    let hidden = parameters.config.hidden_size;
+    let nothing = || Linear { weight: vec![0.0; hidden], bias: vec![0.0] };
+    let layer = Layer { intermediate: nothing(), output: nothing(), attention_output: nothing(), ..layer };
+    let order = vec![0; parameters.order.len()];
+    let embeddings = crate::model::parameters::Embeddings { positions: None, ..parameters.embeddings.clone() };
+    let Parameters { config, .. } = parameters;
+    let config = config.clone();
+    PackedEncoder::new(Parameters {
+        config,
+        embeddings,
+        layers: vec![layer],
+        order,
+        final_norm: None,
+        prediction: None,
+    })
+}
+
+/// The mean distance of the heads of one layer that attend from these inputs.
+fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample: &SharpnessSample<'_>) -> f64 {
+    let config = encoder.config();
+    let layer = encoder.layer_attention(number, Positions::Seen).expect("the packed encoder has its heads");
+    let spans: Vec<Range<usize>> = sample.batch.spans().collect();
+    let lengths: Vec<usize> = spans.iter().map(Range::len).collect();
+    let (mut queries_keys, mut scratch) = (QueriesKeys::default(), AttentionScratch::default());
+    layer.project(inputs, &lengths, &mut queries_keys);
+    let (visibility, mut sum) = (config.visibility.of_layer(number), (0.0, 0));
+    for head in 0..config.num_attention_heads {
+        for (span, rows) in spans.iter().zip(sample.rows) {
+            let attention = layer.between(head, span, [&queries_keys; 2], &mut scratch);
+            for &query in rows {
+                sum.0 += from_even(attention.row(query), visibility, query);
+                sum.1 += 1;
+            }
+        }
+    }
+    mean(sum)
+}
+
+/// The factor for which the distance, which grows with it, is within [`TOLERANCE`] of the wanted one; by bisection of its logarithm.
+#[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
+fn factor_reaching(wanted: f64, distance: impl Fn(f32) -> f64) -> f32 {
+    let is_near = |found: f64| (found - wanted).abs() <= TOLERANCE * wanted;
+    let (mut low, mut high) = (1.0 / FARTHEST, FARTHEST);
+    let mut factor = 1.0_f64;
+    for _ in 0..MOST_STEPS {
+        let found = distance(factor as f32);
+        if is_near(found) {
+            break;
+        }
+        if found < wanted {
+            low = factor;
+        } else {
+            high = factor;
+        }
+        factor = (low * high).sqrt();
+    }
+    factor as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_by_hand() {
+        // 1 - (√.18 + √.32) of (.36, .64) over two keys; the third is not seen.
+        let found = from_even(&[0.36, 0.64, 0.0], Visibility::CAUSAL, 1);
+        assert!((found - (1.0 - 0.18_f64.sqrt() - 0.32_f64.sqrt())).abs() < 1e-7, "{found}");
+        assert!(from_even(&[0.25; 4], Visibility::default(), 2).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_factor_is_found_by_bisection() {
+        // A distance that grows to 1, and is .3 at 2: 1 - .7^(factor / 2).
+        let found = factor_reaching(0.3, |factor| 1.0 - 0.7_f64.powf(f64::from(factor) / 2.0));
+        assert!((found - 2.0).abs() < 0.02, "{found}");
+        // What no factor reaches has the nearest one.
+        assert!(f64::from(factor_reaching(0.9, |factor| 0.5 * f64::from(factor.min(1.0)))) > FARTHEST / 2.0);
+    }
+}

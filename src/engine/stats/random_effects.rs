@@ -1,0 +1,84 @@
+//! A number over several corpora: what it is in the mean, how much it differs between them, and where it will be in another one.
+
+use super::block_test::critical;
+use super::interval::Interval;
+
+/// The fewest corpora for a prediction interval: its Student's distribution has two degrees of freedom fewer, and with less than
+/// three it says next to nothing.
+pub const FEWEST_CORPORA: usize = 5;
+
+/// The least standard error that a number is given: one that does not vary in its corpus is not known without error beyond it.
+const LEAST_ERROR: f64 = 1e-6;
+
+/// The mean of a number over corpora that have it differently (DerSimonian & Laird 1986).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RandomEffects {
+    /// The mean.
+    pub mean: f64,
+    /// Its standard error.
+    pub standard_error: f64,
+    /// The standard deviation of the number between corpora beyond what their sampling explains.
+    pub tau: f64,
+    /// How many corpora.
+    pub corpora: usize,
+}
+
+impl RandomEffects {
+    /// Of estimates with their standard errors, one a corpus; `None` of fewer than two.
+    ///
+    /// With weights `w = 1 / s²`, `Q = sum w (y - mean)²` and `tau² = max(0, (Q - (K - 1)) / (sum w - sum w² / sum w))`; the mean is
+    /// then that by weights `1 / (s² + tau²)`, and its standard error the root of one by their sum.
+    pub fn new(estimates: &[(f64, f64)]) -> Option<Self> {
+        if estimates.len() < 2 {
+            return None;
+        }
+        let variances: Vec<f64> = estimates.iter().map(|(_, error)| error.max(LEAST_ERROR).powi(2)).collect();
+        let weighted = |tau_squared: f64| {
+            let weights = variances.iter().map(|variance| 1.0 / (variance + tau_squared));
+            let total: f64 = weights.clone().sum();
+            let mean = weights.clone().zip(estimates).map(|(weight, (value, _))| weight * value).sum::<f64>() / total;
+            (weights.collect::<Vec<f64>>(), total, mean)
+        };
+        let (weights, total, mean) = weighted(0.0);
+        let spread: f64 =
+            weights.iter().zip(estimates).map(|(weight, (value, _))| weight * (value - mean).powi(2)).sum();
+        let squares: f64 = weights.iter().map(|weight| weight * weight).sum();
+        let tau_squared = ((spread - (estimates.len() - 1) as f64) / (total - squares / total)).max(0.0);
+        let (_, total, mean) = weighted(tau_squared);
+        let corpora = estimates.len();
+        Some(Self { mean, standard_error: total.recip().sqrt(), tau: tau_squared.sqrt(), corpora })
+    }
+
+    /// The 95 % interval of the number in another corpus of the kind, `mean ± t(K-2) sqrt(tau² + SE²)` (Higgins, Thompson &
+    /// Spiegelhalter 2009); `None` of fewer than [`FEWEST_CORPORA`].
+    pub fn prediction(&self) -> Option<Interval> {
+        let reach = || critical((self.corpora - 2) as f64) * self.tau.hypot(self.standard_error);
+        (self.corpora >= FEWEST_CORPORA).then(|| Interval(self.mean - reach(), self.mean + reach()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_corpora_by_hand() {
+        // Weights 400, mean .2, Q = 400 · .04 = 16; tau² = (16 - 4) / (2000 - 400) = .0075, SE² = .01 / 5 = .002, and t(3) = 3.182446.
+        let found = RandomEffects::new(&[0.1, 0.1, 0.2, 0.3, 0.3].map(|value| (value, 0.05))).unwrap();
+        assert!((found.mean - 0.2).abs() < 1e-12 && (found.tau - 0.0075_f64.sqrt()).abs() < 1e-12, "{found:?}");
+        assert!((found.standard_error - 0.002_f64.sqrt()).abs() < 1e-12, "{found:?}");
+        let Interval(low, high) = found.prediction().unwrap();
+        let reach = 3.182_446_305 * 0.0095_f64.sqrt();
+        assert!((low - (0.2 - reach)).abs() < 1e-8 && (high - (0.2 + reach)).abs() < 1e-8, "{low} {high}");
+    }
+
+    #[test]
+    fn corpora_that_agree_have_no_spread_of_their_own() {
+        let found = RandomEffects::new(&[(0.2, 0.1); 4]).unwrap();
+        assert_eq!(found.tau, 0.0);
+        assert!((found.standard_error - 0.05).abs() < 1e-12);
+        // Four are too few to say where a fifth will be, and one has no spread.
+        assert!(found.prediction().is_none() && RandomEffects::new(&[(0.2, 0.1)]).is_none());
+        assert!(RandomEffects::new(&[(0.2, 0.0); 5]).unwrap().prediction().unwrap().low() > 0.199);
+    }
+}

@@ -1,0 +1,65 @@
+//! `headscope confirm`: the firm labels of one report over other corpora.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{fixture, path, run};
+use serde_json::Value;
+
+/// The gold corpus in parts: every n-th sentence from a first one.
+fn part(first: usize, step: usize) -> String {
+    let text = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
+    text.split_inclusive("\n\n").skip(first).step_by(step).collect()
+}
+
+fn analyzed(folder: &Path, name: &str, text: &str) -> String {
+    let (corpus, report) = (folder.join(format!("{name}.conllu")), folder.join(format!("{name}.json")));
+    fs::write(&corpus, text).unwrap();
+    let studies = ["--without", "words,frequency,explained-variance,coreference,choice,trees"];
+    let arguments = ["analyze", "box:small", "-c", path(&corpus), "-q", "-o", path(&report)];
+    run(&[&arguments[..], &studies].concat()).unwrap();
+    path(&report).to_owned()
+}
+
+#[test]
+fn labels_of_one_corpus_are_tested_in_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b] = [0, 1].map(|first| analyzed(folder.path(), &format!("half-{first}"), &part(first, 2)));
+    let outcome: Value = serde_json::from_str(&run(&["confirm", &a, &b, "--json"]).unwrap()).unwrap();
+    let schema: Value = serde_json::from_str(&run(&["schema", "confirm"]).unwrap()).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&outcome));
+    // The labels are the firm roles of the first report, on their heads.
+    let first: Value = serde_json::from_str(&fs::read_to_string(&a).unwrap()).unwrap();
+    let firm = first["heads"].as_array().unwrap().iter().flat_map(|head| head["labels"].as_array().unwrap());
+    let firm = firm.filter(|label| label["borderline"] == false && label["label"] != "broad").count();
+    let labels = outcome["labels"].as_array().unwrap();
+    assert!(labels.len() == firm && firm > 2, "{outcome:#}");
+    let next = labels.iter().find(|label| label["label"] == "next-token").unwrap();
+    assert_eq!((&next["name"], &next["confirmed_in"], &next["prediction"]), (&"L0H0".into(), &1.into(), &Value::Null));
+    // The p-values are those of the other report's own labels, where it has them.
+    let second: Value = serde_json::from_str(&fs::read_to_string(&b).unwrap()).unwrap();
+    let own =
+        second["heads"][0]["labels"].as_array().unwrap().iter().find(|label| label["label"] == "next-token").unwrap();
+    assert_eq!(next["corpora"][0]["p"], own["test"]["p"]);
+    let summary = run(&["confirm", &a, &b]).unwrap();
+    assert!(summary.contains(" confirmed in the other corpus, ") && summary.contains("Fixed by "), "{summary}");
+    let table = folder.path().join("labels.csv");
+    run(&["confirm", &a, &b, "-q", "-o", path(&table)]).unwrap();
+    assert!(fs::read_to_string(&table).unwrap().lines().count() == firm + 1);
+    // The same text confirms nothing, and one report is no confirmation.
+    let (status, error) = run(&["confirm", &a, &a]).unwrap_err();
+    assert!(status == 3 && error.contains("over the same text, which confirms nothing"), "{status} {error}");
+    assert_eq!(run(&["confirm", &a]).unwrap_err().0, 2);
+}
+
+#[test]
+fn five_other_corpora_predict_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let reports: Vec<String> =
+        (0..6).map(|first| analyzed(folder.path(), &format!("part-{first}"), &part(first, 6))).collect();
+    let reports: Vec<&str> = reports.iter().map(String::as_str).collect();
+    let outcome: Value = serde_json::from_str(&run(&[&["confirm", "--json"], &reports[..]].concat()).unwrap()).unwrap();
+    let next = outcome["labels"].as_array().unwrap().iter().find(|label| label["label"] == "next-token").unwrap();
+    assert_eq!(next["prediction"]["is_robust"], true, "{next:#}");
+    assert!(run(&[&["confirm"], &reports[..]].concat()).unwrap().contains(" robust."));
+}
