@@ -113,6 +113,9 @@ class View(Sentences, total=False):
 class Compare(Labelling, total=False):
     """Options of ``compare``."""
 
+    matched: bool | None
+    match: PathLike | None
+
 
 class Diff(Labelling, total=False):
     """Options of ``diff``."""

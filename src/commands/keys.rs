@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::saved::sides::matching;
 use super::saved::{compare, confirm, diff};
 use crate::report;
 
@@ -14,6 +15,7 @@ pub fn explain(path: &str) -> Option<String> {
         "diff" => diff::outcome::schema(),
         "compare" => compare::outcome::schema(),
         "confirm" => confirm::outcome::schema(),
+        "match" => matching::schema(),
         _ => return None,
     };
     let root = Value::from(schema);

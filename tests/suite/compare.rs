@@ -155,7 +155,7 @@ fn labels_are_lost_gained_and_not_to_be_told() {
     assert_eq!(serde_json::from_str::<Value>(&fs::read_to_string(json_file).unwrap()).unwrap(), outcome);
     let table = fs::read_to_string(csv).unwrap();
     assert!(
-        table.starts_with("layer,head,name,outcome,primary_a,primary_b,kept,gained,lost,could_not_tell,"),
+        table.starts_with("layer,head,name,partner,outcome,primary_a,primary_b,kept,gained,lost,could_not_tell,"),
         "{table}"
     );
     assert_eq!(table.lines().count(), 17);

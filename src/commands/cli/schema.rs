@@ -4,11 +4,12 @@ use clap::{Args, ValueEnum};
 
 use super::shared::command::Command;
 use super::shared::statuses::{DONE, WRITING, statuses};
+use crate::commands::saved::sides::matching;
 use crate::commands::saved::{compare, confirm, diff};
 use crate::report;
 use crate::system::terminal::print;
 
-/// Print the JSON Schema of a report, or of what `diff --json`, `compare --json` and `confirm --json` print
+/// Print the JSON Schema of a report, or of what `diff`, `compare`, `confirm` and `match` print with `--json`
 #[derive(Args)]
 #[command(after_help = statuses(DONE, WRITING))]
 pub struct SchemaArguments {
@@ -28,6 +29,8 @@ pub enum SchemaArgument {
     Compare,
     /// The outcome of `headscope confirm --json`
     Confirm,
+    /// The outcome of `headscope match --json`
+    Match,
 }
 
 impl SchemaArguments {
@@ -38,6 +41,7 @@ impl SchemaArguments {
             SchemaArgument::Diff => diff::outcome::schema(),
             SchemaArgument::Compare => compare::outcome::schema(),
             SchemaArgument::Confirm => confirm::outcome::schema(),
+            SchemaArgument::Match => matching::schema(),
         };
         let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n";
         Command::new(move || print(&text))

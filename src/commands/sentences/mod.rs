@@ -1,6 +1,7 @@
-//! The sentences that `maps` and `view` are of, and the attention of chosen heads over each.
+//! The sentences that `maps`, `match` and `view` are of, and the attention of chosen heads over each.
 
 pub mod maps;
+pub mod matching;
 mod rollout;
 pub mod view;
 

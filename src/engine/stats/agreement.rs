@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -62,6 +65,40 @@ impl CategoryAgreement {
             kappa: is_defined.then(|| beyond(share)),
             kappa_ci95: is_defined.then(|| Interval(beyond(ci95.low()).max(lowest), beyond(ci95.high()))),
         }
+    }
+}
+
+/// Random orders of the things of one side.
+const ORDERS: usize = 1000;
+
+/// The seed of the orders: the year of the Hungarian method (Kuhn 1955).
+const ORDERS_SEED: u64 = 1955;
+
+/// The share of things that two sides put into the same category where one side is in random order.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ShareByChance {
+    /// The mean over 1,000 orders.
+    pub mean: f64,
+    /// 95 % of the orders are within this.
+    pub range95: Interval,
+}
+
+impl ShareByChance {
+    /// The share in random orders within groups of `size` things that follow each other; of none 0.
+    pub fn new<C: PartialEq>(pairs: &[(C, C)], size: usize) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(ORDERS_SEED);
+        let mut order: Vec<usize> = (0..pairs.len()).collect();
+        let mut shares: Vec<f64> = (0..ORDERS)
+            .map(|_| {
+                order.chunks_mut(size).for_each(|group| group.shuffle(&mut random));
+                let same = order.iter().zip(pairs).filter(|&(&other, (a, _))| *a == pairs[other].1).count();
+                same as f64 / pairs.len().max(1) as f64
+            })
+            .collect();
+        shares.sort_by(f64::total_cmp);
+        let beyond = ORDERS / 40;
+        let range95 = Interval(shares[beyond], shares[ORDERS - 1 - beyond]);
+        Self { mean: shares.iter().sum::<f64>() / ORDERS as f64, range95 }
     }
 }
 
@@ -131,6 +168,18 @@ mod tests {
         let ci95 = found.kappa_ci95.unwrap();
         close(ci95.low(), -1.0 / 9.0);
         assert_eq!((found.kappa, ci95.high()), (Some(1.0), 1.0));
+    }
+
+    /// Of two things one is `x` on both sides and one `y`: in half of the orders both agree, in the others neither does.
+    #[test]
+    fn a_share_by_chance_by_hand() {
+        let found = ShareByChance::new(&[('x', 'x'), ('y', 'y')], 2);
+        // The standard error over 1,000 orders is .016.
+        assert!((found.mean - 0.5).abs() < 0.08, "{found:?}");
+        assert_eq!(found.range95, Interval(0.0, 1.0));
+        // Groups of one have one order.
+        let found = ShareByChance::new(&[('x', 'x'), ('y', 'z')], 1);
+        assert_eq!((found.mean, found.range95), (0.5, Interval(0.5, 0.5)));
     }
 
     proptest! {

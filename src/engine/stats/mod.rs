@@ -3,6 +3,7 @@
 //! docs/methodology/verdicts.md has the assumptions of each.
 
 pub mod agreement;
+pub mod assignment;
 pub mod block_test;
 pub mod blocks;
 pub mod difference;

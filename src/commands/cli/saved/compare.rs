@@ -1,5 +1,7 @@
 //! The arguments of `headscope compare`.
 
+use std::path::PathBuf;
+
 use anyhow::anyhow;
 use clap::Args;
 
@@ -7,7 +9,7 @@ use super::sides::{NamedSides, OutcomeArguments, SidesArguments};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::statuses::statuses;
 use crate::commands::cli::shared::values::{Named, one_of};
-use crate::commands::saved::compare::{CompareOptions, ComparedTable, FailOn, compare};
+use crate::commands::saved::compare::{CompareOptions, ComparedTable, FailOn, Pairing, compare};
 use crate::system::errors::{Class, Facts};
 
 /// The statuses of `compare` that mean something else.
@@ -19,12 +21,13 @@ Examples:
   headscope compare a.json b.json
   headscope compare a.json b.json -o compare.html -o compare.csv --json
   headscope compare a.json b.json --table families -o families.csv
+  headscope compare seed-1.json seed-2.json --match match.json  # heads that `headscope match` has paired
   headscope compare before.json after.json -q --fail-on lost    # a gate: status 1 where a label was lost
 
 A label is kept where it is firm in both analyses, and gained or lost where it is firm in one and the test of the other finds \
 its score below the threshold (one-sided, 2.5 %). Everything else cannot be told: a label is borderline, its score is below \
 the threshold and more sentences might lift it, or there are too few queries. `headscope diff` asks whether numbers changed \
-as well. Models must have the same layers and heads.
+as well. Models must have the same layers and heads; heads are compared by place unless they were matched.
 ";
 
 /// Say whether the labels of heads are stable between two analyses: kept, gained, lost, or could not tell
@@ -36,6 +39,12 @@ as well. Models must have the same layers and heads.
 pub struct CompareArguments {
     #[command(flatten)]
     sides: SidesArguments,
+    /// One model was trained on from the other, so that heads at one place are one head
+    #[arg(long)]
+    matched: bool,
+    /// Compare each head with its partner in this file, which `headscope match` wrote
+    #[arg(long = "match", value_name = "FILE", conflicts_with = "matched")]
+    matching: Option<PathBuf>,
     /// End with status 1 where this is found; several, with commas, where any of them is
     #[arg(long, value_name = "FINDING", value_parser = one_of(FINDINGS), value_delimiter = ',', default_value = "any")]
     fail_on: Vec<FailOn>,
@@ -70,7 +79,7 @@ const TABLES: &[Named<ComparedTable>] = &[
 impl CompareArguments {
     /// The command: its status says whether something was found that is to fail.
     pub fn command(self) -> Result<Command, Usage> {
-        let Self { sides, fail_on, table, outcome } = self;
+        let Self { sides, matched, matching, fail_on, table, outcome } = self;
         if fail_on.len() > 1 && fail_on.contains(&FailOn::Never) {
             return Err(anyhow!("--fail-on never is to fail on nothing, and other findings are named beside it")
                 .of_value("never")
@@ -78,7 +87,12 @@ impl CompareArguments {
         }
         let outputs = outcome.outputs("a comparison", &["json", "json.gz", "csv", "html"])?;
         let NamedSides { a, b, policy, threads } = sides.named()?;
-        let options = CompareOptions { a, b, policy, fail_on, outputs, table, threads };
+        let pairing = match matching {
+            Some(file) => Pairing::Matched(file),
+            None if matched => Pairing::OneLineage,
+            None => Pairing::Unknown,
+        };
+        let options = CompareOptions { a, b, policy, pairing, fail_on, outputs, table, threads };
         Ok(Command { run: Box::new(move || compare(&options).map(|same| u8::from(!same))), other: Class::Usage })
     }
 }

@@ -7,4 +7,4 @@ pub mod diff;
 pub mod export;
 pub mod relabel;
 pub mod show;
-mod sides;
+pub mod sides;

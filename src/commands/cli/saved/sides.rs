@@ -54,6 +54,11 @@ pub struct OutcomeArguments {
 }
 
 impl OutcomeArguments {
+    /// The files that are named.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.outputs
+    }
+
     /// The destinations of `what`, which can be written in these formats.
     /// Fails if a file is named twice, or has another extension.
     pub fn outputs(self, what: &str, formats: &[&str]) -> Result<OutcomeOutputs, Usage> {

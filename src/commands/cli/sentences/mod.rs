@@ -1,5 +1,6 @@
-//! `headscope view` and `headscope maps`: the attention of chosen sentences.
+//! `headscope view`, `headscope maps` and `headscope match`: the attention of chosen sentences.
 
 mod arguments;
 pub mod maps;
+pub mod matching;
 pub mod view;

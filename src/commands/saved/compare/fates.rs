@@ -32,22 +32,24 @@ impl<'a> Assessed<'a> {
     }
 }
 
-/// Every head of two sides that have the same heads.
-pub fn of_heads(a: &Side, b: &Side) -> Vec<HeadComparison> {
+/// Every head of two sides that have the same heads, each with its partner on the second, `[layers * heads]`.
+pub fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let grid = a.circumstances.model.grid();
     let [a, b] = [a, b].map(Assessed::new);
     let both = [&a, &b];
     let head = |place: usize| {
-        let roles = both.map(|side| roles_of(&side.roles[place]));
+        let of_both = [(&a, place), (&b, partners[place])];
+        let roles = of_both.map(|(side, place)| roles_of(&side.roles[place]));
         let labels = of_labels(both, roles.each_ref().map(|roles| &**roles));
-        let [primary_a, primary_b] = both.map(|side| Verdict::new(side.roles[place].clone()).primary);
-        let of_choice = of_labels(both, both.map(|side| &*side.choices[place]));
-        let [chosen_a, chosen_b] = both.map(|side| {
+        let [primary_a, primary_b] = of_both.map(|(side, place)| Verdict::new(side.roles[place].clone()).primary);
+        let of_choice = of_labels(both, of_both.map(|(side, place)| &*side.choices[place]));
+        let [chosen_a, chosen_b] = of_both.map(|(side, place)| {
             let chosen = side.choices[place].iter().find(|one| one.fires);
             chosen.map(|one| one.label.label.clone())
         });
         HeadComparison {
             place: grid.place(place),
+            partner: grid.place(partners[place]),
             outcome: of_all(&labels),
             primary_a,
             primary_b,

@@ -68,8 +68,9 @@ const HEAD_COLUMNS: [&str; 11] = [
 ];
 
 fn head(head: &HeadComparison) -> Vec<String> {
-    let HeadComparison { place, outcome, primary_a, primary_b, labels, choice } = head;
+    let HeadComparison { place, partner, outcome, primary_a, primary_b, labels, choice } = head;
     let none = || "-".to_owned();
+    let name = if place == partner { place.to_string() } else { format!("{place} (in b {partner})") };
     let choice = choice.as_ref();
     let of = |fate: Fate| {
         let names: Vec<&str> =
@@ -84,7 +85,7 @@ fn head(head: &HeadComparison) -> Vec<String> {
         }
     };
     vec![
-        place.to_string(),
+        name,
         outcome.words().to_owned(),
         of(Fate::Kept),
         of(Fate::Lost),

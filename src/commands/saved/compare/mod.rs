@@ -5,6 +5,7 @@
 mod fates;
 mod gate;
 mod html;
+mod matched;
 pub mod outcome;
 #[cfg(test)]
 mod simulation;
@@ -18,17 +19,19 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use super::sides::matching::HeadMatching;
 use super::sides::outputs::OutcomeOutputs;
 use super::sides::{self, facts};
 use crate::commands::reporting::outputs;
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::export::summary::Detail;
 use crate::export::{Writer, json, tables::csv};
-use crate::stats::agreement::CategoryAgreement;
+use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::studies::registry;
 use crate::system::errors::{Class, Facts};
 use crate::system::terminal;
 pub use gate::FailOn;
+use matched::MatchedHeads;
 use outcome::{
     CompareOutcome, FamilyComparison, HeadAgreement, HeadComparison, LabelComparison, OutcomeCounts, SCHEMA_VERSION,
     UntoldCounts,
@@ -44,6 +47,8 @@ pub struct CompareOptions {
     pub b: PathBuf,
     /// The policy that both are labelled by; what it does not set stays as each report has it.
     pub policy: PolicyOptions,
+    /// How heads of both stand to each other.
+    pub pairing: Pairing,
     /// The findings that end the command with status 1.
     pub fail_on: Vec<FailOn>,
     /// The destinations of the outcome.
@@ -52,6 +57,17 @@ pub struct CompareOptions {
     pub table: ComparedTable,
     /// Threads for computing the numbers of partials.
     pub threads: NonZeroUsize,
+}
+
+/// How heads of two models stand to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pairing {
+    /// Nothing is said: by their places.
+    Unknown,
+    /// One model was trained on from the other: by their places.
+    OneLineage,
+    /// As `headscope match` found them, in this file.
+    Matched(PathBuf),
 }
 
 /// Compares the labels of two analyses and prints what became of them; whether nothing was found that is to fail.
@@ -71,7 +87,17 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
 
 fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
     let [a, b] = sides::read([&options.a, &options.b], &options.policy, options.threads).class(Class::Input)?;
-    let heads = fates::of_heads(&a, &b);
+    let grid = a.circumstances.model.grid();
+    let matching = match &options.pairing {
+        Pairing::Matched(file) => {
+            let matching = HeadMatching::read(file).class(Class::Input)?;
+            let partners = matching.partners([&a, &b]).cannot("use the matched heads of", file.display());
+            Some((partners.class(Class::Input)?, matching.halves_agree))
+        }
+        Pairing::Unknown | Pairing::OneLineage => None,
+    };
+    let places: Vec<usize> = (0..grid.count()).collect();
+    let heads = fates::of_heads(&a, &b, matching.as_ref().map_or(&places, |(partners, _)| partners));
     let by_choice = || heads.iter().filter_map(|head| head.choice.as_ref());
     let with_choices = by_choice().next().is_some();
     let choice_of_all = heads.iter().map(|head| head.choice.as_ref().map_or(outcome::Fate::None, |of| of.outcome));
@@ -80,6 +106,13 @@ fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
     Ok(CompareOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.other_corpus(&b),
+        lineage: (options.pairing == Pairing::Unknown && !a.same_weights(&b)).then(|| UNKNOWN_LINEAGE.to_owned()),
+        matched: matching.map(|(partners, halves_agree)| MatchedHeads {
+            moved: partners.iter().zip(&places).filter(|(partner, place)| partner != place).count(),
+            halves_agree,
+            first_label: ShareByChance::new(&first_labels(&heads), grid.heads),
+            firm_labels: ShareByChance::new(&firm_labels(&heads), grid.heads),
+        }),
         too_few_units: sides::too_few_units(&a, &b),
         changed: heads_by_outcome.any_change() || choices_by_outcome.is_some_and(|counts| counts.any_change()),
         agreement: agreement(&heads, with_choices),
@@ -95,19 +128,31 @@ fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
     })
 }
 
+/// Said where nothing is known of how the heads of two models stand to each other.
+const UNKNOWN_LINEAGE: &str = "The models have other weights, and their heads are compared by place. That says something only where \
+    one was trained on from the other (--matched); for other models pair heads first: `headscope match`, --match.";
+
+/// The first label of each head on both sides.
+fn first_labels(heads: &[HeadComparison]) -> Vec<(&str, &str)> {
+    heads.iter().map(|head| (&*head.primary_a, &*head.primary_b)).collect()
+}
+
+/// The firm labels of each head on both sides.
+fn firm_labels(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
+    fn firm(head: &HeadComparison, side: usize) -> BTreeSet<&str> {
+        head.labels.iter().filter(|label| label.firm()[side]).map(|label| &*label.label).collect()
+    }
+    heads.iter().map(|head| (firm(head, 0), firm(head, 1))).collect()
+}
+
 fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
-    let firm = |head: &HeadComparison, side: usize| -> BTreeSet<String> {
-        head.labels.iter().filter(|label| label.firm()[side]).map(|label| label.label.clone()).collect()
-    };
-    let first: Vec<(&str, &str)> = heads.iter().map(|head| (&*head.primary_a, &*head.primary_b)).collect();
-    let sets: Vec<_> = heads.iter().map(|head| (firm(head, 0), firm(head, 1))).collect();
     let choices: Vec<_> = heads
         .iter()
         .map(|head| head.choice.as_ref().map_or((None, None), |choice| (choice.a.as_deref(), choice.b.as_deref())))
         .collect();
     HeadAgreement {
-        first_label: CategoryAgreement::of(&first),
-        firm_labels: CategoryAgreement::of(&sets),
+        first_label: CategoryAgreement::of(&first_labels(heads)),
+        firm_labels: CategoryAgreement::of(&firm_labels(heads)),
         choice: with_choices.then(|| CategoryAgreement::of(&choices)),
     }
 }

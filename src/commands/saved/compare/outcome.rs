@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::matched::MatchedHeads;
 use crate::commands::saved::sides::described::{Described, Fact};
 use crate::commands::saved::sides::standing::LabelStanding;
 use crate::model::grid::HeadPlace;
@@ -23,6 +24,11 @@ pub struct CompareOutcome {
     pub changed: bool,
     /// How the corpora differ, in words; null where both analyses are over the same text.
     pub corpora: Option<String>,
+    /// What is to be known of comparing heads by place; null where the weights are the same, heads were matched, or `--matched` says
+    /// that one model was trained on from the other.
+    pub lineage: Option<String>,
+    /// How heads were matched; null where they are compared by place.
+    pub matched: Option<MatchedHeads>,
     /// Why nothing could be tested: the sampling units of a side that has too few; null where tests were possible.
     pub too_few_units: Option<String>,
     /// The first analysis.
@@ -129,9 +135,11 @@ pub struct UntoldCounts {
 /// A head in both analyses.
 #[derive(Serialize, JsonSchema)]
 pub struct HeadComparison {
-    /// The head.
+    /// The head of the first analysis.
     #[serde(flatten)]
     pub place: HeadPlace,
+    /// Its partner in the second.
+    pub partner: HeadPlace,
     /// What became of its labels.
     pub outcome: Fate,
     /// Its first label in the first analysis, firm or borderline, or `unlabelled`.

@@ -33,6 +33,7 @@ impl ComparedTable {
 struct HeadOutcomeRow<'a> {
     #[serde(flatten)]
     place: HeadPlace,
+    partner: String,
     outcome: Fate,
     primary_a: &'a str,
     primary_b: &'a str,
@@ -46,11 +47,12 @@ struct HeadOutcomeRow<'a> {
 }
 
 fn head(head: &HeadComparison) -> HeadOutcomeRow<'_> {
-    let HeadComparison { place, outcome, primary_a, primary_b, labels, choice } = head;
+    let HeadComparison { place, partner, outcome, primary_a, primary_b, labels, choice } = head;
     let of = |fate: Fate| labels.iter().filter(|label| label.outcome == fate).map(|label| &*label.label).collect();
     let choice = choice.as_ref();
     HeadOutcomeRow {
         place: *place,
+        partner: partner.to_string(),
         outcome: *outcome,
         primary_a,
         primary_b,

@@ -1,7 +1,10 @@
 //! A comparison in a few sentences: what became of labels, which were lost, and what became of heads.
 
+use super::matched::MatchedHeads;
 use super::outcome::{CompareOutcome, Fate, LabelComparison, OutcomeCounts, UntoldCounts};
+use crate::stats::agreement::ShareByChance;
 use crate::study::labels::evidence::Reach;
+use crate::study::show::wording::decimal;
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
@@ -49,6 +52,8 @@ impl CompareOutcome {
         };
         let all = [
             self.corpora.clone(),
+            self.lineage.clone(),
+            self.matched_in_words(),
             of_fate("Lost", Fate::Lost),
             of_fate("Gained", Fate::Gained),
             beyond_one(["a", "b"], [true, false]),
@@ -61,6 +66,23 @@ impl CompareOutcome {
             self.choices_in_words(),
         ];
         all.into_iter().flatten().collect()
+    }
+
+    /// How heads were matched, and what agreement comes to by chance.
+    fn matched_in_words(&self) -> Option<String> {
+        let MatchedHeads { moved, halves_agree, first_label, firm_labels } = self.matched?;
+        let chance = |of: ShareByChance| {
+            let [mean, low, high] =
+                [of.mean, of.range95.low(), of.range95.high()].map(|share| decimal(100.0 * share, 0));
+            format!("{mean} % [{low}, {high}]")
+        };
+        Some(format!(
+            "Heads are matched: {moved} of {} have their partner at another place, and {halves_agree} the same one by both halves of \
+             the text. In random order within layers {} agree on the first label, {} on all firm ones.",
+            self.heads.len(),
+            chance(first_label),
+            chance(firm_labels),
+        ))
     }
 
     /// What became of the heads, each by all its labels, in a sentence.

@@ -2,6 +2,7 @@
 
 pub mod described;
 pub mod facts;
+pub mod matching;
 pub mod outputs;
 pub mod page;
 pub mod standing;

@@ -1,0 +1,141 @@
+//! Which heads of two models attend alike: what `headscope match` finds, and `headscope compare --match` reads.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow, ensure};
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::{Deserialize, Serialize};
+
+use super::Side;
+use crate::export::json;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::observation::identity::ModelInfo;
+use crate::system::errors::Facts;
+
+/// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Which heads of two models attend alike over the same sentences.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "headscope match")]
+pub struct HeadMatching {
+    /// The version of this schema.
+    pub schema_version: u32,
+    /// The first model.
+    pub a: MatchedModel,
+    /// The second.
+    pub b: MatchedModel,
+    /// Sentences over which heads were matched.
+    pub sentences: u64,
+    /// Heads whose partner is the same by the sentences of even number alone and by those of odd number alone.
+    pub halves_agree: usize,
+    /// The heads of the first model, layer by layer.
+    pub heads: Vec<MatchedHead>,
+}
+
+/// A model whose heads were matched.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct MatchedModel {
+    /// Hub id, or the name of the folder.
+    pub id: String,
+    /// SHA-256 of the weights.
+    pub weights_sha256: String,
+}
+
+/// A head of the first model with its partner in the same layer of the second.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct MatchedHead {
+    /// The head of the first model.
+    pub a: HeadPlace,
+    /// Its partner in the second.
+    pub b: HeadPlace,
+    /// The root mean square, over tokens of text, of the Hellinger distance between the rows of both; 0 to 1.
+    pub distance: f64,
+    /// The same to the second model's head of the same number.
+    pub distance_in_place: f64,
+    /// Whether both halves of the sentences give it this partner.
+    pub halves_agree: bool,
+}
+
+impl From<&ModelInfo> for MatchedModel {
+    fn from(model: &ModelInfo) -> Self {
+        Self { id: model.id.clone(), weights_sha256: model.weights_sha256.clone() }
+    }
+}
+
+impl HeadMatching {
+    /// Reads what `headscope match` wrote.
+    /// Fails if the file is something else.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = json::read_text(path)?;
+        let way_out = || format!("make it with `headscope match A B -c CORPUS -o {}`", path.display());
+        let shown = path.display();
+        let matching: Self = serde_json::from_str(&text)
+            .map_err(|error| anyhow!("`{shown}` does not match heads: {error}").hint(way_out()))?;
+        let version = matching.schema_version;
+        ensure!(
+            version == SCHEMA_VERSION,
+            anyhow!("`{shown}` has version {version} of matched heads, not {SCHEMA_VERSION}").hint(way_out())
+        );
+        Ok(matching)
+    }
+
+    /// The place in b of the partner of each head of a, `[layers * heads]`.
+    /// Fails if the models are others than those of the sides, or a head has no partner of its own.
+    pub fn partners(&self, sides: [&Side; 2]) -> Result<Vec<usize>> {
+        for (own, side) in [&self.a, &self.b].into_iter().zip(sides) {
+            let model = &side.circumstances.model;
+            ensure!(
+                own.weights_sha256 == model.weights_sha256,
+                anyhow!(
+                    "heads of `{}` were matched, and `{}` is of other weights, `{}`",
+                    own.id,
+                    side.file(),
+                    model.id
+                )
+                .hint("match the heads of the two models in the order of the reports")
+            );
+        }
+        pairs(&self.heads, sides[0].circumstances.model.grid())
+            .ok_or_else(|| anyhow!("the heads are not matched one to one within the layers"))
+    }
+}
+
+/// The places of partners, where each head has one of its own in its layer.
+fn pairs(heads: &[MatchedHead], grid: HeadGrid) -> Option<Vec<usize>> {
+    let is_within = |head: &MatchedHead| head.a.layer == head.b.layer && grid.stray([head.b]).is_none();
+    let all = grid.is(heads.iter().map(|head| head.a)) && heads.iter().all(is_within);
+    let found: Vec<usize> = heads.iter().map(|head| grid.index(head.b.layer, head.b.head)).collect();
+    let mut sorted = found.clone();
+    sorted.sort_unstable();
+    (all && sorted.into_iter().eq(0..grid.count())).then_some(found)
+}
+
+/// The JSON Schema of [`HeadMatching`].
+pub fn schema() -> Schema {
+    schema_for!(HeadMatching)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(a: (usize, usize), b: (usize, usize)) -> MatchedHead {
+        let place = |(layer, head)| HeadPlace { layer, head };
+        MatchedHead { a: place(a), b: place(b), distance: 0.0, distance_in_place: 0.5, halves_agree: true }
+    }
+
+    #[test]
+    fn every_head_has_a_partner_of_its_own_in_its_layer() {
+        let grid = HeadGrid { layers: 2, heads: 2 };
+        let of = |partners: [(usize, usize); 4]| {
+            let heads: Vec<_> = partners.into_iter().enumerate().map(|(at, b)| head(grid.at(at), b)).collect();
+            pairs(&heads, grid)
+        };
+        assert_eq!(of([(0, 1), (0, 0), (1, 0), (1, 1)]), Some(vec![1, 0, 2, 3]));
+        assert_eq!(of([(0, 1), (0, 1), (1, 0), (1, 1)]), None);
+        assert_eq!(of([(0, 0), (1, 0), (0, 1), (1, 1)]), None);
+        assert_eq!(of([(0, 0), (0, 2), (1, 0), (1, 1)]), None);
+        assert_eq!(pairs(&[head((0, 0), (0, 0))], grid), None);
+    }
+}
