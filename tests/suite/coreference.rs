@@ -118,7 +118,7 @@ fn a_run_says_whether_the_corpus_has_entities() {
     assert!(caveats.iter().any(|caveat| caveat["id"] == "no-entities"));
 
     // The corpus in the box has some: where none is named, it shows what the study finds.
-    let printed = run(&["analyze"]).unwrap();
+    let printed = run(&["analyze", "--summary", "full"]).unwrap();
     assert!(printed.contains("343 mentions in 83 windows") && !printed.contains("so none was tested"), "{printed}");
     // It has too few where more are asked for.
     let policy = folder.path().join("policy.toml");
