@@ -140,7 +140,8 @@ fn any_model_will_do() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.json");
     let model = tiny_bert();
-    let arguments = ["analyze", path(&model), "-c", path(&corpus), "--sample", "7", "-o", path(&file)];
+    let arguments =
+        ["analyze", "--summary", "full", path(&model), "-c", path(&corpus), "--sample", "7", "-o", path(&file)];
     let summary = run(&[&arguments[..], &alone()].concat()).unwrap();
     assert!(summary.contains("Of 48 pairs of heads 0 are above chance"), "{summary}");
     assert!(summary.contains("The heads without which it moves most, and least"), "{summary}");

@@ -345,7 +345,7 @@ fn decoders_are_analysed() {
         let options = ["analyze", path(folder.path()), "-c", path(&corpus), "-o", path(&out), "--max-tokens", "32"];
         run(&[&options, more].concat())
     };
-    let summary = analyze(&["--with", "norms,repeats"]).unwrap();
+    let summary = analyze(&["--with", "norms,repeats", "--summary", "full"]).unwrap();
     assert!(summary.contains("a token sees itself, every token before it and none after it"), "{summary}");
     let report: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
     let chance = &report["chance"];

@@ -161,7 +161,7 @@ fn the_sum_over_heads_is_what_all_are_worth_and_too_few_steps_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let (corpus, file) = (fixture("corpus/gold.conllu"), folder.path().join("report.json"));
     let found = |steps: &str| {
-        let more = ["--sample", "64", "--gradient-steps", steps, "-o", path(&file)];
+        let more = ["--sample", "64", "--gradient-steps", steps, "--summary", "full", "-o", path(&file)];
         let arguments: Vec<_> = arguments(path(&corpus), &more).into_iter().filter(|&word| word != "-q").collect();
         let summary = run(&arguments).unwrap();
         let report: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();

@@ -11,7 +11,7 @@ fn both(name: &str, text: &str, more: &[&str]) -> (Value, String) {
     let corpus = folder.path().join(name);
     fs::write(&corpus, text).unwrap();
     let model = tiny_bert();
-    let summary = run(&[&["analyze", path(&model), "-c", path(&corpus)], more].concat()).unwrap();
+    let summary = run(&[&["analyze", "--summary", "full", path(&model), "-c", path(&corpus)], more].concat()).unwrap();
     (analyze(&corpus, more), summary)
 }
 

@@ -10,7 +10,19 @@ use serde_json::Value;
 const OTHERS: &str = "attention,trees,dependency,words,frequency,explained-variance,coreference,repeats";
 
 fn analyze(model: &str, corpus: &Path, more: &[&str]) -> String {
-    let common = ["analyze", model, "-c", path(corpus), "--with", "parser", "--without", OTHERS, "--no-run-info"];
+    let common = [
+        "analyze",
+        "--summary",
+        "full",
+        model,
+        "-c",
+        path(corpus),
+        "--with",
+        "parser",
+        "--without",
+        OTHERS,
+        "--no-run-info",
+    ];
     run(&[&common[..], more].concat()).unwrap()
 }
 

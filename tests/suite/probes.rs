@@ -156,7 +156,8 @@ fn what_is_asked_for_is_said() {
         json!({ "words": [format!("a{number}"), "b", "c"], "ner": tags, "id": number }).to_string() + "\n"
     };
     fs::write(&corpus, (0..40).map(line).collect::<String>()).unwrap();
-    let common = ["analyze", "box:small", "-c", path(&corpus), "--with", "probes", "--without", OTHERS];
+    let common =
+        ["analyze", "--summary", "full", "box:small", "-c", path(&corpus), "--with", "probes", "--without", OTHERS];
     let summary = run(&[&common[..], &["--probe", "ner", "--probe", "id"]].concat()).unwrap();
     assert!(summary.contains("upos: no word of the corpus has it."), "{summary}");
     assert!(summary.contains("ner: 100 words of 40 sentences, 3 classes."), "{summary}");

@@ -110,7 +110,8 @@ fn a_decoder_without_its_head_loses_nothing() {
         config.replace("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false"),
     )
     .unwrap();
-    let analyze = |more: &[&str]| run(&[&["analyze", path(folder.path()), "--limit", "5"], more].concat());
+    let analyze =
+        |more: &[&str]| run(&[&["analyze", "--summary", "full", path(folder.path()), "--limit", "5"], more].concat());
     let left_out = "its checkpoint has no head that predicts the next token: the study in-context is left out";
     let summary = analyze(&[]).unwrap();
     assert!(summary.contains(left_out) && !summary.contains("In-context"), "{summary}");

@@ -109,7 +109,7 @@ fn plain_text_will_do() {
     let (text, file) = (folder.path().join("text.txt"), folder.path().join("report.json"));
     fs::write(&text, "the cat sat on the mat\n\nthe dog ran to the house\n\n".repeat(8)).unwrap();
     let model = tiny_bert();
-    let arguments = ["analyze", path(&model), "-c", path(&text), "-o", path(&file)];
+    let arguments = ["analyze", "--summary", "full", path(&model), "-c", path(&text), "-o", path(&file)];
     let summary = run(&[&arguments[..], &alone(&["similarity"])].concat()).unwrap();
     assert!(summary.contains("Which heads are the same: the Hellinger distance"), "{summary}");
     let found: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
