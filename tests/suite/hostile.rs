@@ -66,7 +66,8 @@ fn reports_hold_hostile_names_and_obey_none() {
     let context = EstimationContext::new();
     let (model, corpus) = (context.model(), context.corpus());
     let (json, csv) = (context.path("report.json"), context.path("heads.csv"));
-    let arguments = ["analyze", path(&model), "-c", path(&corpus), "--min-count", "1", "--no-run-info"];
+    let arguments =
+        ["analyze", "--summary", "full", path(&model), "-c", path(&corpus), "--min-count", "1", "--no-run-info"];
     let output = headscope(&[&arguments[..], &["-o", path(&json), "-o", path(&csv)]].concat()).output().unwrap();
     assert!(output.status.success(), "{}", shown(&output));
     // The summary shows them.
