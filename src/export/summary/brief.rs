@@ -33,7 +33,18 @@ pub(super) fn write(out: &mut Summary, report: &Report, presets: &[&Preset], wid
         out.blank();
         super::skipped(out, report)?;
     }
+    remarks(out, report)?;
     next(out, labels.first().map(|(_, label)| *label))
+}
+
+/// What to know of model and corpus before the labels, on a line each: unknown tokens, copies, families.
+fn remarks(out: &mut Summary, report: &Report) -> fmt::Result {
+    let of_both = ["model", "corpus"].into_iter().zip(report.remarks()).filter(|(_, remarks)| !remarks.is_empty());
+    out.blank();
+    for (of, remarks) in of_both {
+        writeln!(out, "The {of}: {}.", one_line(&remarks.join("; ")))?;
+    }
+    Ok(())
 }
 
 /// Whether everything in a corpus was read as it stands.
@@ -48,7 +59,7 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     if labels.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nThe labels with the strongest evidence, each with its clearest head:\n")?;
+    writeln!(out, "\nThe labels with the strongest evidence, each with its clearest head:")?;
     let mut table = plain_table();
     table.set_header(["label", "head", "score", "beside"]);
     for (place, label) in labels {
@@ -100,7 +111,7 @@ fn next(out: &mut Summary, first: Option<&Label>) -> fmt::Result {
         first.map_or("broad", |label| label.label.split_once(':').map_or(&*label.label, |(family, _)| family));
     writeln!(
         out,
-        "\nMore: --summary full prints what each study found, -o report.html makes a page, \
+        "More: --summary full prints what each study found, -o report.html makes a page, \
          `headscope explain {}` tells what a label means.",
         one_line(explained)
     )
