@@ -52,8 +52,7 @@ fn a_report_is_shown_again() {
 fn a_run_prints_at_most_25_lines() {
     let summary = run(&["analyze"]).unwrap();
     assert!(summary.lines().count() <= 25, "{summary}");
-    for part in ["model   box:small", "corpus  box:gold", "\n L3  ", " syntactic:case ", "\nMore: --summary full "]
-    {
+    for part in ["model   box:small", "corpus  box:gold", "\n L3  ", " syntactic:case ", "\nMore: --summary full "] {
         assert!(summary.contains(part), "{part}: {summary}");
     }
     // Of a decoder what it copies stands first.
