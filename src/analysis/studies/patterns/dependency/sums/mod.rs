@@ -1,5 +1,10 @@
 //! The sums of dependency relations, per block of sentences.
 
+mod key;
+mod sight;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -10,46 +15,15 @@ use super::specific::ArcsBeside;
 use super::tags::{CUES, Side};
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
-use crate::model::grid::visibility::{LayerClasses, Visibility};
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
-use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, Merge, block_of};
 use crate::study::instruments::partners::Partners;
 use crate::study::labels::evidence::Direction;
-
-/// A relation as it is scored: in a decoder the arcs with the head before the dependent and those with the head after it are
-/// apart, for each is seen from one end alone.
-///
-/// Partials have it as a key of an object, which is a string: the name behind a sign of the side.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct RelationKey {
-    /// The name of the relation.
-    pub name: String,
-    /// The side of the dependent on which the head stands; `None` where queries see both sides.
-    pub side: Option<Side>,
-}
-
-/// The signs of the sides in the keys of partials.
-const SIGNS: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
-
-impl From<RelationKey> for String {
-    fn from(RelationKey { name, side }: RelationKey) -> Self {
-        let (sign, _) = SIGNS.into_iter().find(|(_, of)| *of == side).expect("every side has a sign");
-        format!("{sign}{name}")
-    }
-}
-
-impl TryFrom<String> for RelationKey {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let of_sign = |(sign, side)| Some(Self { name: text.strip_prefix(sign)?.to_owned(), side });
-        SIGNS.into_iter().find_map(of_sign).ok_or_else(|| format!("`{text}` is no relation of a partial"))
-    }
-}
+pub use key::RelationKey;
+pub use sight::Sight;
 
 /// The sums of all relations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -167,34 +141,6 @@ fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
     &mut block[place]
 }
 
-/// Whether an arc can be scored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
-    /// It is scored.
-    Scored,
-    /// One of its words has the first token of what a decoder reads.
-    WithFirst,
-    /// Its words do not see each other, or in a decoder the later does not see the earlier.
-    OutOfSight,
-}
-
-impl Sight {
-    /// Of an arc from a dependent to its head, where queries see these keys in every layer.
-    pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken, (dependent, head): (usize, usize)) -> Self {
-        if sequence.begins_with(dependent) || sequence.begins_with(head) {
-            return Self::WithFirst;
-        }
-        let even = Even::new(visibility, sequence.ids.len());
-        let (earlier, later) = (&sequence.words[dependent.min(head)], &sequence.words[dependent.max(head)]);
-        let is_seen = if visibility.is_causal() {
-            even.between_words(later, earlier, from) > 0.0
-        } else {
-            even.are_in_sight(earlier, later, from)
-        };
-        if is_seen { Self::Scored } else { Self::OutOfSight }
-    }
-}
-
 /// The block and the scored arcs of a sequence.
 #[derive(Debug)]
 pub struct DependencyState {
@@ -256,12 +202,12 @@ impl Sums for DependencySums {
         let block = block_of(sequence.family.number);
         let mut met = BTreeSet::new();
         let sentences = sequence.candidates();
+        let sentence = |arc: &ScoredArc| sentences.partition_point(|words| words.end <= arc.dependent);
         for arc in &arcs {
-            let sentence = sentences.partition_point(|words| words.end <= arc.dependent);
             for &relation in &arc.relations {
                 let sums = at(&mut self.blocks[block], relation);
                 sums.count(arc, heads);
-                sums.sentences += u64::from(met.insert((relation, sentence)) && is_first);
+                sums.sentences += u64::from(met.insert((relation, sentence(arc))) && is_first);
                 if !is_first {
                     self.later[relation].count(arc, heads);
                 }
@@ -272,7 +218,6 @@ impl Sums for DependencySums {
         }
         let all: Vec<usize> =
             self.relations.iter().filter(|(key, _)| key.name == ALL).map(|(_, &place)| place).collect();
-        let sentence = |arc: &ScoredArc| sentences.partition_point(|words| words.end <= arc.dependent);
         let beside = ArcsBeside::new(&arcs, sentence, is_causal, &all);
         beside.counts().for_each(|(relation, arcs)| at(&mut self.blocks[block], relation).with_others += arcs);
         DependencyState { block, is_first, arcs, beside, partners }
@@ -349,164 +294,5 @@ impl Sums for DependencySums {
                 let total = self.total(place);
                 agreement.is_within(&total) && later.is_within(agreement, &total)
             })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::corpus::SentenceFamily;
-    use crate::model::forward::attention::AttentionView;
-    use crate::passes::observer::Folder;
-    use crate::sequences::test_support::sentence;
-    use crate::studies::patterns::dependency::arcs::baseline_offsets;
-
-    fn add(sums: &mut DependencySums, sentence: &Sequence, weights: &[f32]) {
-        let (mut state, mut folder) = (sums.begin(sentence), Folder::default());
-        let view = AttentionView::new(0, 0, sentence.ids.len(), weights);
-        sums.observe(&mut state, &mut Event::Head(folder.head_input(sentence, view.into())));
-    }
-
-    fn key(name: &str) -> RelationKey {
-        RelationKey { name: name.to_owned(), side: None }
-    }
-
-    fn empty() -> DependencySums {
-        DependencySums::new(HeadGrid { layers: 1, heads: 1 }, LayerClasses::default(), FromToken::Mean)
-    }
-
-    #[test]
-    fn agreements_are_right_predictions_by_the_offset_that_is_right_too() {
-        let mut sums = empty();
-        // Words at tokens 1..=4; each word but the first attends most to the one before it, its head.
-        let mut weights = [0.125; 36];
-        (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
-        add(&mut sums, &sentence(0, 4, "nsubj"), &weights);
-        let place = sums.relations[&key("nsubj")];
-        let minus_one = baseline_offsets().position(|offset| offset == -1).unwrap();
-        let agreement = &sums.agreements[place];
-        assert_eq!(agreement.places[0][0][minus_one], 3);
-        let RelationSums { hits, sentences, .. } = &sums.blocks[0][place];
-        for (places, hits) in agreement.places.iter().zip(hits) {
-            assert_eq!(places.map(|by_place| by_place.iter().sum::<u64>()), *hits);
-        }
-        assert_eq!(*sentences, 1);
-    }
-
-    #[test]
-    fn a_family_is_in_one_block_and_counts_once_as_a_sentence() {
-        let mut sums = empty();
-        // Each word but the first attends most to the one before it, its head.
-        let mut weights = [0.125; 36];
-        (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
-        let first = sentence(3, 4, "nsubj");
-        let again = Sequence { index: 70, family: SentenceFamily { number: 3, is_first: false }, ..first.clone() };
-        let mut both = empty();
-        add(&mut sums, &first, &weights);
-        add(&mut both, &again, &weights);
-        both.merge(&sums);
-        let (place, minus_one) =
-            (both.relations[&key("nsubj")], baseline_offsets().position(|offset| offset == -1).unwrap());
-        let RelationSums { count, sentences, .. } = both.blocks[3][place];
-        assert_eq!((count, sentences), (6, 1));
-        let later = &both.later[place];
-        assert_eq!((later.words[minus_one], later.right((0, 0), minus_one)), (3, [3, 3]));
-        assert_eq!(both.agreements[place].places[0][0][minus_one], 6);
-        assert_eq!(sums.later[sums.relations[&key("nsubj")]], DuplicateArcs::default());
-        assert!(both.fits(both.grid, both.from) && both.in_order().later == both.later);
-    }
-
-    #[test]
-    fn a_relation_is_a_key_of_partials() {
-        for (side, text) in
-            [(None, "\"=obl:of\""), (Some(Side::Left), "\"<obl:of\""), (Some(Side::Right), "\">obl:of\"")]
-        {
-            let key = RelationKey { name: "obl:of".to_owned(), side };
-            assert_eq!(serde_json::to_string(&key).unwrap(), text);
-            assert_eq!(serde_json::from_str::<RelationKey>(text).unwrap(), key);
-        }
-        assert!(serde_json::from_str::<RelationKey>("\"obl\"").is_err());
-    }
-
-    #[test]
-    fn what_comes_later_is_among_all_arcs_or_does_not_fit() {
-        let mut whole = empty();
-        // Three arcs, of which the head predicts each by its row.
-        let mut weights = [0.125; 36];
-        (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
-        let family = SentenceFamily { number: 3, is_first: false };
-        add(&mut whole, &Sequence { family, ..sentence(0, 4, "nsubj") }, &weights);
-        let place = whole.later[0].words.iter().position(|&words| words == 3).unwrap();
-        let fits = |change: &dyn Fn(&mut DuplicateArcs)| {
-            let mut sums = whole.clone();
-            change(&mut sums.later[0]);
-            sums.fits(sums.grid, sums.from)
-        };
-        assert!(fits(&|_| {}) && fits(&|later| *later = DuplicateArcs::default()));
-        // More arcs than there are, more right ones than are later, more wrong ones than there are, arcs of no head.
-        assert!(!fits(&|later| later.words[place] = 4));
-        assert!(!fits(&|later| later.right[0][0][place] = 4));
-        assert!(!fits(&|later| later.right[0][0][place] = 2));
-        assert!(!fits(&|later| later.right = Vec::new()));
-    }
-
-    #[test]
-    fn a_cue_that_there_is_not_does_not_fit() {
-        let mut sums = empty();
-        add(&mut sums, &sentence(0, 4, "nsubj"), &[0.1; 36]);
-        let mut with_cue = |place: usize| {
-            let cue = serde_json::from_value(place.into()).unwrap();
-            (sums.blocks[0][0].tagged, sums.blocks[0][0].cues) = (1, [(cue, 1)].into());
-            sums.fits(sums.grid, sums.from)
-        };
-        assert!(with_cue(CUES - 1));
-        assert!(!with_cue(CUES));
-    }
-
-    #[test]
-    fn a_part_that_is_more_than_its_whole_does_not_fit() {
-        let mut whole = empty();
-        // Three arcs; the head predicts some of them.
-        add(&mut whole, &sentence(0, 4, "nsubj"), &[0.1; 36]);
-        let fits = |change: &dyn Fn(&mut RelationSums, &mut Agreement)| {
-            let mut sums = whole.clone();
-            change(&mut sums.blocks[0][0], &mut sums.agreements[0]);
-            sums.fits(sums.grid, sums.from)
-        };
-        assert!(fits(&|_, _| {}));
-        assert!(fits(&|sums, _| (sums.sentences, sums.tagged, sums.hits[0]) = (3, 3, [3, 3])));
-        assert!(!fits(&|sums, _| sums.sentences = 4));
-        assert!(!fits(&|sums, _| sums.tagged = 4));
-        assert!(!fits(&|sums, _| sums.places[0] += 1));
-        assert!(!fits(&|sums, _| sums.hits[0][1] = 4));
-        let cue = serde_json::from_value(0.into()).unwrap();
-        assert!(!fits(&|sums, _| sums.cues = [(cue, 1)].into()));
-        // Both are right on arcs on which each of them is.
-        let place = whole.blocks[0][0].places.iter().position(|&count| count == 3).unwrap();
-        let shared = |right: [u64; 2], both: u64| {
-            fits(&move |sums, agreement| {
-                sums.hits[0] = right;
-                agreement.places[0] = Default::default();
-                agreement.places[0][1][place] = both;
-            })
-        };
-        assert!(shared([0, 2], 2) && !shared([3, 2], 3) && !shared([3, 3], 4));
-        let of_cue = |right: u64, met: u64, both: u64| {
-            fits(&move |sums, agreement| {
-                (sums.hits[0], sums.tagged, sums.cues) = ([right; 2], 3, [(cue, met)].into());
-                (agreement.places[0], agreement.cues) = (Default::default(), vec![vec![[both, 0]]]);
-            })
-        };
-        assert!(of_cue(2, 3, 2) && !of_cue(1, 3, 2) && !of_cue(3, 1, 2));
-    }
-
-    #[test]
-    fn a_sentence_goes_to_the_block_of_its_number() {
-        let mut sums = empty();
-        add(&mut sums, &sentence(64 + 3, 4, "nsubj"), &[0.1; 36]);
-        // Four words, three with a head.
-        assert_eq!(sums.blocks[3][0].count, 3);
-        assert!((0..BLOCKS).filter(|&block| block != 3).all(|block| sums.blocks[block].is_empty()));
-        assert_eq!(sums.pooled().blocks[0], sums.blocks[3]);
     }
 }
