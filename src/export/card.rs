@@ -15,7 +15,7 @@ use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{Label, Near};
 use crate::study::metrics::metric::{Column, Keys};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, percent, plain_table, plus_minus, significance};
+use crate::study::show::wording::{decimal, percent, plain_table, plus_minus, plus_minus_percent, significance};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
@@ -135,14 +135,14 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     }
     if let Some(specific) = &label.specific {
         let is = if label.beyond >= Some(Reach::Relation) { "is" } else { "is not shown to be" };
-        let points = format!("{:+.1}{}", 100.0 * specific.difference, plus_minus(specific.ci95));
+        let points = format!("{:+.1}{}", 100.0 * specific.difference, plus_minus_percent(specific.ci95));
         let q =
             specific.q.map_or_else(|| "which is not above the margin".to_owned(), |q| format!("q {}", significance(q)));
         writeln!(out, "{name} {is} of this relation: {points} points over the other arcs of the same sentences, {q}.")?;
     }
     if let Some(tags) = &label.versus_tags {
         let reach = if label.beyond == Some(Reach::Tags) { "reaches" } else { "is not shown to reach" };
-        let points = format!("{:+.1}{}", 100.0 * tags.lead, plus_minus(tags.lead_ci95));
+        let points = format!("{:+.1}{}", 100.0 * tags.lead, plus_minus_percent(tags.lead_ci95));
         let q = tags.q.map_or_else(|| "which is not above the margin".to_owned(), |q| format!("q {}", significance(q)));
         writeln!(out, "{name} {reach} beyond word classes: {points} points over the better of offset and tags, {q}.")?;
     }
@@ -239,8 +239,8 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
         table.add_row([
             place.to_string(),
             direction.name().to_owned(),
-            percent(Some(*accuracy)) + &plus_minus(*ci95),
-            format!("{:+.1}{}", 100.0 * over_offset, plus_minus(*over_offset_ci95)),
+            percent(Some(*accuracy)) + &plus_minus_percent(*ci95),
+            format!("{:+.1}{}", 100.0 * over_offset, plus_minus_percent(*over_offset_ci95)),
             q.map_or_else(|| "-".to_owned(), significance),
             percent(*where_offset_wrong),
         ]);
@@ -271,10 +271,10 @@ pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
 
 /// A number with half of its interval.
 fn number(value: f64, ci95: Option<Interval>) -> String {
-    format!("{}{}", decimal(value, 3), ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width())))
+    format!("{}{}", decimal(value, 3), plus_minus(ci95, 3))
 }
 
 /// The same with its sign.
 fn signed(value: f64, ci95: Option<Interval>) -> String {
-    format!("{value:+.3}{}", ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width())))
+    format!("{value:+.3}{}", plus_minus(ci95, 3))
 }

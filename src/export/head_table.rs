@@ -9,7 +9,7 @@ use crate::stats::interval::Interval;
 use crate::study::labels::{BORDERLINE, TIED};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::{Cell, Table};
-use crate::study::show::wording::{decimal, plain_table};
+use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::system::printable::one_line;
 
 /// A column of the terminal: its heading, and the names of its number and of the ends of its interval in the table.
@@ -85,7 +85,7 @@ fn number<'a>(cell: &impl Fn(&str) -> &'a Cell, (_, name, ci95): &NumberColumn) 
     let value = |name: &str| if let Cell::Number(value) = cell(name) { Some(*value) } else { None };
     let Some(shown) = value(name) else { return String::new() };
     let ends = ci95.and_then(|[low, high]| Some(Interval(value(low)?, value(high)?)));
-    decimal(shown, 3) + &ends.map_or_else(String::new, |ends| format!(" ±{:.3}", ends.half_width()))
+    decimal(shown, 3) + &plus_minus(ends, 3)
 }
 
 /// The table as data: an object for each head, with the columns as keys.

@@ -35,7 +35,7 @@ pub(super) fn of(report: &Report) -> Vec<String> {
         lines.extend(found);
         shortages.extend(shortage);
     }
-    lines.push(too_little(report, &shortages));
+    lines.extend(Some(too_little(report, &shortages)).filter(|line| !line.is_empty()));
     lines
 }
 
@@ -167,7 +167,7 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
     };
     let lacks: Vec<String> = shortages.iter().map(lack).collect();
     let lacks = match &lacks[..] {
-        [] => "Every label that was asked for had enough text to be tested.".to_owned(),
+        [] => String::new(),
         lacks => format!("Too little text for {}.", lacks.join(", ")),
     };
     let undecided = match report.heads.iter().filter(|head| head.is_undecided()).count() {

@@ -50,9 +50,7 @@ impl Roles {
         }
         let labels = counted(labels, "label");
         let are = plural(&borderline, "is", "are");
-        format!(
-            "{borderline} of {labels} {are} borderline: the estimate is above the threshold, and the test does not show it."
-        )
+        format!("{borderline} of {labels} {are} borderline: above the threshold, but not significantly.")
     }
 
     /// So many heads are shown to have something: of the others it is not shown, and more text would show more.

@@ -4,7 +4,7 @@ use crate::report::{HeadReport, Report};
 use crate::study::labels::{BORDERLINE, Detector};
 use crate::study::metrics::metric::Keys;
 use crate::study::section::Section;
-use crate::study::show::wording::decimal;
+use crate::study::show::wording::{decimal, plus_minus};
 use crate::study::{AnyStudy, columns};
 
 /// So many heads of a label are named.
@@ -63,7 +63,7 @@ fn most(report: &Report, study: &dyn AnyStudy) -> Option<String> {
     let most = report.heads.iter().filter(|head| value(head).is_some());
     let most = most.max_by(|a, b| value(a).unwrap_or(0.0).total_cmp(&value(b).unwrap_or(0.0)))?;
     let ci95 = most.ci95.get(column.id, None).copied().flatten();
-    let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{}", decimal(ci95.half_width(), 3)));
+    let spread = plus_minus(ci95, 3);
     let chance = report.chance.get(column.id, None).copied().flatten();
     let chance = chance.map_or_else(String::new, |chance| format!(" (chance {})", decimal(chance, 3)));
     Some(format!("{} has most of `{}`, {}{spread}{chance}", most.place, column.id, decimal(value(most)?, 3)))

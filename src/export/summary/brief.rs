@@ -10,7 +10,7 @@ use crate::report::{CorpusInfo, HeadReport, Report};
 use crate::studies::registry::detector_of;
 use crate::study::labels::{BORDERLINE, Label};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, plain_table};
+use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::system::printable::one_line;
 
 /// So many labels are named.
@@ -63,7 +63,7 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     let mut table = plain_table();
     table.set_header(["label", "head", "score", "beside"]);
     for (place, label) in labels {
-        let spread = label.ci95.map_or_else(String::new, |ci95| format!(" ±{}", decimal(ci95.half_width(), 3)));
+        let spread = plus_minus(label.ci95, 3);
         let mark = if label.borderline { BORDERLINE } else { "" };
         table.add_row([
             format!("{}{mark}", one_line(&label.label)),

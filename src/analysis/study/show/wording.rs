@@ -40,8 +40,13 @@ pub fn decimal(value: f64, digits: usize) -> String {
     }
 }
 
-/// Half of an interval's width, in per cent, after a ±.
-pub fn plus_minus(interval: Option<Interval>) -> String {
+/// Half of an interval's width with this many decimals, after a ±; empty without an interval.
+pub fn plus_minus(interval: Option<Interval>, digits: usize) -> String {
+    interval.map_or_else(String::new, |interval| format!(" ±{:.digits$}", interval.half_width()))
+}
+
+/// As [`plus_minus`], in per cent with one decimal.
+pub fn plus_minus_percent(interval: Option<Interval>) -> String {
     interval.map_or_else(String::new, |interval| format!(" ±{:.1}", interval.half_width() * 100.0))
 }
 

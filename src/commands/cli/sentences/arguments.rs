@@ -29,12 +29,19 @@ pub struct SentenceArguments {
     /// How the words of a treebank are given to the tokenizer
     #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), default_value = "written")]
     pub words: Spacing,
+    /// Skip sentences of more tokens [default: as many as the model has positions]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
+    max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them
     #[arg(long)]
     pub truncate: bool,
 }
 
 impl SentenceArguments {
+    pub fn max_tokens(&self) -> Option<usize> {
+        self.max_tokens.map(|tokens| tokens as usize)
+    }
+
     pub fn choice(self, find: Option<String>, limit: Option<u64>) -> Result<SentenceChoice, Usage> {
         let inputs = self.corpora.validate()?;
         if self.truncate && self.texts.is_empty() {

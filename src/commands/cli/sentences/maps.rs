@@ -65,9 +65,6 @@ pub struct MapsArguments {
     /// The safetensors file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Skip sentences of more tokens [default: as many as the model has positions]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
-    max_tokens: Option<u32>,
     /// Remove heads from the model, as `headscope analyze` does
     #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',')]
     removed: Vec<HeadPlace>,
@@ -80,13 +77,12 @@ impl MapsArguments {
     /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let model = self.network.model(self.model.as_deref())?;
-        let (truncate, words) = (self.wanted.truncate, self.wanted.words);
+        let (truncate, words, max_tokens) = (self.wanted.truncate, self.wanted.words, self.wanted.max_tokens());
         let sentences = self.wanted.choice(None, self.limit)?;
         if lower_extension(&self.output) != "safetensors" {
             return Err(unfit("write maps as", &self.output, "name a file .safetensors"));
         }
         refuse_corpus(std::slice::from_ref(&self.output), &sentences)?;
-        let max_tokens = self.max_tokens.map(|tokens| tokens as usize);
         let removed = heads(self.removed);
         let heads = if !self.heads.is_empty() {
             HeadChoice::Heads(once(self.heads))

@@ -39,9 +39,6 @@ pub struct MatchArguments {
     /// Read no more than so many sentences
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = numbers::from::<u64>(1))]
     limit: u64,
-    /// Skip sentences of more tokens [default: as many as the model has positions]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
-    max_tokens: Option<u32>,
     #[command(flatten)]
     outcome: OutcomeArguments,
 }
@@ -49,14 +46,13 @@ pub struct MatchArguments {
 impl MatchArguments {
     /// The command.
     pub fn command(self) -> Result<Command, Usage> {
-        let Self { a, b, network, tokenizer, wanted, limit, max_tokens, outcome } = self;
+        let Self { a, b, network, tokenizer, wanted, limit, outcome } = self;
         let models = [network.model(Some(&a))?, network.model(Some(&b))?];
-        let (words, truncate) = (wanted.words, wanted.truncate);
+        let (words, truncate, max_tokens) = (wanted.words, wanted.truncate, wanted.max_tokens());
         let sentences = wanted.choice(None, Some(limit))?;
         refuse_corpus(outcome.files(), &sentences)?;
         let outputs = outcome.outputs("matched heads", &["json", "json.gz", "csv"])?;
         let tokenizer = tokenizer.options();
-        let max_tokens = max_tokens.map(|tokens| tokens as usize);
         let options = MatchOptions { models, tokenizer, sentences, max_tokens, words, truncate, outputs };
         Ok(Command::new(move || match_heads(&options)))
     }

@@ -62,9 +62,6 @@ pub struct ViewArguments {
     /// Which token speaks for a word of several
     #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean")]
     from_token: FromToken,
-    /// Skip sentences of more tokens [default: as many as the model has positions]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
-    max_tokens: Option<u32>,
     /// Write to this file in place of the terminal: .svg or .html. May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
     outputs: Vec<PathBuf>,
@@ -99,7 +96,7 @@ impl ViewArguments {
     pub fn command(self) -> Result<Command, Usage> {
         let model = self.network.model(self.model.as_deref())?;
         // Sentences that are named are shown however many they are.
-        let truncate = self.wanted.truncate;
+        let (truncate, max_tokens) = (self.wanted.truncate, self.wanted.max_tokens());
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
         let words = self.wanted.words;
         let sentences = self.wanted.choice(self.find, Some(self.limit.max(named as u64)))?;
@@ -118,7 +115,7 @@ impl ViewArguments {
             sentences,
             heads: choice(&self.heads),
             numbers: self.numbers,
-            max_tokens: self.max_tokens.map(|tokens| tokens as usize),
+            max_tokens,
             words,
             truncate,
             from_token: self.from_token,

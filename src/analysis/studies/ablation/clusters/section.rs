@@ -22,7 +22,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{Completion, Section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{plain_table, sequences, significance};
+use crate::study::show::wording::{plain_table, plus_minus, sequences, significance};
 use crate::system::counted::counted;
 
 pub struct EffectSection {
@@ -354,7 +354,7 @@ fn table<'a, const N: usize>(
     let mut table = plain_table();
     table.set_header(["without", "together", "sum of each", "difference", "all but one"].iter().chain(&last));
     let cell = |Change { value, ci95 }: &Change| {
-        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.places$}", ci95.half_width()));
+        let spread = plus_minus(*ci95, places);
         format!("{value:+.places$}{spread}")
     };
     for (Removed { heads, together, sum, difference, all_but_one, .. }, last) in clusters {

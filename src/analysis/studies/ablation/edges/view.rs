@@ -10,13 +10,12 @@ use super::pairs::Edges;
 use super::section::{EdgesReport, EdgesSection, LayerPair};
 use super::strongest::{Edge, HeadEdges, MOSTLY_DIRECT};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{plain_table, sequence, sequences, significance};
+use crate::study::show::wording::{plain_table, plus_minus, sequence, sequences, significance};
 use crate::system::counted::{counted, plural};
 
 /// Edges, and chains, that the summary shows.
@@ -51,7 +50,7 @@ impl Section for EdgesSection {
         let line = |ends: &str, other: &HeadPlace, edge: &Edge| {
             let Edge { shift, ratio, excess, excess_ci95, above, q, .. } = edge;
             let direct = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of it directly)"));
-            let spread = excess_ci95.map_or_else(String::new, |ci95| format!(" ±{:.2}", ci95.half_width()));
+            let spread = plus_minus(*excess_ci95, 2);
             let sure = if *above { "above chance" } else { "not above chance" };
             let by = match (q, self.edges.untrained.percentile) {
                 (Some(q), _) => format!(" (q {})", significance(*q)),
@@ -162,16 +161,13 @@ impl EdgesReport {
 fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace, String>) -> comfy_table::Table {
     let mut table = plain_table();
     table.set_header(["edge", "labels", "shift", "direct", "excess", "q"]);
-    let spread = |ci95: Option<Interval>, digits: usize| {
-        ci95.map_or_else(String::new, |ci95| format!(" ±{:.digits$}", ci95.half_width()))
-    };
     for Edge { source, target, shift, shift_ci95, ratio, ratio_ci95, excess, excess_ci95, q, .. } in edges {
         table.add_row([
             format!("{source} -> {target}"),
             [source, target].map(|head| labels.get(head).map_or("-", String::as_str)).join(" -> "),
-            format!("{shift:.5}{}", spread(*shift_ci95, 5)),
-            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}{}", spread(*ratio_ci95, 2))),
-            format!("{excess:+.2}{}", spread(*excess_ci95, 2)),
+            format!("{shift:.5}{}", plus_minus(*shift_ci95, 5)),
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}{}", plus_minus(*ratio_ci95, 2))),
+            format!("{excess:+.2}{}", plus_minus(*excess_ci95, 2)),
             q.map_or_else(|| "-".to_owned(), significance),
         ]);
     }

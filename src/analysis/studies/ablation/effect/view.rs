@@ -15,7 +15,7 @@ use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{decimal, drawn_without, plain_table, sequences, significance};
+use crate::study::show::wording::{decimal, drawn_without, plain_table, plus_minus, sequences, significance};
 use crate::system::counted::{counted, plural};
 
 /// Heads that the summary shows from either end.
@@ -42,7 +42,7 @@ impl Section for EffectSection {
         let is_it = |head: &&HeadEffect| head.place == place;
         let found = self.effect.heads.iter().find(is_it).and_then(|head| Some((head, head.effect?)));
         let Some((head, effect)) = found else { return HeadCard::default() };
-        let spread = head.ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
+        let spread = plus_minus(head.ci95, 4);
         let q = head.q.map(|q| format!("q {}", significance(q)));
         let within = self.effect.band.zip(head.q_negligible);
         let within = within.map(|(band, q)| format!("within ±{band:.4} q {}", significance(q)));
@@ -54,7 +54,7 @@ impl Section for EffectSection {
             head.words()
         );
         let of = |change: f64| {
-            let spread = head.ci95.map_or_else(String::new, |ci95| format!(" ±{}", decimal(ci95.half_width(), 3)));
+            let spread = plus_minus(head.ci95, 3);
             format!("{}{spread} nats a token", decimal(change, 3))
         };
         let clause = match head.verdict {
@@ -160,7 +160,7 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadEffect>) -> comfy_table::Table 
     let mut table = plain_table();
     table.set_header(["head", "effect", "q", "q within", "verdict"]);
     for head in heads {
-        let spread = head.ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
+        let spread = plus_minus(head.ci95, 4);
         let effect = head.effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.4}{spread}"));
         let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance));
         table.add_row([head.place.to_string(), effect, q, within, head.words()]);

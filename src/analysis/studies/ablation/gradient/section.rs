@@ -19,7 +19,7 @@ use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Completion, Section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{drawn_without, plain_table, sequences};
+use crate::study::show::wording::{drawn_without, plain_table, plus_minus, sequences};
 
 /// Heads that the summary shows from either end.
 const SHOWN: usize = 5;
@@ -172,7 +172,7 @@ impl Gradients {
 
 fn table<'a>(heads: impl Iterator<Item = &'a HeadGradient>, integrated: Option<&Integrated>) -> comfy_table::Table {
     let signed = |value: Option<f64>, ci95: Option<Interval>| {
-        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
+        let spread = plus_minus(ci95, 4);
         value.map_or_else(|| "-".to_owned(), |value| format!("{value:+.4}{spread}"))
     };
     let mut table = plain_table();

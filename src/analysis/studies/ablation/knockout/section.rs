@@ -19,7 +19,7 @@ use crate::study::section::{Completion, Exports, HeadUseTest, Section, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{plain_table, significance};
+use crate::study::show::wording::{plain_table, plus_minus, significance};
 use crate::study::upstream::ArcClaim;
 use crate::system::counted::{counted, plural};
 
@@ -126,7 +126,7 @@ const MAY_GO: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 /// A use with its interval.
 fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {
     let Some(loss) = loss else { return "-".to_owned() };
-    let half_width = ci95.map_or_else(String::new, |ci95| format!(" ±{:.3}", ci95.half_width()));
+    let half_width = plus_minus(ci95, 3);
     format!("{loss:+.3}{half_width}")
 }
 

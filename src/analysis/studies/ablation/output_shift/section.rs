@@ -21,7 +21,7 @@ use crate::study::section::{Completion, Section, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{drawn_without, plain_table, sequence, sequences};
+use crate::study::show::wording::{drawn_without, plain_table, plus_minus, sequence, sequences};
 use crate::system::counted::counted;
 
 /// Heads that are listed from either end.
@@ -146,7 +146,7 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> c
     let mut table = plain_table();
     table.set_header(["without", "output shift", "pooled shift"]);
     let cell = |shift: Option<f64>, ci95: Option<Interval>| {
-        let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.5}", ci95.half_width()));
+        let spread = plus_minus(ci95, 5);
         shift.map_or_else(|| "-".to_owned(), |shift| format!("{shift:.5}{spread}"))
     };
     let row = |name: String, moved: &MovedBy| {

@@ -15,7 +15,7 @@ use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, 
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{drawn_without, plain_table, sequences};
+use crate::study::show::wording::{drawn_without, plain_table, plus_minus, sequences};
 use crate::system::counted::{counted, plural};
 
 impl Section for PruningSection {
@@ -107,7 +107,7 @@ impl Curves {
             )?;
         }
         if let Some(Interaction { heads, together, sum, difference, ci95 }) = &self.interaction {
-            let spread = ci95.map_or_else(String::new, |ci95| format!(" ±{:.4}", ci95.half_width()));
+            let spread = plus_minus(*ci95, 4);
             writeln!(
                 out,
                 "The {} together {} worth {together:+.4} nats, one by one {sum:+.4} in all: interaction \

@@ -14,7 +14,7 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section, section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{percent, plain_table, plus_minus, significance};
+use crate::study::show::wording::{percent, plain_table, plus_minus_percent, significance};
 use crate::system::counted::{counted, plural};
 
 /// Heads of each task that the summary shows.
@@ -169,7 +169,9 @@ impl TaskProbes {
             return writeln!(out, "{task}: no word of the corpus has it.");
         }
         let shown = |(name, share): (&str, &Share)| {
-            share.accuracy.map(|accuracy| format!("{name} {}{}", percent(Some(accuracy)), plus_minus(share.ci95)))
+            share
+                .accuracy
+                .map(|accuracy| format!("{name} {}{}", percent(Some(accuracy)), plus_minus_percent(share.ci95)))
         };
         let beside = [("most frequent class", majority), ("that of the form", form), ("word embedding", embedding)];
         let right: Vec<String> = beside.into_iter().filter_map(shown).collect();
@@ -213,13 +215,13 @@ fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
     table.set_header(header.into_iter().chain(untrained.then_some("untrained")));
     for head in heads {
         let signed = |value: Option<f64>, ci95: Option<Interval>| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{:+.1}{}", 100.0 * value, plus_minus(ci95)))
+            value.map_or_else(|| "-".to_owned(), |value| format!("{:+.1}{}", 100.0 * value, plus_minus_percent(ci95)))
         };
         let cells = [
             head.place.to_string(),
             signed(head.gain, head.gain_ci95),
             head.q.map_or_else(|| "-".to_owned(), significance),
-            format!("{}{}", percent(head.accuracy), plus_minus(head.ci95)),
+            format!("{}{}", percent(head.accuracy), plus_minus_percent(head.ci95)),
             signed(head.selectivity, head.selectivity_ci95),
         ];
         let fresh = untrained.then(|| signed(head.untrained.and_then(|untrained| untrained.gain), None));
@@ -268,7 +270,7 @@ impl Section for ProbesSection {
             let points = |share: Option<f64>| share.map(|share| 100.0 * share);
             let (gain, selectivity) = (points(head.gain)?, points(head.selectivity)?);
             let q = head.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
-            let spread = plus_minus(head.gain_ci95);
+            let spread = plus_minus_percent(head.gain_ci95);
             let (name, untrained) = (&task.task, task.untrained());
             Some(format!(
                 "{name}: {adds}, {gain:+.1}{spread} points{q}{untrained}; {selectivity:+.1} above the control task"

@@ -21,7 +21,7 @@ use crate::study::section::{Completion, HeadCard, Section, section, stored};
 use crate::study::show::figure::{Chart, Figure, Stack, Stacks};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, plain_table, plus_minus};
+use crate::study::show::wording::{decimal, plain_table, plus_minus_percent};
 use crate::system::counted::counted;
 
 pub struct ChoiceSection {
@@ -225,7 +225,7 @@ fn table(layers: &[LayerChoice]) -> comfy_table::Table {
             shown(rebuilt.values()[variant]) + &beside
         };
         let cells: [String; VARIANTS.len()] = std::array::from_fn(cell);
-        let own = shown(*own_share) + &plus_minus(*ci95);
+        let own = shown(*own_share) + &plus_minus_percent(*ci95);
         table.add_row([format!("L{layer}")].into_iter().chain(cells).chain([own]));
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
@@ -264,7 +264,7 @@ impl Section for ChoiceSection {
             return ["its attention is even: there is nothing to rebuild".to_owned()].into_iter().collect();
         }
         let [special, position, token, both, keys, queries] = head.rebuilt.values().map(shown);
-        let ci95 = plus_minus(head.ci95);
+        let ci95 = plus_minus_percent(head.ci95);
         let by_construction = if place.layer == 0 { " (layer 0 reads nothing else)" } else { "" };
         let line = format!(
             "of its distance from even attention {both}{ci95} % comes back from position and token; {special} % from special tokens \

@@ -22,7 +22,7 @@ use crate::study::section::{Section, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{percent, plain_table, plus_minus};
+use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
@@ -248,13 +248,13 @@ const COLUMNS: [KindColumn; 11] = [
     ("number", false, |kind| kind.count.to_string()),
     ("head", true, |kind| kind.place.to_string()),
     ("direction", true, |kind| one_line(&kind.direction)),
-    ("accuracy", false, |kind| percent(Some(kind.accuracy)) + &plus_minus(kind.ci95.accuracy)),
-    ("held-out", false, |kind| percent(kind.heldout_accuracy) + &plus_minus(kind.ci95.heldout_accuracy)),
+    ("accuracy", false, |kind| percent(Some(kind.accuracy)) + &plus_minus_percent(kind.ci95.accuracy)),
+    ("held-out", false, |kind| percent(kind.heldout_accuracy) + &plus_minus_percent(kind.ci95.heldout_accuracy)),
     ("nearest", false, |kind| percent(Some(kind.baselines.nearest))),
     ("same lemma", false, |kind| percent(Some(kind.baselines.same_lemma))),
     ("agreement", false, |kind| percent(Some(kind.baselines.agreement))),
     ("chance", false, |kind| percent(Some(kind.chance))),
-    ("over best rule", false, |kind| format!("{:+.1}{}", kind.gain() * 100.0, plus_minus(kind.ci95.gain))),
+    ("over best rule", false, |kind| format!("{:+.1}{}", kind.gain() * 100.0, plus_minus_percent(kind.ci95.gain))),
 ];
 
 /// The columns that may go where there is no room, the first of them first, and held-out accuracy last: agreement, chance, the

@@ -13,7 +13,7 @@ use crate::stats::interval::Interval;
 use crate::study::labels::Bound;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::metric::Denominator;
-use crate::study::show::wording::{percent, plus_minus};
+use crate::study::show::wording::{percent, plus_minus_percent};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 
@@ -108,7 +108,7 @@ impl RelationMetrics {
              {wrong} % where that offset is wrong; by distance {}",
             direction.name(),
             percent(Some(*accuracy)),
-            plus_minus(self.ci95.accuracy),
+            plus_minus_percent(self.ci95.accuracy),
             counted(*count, "word"),
             baseline.offset,
             percent(Some(baseline.accuracy)),

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table};
 
 use super::relation::RelationMetrics;
 use crate::stats::interval::Interval;
-use crate::study::show::wording::{percent, plain_table, plus_minus, significance};
+use crate::study::show::wording::{percent, plain_table, plus_minus_percent, significance};
 use crate::system::printable::one_line;
 
 /// A column: its name, whether it holds text, and what it says of a relation.
@@ -18,8 +18,10 @@ const COLUMNS: [RelationColumn; 11] = [
     ("words", NUMBER, |relation| relation.count.to_string()),
     ("head", TEXT, |relation| relation.place.to_string()),
     ("direction", TEXT, |relation| relation.direction.name().to_owned()),
-    ("accuracy", NUMBER, |relation| percent(Some(relation.accuracy)) + &plus_minus(relation.ci95.accuracy)),
-    ("held-out", NUMBER, |relation| percent(relation.heldout_accuracy) + &plus_minus(relation.ci95.heldout_accuracy)),
+    ("accuracy", NUMBER, |relation| percent(Some(relation.accuracy)) + &plus_minus_percent(relation.ci95.accuracy)),
+    ("held-out", NUMBER, |relation| {
+        percent(relation.heldout_accuracy) + &plus_minus_percent(relation.ci95.heldout_accuracy)
+    }),
     ("offset", NUMBER, |relation| {
         format!("{:+}: {}", relation.baseline.offset, percent(Some(relation.baseline.accuracy)))
     }),
@@ -37,7 +39,7 @@ pub(super) const MAY_GO: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
 
 /// A difference of accuracies in percentage points.
 fn gain(difference: f64, ci95: Option<Interval>) -> String {
-    format!("{:+.1}{}", difference * 100.0, plus_minus(ci95))
+    format!("{:+.1}{}", difference * 100.0, plus_minus_percent(ci95))
 }
 
 /// A row for each of these relations.

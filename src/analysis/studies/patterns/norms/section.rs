@@ -16,7 +16,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::section::{Section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{percent, plain_table, plus_minus};
+use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
 
 pub struct NormsSection {
     pub mixing: Vec<LayerMixing>,
@@ -69,7 +69,7 @@ impl NormsSection {
         let mut table = plain_table();
         table.set_header(["", "mixing ratio", "even attention"]);
         for LayerMixing { layer, mixing_ratio, ci95, even } in &self.mixing {
-            table.add_row([format!("L{layer}"), percent(*mixing_ratio) + &plus_minus(*ci95), percent(*even)]);
+            table.add_row([format!("L{layer}"), percent(*mixing_ratio) + &plus_minus_percent(*ci95), percent(*even)]);
         }
         table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         out.table(table);

@@ -16,7 +16,7 @@ use crate::study::section::{HeadCard, Section, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{decimal, percent, plain_table, plus_minus};
+use crate::study::show::wording::{decimal, percent, plain_table, plus_minus_percent};
 use crate::system::counted::counted;
 
 /// The names of the parsers in their order: five that are fitted, and four that are not.
@@ -216,7 +216,7 @@ impl ParserReport {
         table.set_header(["parser", "right in per cent", "attention is ahead by"]);
         for ParserAccuracy { parser, share, ahead } in &self.accuracies {
             let ahead = ahead.difference.map_or_else(String::new, |points| signed(points, ahead.ci95));
-            table.add_row([parser, &format!("{}{}", percent(share.accuracy), plus_minus(share.ci95)), &ahead]);
+            table.add_row([parser, &format!("{}{}", percent(share.accuracy), plus_minus_percent(share.ci95)), &ahead]);
         }
         aligned(table)
     }
@@ -241,10 +241,10 @@ impl ParserReport {
              two in all heads, fitted on one half of {sentences} and scored on the other ({words}):\n"
         )?;
         out.table(self.table());
-        let roots = (percent(self.root_accuracy.accuracy), plus_minus(self.root_accuracy.ci95));
+        let roots = (percent(self.root_accuracy.accuracy), plus_minus_percent(self.root_accuracy.ci95));
         out.blank();
         writeln!(out, "Roots found by attention: {}{} per cent of {}.", roots.0, roots.1, self.roots)?;
-        let trees = (percent(self.tree_share.accuracy), plus_minus(self.tree_share.ci95));
+        let trees = (percent(self.tree_share.accuracy), plus_minus_percent(self.tree_share.ci95));
         writeln!(out, "Sentences whose heads by attention form a tree: {}{} per cent.", trees.0, trees.1)?;
         let strongest = self.strongest(policy.count(&MIN_QUERIES));
         if !strongest.is_empty() {
@@ -275,7 +275,7 @@ impl ParserReport {
 
 fn signed(points: f64, ci95: Option<Interval>) -> String {
     let points = decimal(100.0 * points, 1);
-    format!("{}{points}{}", if points.starts_with('-') { "" } else { "+" }, plus_minus(ci95))
+    format!("{}{points}{}", if points.starts_with('-') { "" } else { "+" }, plus_minus_percent(ci95))
 }
 
 fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
@@ -283,7 +283,7 @@ fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
     table.set_header(["relation", "words", "attention", "best head", "offset", "tags"]);
     for RelationAccuracy { relation, words, share, beside } in relations {
         let SimpleAccuracies { best_head, offset, tags } = beside;
-        let right = format!("{}{}", percent(share.accuracy), plus_minus(share.ci95));
+        let right = format!("{}{}", percent(share.accuracy), plus_minus_percent(share.ci95));
         table.add_row([relation, &words.to_string(), &right, &percent(*best_head), &percent(*offset), &percent(*tags)]);
     }
     aligned(table)
