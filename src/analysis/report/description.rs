@@ -1,5 +1,6 @@
 //! A head in one sentence, made of its evidence: where it looks, and what the studies that were run found beside that.
 
+use super::firm::is_role;
 use super::{HeadReport, Sections};
 use crate::studies::registry::detector_of;
 use crate::study::labels::content::lead_over;
@@ -24,8 +25,7 @@ fn looks(head: &HeadReport) -> String {
     let sureness = head.labels.first().map(|label| label.borderline);
     let alike: Vec<&Label> = head.labels.iter().filter(|label| Some(label.borderline) == sureness).collect();
     let alone = |label: &&&Label| label.rests_on.is_none();
-    let is_role = |label: &&&Label| detector_of(&label.label).is_none_or(|detector| detector.is_role);
-    let role = alike.iter().filter(alone).find(is_role).or_else(|| alike.iter().find(alone));
+    let role = alike.iter().filter(alone).find(|label| is_role(label)).or_else(|| alike.iter().find(alone));
     let Some(&role) = role else { return unlabelled(&head.nearest) };
     let mut sentence = clause(role);
     let more = alike.iter().filter(|label| label.rests_on.as_ref() == Some(&role.label));

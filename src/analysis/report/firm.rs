@@ -1,4 +1,4 @@
-//! Which labels count as a firm role.
+//! Roles, and firm ones among the labels.
 
 use crate::studies::registry::detector_of;
 use crate::study::labels::Label;
@@ -10,5 +10,10 @@ pub fn has_firm_role(labels: &[Label]) -> bool {
 
 /// Whether a label is firm and a role.
 pub fn is_firm_role(label: &Label) -> bool {
-    !label.borderline && detector_of(&label.label).is_none_or(|detector| detector.is_role)
+    !label.borderline && is_role(label)
+}
+
+/// Whether a label is a role: not one that every untrained head has, too.
+pub fn is_role(label: &Label) -> bool {
+    detector_of(&label.label).is_none_or(|detector| detector.is_role)
 }

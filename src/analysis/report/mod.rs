@@ -5,7 +5,7 @@ mod caveats;
 mod control;
 mod corpus;
 mod description;
-mod firm;
+pub mod firm;
 pub mod in_brief;
 pub mod lacking;
 mod remarks;

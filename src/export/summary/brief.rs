@@ -5,9 +5,9 @@ use std::fmt::{self, Write};
 use super::{controls, grids, of_presets};
 use crate::evaluation::presets::Preset;
 use crate::model::grid::HeadPlace;
+use crate::report::firm::is_role;
 use crate::report::in_brief::by_evidence;
 use crate::report::{CorpusInfo, HeadReport, Report};
-use crate::studies::registry::detector_of;
 use crate::study::labels::{BORDERLINE, Label};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
@@ -93,7 +93,6 @@ fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
         known.unwrap_or(OF_DECODERS.len() + usize::from(label.versus_offset.is_none()))
     };
     let of_head = |head: &'a HeadReport| head.labels.iter().map(|label| (head.place, label));
-    let is_role = |label: &Label| detector_of(&label.label).is_none_or(|detector| detector.is_role);
     let mut labels: Vec<_> = report.heads.iter().flat_map(of_head).filter(|(_, label)| is_role(label)).collect();
     labels.sort_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(by_evidence(b, a)));
     let mut named: Vec<(HeadPlace, &Label)> = Vec::new();

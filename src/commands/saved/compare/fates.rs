@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::outcome::{ChoiceComparison, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence};
 use crate::commands::saved::sides::Side;
 use crate::commands::saved::sides::standing::{LabelStanding, same_rule};
+use crate::report::firm::is_role;
 use crate::studies::registry;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Assessment, Verdict};
@@ -67,8 +68,7 @@ pub fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
 
 /// The assessments for labels that are roles: what every untrained head has, too, is nothing that could be kept.
 fn roles_of(assessed: &[Assessment]) -> Vec<Assessment> {
-    let is_role = |one: &&Assessment| registry::detector_of(&one.label.label).is_none_or(|detector| detector.is_role);
-    assessed.iter().filter(is_role).cloned().collect()
+    assessed.iter().filter(|one| is_role(&one.label)).cloned().collect()
 }
 
 /// The labels that a head has on either side, firm or borderline.

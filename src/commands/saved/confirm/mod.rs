@@ -17,9 +17,9 @@ use crate::commands::reporting::outputs;
 use crate::export::summary::Detail;
 use crate::export::{Writer, json, tables::csv};
 use crate::model::grid::HeadGrid;
+use crate::report::firm::is_firm_role;
 use crate::stats::random_effects::RandomEffects;
 use crate::stats::significance::benjamini_hochberg;
-use crate::studies::registry::detector_of;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::{Assessment, Label};
 use crate::study::show::table::Table;
@@ -106,8 +106,7 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
 fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     let heads = side.findings.assessments(&side.circumstances.settings.policy).into_iter().enumerate();
     heads.flat_map(|(place, assessed)| {
-        let is_role = |label: &Label| detector_of(&label.label).is_none_or(|detector| detector.is_role);
-        let firm = assessed.into_iter().filter(move |one| one.fires && !one.label.borderline && is_role(&one.label));
+        let firm = assessed.into_iter().filter(|one| one.fires && is_firm_role(&one.label));
         firm.map(move |one| (place, one.label))
     })
 }
