@@ -43,6 +43,7 @@ mod encoder;
 mod examples;
 mod families;
 mod few_documents;
+mod gate;
 mod gold_corpus;
 mod gradient;
 mod gradients;
