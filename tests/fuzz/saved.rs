@@ -84,7 +84,7 @@ pub fn crafted(data: &[u8]) -> bool {
         assert_eq!(svg.matches("<script").count(), usize::from(svg.starts_with("<!doctype")), "{svg}");
         printed.push(svg);
     }
-    for table in report.sections.0.iter().flat_map(|(_, section)| section.tables()) {
+    for table in report.sections.0.iter().flat_map(|(_, section)| section.tables(&report.settings.policy)) {
         TableWriter::Csv.render(&table).expect("a table");
     }
     // The colours of the summary are the program's.

@@ -64,6 +64,7 @@ mod metrics;
 mod norms;
 mod outputs;
 mod page;
+mod paper;
 mod parser;
 mod planted_causal;
 mod policy;

@@ -223,7 +223,7 @@ fn what_a_report_does_not_have_is_refused_with_what_it_has() {
             2,
             "no figure `pruning`: it has grid, layers, heatmap:METRIC, relations",
         ),
-        (["--figure", "heatmap:entropi", "-o", path(&svg)], 2, "is it `entropy`?"),
+        (["--figure", "heatmap:entropi", "-o", path(&svg)], 2, "did you mean `entropy`?"),
         (["--table", "effects", "-o", path(&csv)], 2, "no table `effects`: it has heads, labels"),
         (["--figure", "grid", "-o", path(&csv)], 2, "name a file .svg"),
         (["--table", "heads", "-o", path(&svg)], 2, "name a file .csv, .tex"),
