@@ -71,10 +71,11 @@ fn a_page_is_one_file_made_of_a_saved_report_alone() {
             assert_eq!(html.contains(&table), is_measured, "{name}");
         }
     }
-    assert!(html.contains("--with examples"), "what was not run is named with the option that adds it");
+    let named = |study: &str| html.contains(&format!("\">{study}</code>"));
+    assert!(html.contains("<code>--with NAME</code>") && named("examples"), "what was not run is named");
     // The planted model predicts nothing: what needs a loss is not suggested.
     assert_eq!(json["model"]["objective"], Value::Null);
-    assert!(!html.contains("--with effect"), "what would fail is not suggested");
+    assert!(!named("effect"), "what would fail is not suggested");
     assert!(html.contains("which has no head by which it was trained, and so no loss"), "but named with the reason");
     assert!(html.contains("default-src 'none'"));
     for asked in ["http://", "https://", "src=", "url(", "@import"] {
