@@ -13,10 +13,10 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
 use crate::corpus::Input;
+use crate::system::errors::similar;
 use crate::system::errors::{self, Class, Facts};
 use crate::system::files::input;
 use crate::system::printable::shortened;
-use crate::system::similar;
 
 /// The options of `headscope analyze`, as `cli/` knows them.
 pub struct OptionSyntax {

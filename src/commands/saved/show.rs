@@ -15,9 +15,9 @@ use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::labels::Label;
 use crate::study::tracked::Tracked;
+use crate::system::errors::similar;
 use crate::system::errors::{Class, Facts};
 use crate::system::printable::shortened;
-use crate::system::similar;
 use crate::system::terminal::{self, print};
 
 /// A saved report, and what of it is shown.

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Error, Result, anyhow};
 
 use crate::system::errors::Facts;
-use crate::system::similar;
+use crate::system::errors::similar;
 
 /// All that is in the box has a name that begins so. No Hub id has a colon, and a file or folder of such a name can
 /// be written with `./` before it.

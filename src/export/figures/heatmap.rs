@@ -9,7 +9,7 @@ use crate::report::Report;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, columns};
 use crate::system::errors::Facts;
-use crate::system::similar;
+use crate::system::errors::similar;
 
 const WIDTH: f64 = 52.0;
 const HEIGHT: f64 = 28.0;

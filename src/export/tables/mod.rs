@@ -19,7 +19,6 @@ use crate::study::labels::Label;
 use crate::study::show::table::{Cell, Table};
 use crate::system::errors::Facts;
 pub use heads::heads;
-pub use several::of_several;
 
 /// The table of this name.
 /// Fails if the report has none of that name.
@@ -43,6 +42,14 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
             None => none,
         }
     })
+}
+
+/// The table of this name of several reports, each with its own name.
+/// Fails if a report has none of that name.
+pub fn of_several(reports: &[(String, Report)], name: &str) -> Result<Table> {
+    let table = |(report, found): &'_ (String, Report)| named(found, name).cannot("read", report);
+    let tables = reports.iter().map(|one| Ok((one.0.as_str(), table(one)?))).collect::<Result<Vec<_>>>()?;
+    Ok(several::together(&tables))
 }
 
 /// Why a table of the report has no rows, and what would fill it.

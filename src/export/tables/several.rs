@@ -1,11 +1,6 @@
 //! A flat table of several reports: the relations of a paper side by side, any other table stacked.
 
-use anyhow::Result;
-
-use super::named;
-use crate::report::Report;
 use crate::study::show::table::{Cell, Table};
-use crate::system::errors::Facts;
 
 /// The table whose reports stand side by side.
 const PAPER: &str = "paper";
@@ -16,13 +11,9 @@ const KEY: &str = "relation";
 /// The columns of [`PAPER`] that each report has when several stand side by side.
 const OF_EACH: [&str; 4] = ["head", "accuracy", "ci95_low", "ci95_high"];
 
-/// The table of this name of several reports, each with its own name.
-/// Fails if a report has none of that name.
-pub fn of_several(reports: &[(String, Report)], name: &str) -> Result<Table> {
-    let tables =
-        reports.iter().map(|(report, found)| Ok((report.as_str(), named(found, name).cannot("read", report)?)));
-    let tables: Vec<(&str, Table)> = tables.collect::<Result<_>>()?;
-    Ok(if name == PAPER { side_by_side(&tables) } else { stacked(&tables) })
+/// One table of those of several reports, each with the name of its report; there is at least one.
+pub fn together(tables: &[(&str, Table)]) -> Table {
+    if tables[0].1.name == PAPER { side_by_side(tables) } else { stacked(tables) }
 }
 
 /// All rows, with the report of each in the first column.

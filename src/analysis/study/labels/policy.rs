@@ -11,11 +11,11 @@ use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 
+use crate::system::errors::similar;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::shortened;
-use crate::system::similar;
 
 /// A threshold of a label.
 #[derive(Debug, PartialEq)]

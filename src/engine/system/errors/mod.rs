@@ -4,6 +4,7 @@
 mod class;
 mod described;
 mod facts;
+pub mod similar;
 
 pub use class::Class;
 pub use described::{Described, ErrorFormat};

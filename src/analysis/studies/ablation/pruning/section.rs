@@ -232,8 +232,8 @@ impl Curves {
         let mut layers = Vec::new();
         for Curve { by, heads, can_go, .. } in &self.orders {
             for &CanGo { of, rise, share, .. } in can_go {
-                // The share is this count over that of all heads.
-                let removed = (share * heads.len() as f64).round() as usize;
+                let of_all = |count: &usize| *count as f64 / heads.len() as f64;
+                let removed = (1..=heads.len()).take_while(|count| of_all(count) <= share).count();
                 let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
                 for &HeadPlace { layer, head } in &heads[..removed] {
                     by_layer.entry(layer).or_default().insert(head);

@@ -5,7 +5,6 @@ pub mod arcs;
 mod assessment;
 mod figure;
 mod measure;
-mod paper;
 pub mod parser;
 mod relation;
 pub mod section;

@@ -1,6 +1,7 @@
 //! The section `relations` of the report: corrected for the number of tests, shown as a table, with its caveats.
 
 mod in_brief;
+mod paper;
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
@@ -12,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use super::assessment::{accuracy_of, label_of, of_relation};
 use super::figure::figures;
-use super::paper;
 use super::relation::{MarginExcess, RelationMetrics, directions};
 use super::table::{MAY_GO, table};
 use super::tags::{Side, TagRule};

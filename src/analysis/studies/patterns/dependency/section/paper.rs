@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::assessment::of_relation;
-use super::relation::RelationMetrics;
-use super::thresholds::MIN_COUNT;
+use super::super::assessment::of_relation;
+use super::super::relation::RelationMetrics;
+use super::super::thresholds::MIN_COUNT;
 use crate::stats::block_test::TAIL;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::LABEL_Q;
