@@ -99,21 +99,26 @@ pub fn measure(
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
 
     let context = EstimationContext { grid, threads, leaves_out };
-    let mut findings = Results::new(&plan.observed(&passes, None), &context, &policy);
+    let settings = Settings { protocol, policy };
+    let corpus = CorpusInfo::new(corpus, &tally, (&model, &settings));
+    let Settings { protocol, policy } = &settings;
+    let is_read = corpus.health.is_read();
+    let mut findings = Results { is_read, ..Results::new(&plan.observed(&passes, None), &context, policy) };
     let alone = EstimationContext { grid, threads, leaves_out: false };
     let of_control =
-        |control: &Control| (*control, Results::new(&plan.observed(&passes, Some(*control)), &alone, &policy));
+        |control: &Control| {
+            let found = Results::new(&plan.observed(&passes, Some(*control)), &alone, policy);
+            (*control, Results { is_read, ..found })
+        };
     let found: Vec<(Control, Results)> = protocol.controls.iter().map(of_control).collect();
     findings.control(&found);
     let controlled = |(control, found): (Control, Results)| ControlVerdicts {
         control,
         studies: found.studies(),
-        verdicts: found.verdicts(&policy),
-        choices: found.choices(&policy),
+        verdicts: found.verdicts(policy),
+        choices: found.choices(policy),
     };
     let controls = found.into_iter().map(controlled).collect();
 
-    let corpus = CorpusInfo::new(corpus, &tally, protocol.reading.is_some());
-    let settings = Settings { protocol, policy };
     Ok((ReportContext { tool, model, corpus, settings, controls, run }, findings))
 }

@@ -136,7 +136,7 @@ fn in_corpus(side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> 
             standard_error: label.test.standard_error,
             p: label.test.p,
             q,
-            is_confirmed: *fires && q.is_some_and(|q| q <= most),
+            is_confirmed: side.findings.is_read && *fires && q.is_some_and(|q| q <= most),
         }
     };
     found.into_iter().map(outcome).collect()

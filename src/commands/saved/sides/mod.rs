@@ -125,8 +125,7 @@ impl Side {
                 (Some(shard), measure(*observation, policy.clone(), threads, true)?)
             }
         };
-        findings.correct(&policy);
-        circumstances.settings.policy = policy;
+        circumstances.label_by(&mut findings, policy);
         Ok(Self { file: path.display().to_string(), shard, circumstances, findings })
     }
 
