@@ -37,19 +37,19 @@ impl Report {
     /// Why no label is firm and what to do, where the model could not read the text: the first failing check is the cause.
     pub fn unread(&self) -> Option<String> {
         let Self { model, corpus, .. } = self;
-        corpus.unread(model).map(|why| format!("No label is firm, since the model could not read the corpus: {why}"))
+        let [why, way_out] = corpus.unread(model)?;
+        Some(format!("No label is firm, since the model could not read the corpus: {why}: {way_out}."))
     }
 }
 
 impl CorpusInfo {
-    /// Why the model could not read it, with the way out; `None` where it could.
-    pub fn unread(&self, model: &ModelInfo) -> Option<String> {
+    /// Why the model could not read it, and the way out; `None` where it could.
+    pub fn unread(&self, model: &ModelInfo) -> Option<[String; 2]> {
         let mut unread = self.health.unread();
         let cause = unread.next()?;
         let [fact, way_out] = self.told(cause, model);
-        let others: Vec<String> = unread.map(|check| self.told(check, model)[0].clone()).collect();
-        let others = others.iter().map(|fact| format!("; {fact}")).collect::<String>();
-        Some(format!("{fact}{others}. {way_out}."))
+        let others: String = unread.map(|check| format!("; {}", self.told(check, model)[0])).collect();
+        Some([fact + &others, way_out])
     }
 
     /// The failing checks that cost no label its firmness, a sentence each without its full stop.
@@ -70,41 +70,41 @@ impl CorpusInfo {
                     "{share} of its {sentence}s have a stretch of letters that is longer than every entry of the vocabulary, and one \
                      unknown token"
                 ),
-                "Part them: `--residues spaced` for letters, `--residues kmer:K` for k-mers",
+                "part them: `--residues spaced` for letters, `--residues kmer:K` for k-mers",
             ),
             HealthId::ForeignScript => {
                 let scripts = self.text.iter().flat_map(|text| &text.foreign_letters);
                 let script = scripts.max_by_key(|(_, letters)| **letters).map_or("foreign", |(script, _)| &**script);
                 told(
                     format!("{share} of its letters are of scripts in which the vocabulary has no words, most of them {script}"),
-                    "Take a model of the corpus's language, or a multilingual one",
+                    "take a model of the corpus's language, or a multilingual one",
                 )
             }
             HealthId::UnknownTokens => told(
                 format!("{share} of its tokens of text are unknown to the vocabulary"),
-                "Take a corpus of what the model was trained on, or check that the tokenizer's files are the model's own",
+                "take a corpus of what the model was trained on, or check that the tokenizer's files are the model's own",
             ),
             HealthId::TokensPerWord => told(
                 format!("its {word}s have {} times as many tokens as the vocabulary's entries suggest", decimal(value, 1)),
-                "Take a model of the corpus's language, or leave out codes, numbers and other text that is no language",
+                "take a model of the corpus's language, or leave out codes, numbers and other text that is no language",
             ),
             HealthId::OneTokenSentences => told(
                 format!("{share} of its {sentence}s have a single token, which has no other to attend to"),
-                "Give whole sentences: `words` of JSON lines, CoNLL-U, or plain text with a sentence a line",
+                "give whole sentences: `words` of JSON lines, CoNLL-U, or plain text with a sentence a line",
             ),
             HealthId::LowerCased => told(
                 format!("{share} of its {word}s lose their capitals, and the vocabulary is cased"),
-                "Put `\"do_lower_case\": false` into tokenizer_config.json",
+                "put `\"do_lower_case\": false` into tokenizer_config.json",
             ),
             HealthId::Skipped => {
                 let reason = SkipReason::ALL.into_iter().max_by_key(|reason| self.skipped.get(reason));
                 let reason = reason.unwrap_or(SkipReason::NoTokens);
                 let way_out = match reason {
                     SkipReason::TooManyTokens => {
-                        "Raise --max-tokens if the model has more positions, cut plain text with --truncate, or split it into sentences"
+                        "raise --max-tokens if the model has more positions, cut plain text with --truncate, or split it into sentences"
                     }
                     SkipReason::WordWithoutTokens | SkipReason::NoTokens => {
-                        "Check that the tokenizer's files are the model's own, or leave such text out"
+                        "check that the tokenizer's files are the model's own, or leave such text out"
                     }
                 };
                 told(format!("{share} of its {sentence}s are left out, most of them {}", reason.describe()), way_out)

@@ -74,6 +74,13 @@ pub fn ensure_a_run_makes(report: &Report, parts: &[PathBuf]) -> Result<()> {
     json::ensure_readable(report).map_err(no_run).class(Class::Input)
 }
 
+/// Fails if the model of a report could not read the corpus.
+pub fn ensure_read(report: &Report) -> Result<()> {
+    let Some([why, way_out]) = report.corpus.unread(&report.model) else { return Ok(()) };
+    let error = anyhow!("the model could not read the corpus `{}`, since {why}", report.corpus.name);
+    Err(error.hint(way_out)).class(Class::Input)
+}
+
 /// Measures an observation; with `leaves_out` also without each block, for the block test of two observations.
 /// Fails if nothing was observed, or passes of it followed from labels by another policy.
 pub fn measure(
