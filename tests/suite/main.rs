@@ -46,6 +46,7 @@ mod few_documents;
 mod gold_corpus;
 mod gradient;
 mod gradients;
+mod health;
 mod held;
 mod hostile;
 mod hub;

@@ -10,8 +10,8 @@ use super::{ModelInfo, Settings, health};
 use crate::corpus::{CorpusIdentity, FileIdentity, Format, TakenDocuments, Unit};
 use crate::sequences::reading::WindowTally;
 use crate::sequences::tally::{FileTally, SkipReason, Tally, WordSkip};
-use crate::study::health::Health;
 use crate::stats::block_test::{FEWEST_BLOCKS, FEWEST_EFFECTIVE_BLOCKS};
+use crate::study::health::Health;
 use crate::study::metrics::metric::{Denominator, Metrics};
 use crate::system::counted::plural;
 

@@ -76,7 +76,9 @@ impl CorpusInfo {
                 let scripts = self.text.iter().flat_map(|text| &text.foreign_letters);
                 let script = scripts.max_by_key(|(_, letters)| **letters).map_or("foreign", |(script, _)| &**script);
                 told(
-                    format!("{share} of its letters are of scripts in which the vocabulary has no words, most of them {script}"),
+                    format!(
+                        "{share} of its letters are of scripts in which the vocabulary has no words, most of them {script}"
+                    ),
                     "take a model of the corpus's language, or a multilingual one",
                 )
             }
@@ -85,7 +87,10 @@ impl CorpusInfo {
                 "take a corpus of what the model was trained on, or check that the tokenizer's files are the model's own",
             ),
             HealthId::TokensPerWord => told(
-                format!("its {word}s have {} times as many tokens as the vocabulary's entries suggest", decimal(value, 1)),
+                format!(
+                    "its {word}s have {} times as many tokens as the vocabulary's entries suggest",
+                    decimal(value, 1)
+                ),
                 "take a model of the corpus's language, or leave out codes, numbers and other text that is no language",
             ),
             HealthId::OneTokenSentences => told(

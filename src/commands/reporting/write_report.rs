@@ -112,11 +112,10 @@ pub fn measure(
     let is_read = corpus.health.is_read();
     let mut findings = Results { is_read, ..Results::new(&plan.observed(&passes, None), &context, policy) };
     let alone = EstimationContext { grid, threads, leaves_out: false };
-    let of_control =
-        |control: &Control| {
-            let found = Results::new(&plan.observed(&passes, Some(*control)), &alone, policy);
-            (*control, Results { is_read, ..found })
-        };
+    let of_control = |control: &Control| {
+        let found = Results::new(&plan.observed(&passes, Some(*control)), &alone, policy);
+        (*control, Results { is_read, ..found })
+    };
     let found: Vec<(Control, Results)> = protocol.controls.iter().map(of_control).collect();
     findings.control(&found);
     let controlled = |(control, found): (Control, Results)| ControlVerdicts {

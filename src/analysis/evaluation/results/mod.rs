@@ -33,7 +33,8 @@ impl Results {
         context: &EstimationContext,
         policy: &Policy,
     ) -> Self {
-        let mut findings = Self { estimates: Estimates::none(context.grid.count()), sections: Vec::new(), is_read: true };
+        let mut findings =
+            Self { estimates: Estimates::none(context.grid.count()), sections: Vec::new(), is_read: true };
         for (study, observed) in observed {
             let (estimates, section) = study.measure(&Observed(observed), context);
             findings.estimates.extend(estimates);

@@ -217,7 +217,9 @@ impl Side {
     /// Why its model could not read the corpus, with the way out; `None` where it could.
     pub fn unread(&self) -> Option<String> {
         let ReportContext { model, corpus, .. } = &self.circumstances;
-        corpus.unread(model).map(|[why, way_out]| format!("the model could not read the corpus, since {why}: {way_out}."))
+        corpus
+            .unread(model)
+            .map(|[why, way_out]| format!("the model could not read the corpus, since {why}: {way_out}"))
     }
 
     /// The parts of its report that no test is known for, as they would be written.
@@ -241,7 +243,7 @@ pub fn too_few_units(a: &Side, b: &Side) -> Option<String> {
 
 /// Why a label is firm on neither side or on one alone, where a model could not read its corpus: a sentence for each such side.
 pub fn unread(a: &Side, b: &Side) -> Option<String> {
-    let of = |(side, name): (&Side, &str)| Some(format!("No label is firm in {name}: {}", side.unread()?));
+    let of = |(side, name): (&Side, &str)| Some(format!("No label is firm in {name}: {}.", side.unread()?));
     let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
     (!said.is_empty()).then(|| said.join(" "))
 }

@@ -62,7 +62,8 @@ impl Entries {
     /// The characters of an entry, where nine in ten have as many: letters, or k-mers of one length.
     pub fn length(&self) -> Option<usize> {
         let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
-        self.iter().for_each(|entry| *lengths.entry(entry.text.trim_start_matches(' ').chars().count()).or_default() += 1);
+        self.iter()
+            .for_each(|entry| *lengths.entry(entry.text.trim_start_matches(' ').chars().count()).or_default() += 1);
         let (length, entries) = lengths.into_iter().max_by_key(|(_, entries)| *entries)?;
         (entries as f64 >= OF_ONE_LENGTH * self.whole.len() as f64).then_some(length)
     }

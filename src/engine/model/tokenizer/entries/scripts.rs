@@ -49,9 +49,12 @@ impl Scripts {
 
     /// Whether the vocabulary has more than a few entries in a script.
     pub fn know(&self, script: &str) -> bool {
-        let enough = |count: usize, fewest: usize, share: f64| count > 0 && count as f64 >= (share * self.all as f64).min(fewest as f64);
+        let enough = |count: usize, fewest: usize, share: f64| {
+            count > 0 && count as f64 >= (share * self.all as f64).min(fewest as f64)
+        };
         self.entries.get(script).is_some_and(|entries| {
-            enough(entries.of_several_letters, FEWEST_OF_SEVERAL, SHARE_OF_SEVERAL) || enough(entries.all, FEWEST, SHARE)
+            enough(entries.of_several_letters, FEWEST_OF_SEVERAL, SHARE_OF_SEVERAL)
+                || enough(entries.all, FEWEST, SHARE)
         })
     }
 }
@@ -76,9 +79,22 @@ mod tests {
 
     #[test]
     fn letters_have_scripts_and_signs_have_none() {
-        let scripts = ["a", "é", "я", "λ", "語", "か", "1", "-", "\u{301}", "ー", "\u{20000}"].map(|text| script_of(text.chars().next().unwrap()));
+        let scripts = ["a", "é", "я", "λ", "語", "か", "1", "-", "\u{301}", "ー", "\u{20000}"]
+            .map(|text| script_of(text.chars().next().unwrap()));
         let latin = Some("Latin");
-        let expected = [latin, latin, Some("Cyrillic"), Some("Greek"), Some("Han"), Some("Hiragana"), None, None, None, None, Some("Han")];
+        let expected = [
+            latin,
+            latin,
+            Some("Cyrillic"),
+            Some("Greek"),
+            Some("Han"),
+            Some("Hiragana"),
+            None,
+            None,
+            None,
+            None,
+            Some("Han"),
+        ];
         assert_eq!(scripts, expected);
     }
 
@@ -86,7 +102,10 @@ mod tests {
     fn an_alphabet_is_no_language() {
         // As in bert-base-uncased.
         let english = [("the", 26534), ("a", 229), ("я", 78), ("на", 8), ("語", 488)];
-        assert_eq!(["Latin", "Cyrillic", "Han", "Greek"].map(|script| known(&english, script)), [true, false, false, false]);
+        assert_eq!(
+            ["Latin", "Cyrillic", "Han", "Greek"].map(|script| known(&english, script)),
+            [true, false, false, false]
+        );
         // Vocabularies of words in several scripts, of Chinese characters, and of amino acids.
         assert!(known(&[("the", 50_000), ("και", 100)], "Greek"));
         assert!(known(&[("the", 50_000), ("語", 1000)], "Han"));
