@@ -4,6 +4,7 @@
 pub mod hub_server;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 #[cfg(unix)]
@@ -13,6 +14,7 @@ use assert_cmd::Command;
 use headscope::model::families::Architecture;
 use headscope::model::files::ModelFile;
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 /// A file of `fixtures/`.
 pub fn fixture(path: &str) -> PathBuf {
@@ -74,6 +76,15 @@ pub fn analyze(corpus: &Path, more: &[&str]) -> Value {
     let mut arguments = vec!["analyze", path(&model), "--corpus", path(corpus), "-o", "-", "--no-run-info"];
     arguments.extend(more);
     serde_json::from_str(&run(&arguments).expect("a report")).expect("JSON")
+}
+
+/// A policy by which a model could read any corpus, for models whose vocabulary has a few words.
+pub fn any_input() -> NamedTempFile {
+    let mut policy = NamedTempFile::new().unwrap();
+    for check in ["unparted", "foreign_script", "unknown_tokens"] {
+        writeln!(policy, "health_{check} = 1").unwrap();
+    }
+    policy
 }
 
 /// A path as an argument.

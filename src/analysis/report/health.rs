@@ -48,8 +48,8 @@ impl CorpusInfo {
         let mut unread = self.health.unread();
         let cause = unread.next()?;
         let [fact, way_out] = self.told(cause, model);
-        let others: String = unread.map(|check| format!("; {}", self.told(check, model)[0])).collect();
-        Some([fact + &others, way_out])
+        let fact = unread.fold(fact, |facts, check| facts + "; " + &self.told(check, model)[0]);
+        Some([fact, way_out])
     }
 
     /// The failing checks that cost no label its firmness, a sentence each without its full stop.

@@ -65,7 +65,7 @@ pub fn script_of(c: char) -> Option<&'static str> {
         return c.is_ascii_alphabetic().then(|| Script::Latin.full_name());
     }
     let is_of_one = |script: &Script| !matches!(script, Script::Common | Script::Inherited | Script::Unknown);
-    c.is_alphabetic().then(|| c.script()).filter(is_of_one).map(|script| script.full_name())
+    c.is_alphabetic().then(|| c.script()).filter(is_of_one).map(Script::full_name)
 }
 
 #[cfg(test)]
