@@ -199,7 +199,7 @@ fn voita2019_finds_the_planted_places_and_nothing_else() {
         let near = head["nearest"].as_array().unwrap();
         let rules: Vec<&str> = near.iter().map(|near| near["rule"].as_str().unwrap()).collect();
         let known =
-            |rule: &&str| ["offset_argmax[", "accuracy(", "rare_argmax "].iter().any(|own| rule.starts_with(own));
+            |rule: &&str| ["offset_argmax[", "accuracy(", "rare_argmax"].iter().any(|own| rule.starts_with(own));
         assert!(rules.iter().all(known), "{rules:?}");
     }
     assert!(report["tests"]["significant"].is_number() && report["tests"]["count"].as_u64().unwrap() > 0);
