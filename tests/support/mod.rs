@@ -78,6 +78,11 @@ pub fn analyze(corpus: &Path, more: &[&str]) -> Value {
     serde_json::from_str(&run(&arguments).expect("a report")).expect("JSON")
 }
 
+/// Whether no check of the input fails in a report.
+pub fn fails_nothing(report: &Value) -> bool {
+    report["corpus"]["health"].as_array().unwrap().iter().all(|check| check["fails"] == false)
+}
+
 /// A policy by which a model could read any corpus, for models whose vocabulary has a few words.
 pub fn any_input() -> NamedTempFile {
     let mut policy = NamedTempFile::new().unwrap();
