@@ -174,7 +174,7 @@ fn copies_and_few_units_take_no_firmness_by_themselves() {
             .contains("67 % of its sentences are copies of earlier ones, which tests count once: leave the copies out"),
         "{said}"
     );
-    // Documents of a hundred sentences, of which a limit takes few.
+    // A limit takes few documents of fifty sentences.
     let mut documents = String::new();
     for (number, sentence) in gold.split_inclusive("\n\n").enumerate() {
         let plain = sentence.split_inclusive('\n').filter(|line| !line.starts_with("# family"));

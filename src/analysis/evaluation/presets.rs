@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// The thresholds of labels under a preset, without those of the input's health, which none changes.
+    /// The thresholds of labels under a preset, without the health of the input, which no preset changes.
     fn of_labels(preset: &str) -> serde_json::Map<String, serde_json::Value> {
         let policy = serde_json::to_value(policy(&[named(preset).unwrap()])).unwrap();
         let thresholds = policy.as_object().unwrap().clone().into_iter();

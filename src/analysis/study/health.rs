@@ -40,7 +40,7 @@ const UNKNOWN_TOKENS: Threshold = Threshold {
     about: "largest share of unknown tokens among tokens of text, as in `health_unparted`",
 };
 
-/// German in the vocabulary of English BERT has 2.0 times the usual tokens, Greek 5.1 (docs/methodology/health.md).
+/// German in the vocabulary of English BERT has 2.0 times the usual tokens, Greek 3.4 (docs/methodology/health.md).
 const TOKENS_PER_WORD: Threshold = Threshold {
     name: "health_tokens_per_word",
     range: Range::Count("tokens"),
@@ -149,7 +149,7 @@ impl HealthId {
 pub struct HealthCheck {
     /// The check.
     pub id: HealthId,
-    /// What was counted; null where there was nothing to count.
+    /// The number that is checked; null where there was nothing to count.
     #[schemars(range(min = 0))]
     pub value: Option<f64>,
     /// The largest value that does not fail; of `units` the smallest. A threshold of the policy.

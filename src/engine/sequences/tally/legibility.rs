@@ -8,7 +8,7 @@ use crate::model::tokenizer::{ModelTokenizer, script_of};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 
-/// What became of the words of the encoded sentences in the tokenizer.
+/// Counts of how the tokenizer read the words of the encoded sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Legibility {
     /// Characters of words.

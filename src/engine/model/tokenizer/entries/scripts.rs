@@ -27,7 +27,7 @@ const FEWEST_OF_SEVERAL: usize = 100;
 const SHARE_OF_SEVERAL: f64 = 0.01;
 
 /// The least entries of any length, for scripts whose letters are words, and their share of a small vocabulary. The 1,000 most
-/// frequent characters make up nine tenths of Chinese text (Da 2004); bert-base-uncased knows no Chinese, and has 488 entries in
+/// frequent characters make up some nine tenths of Chinese text (Da 2004); bert-base-uncased knows no Chinese, and has 488 entries in
 /// Han: 1.8 % of all with letters.
 const FEWEST: usize = 1000;
 const SHARE: f64 = 0.02;
