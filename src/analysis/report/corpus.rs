@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::text::TextInfo;
-use super::{ModelInfo, Settings, health};
 use crate::corpus::{CorpusIdentity, FileIdentity, Format, TakenDocuments, Unit};
 use crate::sequences::reading::WindowTally;
 use crate::sequences::tally::{FileTally, SkipReason, Tally, WordSkip};
@@ -136,9 +135,7 @@ pub struct CorpusFileInfo {
 
 impl CorpusInfo {
     /// Describes a corpus that was read to its end, by a decoder or by an encoder; some sentence of it was analysed.
-    pub fn new(identity: CorpusIdentity, tally: &Tally, (model, settings): (&ModelInfo, &Settings)) -> Self {
-        let is_decoder = settings.protocol.reading.is_some();
-        let health = health::of_run(&identity, tally, model, &settings.policy);
+    pub fn new(identity: CorpusIdentity, tally: &Tally, health: Health, is_decoder: bool) -> Self {
         let count = |reason: SkipReason| (reason, tally.skipped.get(&reason).copied().unwrap_or(0));
         let left_out = |reason: WordSkip| (reason, tally.left_out.skipped.get(&reason).copied().unwrap_or(0));
         let file = |(number, FileIdentity { name, format, sha256, generated }): (usize, FileIdentity)| {

@@ -9,7 +9,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::show::wording::{decimal, percent_of};
 
 /// The health of a corpus that a model read.
-pub(super) fn of_run(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, policy: &Policy) -> Health {
+pub fn of_run(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, policy: &Policy) -> Health {
     let (repeats, legibility) = (&corpus.repeats, &tally.legibility);
     let skipped: u64 = tally.skipped.values().sum();
     let value = |id: HealthId| match id {

@@ -6,7 +6,7 @@ mod control;
 mod corpus;
 mod description;
 pub mod firm;
-mod health;
+pub mod health;
 pub mod in_brief;
 pub mod lacking;
 mod remarks;

@@ -15,6 +15,7 @@ use crate::export::{Target, json};
 use crate::passes::control::Control;
 use crate::passes::observation::identity::Identity;
 use crate::passes::observation::{Observation, partial};
+use crate::report::health;
 use crate::report::{ControlVerdicts, CorpusInfo, Report, ReportContext, Settings};
 use crate::sequences::shard::Shard;
 use crate::study::labels::policy::Policy;
@@ -106,8 +107,9 @@ pub fn measure(
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
 
     let context = EstimationContext { grid, threads, leaves_out };
+    let health = health::of_run(&corpus, &tally, &model, &policy);
+    let corpus = CorpusInfo::new(corpus, &tally, health, protocol.reading.is_some());
     let settings = Settings { protocol, policy };
-    let corpus = CorpusInfo::new(corpus, &tally, (&model, &settings));
     let Settings { protocol, policy } = &settings;
     let is_read = corpus.health.is_read();
     let mut findings = Results { is_read, ..Results::new(&plan.observed(&passes, None), &context, policy) };
