@@ -93,14 +93,14 @@ pub enum HealthId {
     Unparted,
     /// Letters of scripts in which the vocabulary has no words: share of letters.
     ForeignScript,
+    /// Words whose capitals are lower-cased although the vocabulary is cased: share of words.
+    LowerCased,
     /// Unknown tokens: share of tokens of text.
     UnknownTokens,
     /// Tokens in the place of one that is as long as the mean entry of the vocabulary, or a whole word.
     TokensPerWord,
     /// Sentences of one token of text: share.
     OneTokenSentences,
-    /// Words whose capitals are lower-cased although the vocabulary is cased: share of words.
-    LowerCased,
     /// Sentences left out: share of those read.
     Skipped,
     /// Sentences that are copies of earlier ones: share of those read.
@@ -114,10 +114,10 @@ impl HealthId {
     pub const ALL: [Self; 9] = [
         Self::Unparted,
         Self::ForeignScript,
+        Self::LowerCased,
         Self::UnknownTokens,
         Self::TokensPerWord,
         Self::OneTokenSentences,
-        Self::LowerCased,
         Self::Skipped,
         Self::Repeated,
         Self::Units,
