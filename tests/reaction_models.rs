@@ -14,7 +14,7 @@ use headscope::model::forward::gates::Gates;
 use headscope::model::forward::visitor::Needs;
 use headscope::sequences::pack::Pack;
 use serde_json::Value;
-use support::{fixture, path, run};
+use support::{fails_nothing, fixture, path, run};
 use tempfile::TempDir;
 
 const ALBERT: &str = "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k";
@@ -113,6 +113,7 @@ fn reactions_in_the_models_own_tokens_are_analysed() {
         assert_eq!(report["corpus"]["sentences"], 140, "{name}");
         assert_eq!(report["corpus"]["text"]["tokens"], report["corpus"]["words"], "{name}: each word is one token");
         assert_eq!(report["corpus"]["text"]["unknown_tokens"], 0, "{name}");
+        assert!(fails_nothing(&report), "{name}: {}", report["corpus"]["health"]);
         let heads = report["heads"].as_array().unwrap();
         assert!(heads.iter().any(|head| head["primary"] != "broad"), "{name}: no head has a role");
     }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use golden::{Golden, check_parity, load};
 use reference::{check_labels, check_metrics, check_relations, reference};
 use serde_json::Value;
-use support::{fixture, path, run};
+use support::{fails_nothing, fixture, path, run};
 
 fn model() -> PathBuf {
     let folder = std::env::var_os("HEADSCOPE_REAL_MODEL");
@@ -43,6 +43,7 @@ fn a_full_run_gives_the_numbers_of_the_reference() {
     check_metrics(&report, &reference);
     check_relations(&report, &reference);
     assert!(check_labels(&report, &reference) > 30);
+    assert!(fails_nothing(&report), "{}", report["corpus"]["health"]);
     // Known beforehand, from Universal Dependencies' EWT with torch.
     let head = &report["heads"][2];
     assert_eq!((&head["name"], &head["primary"]), (&"L0H2".into(), &"previous-token".into()));
@@ -67,4 +68,20 @@ fn heads_choose_as_in_the_reference() {
     ];
     let report: Value = serde_json::from_str(&run(&args).unwrap()).unwrap();
     reference_choice::check(&report, "all-minilm-l6-v2");
+}
+
+/// Its vocabulary has the Greek alphabet and no word of Greek: every letter is a token, and none is unknown.
+#[test]
+fn greek_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = folder.path().join("greek.txt");
+    let words = ["η γάτα", "ο σκύλος", "κοιμάται", "τρέχει", "στο σπίτι", "με τα παιδιά", "και παίζει"];
+    let line = |number: usize| [1, 7, 49].map(|place| words[number / place % 7]).join(" ") + "\n";
+    std::fs::write(&corpus, (0..150).map(line).collect::<String>()).unwrap();
+    let report = run(&["analyze", path(&model()), "-c", path(&corpus), "-o", "-", "--no-run-info"]).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["corpus"]["text"]["unknown_tokens"], 0);
+    let failing = report["corpus"]["health"].as_array().unwrap().iter().filter(|check| check["fails"] == true);
+    assert_eq!(failing.map(|check| &check["id"]).collect::<Vec<_>>(), ["foreign_script", "tokens_per_word"]);
+    assert!(report["in_brief"][0].as_str().unwrap().contains("most of them Greek"), "{}", report["in_brief"]);
 }

@@ -36,6 +36,7 @@ pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
 
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     let (model, corpus) = (one_line(&report.model.id), one_line(&report.corpus.name));
+    report.unread().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
     writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
     writeln!(out, "{}\n", head.description)?;
     let rows = head.labels.iter().chain(&head.chooses).map(row);

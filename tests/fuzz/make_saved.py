@@ -28,8 +28,8 @@ def without(*studies):
 
 # Each below the 16 KiB that an input may have; the sums of `words` and `explained-variance` are never so small.
 OPTIONS = dict(
-    two=without("words", "frequency", "explained-variance"),
-    clark2019=without("words", "frequency", "explained-variance") + ["--preset", "clark2019"],
+    two=without("words", "frequency", "explained-variance", "trees"),
+    clark2019=without("words", "frequency", "explained-variance", "trees", "attention") + ["--preset", "clark2019"],
     control=without("words", "frequency", "explained-variance", "attention", "dependency") + ["--control", "shuffled-words"],
     frequency=without("words", "explained-variance", "attention", "trees", "dependency"),
 )

@@ -47,6 +47,7 @@ mod gate;
 mod gold_corpus;
 mod gradient;
 mod gradients;
+mod health;
 mod held;
 mod hostile;
 mod hub;

@@ -1,6 +1,6 @@
 //! The study `norms`: planted sinks, a reference that shares no code with the program, and what must have no label.
 
-use crate::support::{fixture, path, run, tiny_bert};
+use crate::support::{any_input, fixture, path, run, tiny_bert};
 use serde_json::Value;
 
 /// Both start from the same weights, in float32 here and in float64 there.
@@ -80,7 +80,9 @@ fn every_number_is_that_of_the_reference() {
         let golden = std::fs::read_to_string(fixture(&format!("goldens/{name}-norms.json")));
         let golden: Value =
             serde_json::from_str(&golden.expect("python fixtures/reference_norms.py makes it")).unwrap();
-        let report = analyze(path(&model), &["--words", "spaced", "--limit", "300"]);
+        // The vocabulary of `sinks` has no words.
+        let policy = any_input();
+        let report = analyze(path(&model), &["--words", "spaced", "--limit", "300", "--policy", path(policy.path())]);
         assert_eq!(report["corpus"]["sentences"], golden["sentences"]);
         assert_eq!(report["denominators"]["norm_window_mass"]["count"], golden["queries"]);
         let mut worst = 0.0_f64;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::golden::{self, Golden, check_parity};
-use crate::support::{fixture, path, run};
+use crate::support::{any_input, fixture, path, run};
 
 /// The labels that `fixtures/models/make_planted_causal.py` plants: layers down, heads across.
 const PLANTED: [[Option<&str>; 2]; 4] = [
@@ -15,7 +15,10 @@ const PLANTED: [[Option<&str>; 2]; 4] = [
 
 fn report(more: &[&str]) -> Value {
     let (model, corpus) = (fixture("models/planted-causal"), fixture("corpus/gold.conllu"));
-    let options = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "-o", "-"];
+    // All words but auxiliaries are unknown.
+    let policy = any_input();
+    let options =
+        ["analyze", path(&model), "-c", path(&corpus), "--policy", path(policy.path()), "--no-run-info", "-o", "-"];
     serde_json::from_str(&run(&[&options, more].concat()).unwrap()).unwrap()
 }
 

@@ -14,10 +14,10 @@ const SPECIAL: &str = "[PAD] [UNK] [CLS] [SEP] [MASK]";
 const REACTIONS: &str = "c C ( ) O 1 2 = N . n Cl >> [C@H] [C@@H] [O-] Br # [nH] [N+] [Na+] Si";
 
 /// The twenty amino acids.
-const AMINO_ACIDS: &str = "A C D E F G H I K L M N P Q R S T V W Y X";
+pub const AMINO_ACIDS: &str = "A C D E F G H I K L M N P Q R S T V W Y X";
 
 /// The tiny BERT with a `vocab.txt` of these tokens in place of its tokenizer, and other files.
-fn model(vocabulary: &str, files: &[(&str, &str)]) -> TempDir {
+pub fn model(vocabulary: &str, files: &[(&str, &str)]) -> TempDir {
     let folder = TempDir::new().unwrap();
     for name in ["config.json", "model.safetensors"] {
         fs::copy(tiny_bert().join(name), folder.path().join(name)).unwrap();
@@ -145,7 +145,7 @@ fn tokens_beyond_the_embedding_are_refused_where_a_text_has_them() {
     assert_eq!(error(&["analyze", path(model.path()), "-c", path(&with)], &model), (3, message.to_owned()));
 }
 
-const CASED: (&str, &str) = ("tokenizer_config.json", r#"{"do_lower_case": false}"#);
+pub const CASED: (&str, &str) = ("tokenizer_config.json", r#"{"do_lower_case": false}"#);
 
 #[test]
 fn proteins_are_parted_as_the_vocabulary_has_residues() {

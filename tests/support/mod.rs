@@ -5,6 +5,7 @@ pub mod hub_server;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 #[cfg(unix)]
@@ -15,6 +16,7 @@ use candle_core::{Device, Tensor};
 use headscope::model::families::Architecture;
 use headscope::model::files::ModelFile;
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 /// A file of `fixtures/`.
 pub fn fixture(path: &str) -> PathBuf {
@@ -76,6 +78,20 @@ pub fn analyze(corpus: &Path, more: &[&str]) -> Value {
     let mut arguments = vec!["analyze", path(&model), "--corpus", path(corpus), "-o", "-", "--no-run-info"];
     arguments.extend(more);
     serde_json::from_str(&run(&arguments).expect("a report")).expect("JSON")
+}
+
+/// Whether no check of the input fails in a report.
+pub fn fails_nothing(report: &Value) -> bool {
+    report["corpus"]["health"].as_array().unwrap().iter().all(|check| check["fails"] == false)
+}
+
+/// A policy by which a model could read any corpus, for models whose vocabulary has a few words.
+pub fn any_input() -> NamedTempFile {
+    let mut policy = NamedTempFile::new().unwrap();
+    for check in ["unparted", "foreign_script", "unknown_tokens"] {
+        writeln!(policy, "health_{check} = 1").unwrap();
+    }
+    policy
 }
 
 /// A path as an argument.

@@ -118,6 +118,14 @@ const GENERAL: &[ConditionalCaveat] = &[
     ),
     (
         meaning(
+            "unread-corpus",
+            "The model could not read the corpus (`corpus.health`): scores are about something else than its text, and no label is \
+                firm.",
+        ),
+        |run| !run.corpus.health.is_read(),
+    ),
+    (
+        meaning(
             "unknown-tokens",
             "Many tokens are unknown to the vocabulary, and to the model they are all the same word: labels say what it \
                 does with their places, not with this language.",
@@ -153,7 +161,10 @@ const GENERAL: &[ConditionalCaveat] = &[
             "borderline",
             "Some labels are borderline: their estimates are above the threshold, and their tests do not show it.",
         ),
-        |run| run.verdicts.iter().flat_map(|verdict| &verdict.labels).any(|label| label.borderline),
+        |run| {
+            let mut labels = run.verdicts.iter().flat_map(|verdict| &verdict.labels);
+            run.corpus.health.is_read() && labels.any(|label| label.borderline)
+        },
     ),
     (
         certainty(

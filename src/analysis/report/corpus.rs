@@ -10,6 +10,7 @@ use crate::corpus::{CorpusIdentity, FileIdentity, Format, TakenDocuments, Unit};
 use crate::sequences::reading::WindowTally;
 use crate::sequences::tally::{FileTally, SkipReason, Tally, WordSkip};
 use crate::stats::block_test::{FEWEST_BLOCKS, FEWEST_EFFECTIVE_BLOCKS};
+use crate::study::health::Health;
 use crate::study::metrics::metric::{Denominator, Metrics};
 use crate::system::counted::plural;
 
@@ -62,6 +63,9 @@ pub struct CorpusInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TakenDocuments")]
     pub documents: Option<TakenDocuments>,
+    /// Whether the model could read it: checks of the input, each with the threshold of the policy; empty in reports of 0.1.
+    #[serde(default)]
+    pub health: Health,
     /// What kind of text it is; absent in reports of 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextInfo>,
@@ -131,7 +135,7 @@ pub struct CorpusFileInfo {
 
 impl CorpusInfo {
     /// Describes a corpus that was read to its end, by a decoder or by an encoder; some sentence of it was analysed.
-    pub fn new(identity: CorpusIdentity, tally: &Tally, is_decoder: bool) -> Self {
+    pub fn new(identity: CorpusIdentity, tally: &Tally, health: Health, is_decoder: bool) -> Self {
         let count = |reason: SkipReason| (reason, tally.skipped.get(&reason).copied().unwrap_or(0));
         let left_out = |reason: WordSkip| (reason, tally.left_out.skipped.get(&reason).copied().unwrap_or(0));
         let file = |(number, FileIdentity { name, format, sha256, generated }): (usize, FileIdentity)| {
@@ -158,6 +162,7 @@ impl CorpusInfo {
             unit: identity.unit,
             units: Some(identity.repeats.units),
             documents: identity.documents,
+            health,
             text: Some(TextInfo::new(identity.repeats, tally)),
             files: identity.files.into_iter().enumerate().map(file).collect(),
         }

@@ -20,11 +20,13 @@ const KINDS: usize = 5;
 /// Heads of one kind are named where there are no more than these.
 const NAMED: usize = 2;
 
-/// Which heads have a firm role; the relation with the strongest evidence; how heads choose; what removing them costs; what was too
+/// Why the model could not read the text, if so; which heads have a firm role; the relation with the strongest evidence; how heads choose; what removing them costs; what was too
 /// little to say. Each but the first and the last only where a study asked.
 pub(super) fn of(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
-    let mut lines = vec![roles(report)];
+    let unread = report.unread();
+    let is_read = unread.is_none();
+    let mut lines: Vec<String> = unread.into_iter().chain([roles(report)]).collect();
     lines.extend(relation(&report.heads));
     let mut shortages = lacking::shortages(report);
     for (study, section) in &report.sections.0 {
@@ -35,7 +37,8 @@ pub(super) fn of(report: &Report) -> Vec<String> {
         lines.extend(found);
         shortages.extend(shortage);
     }
-    lines.extend(Some(too_little(report, &shortages)).filter(|line| !line.is_empty()));
+    // More of a text that cannot be read would not do.
+    lines.extend(Some(too_little(report, &shortages)).filter(|line| is_read && !line.is_empty()));
     lines
 }
 

@@ -6,6 +6,7 @@ mod control;
 mod corpus;
 mod description;
 pub mod firm;
+pub mod health;
 pub mod in_brief;
 pub mod lacking;
 mod remarks;
@@ -213,6 +214,16 @@ pub struct ReportContext {
     pub run: Option<RunInfo>,
 }
 
+impl ReportContext {
+    /// Has labels given by another policy.
+    pub fn label_by(&mut self, findings: &mut Results, policy: Policy) {
+        self.corpus.health.judge(&policy);
+        findings.is_read = self.corpus.health.is_read();
+        findings.correct(&policy);
+        self.settings.policy = policy;
+    }
+}
+
 impl Report {
     /// Puts a report together: labels the heads, counts the labels, and says what they do not show.
     pub fn new(circumstances: ReportContext, findings: Results) -> Self {
@@ -227,7 +238,7 @@ impl Report {
         let labels = labels.map(|label| label.label.as_str());
         let label_counts = registry::count(&studies, labels);
         let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
-        let Results { estimates, mut sections } = findings;
+        let Results { estimates, mut sections, .. } = findings;
         let shared = model.heads_per_group();
         if let Some(heads) = shared {
             sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::SharedKeys(heads)));
@@ -295,10 +306,9 @@ impl Report {
     /// The labels of the controls are left out, because a report does not have the evidence for them.
     pub fn relabel(mut self, policy: Policy) -> Self {
         let attention_maps = self.attention_maps.take();
-        let (circumstances, mut findings) = self.into_parts();
-        findings.correct(&policy);
-        let settings = Settings { policy, ..circumstances.settings };
-        Self { attention_maps, ..Self::new(ReportContext { settings, ..circumstances }, findings) }
+        let (mut circumstances, mut findings) = self.into_parts();
+        circumstances.label_by(&mut findings, policy);
+        Self { attention_maps, ..Self::new(circumstances, findings) }
     }
 
     /// The inputs of the report, without its controls, of which it has only the outcome.
@@ -312,7 +322,7 @@ impl Report {
             estimates.own_chance.push(head.chance);
             estimates.own_denominators.push(head.denominators);
         }
-        let findings = Results { estimates, sections: self.sections.0 };
+        let findings = Results { estimates, sections: self.sections.0, is_read: corpus.health.is_read() };
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
     }
 

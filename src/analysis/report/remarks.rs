@@ -25,7 +25,8 @@ impl Report {
         let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
         let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
         let read = read.map(|(context, reading)| read_in(context, reading));
-        [of_model, read.into_iter().chain(as_text).chain(of_text).collect()]
+        let unhealthy = self.corpus.unhealthy_beside_reading(&self.model);
+        [of_model, read.into_iter().chain(as_text).chain(of_text).chain(unhealthy).collect()]
     }
 
     /// The studies that a model of proteins leaves out; `None` of another model.

@@ -1,5 +1,7 @@
 //! The kind of text of a corpus, as far as labels suffer from it.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,9 @@ pub struct TextInfo {
     pub unknown_share: Option<f64>,
     /// Tokens of text for each word.
     pub tokens_per_word: Option<f64>,
+    /// Letters of scripts in which the vocabulary has no words, by script; absent if there are none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub foreign_letters: BTreeMap<String, u64>,
     /// Words for each sentence analysed.
     pub words_per_sentence: Option<f64>,
     /// Sentences read, skipped ones included.
@@ -57,6 +62,7 @@ impl TextInfo {
             unknown_tokens: tally.unknown,
             unknown_share: ratio(tally.unknown, tally.text_tokens),
             tokens_per_word: ratio(tally.text_tokens, tally.words),
+            foreign_letters: tally.legibility.foreign.clone(),
             words_per_sentence: ratio(tally.words, tally.sentences),
             sentences_read: read,
             different_sentences: different,
@@ -136,6 +142,6 @@ impl TextInfo {
     }
 }
 
-fn ratio(part: u64, whole: u64) -> Option<f64> {
+pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

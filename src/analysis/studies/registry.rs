@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{ablation, heads, patterns, replication};
 use crate::study::AnyStudy;
+use crate::study::health::HealthId;
 use crate::study::labels::entry::Entry;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
@@ -92,7 +93,8 @@ pub fn labels_of_code(code: &str) -> Vec<String> {
 pub fn default_policy() -> Policy {
     let thresholds = |detector: &'static Detector| -> &'static [&'static Threshold] { detector.thresholds };
     let of_all: [&Threshold; 3] = [&LABEL_Q, &MIN_QUERIES, &MIN_SENTENCES];
-    Policy::of(detectors().flat_map(thresholds).copied().chain(of_all))
+    let of_input = HealthId::ALL.map(HealthId::threshold);
+    Policy::of(detectors().flat_map(thresholds).copied().chain(of_all).chain(of_input))
 }
 
 /// How many labels of each family there are among those that these studies gave, by the name under which it is explained;

@@ -2,6 +2,7 @@
 
 pub mod aim;
 pub mod card;
+pub mod health;
 pub mod instruments;
 pub mod labels;
 pub mod metrics;

@@ -14,7 +14,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, ensure_a_run_makes, reported, write_sums};
+use super::reporting::write_report::{ReportOptions, ensure_a_run_makes, ensure_read, reported, write_sums};
 use crate::export::summary;
 use crate::passes::observation::partial;
 use crate::system::files::output::Output;
@@ -52,6 +52,9 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
         write_sums(&observation, sums)?;
     }
     let report = ready.with_attention_maps(reported(observation, policy, wanted.threads)?, shown);
+    if options.strict {
+        ensure_read(&report)?;
+    }
     if let Some(folder) = folder {
         ensure_a_run_makes(&report, &[folder.to_owned()])?;
     }

@@ -20,7 +20,7 @@ use super::analyze::loaded::{self, Loaded, RequiredParts};
 use super::analyze::observe::PreparedRun;
 use super::analyze::options::Outcome;
 use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, reported, write_sums};
+use super::reporting::write_report::{ReportOptions, ensure_read, reported, write_sums};
 use crate::export::{Target, Writer, json};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
@@ -271,6 +271,9 @@ impl Batch<'_> {
             write_sums(&observation, sums)?;
         }
         let report = ready.with_attention_maps(reported(observation, policy, wanted.threads)?, shown);
+        if run.options.strict {
+            ensure_read(&report)?;
+        }
         outputs::write(&report, outputs)?;
         let found = ReportSummary::of(&report);
         let says = format!("done: {}", found.labelled());

@@ -15,6 +15,7 @@ use crate::export::{Target, json};
 use crate::passes::control::Control;
 use crate::passes::observation::identity::Identity;
 use crate::passes::observation::{Observation, partial};
+use crate::report::health;
 use crate::report::{ControlVerdicts, CorpusInfo, Report, ReportContext, Settings};
 use crate::sequences::shard::Shard;
 use crate::study::labels::policy::Policy;
@@ -74,6 +75,13 @@ pub fn ensure_a_run_makes(report: &Report, parts: &[PathBuf]) -> Result<()> {
     json::ensure_readable(report).map_err(no_run).class(Class::Input)
 }
 
+/// Fails if the model of a report could not read the corpus.
+pub fn ensure_read(report: &Report) -> Result<()> {
+    let Some([why, way_out]) = report.corpus.unread(&report.model) else { return Ok(()) };
+    let error = anyhow!("the model could not read the corpus `{}`, since {why}", report.corpus.name);
+    Err(error.hint(way_out)).class(Class::Input)
+}
+
 /// Measures an observation; with `leaves_out` also without each block, for the block test of two observations.
 /// Fails if nothing was observed, or passes of it followed from labels by another policy.
 pub fn measure(
@@ -99,21 +107,26 @@ pub fn measure(
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
 
     let context = EstimationContext { grid, threads, leaves_out };
-    let mut findings = Results::new(&plan.observed(&passes, None), &context, &policy);
+    let health = health::of_run(&corpus, &tally, &model, &policy);
+    let corpus = CorpusInfo::new(corpus, &tally, health, protocol.reading.is_some());
+    let settings = Settings { protocol, policy };
+    let Settings { protocol, policy } = &settings;
+    let is_read = corpus.health.is_read();
+    let mut findings = Results { is_read, ..Results::new(&plan.observed(&passes, None), &context, policy) };
     let alone = EstimationContext { grid, threads, leaves_out: false };
-    let of_control =
-        |control: &Control| (*control, Results::new(&plan.observed(&passes, Some(*control)), &alone, &policy));
+    let of_control = |control: &Control| {
+        let found = Results::new(&plan.observed(&passes, Some(*control)), &alone, policy);
+        (*control, Results { is_read, ..found })
+    };
     let found: Vec<(Control, Results)> = protocol.controls.iter().map(of_control).collect();
     findings.control(&found);
     let controlled = |(control, found): (Control, Results)| ControlVerdicts {
         control,
         studies: found.studies(),
-        verdicts: found.verdicts(&policy),
-        choices: found.choices(&policy),
+        verdicts: found.verdicts(policy),
+        choices: found.choices(policy),
     };
     let controls = found.into_iter().map(controlled).collect();
 
-    let corpus = CorpusInfo::new(corpus, &tally, protocol.reading.is_some());
-    let settings = Settings { protocol, policy };
     Ok((ReportContext { tool, model, corpus, settings, controls, run }, findings))
 }

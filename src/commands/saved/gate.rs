@@ -63,6 +63,9 @@ impl Judged {
         if let Some(units) = &outcome.too_few_units {
             return Err(anyhow!("no label can be tested: {units}").class(Class::Input).hint("analyse more text"));
         }
+        if let Some(unread) = &outcome.unread {
+            return Err(anyhow!("no label can be lost or kept: {}", unread.trim_end_matches('.')).class(Class::Input));
+        }
         let is_wanted = |label: &LabelComparison| {
             categories.is_empty() || categories.iter().any(|wanted| wanted == category(&label.label))
         };

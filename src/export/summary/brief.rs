@@ -22,7 +22,7 @@ const OF_DECODERS: [&str; 4] = ["induction", "duplicate-token", "previous-token"
 
 /// The sentences of a report, its grid, the labels with the strongest evidence, and what to type next.
 pub(super) fn write(out: &mut Summary, report: &Report, presets: &[&Preset], width: Option<usize>) -> fmt::Result {
-    report.in_brief.iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))?;
+    super::in_brief(out, report)?;
     out.blank();
     grids::labels_alone(out, report, width)?;
     let labels = of_labels(report);

@@ -70,6 +70,7 @@ fn write_summary(
     (detail, width): (Detail, Option<usize>),
 ) -> fmt::Result {
     let (model, corpus) = (&report.model, &report.corpus);
+    report.unread().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
     writeln!(
         out,
         "model   {}: {}, {} x {}",
@@ -83,9 +84,9 @@ fn write_summary(
     if detail == Detail::Brief {
         return brief::write(out, report, presets, width);
     }
-    report.in_brief.iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))?;
+    in_brief(out, report)?;
     grids::labels(out, report, width)?;
-    roles(out, &report.heads)?;
+    roles(out, report)?;
     grids::choices(out, report, width)?;
     grids::tied(out, &report.heads)?;
     blocks(out, lacking::lines(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
@@ -98,6 +99,13 @@ fn write_summary(
     about(out, report)?;
     out.blank();
     skipped(out, report)
+}
+
+/// The sentences of a report, without that which stands above all else.
+fn in_brief(out: &mut Summary, report: &Report) -> fmt::Result {
+    let unread = report.unread();
+    let lines = report.in_brief.iter().filter(|line| Some(*line) != unread.as_ref());
+    lines.into_iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))
 }
 
 /// Facts on the run to know beside its labels.
@@ -171,10 +179,12 @@ pub fn of_presets(presets: &[&Preset], heads: &[HeadReport]) -> String {
     presets::summary(presets, &heads)
 }
 
-fn roles(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
-    let roles = Roles::of(heads);
+fn roles(out: &mut Summary, report: &Report) -> fmt::Result {
+    let roles = Roles::of(&report.heads);
     writeln!(out, "\n{roles}")?;
     match roles.borderline().as_str() {
+        // Not for want of significance.
+        _ if !report.corpus.health.is_read() => Ok(()),
         "" => Ok(()),
         borderline => writeln!(out, "\n({BORDERLINE} after a label) {borderline}"),
     }

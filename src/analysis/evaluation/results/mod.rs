@@ -22,6 +22,8 @@ pub struct Results {
     pub estimates: Estimates,
     /// Each study's own section, in the order of the table.
     pub sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)>,
+    /// Whether the model could read the text; if not, no label is firm.
+    pub is_read: bool,
 }
 
 impl Results {
@@ -31,13 +33,14 @@ impl Results {
         context: &EstimationContext,
         policy: &Policy,
     ) -> Self {
-        let mut findings = Self { estimates: Estimates::none(context.grid.count()), sections: Vec::new() };
+        let mut findings =
+            Self { estimates: Estimates::none(context.grid.count()), sections: Vec::new(), is_read: true };
         for (study, observed) in observed {
             let (estimates, section) = study.measure(&Observed(observed), context);
             findings.estimates.extend(estimates);
             findings.sections.push((*study, section));
         }
-        let Self { estimates, sections } = &mut findings;
+        let Self { estimates, sections, .. } = &mut findings;
         sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Estimates(estimates)));
         findings.correct(policy);
         findings
@@ -186,6 +189,9 @@ impl Results {
                 };
                 let mut of_heads: Vec<Vec<Assessment>> = measured.iter().enumerate().map(of_head).collect();
                 labels::correct(of_heads.iter_mut().flatten(), policy);
+                if !self.is_read {
+                    of_heads.iter_mut().flatten().for_each(|assessment| assessment.label.borderline = true);
+                }
                 assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(taken(more)));
             }
         }

@@ -69,7 +69,7 @@ fn verdict_by(
     let relations = Relations { relations, tests: Tests::default() };
     let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
         vec![(named("attention").unwrap(), Box::new(NoSection)), (named("dependency").unwrap(), Box::new(relations))];
-    let mut findings = Results { estimates: estimates(metrics, ci95), sections };
+    let mut findings = Results { estimates: estimates(metrics, ci95), sections, is_read: true };
     findings.correct(policy);
     findings.verdicts(policy).remove(0)
 }
@@ -358,7 +358,7 @@ fn a_label_rests_on_enough_queries_of_enough_sentences() {
         given.denominators = Metrics::new(&columns(named("attention").unwrap()), names.iter().zip(&all).map(of));
         let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
             vec![(named("attention").unwrap(), Box::new(NoSection))];
-        let findings = Results { estimates: given, sections };
+        let findings = Results { estimates: given, sections, is_read: true };
         let verdict = findings.verdicts(&default_policy()).remove(0);
         verdict.labels.into_iter().map(|label| label.label).collect::<Vec<_>>()
     };

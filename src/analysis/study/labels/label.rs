@@ -42,7 +42,7 @@ pub struct Label {
     #[serde(default)]
     pub number: String,
     /// Whether only the estimate is above the threshold, and the test does not show it: another corpus of the kind might not
-    /// give the label.
+    /// give the label. Of a corpus that the model could not read (`corpus.health`) every label.
     pub borderline: bool,
     /// Whether it might as well stand first: it is as firm as the first label of the head, and the intervals of their
     /// margins meet. Of the first label false.

@@ -55,9 +55,16 @@ pub const TERMS: &[Term] = &[
         name: "borderline",
         also: &["?", "firm"],
         meaning: "A label whose score is above its threshold while the test does not show it (`?` in the grid): another sample \
-            of such text might not give it. A label that is not borderline is firm: its q is at most `label_q`. `?` alone is a head without a \
+            of such text might not give it. A label that is not borderline is firm: its q is at most `label_q`, and the model could read the corpus (`health`). `?` alone is a head without a \
             label of which too little is known.",
         page: "labels.md",
+    },
+    Term {
+        name: "health",
+        also: &["corpus.health"],
+        meaning: "Whether the model could read the corpus: checks of unknown tokens, foreign scripts and the like, each against a \
+            threshold of the policy. Where one about reading fails, no label is firm, and the first line of a summary says why.",
+        page: "health.md",
     },
     Term {
         name: "nearest",

@@ -85,7 +85,7 @@ pub struct AnalyzeArguments {
     /// Cut longer sentences of plain text instead of skipping them
     #[arg(long, help_heading = INPUT, hide_short_help = true)]
     truncate: bool,
-    /// Fail at the first sentence that would be skipped, and write nothing
+    /// Fail at the first sentence that would be skipped, or where the model cannot read the corpus, and write no report
     #[arg(long, help_heading = INPUT, hide_short_help = true)]
     strict: bool,
     /// How the words of a treebank are given to the tokenizer [default: written, with --preset clark2019 spaced]

@@ -15,6 +15,8 @@ struct Assessed<'a> {
     /// The studies that ran there.
     studies: Vec<&'static str>,
     policy: &'a Policy,
+    /// Whether the model could read the corpus.
+    is_read: bool,
     /// For every label; `[heads][labels]`.
     roles: Vec<Vec<Assessment>>,
     /// The same for the labels of how heads choose.
@@ -27,6 +29,7 @@ impl<'a> Assessed<'a> {
         Self {
             studies: side.findings.studies().into_iter().map(|study| study.card().name).collect(),
             policy,
+            is_read: side.findings.is_read,
             roles: side.findings.assessments(policy),
             choices: side.findings.assessments_of_choices(policy),
         }
@@ -88,6 +91,8 @@ fn of_labels(sides: [&Assessed<'_>; 2], assessed: [&[Assessment]; 2]) -> Vec<Lab
         };
         let told = if !sides.iter().all(is_measured) {
             Err(Doubt::NotMeasured)
+        } else if sides.iter().any(|side| !side.is_read) {
+            Err(Doubt::Unread)
         } else if same_rule(label, sides.map(|side| side.policy)) {
             of_standings(standings)
         } else {

@@ -107,6 +107,7 @@ pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome
             first_label: ShareByChance::new(&first_labels(&heads), grid.heads),
             firm_labels: ShareByChance::new(&firm_labels(&heads), grid.heads),
         }),
+        unread: sides::unread(&a, &b),
         too_few_units: sides::too_few_units(&a, &b),
         changed: heads_by_outcome.any_change() || choices_by_outcome.is_some_and(|counts| counts.any_change()),
         agreement: agreement(&heads, with_choices),

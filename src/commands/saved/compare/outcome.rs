@@ -29,6 +29,8 @@ pub struct CompareOutcome {
     pub lineage: Option<String>,
     /// How heads were matched; null where they are compared by place.
     pub matched: Option<MatchedHeads>,
+    /// Why no label is firm on a side whose model could not read the corpus, in words; null where both could.
+    pub unread: Option<String>,
     /// Why nothing could be tested: the sampling units of a side that has too few; null where tests were possible.
     pub too_few_units: Option<String>,
     /// The first analysis.
@@ -100,6 +102,8 @@ pub enum Doubt {
     WithinReach,
     /// The label is firm on one side; on the other the score is below the threshold and rests on too few blocks for a test.
     Untested,
+    /// The model could not read the corpus on one side or on both (`corpus.health`).
+    Unread,
 }
 
 /// How many came to what.
@@ -303,6 +307,7 @@ impl Doubt {
             Self::Borderline => "borderline",
             Self::WithinReach => "within reach of the threshold",
             Self::Untested => "too few blocks on one side",
+            Self::Unread => "the model could not read the corpus on one side",
         }
     }
 }

@@ -25,7 +25,7 @@ const NAMES: usize = 12;
 pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
     Summary::written(|out| {
         writeln!(out, "{}.", outcome.verdict())?;
-        outcome.findings(most(NAMES, full)).iter().try_for_each(|finding| writeln!(out, "{finding}"))?;
+        outcome.findings(most(NAMES, full)).iter().try_for_each(|finding| writeln!(out, "{}", one_line(finding)))?;
         sides(out, [&outcome.a, &outcome.b])?;
         agreement(out, outcome)?;
         families(out, outcome)?;

@@ -51,6 +51,7 @@ impl CompareOutcome {
                 .map(|names| format!("Kept, and shown to be beyond word classes in {has} but not in {lacks}: {names}."))
         };
         let all = [
+            self.unread.clone(),
             self.corpora.clone(),
             self.lineage.clone(),
             self.matched_in_words(),

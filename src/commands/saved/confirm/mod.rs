@@ -73,7 +73,8 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
     let most = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_Q);
     let grid = first.circumstances.model.grid();
     let fixed: Vec<(usize, Label)> = firm_roles(first).collect();
-    ensure!(!fixed.is_empty(), "`{}` has no firm label to confirm", first.file());
+    let why = first.unread().map_or_else(String::new, |why| format!(": {why}"));
+    ensure!(!fixed.is_empty(), "`{}` has no firm label to confirm{why}", first.file());
     let found: Vec<Vec<InCorpus>> = others.iter().map(|side| in_corpus(side, &fixed, most)).collect();
     let labels = fixed.iter().enumerate().map(|(number, (place, label))| {
         let own: Vec<InCorpus> = found.iter().map(|found| found[number].clone()).collect();
@@ -136,7 +137,7 @@ fn in_corpus(side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> 
             standard_error: label.test.standard_error,
             p: label.test.p,
             q,
-            is_confirmed: *fires && q.is_some_and(|q| q <= most),
+            is_confirmed: side.findings.is_read && *fires && q.is_some_and(|q| q <= most),
         }
     };
     found.into_iter().map(outcome).collect()

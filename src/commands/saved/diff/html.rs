@@ -18,7 +18,7 @@ pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
         title: "What changed between two analyses",
         facts: vec![("a", a.in_words()), ("b", b.in_words())],
         verdict: outcome.verdict(),
-        findings: outcome.corpora.iter().cloned().collect(),
+        findings: outcome.unread.iter().chain(&outcome.corpora).cloned().collect(),
         how: format!(
             "{} {} Intervals are of 95 %. {}",
             outcome.numbers_in_words("q is at most"),

@@ -32,6 +32,8 @@ impl Labels {
         let numbers: BTreeMap<(usize, String), &Pair<'_>> = (pairs.tested.iter())
             .flat_map(|pair| [pair.a.in_rules(), pair.a.name.clone()].map(|name| ((pair.a.head, name), pair)))
             .collect();
+        // A score over a text that was not read says nothing of a label.
+        let are_read = a.findings.is_read && b.findings.is_read;
         let policies = [a, b].map(|side| &side.circumstances.settings.policy);
         let [ours, theirs] = [a, b].map(Side::assessments);
         let (mut unlike, mut missing, mut unfounded) = (Vec::new(), Vec::new(), Vec::new());
@@ -65,7 +67,7 @@ impl Labels {
                 let [a, b] = [in_a, in_b].map(|side| standing(side, name_of(side)));
                 let (label, place) = (label.to_owned(), grid.place(place));
                 match pair_of([in_a, in_b][firm]) {
-                    _ if standings[1 - firm] != Some(LabelStanding::OutOfReach) => {}
+                    _ if standings[1 - firm] != Some(LabelStanding::OutOfReach) || !are_read => {}
                     Some(Pair { a: number, q, .. }) if *q <= rate => {
                         found.changes.push(LabelChange { place, label, a, b, number: number.name.clone(), q: *q });
                         continue;

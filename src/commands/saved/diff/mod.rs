@@ -69,6 +69,7 @@ fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
     Ok(DiffOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.other_corpus(&b),
+        unread: sides::unread(&a, &b),
         too_few_units: sides::too_few_units(&a, &b),
         changed,
         method,

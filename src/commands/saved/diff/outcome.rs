@@ -24,6 +24,8 @@ pub struct DiffOutcome {
     pub changed: bool,
     /// How the corpora differ, in words; null where both analyses are over the same text.
     pub corpora: Option<String>,
+    /// Why no label is firm on a side whose model could not read the corpus, in words; null where both could.
+    pub unread: Option<String>,
     /// Why nothing could be tested: the sampling units of a side that has too few; null where tests were possible.
     pub too_few_units: Option<String>,
     /// The first analysis.

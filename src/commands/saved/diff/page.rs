@@ -50,7 +50,8 @@ impl DiffText<'_> {
     fn verdict(&self, out: &mut String) -> fmt::Result {
         let DiffOutcome { a, b, .. } = self.outcome;
         writeln!(out, "{}.", self.outcome.verdict())?;
-        self.outcome.corpora.as_ref().map_or(Ok(()), |corpora| writeln!(out, "{corpora}"))?;
+        let DiffOutcome { unread, corpora, .. } = self.outcome;
+        unread.iter().chain(corpora).try_for_each(|fact| writeln!(out, "{}", one_line(fact)))?;
         sides(out, [a, b])?;
         writeln!(out, "{}", self.outcome.numbers_in_words("q <="))?;
         writeln!(out, "{}", self.outcome.labels_in_words())?;

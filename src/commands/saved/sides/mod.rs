@@ -137,8 +137,7 @@ impl Side {
                 (Some(shard), measure(*observation, policy.clone(), threads, true)?)
             }
         };
-        findings.correct(&policy);
-        circumstances.settings.policy = policy;
+        circumstances.label_by(&mut findings, policy);
         Ok(Self { file: path.display().to_string(), shard, circumstances, findings })
     }
 
@@ -227,6 +226,14 @@ impl Side {
         corpus.too_few_units(&self.findings.estimates.denominators, piece)
     }
 
+    /// Why its model could not read the corpus, with the way out; `None` where it could.
+    pub fn unread(&self) -> Option<String> {
+        let ReportContext { model, corpus, .. } = &self.circumstances;
+        corpus
+            .unread(model)
+            .map(|[why, way_out]| format!("the model could not read the corpus, since {why}: {way_out}"))
+    }
+
     /// The parts of its report that no test is known for, as they would be written.
     fn untested(&self) -> Vec<(&'static str, serde_json::Value)> {
         let policy = &self.circumstances.settings.policy;
@@ -244,6 +251,13 @@ pub fn too_few_units(a: &Side, b: &Side) -> Option<String> {
     let of = |(side, name): (&Side, &str)| Some(format!("{} in {name}", side.too_few_units()?));
     let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
     (!said.is_empty()).then(|| said.join(", "))
+}
+
+/// Why a label is firm on neither side or on one alone, where a model could not read its corpus: a sentence for each such side.
+pub fn unread(a: &Side, b: &Side) -> Option<String> {
+    let of = |(side, name): (&Side, &str)| Some(format!("No label is firm in {name}: {}.", side.unread()?));
+    let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
+    (!said.is_empty()).then(|| said.join(" "))
 }
 
 /// The parts of reports that differ, or that one of them lacks, and that no test is known for.

@@ -75,7 +75,7 @@ impl Marks {
     }
 
     /// The text of a token; of bytes that are no whole character U+FFFD.
-    fn text(&self, token: &str) -> String {
+    pub fn text(&self, token: &str) -> String {
         let text = match &self.begin {
             Begin::Continuation(mark) => {
                 token.strip_prefix(mark.as_str()).filter(|rest| !rest.is_empty()).unwrap_or(token).to_owned()

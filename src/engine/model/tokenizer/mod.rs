@@ -34,6 +34,7 @@ use beginning::Beginning;
 use bounds::Tokenizer;
 use config::{Kind, TokenizerConfig};
 use entries::Entries;
+pub use entries::{Scripts, script_of};
 use properties::{for_words, separator, splits_at_spaces, unknown};
 use round_trip::RoundTrip;
 
@@ -74,6 +75,10 @@ pub struct ModelTokenizer {
     beginning: Beginning,
     /// The entries of its vocabulary that it gives back.
     round_trip: RoundTrip,
+    /// The scripts of its vocabulary.
+    scripts: Scripts,
+    /// The characters of an entry of its vocabulary, where nearly all have as many.
+    entry_length: Option<usize>,
     /// Whether each word is looked up as one entry of the vocabulary.
     looks_up_words: bool,
 }
@@ -111,6 +116,8 @@ impl ModelTokenizer {
                 separator: separator(&text, &settings)?,
                 mask: build::mask(&text, &settings),
                 round_trip: round_trip::of(&text, &entries, unknown),
+                scripts: entries.scripts().clone(),
+                entry_length: entries.length(),
                 looks_up_words: false,
                 unknown,
                 punctuation: marks::punctuation_table(&text),
@@ -267,6 +274,21 @@ impl ModelTokenizer {
     /// Number of vocabulary entries that the tokenizer gives back when it reads them.
     pub fn round_trip(&self) -> &RoundTrip {
         &self.round_trip
+    }
+
+    /// Whether it reads words in lower case although its vocabulary has capitals.
+    pub fn lower_cases(&self) -> bool {
+        self.round_trip.lower_cases() && !self.looks_up_words
+    }
+
+    /// The scripts of its vocabulary.
+    pub fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    /// The characters of an entry of its vocabulary, where nearly all have as many: letters, or k-mers of one length.
+    pub fn entry_length(&self) -> Option<usize> {
+        self.entry_length
     }
 
     /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if no such

@@ -36,6 +36,9 @@ pub struct RoundTrip {
     /// Entries that were read: whole words and characters, neither special nor reserved tokens; of a vocabulary of more
     /// than 4,096 tokens a part, spread evenly.
     pub entries: u64,
+    /// Characters of these entries, spaces left out; 0 in reports of 0.1.
+    #[serde(default)]
+    pub characters: u64,
     /// Entries that came out as one token, themselves.
     pub given_back: u64,
     /// Entries with capitals that came out in lower case, as known pieces of one word.
@@ -68,6 +71,11 @@ impl RoundTrip {
 
     fn exceeds(&self, entries: u64, share: f64) -> bool {
         self.entries >= FEWEST && entries as f64 > share * self.entries as f64
+    }
+
+    /// The mean number of characters of an entry; `None` where none was read.
+    pub fn characters_per_entry(&self) -> Option<f64> {
+        (self.characters > 0).then(|| self.characters as f64 / self.entries as f64)
     }
 
     /// The example as a clause: what the tokenizer makes of an entry.
@@ -126,6 +134,7 @@ pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>)
             return RoundTrip::default();
         };
         found.entries += 1;
+        found.characters += text.chars().filter(|c| !c.is_whitespace()).count() as u64;
         match outcome {
             Outcome::GivenBack => found.given_back += 1,
             Outcome::LowerCased => found.lower_cased += 1,

@@ -1,5 +1,7 @@
 //! The tally: the sequences of a corpus, and the sentences that were left out, with the reasons.
 
+mod legibility;
+
 use std::collections::BTreeMap;
 
 use anyhow::Error;
@@ -10,6 +12,8 @@ use super::sequence::Sequence;
 use crate::corpus::TreeHead;
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::system::errors::Facts;
+
+pub use legibility::Legibility;
 
 #[cfg(test)]
 mod tests;
@@ -121,6 +125,9 @@ pub struct Tally {
     /// Tokens of the encoded sentences that are of several words.
     #[serde(default)]
     pub shared_tokens: u64,
+    /// Whether the words of the encoded sentences could be read.
+    #[serde(default)]
+    pub legibility: Legibility,
     /// Sentences of plain text that were cut to the limit.
     pub truncated: u64,
     /// Sentences encoded that were given as words of which not every one has an annotated head.
@@ -169,6 +176,7 @@ impl Tally {
         Merge::merge(&mut self.skipped, &other.skipped);
         self.left_out.merge(&other.left_out);
         self.shared_tokens += other.shared_tokens;
+        self.legibility.merge(&other.legibility);
         self.windows.merge(&other.windows);
         self.files.merge(&other.files);
     }

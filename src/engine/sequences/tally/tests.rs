@@ -36,6 +36,11 @@ fn tally() -> Tally {
     tally
 }
 
+fn legibility(letters: u64, foreign: &[(&str, u64)]) -> Legibility {
+    let foreign = foreign.iter().map(|&(script, letters)| (script.to_owned(), letters)).collect();
+    Legibility { letters, foreign, ..Legibility::default() }
+}
+
 fn file(sentences: u64, tokens: u64, words: u64, skipped: u64) -> FileTally {
     FileTally { sentences, tokens, words, skipped }
 }
@@ -52,6 +57,7 @@ fn sentences_are_counted_by_file_and_reason() {
         skipped: [(SkipReason::TooManyTokens, 2), (SkipReason::NoTokens, 1)].into(),
         left_out: LeftOutWords::default(),
         shared_tokens: 0,
+        legibility: Legibility::default(),
         truncated: 1,
         // Running text has no words that could be annotated.
         unannotated: 1,
@@ -76,6 +82,7 @@ fn merging_loses_no_count() {
     other.skip(1, SkipReason::WordWithoutTokens);
     other.skip(1, SkipReason::NoTokens);
     other.truncated = 4;
+    other.legibility = legibility(3, &[("Greek", 1), ("Han", 1)]);
     other.passed_over = 2;
     let expected = Tally {
         sentences: 5,
@@ -87,6 +94,7 @@ fn merging_loses_no_count() {
         skipped: [(SkipReason::TooManyTokens, 2), (SkipReason::WordWithoutTokens, 1), (SkipReason::NoTokens, 2)].into(),
         left_out: LeftOutWords { skipped: [(WordSkip::NoTokens, 1)].into(), heads: 1, unread: None },
         shared_tokens: 1,
+        legibility: legibility(5, &[("Greek", 3), ("Han", 1)]),
         truncated: 5,
         unannotated: 2,
         untagged: 2,
@@ -95,8 +103,9 @@ fn merging_loses_no_count() {
         files: vec![file(2, 7, 5, 2), file(0, 0, 0, 2), file(2, 11, 4, 1), file(1, 9, 1, 0)],
     };
     let mut merged = tally();
+    merged.legibility = legibility(2, &[("Greek", 2)]);
     merged.merge(&other);
     assert_eq!(merged, expected);
-    other.merge(&tally());
+    other.merge(&Tally { legibility: legibility(2, &[("Greek", 2)]), ..tally() });
     assert_eq!(other, expected);
 }

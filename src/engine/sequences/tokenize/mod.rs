@@ -125,6 +125,7 @@ impl<'a> SentenceTokenizer<'a> {
                 let sequence = Sequence { index, document, document_number, family, entity_fields, ..*sequence };
                 let special = self.context == Reads::Sentence;
                 self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown()), &left_out);
+                self.tally.legibility.add(&sequence, self.tokenizer);
                 Ok(Tokenized::Sequence(Box::new(sequence)))
             }
             Tokenized::Skipped(reason) if self.strict => {

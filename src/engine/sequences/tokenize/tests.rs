@@ -5,6 +5,7 @@ use super::*;
 use crate::corpus::{Annotation, Corpus, Format, Upos};
 use crate::model::Model;
 use crate::model::source::ModelRef;
+use crate::sequences::tally::Legibility;
 
 /// A small model with `WordPiece`: `[CLS]` and `[SEP]` around a text.
 fn model() -> Model {
@@ -51,6 +52,25 @@ fn a_text_that_fits_is_left_whole_and_a_longer_one_left_out() {
     let expected = [(SkipReason::TooManyTokens, 3), (SkipReason::NoTokens, 1)].into();
     assert_eq!((tokenizer.tally().sentences, &tokenizer.tally().skipped), (1, &expected));
     assert_eq!(tokenizer.into_tally().files[0].skipped, 4);
+}
+
+#[test]
+fn letters_that_the_vocabulary_has_no_words_of_are_counted_by_script() {
+    let model = model();
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false);
+    for text in ["the dog", "The λέων .", "!"] {
+        tokenize(&mut tokenizer, text).sequence().unwrap();
+    }
+    let expected = Legibility {
+        characters: 6 + 3 + 4 + 1 + 1,
+        letters: 6 + 3 + 4,
+        foreign: [("Greek".to_owned(), 4)].into(),
+        // It is a vocabulary in lower case, and one of words.
+        lower_cased: 0,
+        of_one_token: 1,
+        unparted: 0,
+    };
+    assert_eq!(tokenizer.into_tally().legibility, expected);
 }
 
 /// The decoder in the box, whose byte-level BPE makes the space before a word a part of its token.

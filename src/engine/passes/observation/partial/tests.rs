@@ -9,7 +9,7 @@ use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Spacing, WindowTally};
 use crate::sequences::sequence::Sequence;
-use crate::sequences::tally::{FileTally, LeftOutWords, SkipReason};
+use crate::sequences::tally::{FileTally, LeftOutWords, Legibility, SkipReason};
 use crate::stats::blocks::{BLOCKS, Merge};
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -110,6 +110,7 @@ fn observation() -> Observation {
             skipped: [(SkipReason::NoTokens, 1)].into(),
             left_out: LeftOutWords::default(),
             shared_tokens: 0,
+            legibility: Legibility::default(),
             truncated: 0,
             unannotated: 0,
             untagged: 0,

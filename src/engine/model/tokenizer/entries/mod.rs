@@ -1,13 +1,21 @@
 //! The entries of a vocabulary that stand for text of their own.
 
+mod scripts;
+
 use std::collections::BTreeMap;
 
 use super::bounds::Tokenizer;
 use super::marks::Marks;
 
+pub use scripts::{Scripts, script_of};
+
 /// The entries of a vocabulary that are whole words or characters, with their ids: no special token, none that is kept free,
 /// and no piece of a word or of a character.
-pub(super) struct Entries(Vec<VocabularyEntry>);
+pub(super) struct Entries {
+    whole: Vec<VocabularyEntry>,
+    /// The scripts of all entries, pieces among them.
+    scripts: Scripts,
+}
 
 /// An entry of a vocabulary.
 pub(super) struct VocabularyEntry {
@@ -22,6 +30,9 @@ pub(super) struct VocabularyEntry {
 /// a per cent then, and reading so many entries takes some 20 ms.
 const MOST: usize = 1 << 12;
 
+/// The share of entries of one length in a vocabulary of letters or of k-mers, as in [`super::residues`].
+const OF_ONE_LENGTH: f64 = 0.9;
+
 impl Entries {
     /// The entries of a tokenizer's vocabulary, ascending by id; of a large one a part. `unknown` is the token for what the
     /// vocabulary lacks.
@@ -35,11 +46,26 @@ impl Entries {
         let is_text =
             |(id, token): &(u32, String)| unknown != Some(*id) && !special.contains_key(id) && !is_reserved(token);
         let entry = |(id, token): (u32, String)| marks.whole(&token).map(|text| VocabularyEntry { id, token, text });
-        Self(all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect())
+        let texts = all.iter().filter(|entry| is_text(entry)).map(|(_, token)| marks.text(token));
+        let scripts = Scripts::of(texts);
+        Self { whole: all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect(), scripts }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &VocabularyEntry> {
-        self.0.iter()
+        self.whole.iter()
+    }
+
+    pub fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    /// The characters of an entry, where nine in ten have as many: letters, or k-mers of one length.
+    pub fn length(&self) -> Option<usize> {
+        let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
+        self.iter()
+            .for_each(|entry| *lengths.entry(entry.text.trim_start_matches(' ').chars().count()).or_default() += 1);
+        let (length, entries) = lengths.into_iter().max_by_key(|(_, entries)| *entries)?;
+        (entries as f64 >= OF_ONE_LENGTH * self.whole.len() as f64).then_some(length)
     }
 
     /// The id of each entry by its text.

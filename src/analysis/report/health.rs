@@ -1,0 +1,140 @@
+//! The health of the input of a run, and its failing checks in words: the cause, and the way out.
+
+use super::text::ratio;
+use super::{CorpusInfo, ModelInfo, Report};
+use crate::corpus::CorpusIdentity;
+use crate::sequences::tally::{SkipReason, Tally};
+use crate::study::health::{Health, HealthCheck, HealthId};
+use crate::study::labels::policy::Policy;
+use crate::study::show::wording::{decimal, percent_of};
+
+/// The health of a corpus that a model read.
+pub fn of_run(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, policy: &Policy) -> Health {
+    let (repeats, legibility) = (&corpus.repeats, &tally.legibility);
+    let skipped: u64 = tally.skipped.values().sum();
+    let value = |id: HealthId| match id {
+        HealthId::Unparted => ratio(legibility.unparted, tally.sentences),
+        HealthId::ForeignScript => ratio(legibility.foreign.values().sum(), legibility.letters),
+        HealthId::UnknownTokens => ratio(tally.unknown, tally.text_tokens),
+        HealthId::TokensPerWord => tokens_per_word(tally, model),
+        HealthId::OneTokenSentences => ratio(legibility.of_one_token, tally.sentences),
+        HealthId::LowerCased => ratio(legibility.lower_cased, tally.words),
+        HealthId::Skipped => ratio(skipped, tally.sentences.saturating_add(skipped)),
+        HealthId::Repeated => ratio(repeats.read.saturating_sub(repeats.different), repeats.read),
+        HealthId::Units => Some(repeats.units as f64),
+    };
+    Health::new(value, policy)
+}
+
+/// Tokens in the place of one: of a word, or of a part of it as long as the mean entry of the vocabulary if that is shorter.
+fn tokens_per_word(tally: &Tally, model: &ModelInfo) -> Option<f64> {
+    let per_entry = model.tokenizer.as_ref()?.round_trip.characters_per_entry()?;
+    let usual = (tally.legibility.characters as f64 / per_entry).max(tally.words as f64);
+    (usual > 0.0).then(|| tally.text_tokens as f64 / usual)
+}
+
+impl Report {
+    /// Why no label is firm and what to do, where the model could not read the text: the first failing check is the cause.
+    pub fn unread(&self) -> Option<String> {
+        let Self { model, corpus, .. } = self;
+        let [why, way_out] = corpus.unread(model)?;
+        Some(format!("No label is firm, since the model could not read the corpus: {why}: {way_out}."))
+    }
+}
+
+impl CorpusInfo {
+    /// Why the model could not read it, and the way out; `None` where it could.
+    pub fn unread(&self, model: &ModelInfo) -> Option<[String; 2]> {
+        let mut unread = self.health.unread();
+        let cause = unread.next()?;
+        let [fact, way_out] = self.told(cause, model);
+        let fact = unread.fold(fact, |facts, check| facts + "; " + &self.told(check, model)[0]);
+        Some([fact, way_out])
+    }
+
+    /// The failing checks that cost no label its firmness, a sentence each without its full stop.
+    pub(super) fn unhealthy_beside_reading(&self, model: &ModelInfo) -> Vec<String> {
+        let beside = self.health.failing().filter(|check| !check.id.decides());
+        beside.map(|check| self.told(check, model).join(": ")).collect()
+    }
+
+    /// A failing check in words: the fact, and the way out.
+    fn told(&self, check: &HealthCheck, model: &ModelInfo) -> [String; 2] {
+        let [sentence, word] = model.text_units();
+        let value = check.value.unwrap_or_default();
+        let share = percent_of(value);
+        let told = |fact: String, way_out: &str| [fact, way_out.to_owned()];
+        match check.id {
+            HealthId::Unparted => told(
+                format!(
+                    "{share} of its {sentence}s have a stretch of letters that is longer than every entry of the vocabulary, and one \
+                     unknown token"
+                ),
+                "part them: `--residues spaced` for letters, `--residues kmer:K` for k-mers",
+            ),
+            HealthId::ForeignScript => {
+                let scripts = self.text.iter().flat_map(|text| &text.foreign_letters);
+                let script = scripts.max_by_key(|(_, letters)| **letters).map_or("foreign", |(script, _)| &**script);
+                told(
+                    format!(
+                        "{share} of its letters are of scripts in which the vocabulary has no words, most of them {script}"
+                    ),
+                    "take a model of the corpus's language, or a multilingual one",
+                )
+            }
+            HealthId::UnknownTokens => told(
+                format!("{share} of its tokens of text are unknown to the vocabulary"),
+                "take a corpus of what the model was trained on, or check that the tokenizer's files are the model's own",
+            ),
+            HealthId::TokensPerWord => told(
+                format!(
+                    "its {word}s have {} times as many tokens as the vocabulary's entries suggest",
+                    decimal(value, 1)
+                ),
+                "take a model of the corpus's language, or leave out codes, numbers and other text that is no language",
+            ),
+            HealthId::OneTokenSentences => told(
+                format!("{share} of its {sentence}s have a single token, which has no other to attend to"),
+                "give whole sentences: `words` of JSON lines, CoNLL-U, or plain text with a sentence a line",
+            ),
+            HealthId::LowerCased => told(
+                format!("{share} of its {word}s lose their capitals, and the vocabulary is cased"),
+                "put `\"do_lower_case\": false` into tokenizer_config.json",
+            ),
+            HealthId::Skipped => {
+                let reason = SkipReason::ALL.into_iter().max_by_key(|reason| self.skipped.get(reason));
+                let reason = reason.unwrap_or(SkipReason::NoTokens);
+                let way_out = match reason {
+                    SkipReason::TooManyTokens => {
+                        "raise --max-tokens if the model has more positions, cut plain text with --truncate, or split it into sentences"
+                    }
+                    SkipReason::WordWithoutTokens | SkipReason::NoTokens => {
+                        "check that the tokenizer's files are the model's own, or leave such text out"
+                    }
+                };
+                told(format!("{share} of its {sentence}s are left out, most of them {}", reason.describe()), way_out)
+            }
+            HealthId::Repeated => told(
+                format!("{share} of its {sentence}s are copies of earlier ones, which tests count once"),
+                "leave the copies out",
+            ),
+            HealthId::Units => {
+                let [one, many] = self.unit.words(sentence);
+                let units = format!("{value:.0} {}", if value == 1.0 { one } else { many });
+                match self.documents {
+                    Some(taken) if taken.taken < taken.of => told(
+                        format!(
+                            "it has {units}, and a test asks for {:.0}, since --limit took {} of {} documents",
+                            check.threshold, taken.taken, taken.of
+                        ),
+                        "raise --limit, or give `--unit sentences`",
+                    ),
+                    _ => told(
+                        format!("it has {units}, and a test asks for {:.0}", check.threshold),
+                        "give more text, or `--unit sentences` if its documents need not be told apart",
+                    ),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The health of the input: checks of whether a model could read the text of a corpus, each a number against a threshold of the
+//! policy. docs/methodology/health.md has the reasons.
+//!
+//! Where a check that [decides](HealthId::decides) fails, no label is firm: its score is right, and about something else than
+//! the text.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::labels::policy::{Policy, Range, Threshold, Value};
+use crate::stats::block_test::FEWEST_BLOCKS;
+
+/// The share of what could not be read that costs labels their firmness. With a share `u` of unread tokens,
+/// `1 - (1 - u)^2` of all pairs of tokens have one; of more than .05 these are more than 10 in 100 pairs, and a syntactic label is
+/// a lead of 10 points. Of EWT, GUM, PUD and German GSD `all-MiniLM-L6-v2` leaves less than .01 unread.
+const UNREAD: Value = Value::Share(0.05);
+
+/// Beyond a half, a number over the corpus is mostly about what the check counts.
+const HALF: Value = Value::Share(0.5);
+
+const UNPARTED: Threshold = Threshold {
+    name: "health_unparted",
+    range: Range::Share,
+    default: UNREAD,
+    about: "largest share of sentences with a stretch of letters that is one unknown token, where the vocabulary is one of letters or \
+        k-mers: with .05 of tokens unread, a tenth of all pairs have one",
+};
+
+const FOREIGN_SCRIPT: Threshold = Threshold {
+    name: "health_foreign_script",
+    range: Range::Share,
+    default: UNREAD,
+    about: "largest share of letters of scripts in which the vocabulary has no words, as in `health_unparted`",
+};
+
+const UNKNOWN_TOKENS: Threshold = Threshold {
+    name: "health_unknown_tokens",
+    range: Range::Share,
+    default: UNREAD,
+    about: "largest share of unknown tokens among tokens of text, as in `health_unparted`",
+};
+
+/// German in the vocabulary of English BERT has 2.0 times the usual tokens, Greek 3.4 (docs/methodology/health.md).
+const TOKENS_PER_WORD: Threshold = Threshold {
+    name: "health_tokens_per_word",
+    range: Range::Count("tokens"),
+    default: Value::Count(3),
+    about: "most tokens in the place of one, where one is as long as the mean entry of the vocabulary or a whole word: with 3, two in \
+        three tokens are followed by another of their word",
+};
+
+const ONE_TOKEN_SENTENCES: Threshold = Threshold {
+    name: "health_one_token_sentences",
+    range: Range::Share,
+    default: HALF,
+    about: "largest share of sentences of one token, which has no other to attend to: beyond .5 they are most of the corpus",
+};
+
+const LOWER_CASED: Threshold = Threshold {
+    name: "health_lower_cased",
+    range: Range::Share,
+    default: UNREAD,
+    about: "largest share of words whose capitals the tokenizer lower-cases although the vocabulary is cased, as in `health_unparted`",
+};
+
+const SKIPPED: Threshold = Threshold {
+    name: "health_skipped",
+    range: Range::Share,
+    default: HALF,
+    about: "largest share of sentences left out: beyond .5 labels are about the lesser part of the corpus",
+};
+
+const REPEATED: Threshold = Threshold {
+    name: "health_repeated",
+    range: Range::Share,
+    default: HALF,
+    about: "largest share of sentences that are copies of earlier ones: beyond .5 they are most of the corpus; tests count copies once, so \
+        labels stay firm",
+};
+
+const UNITS: Threshold = Threshold {
+    name: "health_units",
+    range: Range::Count("sampling units"),
+    default: Value::Count(FEWEST_BLOCKS as u64),
+    about: "fewest sampling units: fewer than 10 have no test, so no label is firm anyway",
+};
+
+/// A check of the input. The order is that of causes: where several fail, the first explains the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HealthId {
+    /// Residues or k-mers were not parted: share of sentences.
+    Unparted,
+    /// Letters of scripts in which the vocabulary has no words: share of letters.
+    ForeignScript,
+    /// Words whose capitals are lower-cased although the vocabulary is cased: share of words.
+    LowerCased,
+    /// Unknown tokens: share of tokens of text.
+    UnknownTokens,
+    /// Tokens in the place of one that is as long as the mean entry of the vocabulary, or a whole word.
+    TokensPerWord,
+    /// Sentences of one token of text: share.
+    OneTokenSentences,
+    /// Sentences left out: share of those read.
+    Skipped,
+    /// Sentences that are copies of earlier ones: share of those read.
+    Repeated,
+    /// Different sampling units: their number.
+    Units,
+}
+
+impl HealthId {
+    /// All checks.
+    pub const ALL: [Self; 9] = [
+        Self::Unparted,
+        Self::ForeignScript,
+        Self::LowerCased,
+        Self::UnknownTokens,
+        Self::TokensPerWord,
+        Self::OneTokenSentences,
+        Self::Skipped,
+        Self::Repeated,
+        Self::Units,
+    ];
+
+    /// Its threshold.
+    pub fn threshold(self) -> &'static Threshold {
+        match self {
+            Self::Unparted => &UNPARTED,
+            Self::ForeignScript => &FOREIGN_SCRIPT,
+            Self::UnknownTokens => &UNKNOWN_TOKENS,
+            Self::TokensPerWord => &TOKENS_PER_WORD,
+            Self::OneTokenSentences => &ONE_TOKEN_SENTENCES,
+            Self::LowerCased => &LOWER_CASED,
+            Self::Skipped => &SKIPPED,
+            Self::Repeated => &REPEATED,
+            Self::Units => &UNITS,
+        }
+    }
+
+    /// Whether labels lose their firmness where it fails: it is about reading. Copies and units are in the block tests already.
+    pub fn decides(self) -> bool {
+        !matches!(self, Self::Repeated | Self::Units)
+    }
+}
+
+/// The outcome of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HealthCheck {
+    /// The check.
+    pub id: HealthId,
+    /// The number that is checked; null where there was nothing to count.
+    #[schemars(range(min = 0))]
+    pub value: Option<f64>,
+    /// The largest value that does not fail; of `units` the smallest. A threshold of the policy.
+    #[schemars(range(min = 0))]
+    pub threshold: f64,
+    /// Whether it fails.
+    pub fails: bool,
+}
+
+/// The health of the input: all checks in their order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Health(pub Vec<HealthCheck>);
+
+impl Health {
+    /// The checks of these values by a policy.
+    pub fn new(value: impl Fn(HealthId) -> Option<f64>, policy: &Policy) -> Self {
+        let check = |id: HealthId| HealthCheck { id, value: value(id), threshold: 0.0, fails: false };
+        let mut health = Self(HealthId::ALL.map(check).into());
+        health.judge(policy);
+        health
+    }
+
+    /// Holds the values against the thresholds of another policy.
+    pub fn judge(&mut self, policy: &Policy) {
+        for HealthCheck { id, value, threshold, fails } in &mut self.0 {
+            *threshold = policy.share(id.threshold());
+            *fails = value.is_some_and(|value| match id {
+                HealthId::Units => value < *threshold,
+                _ => value > *threshold,
+            });
+        }
+    }
+
+    /// The checks that fail.
+    pub fn failing(&self) -> impl Iterator<Item = &HealthCheck> {
+        self.0.iter().filter(|check| check.fails)
+    }
+
+    /// The failing checks that cost labels their firmness.
+    pub fn unread(&self) -> impl Iterator<Item = &HealthCheck> {
+        self.failing().filter(|check| check.id.decides())
+    }
+
+    /// Whether the model could read the text, as far as is known.
+    pub fn is_read(&self) -> bool {
+        self.unread().next().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn health(failing: &[HealthId]) -> Health {
+        let value = |id: HealthId| {
+            let policy = Policy::of(HealthId::ALL.map(HealthId::threshold));
+            let limit = policy.share(id.threshold());
+            let beyond = if id == HealthId::Units { limit - 1.0 } else { limit + 0.01 };
+            Some(if failing.contains(&id) { beyond } else { limit })
+        };
+        Health::new(value, &Policy::of(HealthId::ALL.map(HealthId::threshold)))
+    }
+
+    #[test]
+    fn every_check_fails_beyond_its_threshold_and_not_at_it() {
+        assert!(health(&[]).failing().next().is_none());
+        for id in HealthId::ALL {
+            let health = health(&[id]);
+            assert_eq!(health.failing().map(|check| check.id).collect::<Vec<_>>(), [id]);
+            assert_eq!(health.is_read(), matches!(id, HealthId::Repeated | HealthId::Units), "{id:?}");
+        }
+    }
+
+    #[test]
+    fn another_policy_judges_the_same_values() {
+        let mut health = health(&[HealthId::UnknownTokens]);
+        let policy = Policy::of(HealthId::ALL.map(HealthId::threshold));
+        health.judge(&policy.clone().with([("health_unknown_tokens", Value::Share(1.0))]));
+        assert!(health.is_read());
+        health.judge(&policy);
+        assert!(!health.is_read());
+        // Nothing to count, nothing fails.
+        assert!(Health::new(|_| None, &policy).failing().next().is_none());
+    }
+}
