@@ -414,14 +414,14 @@ impl Corpus {
         Ok(None)
     }
 
-    fn sentence(&mut self, Parsed { origin, content, family, id, written, .. }: Parsed, index: u64) -> Sentence {
+    fn sentence(&mut self, Parsed { origin, content, family, id, links, written, .. }: Parsed, index: u64) -> Sentence {
         let is_glued = self.context.file.glue(index.is_multiple_of(SEGMENT_SENTENCES), written.as_ref());
         let entity_fields = self.context.file.entity_fields.clone();
         let document_number = (self.unit() == Unit::Documents).then(|| self.documents - 1);
         let family = family.filter(|_| !self.scope.asks_for_sentences());
         let family = self.families.of(&content, family.as_deref(), document_number);
         let document = self.document;
-        Sentence { index, origin, document, document_number, family, id, entity_fields, content, written, is_glued }
+        Sentence { index, origin, document, document_number, family, id, entity_fields, content, links, written, is_glued }
     }
 }
 

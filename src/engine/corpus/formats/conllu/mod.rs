@@ -27,7 +27,7 @@ pub(super) const ENTRY: FormatReader =
 
 /// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    let Context { relations, requested, file } = context;
+    let Context { relations, requested, file, .. } = context;
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();
@@ -143,6 +143,7 @@ fn word(
         lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { given(lemma) },
         features: given(features),
         entity: given(entity),
+        class: None,
         requested,
     };
     surface.word(before, space_after(misc));
