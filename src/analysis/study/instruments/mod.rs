@@ -1,6 +1,7 @@
 //! Computations that several studies share.
 
 pub mod cosines;
+pub mod fold_scores;
 pub mod head_sums;
 pub mod partners;
 pub mod position;

@@ -13,6 +13,7 @@ use crate::linalg::search::{first_at_least, largest};
 use crate::sequences::fold::words::WordAttention;
 use crate::sequences::sequence::GoldArc;
 use crate::stats::blocks::merge_fields;
+use crate::study::instruments::fold_scores::ScoredSums;
 
 /// The farthest offset of the baseline "the head is the word at `d+k`".
 pub const MAX_BASELINE_OFFSET: i32 = 10;
@@ -119,7 +120,18 @@ pub struct RelationSums {
 
 merge_fields!(RelationSums { count, sentences, places, tagged, cues, with_others, over_others, hits });
 
+impl ScoredSums for RelationSums {
+    fn scored(&self) -> u64 {
+        self.count
+    }
+}
+
 impl RelationSums {
+    /// No arcs of so many heads.
+    pub fn of_heads(heads: usize) -> Self {
+        Self { hits: vec![[0; 2]; heads], ..Self::default() }
+    }
+
     /// Counts an arc, and which baselines predict it.
     pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
         self.hits.resize(heads, [0; 2]);
