@@ -13,11 +13,12 @@ use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{Direction, MIN_QUERIES, MIN_SENTENCES, Reach};
 use crate::study::labels::one_of_each;
 use crate::study::labels::policy::Policy;
+use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, HeadCard, Section, section, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::in_brief::InBrief;
+use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::percent_of;
@@ -173,7 +174,10 @@ impl Section for LinksSection {
 
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
-            return InBrief::default();
+            let most = self.links.iter().max_by_key(|links| links.count);
+            let rests_on = most.map(|links| Denominator { count: links.count, sentences: links.sentences, ..Denominator::default() });
+            let shortage = rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
+            return InBrief { found: None, shortage };
         };
         let LinkMetrics { place, accuracy, by_place, by_class, .. } = links;
         let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);
