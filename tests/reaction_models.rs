@@ -113,7 +113,10 @@ fn heads_follow_the_maps_of_atoms() {
     for (place, head) in maps["by_head"].as_array().unwrap().iter().enumerate() {
         close(&head["mass"], &golden["mass"][place]);
         for key in ["accuracy", "among_class", "to_special"] {
-            ["from", "to"].into_iter().enumerate().for_each(|(slot, end)| close(&head[key][end], &golden[key][place][slot]));
+            ["from", "to"]
+                .into_iter()
+                .enumerate()
+                .for_each(|(slot, end)| close(&head[key][end], &golden[key][place][slot]));
         }
     }
     let reach = |name: &str| {

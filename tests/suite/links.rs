@@ -53,11 +53,14 @@ fn links_made_of_trees_are_scored_as_trees_are() {
         for (tree, link) in relation["by_head"].as_array().unwrap().iter().zip(links["by_head"].as_array().unwrap()) {
             for [of_tree, of_link] in [["dep->head", "from"], ["head->dep", "to"]] {
                 compared += 1;
-                equal += usize::from(tree[of_tree] == link["accuracy"][of_link] && tree["ci95"][of_tree] == link["ci95"][of_link]);
+                equal += usize::from(
+                    tree[of_tree] == link["accuracy"][of_link] && tree["ci95"][of_tree] == link["ci95"][of_link],
+                );
             }
         }
         // The best offset is among the rules of place, and the rules of word classes are those of trees, but for rare classes.
-        let [tags, rules] = [&relation["tag_baseline"], &links["by_class_rules"]].map(|rules| rules["accuracy"].as_f64().unwrap());
+        let [tags, rules] =
+            [&relation["tag_baseline"], &links["by_class_rules"]].map(|rules| rules["accuracy"].as_f64().unwrap());
         assert!(rules <= tags + 1e-12, "{rules} {tags}");
     }
     assert!(compared >= 16 * 2 * 10 && equal == compared, "{equal} of {compared}");
@@ -97,11 +100,17 @@ fn links_that_cannot_be_meant_are_refused_with_their_line() {
         (r#""links": {"maps": [[2, "1"]]}"#, "a link is `[from, to]` or `[from, [to, to]]`"),
         (r#""links": {"": []}"#, "a type of links has no name"),
         (r#""links": {"maps": []}, "candidates": {"maps": [3]}"#, "`candidates`, `maps`: there is no word 3"),
-        (r#""links": {"maps": []}, "candidates": {"map": [1]}"#, "`candidates` names the type `map`, and `links` has none of that name; give the type a list"),
+        (
+            r#""links": {"maps": []}, "candidates": {"map": [1]}"#,
+            "`candidates` names the type `map`, and `links` has none of that name; give the type a list",
+        ),
         (r#""undirected": ["contact"]"#, "`undirected` names the type `contact`"),
         (r#""links": {"contact": []}, "min_distance": {"contacts": 6}"#, "`min_distance` names the type `contacts`"),
         (r#""classes": {"element": ["C"]}"#, "`classes.element` has 1 entry for 2 words"),
-        (r#""classes": {"element": ["C", "O"], "ring": ["a", "b"]}"#, "`classes` has 2 keys, `element`, `ring`, and a word has one class"),
+        (
+            r#""classes": {"element": ["C", "O"], "ring": ["a", "b"]}"#,
+            "`classes` has 2 keys, `element`, `ring`, and a word has one class",
+        ),
     ];
     let refused = |line: &str| {
         let good = r#"{"words": ["C", "O"], "links": {"bond": [[1, 2]]}}"#;

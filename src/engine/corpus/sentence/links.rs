@@ -95,8 +95,11 @@ impl LinkTypes {
         );
         ensure!(
             self.0.len() < MAX_LINK_TYPES,
-            anyhow!("links are of the type `{}`, and there are {MAX_LINK_TYPES} other types before", excerpt(&found.name))
-                .hint("leave out the types that are no question of yours")
+            anyhow!(
+                "links are of the type `{}`, and there are {MAX_LINK_TYPES} other types before",
+                excerpt(&found.name)
+            )
+            .hint("leave out the types that are no question of yours")
         );
         let known = Arc::new(found);
         self.0.insert(known.name.clone(), Arc::clone(&known));

@@ -421,7 +421,19 @@ impl Corpus {
         let family = family.filter(|_| !self.scope.asks_for_sentences());
         let family = self.families.of(&content, family.as_deref(), document_number);
         let document = self.document;
-        Sentence { index, origin, document, document_number, family, id, entity_fields, content, links, written, is_glued }
+        Sentence {
+            index,
+            origin,
+            document,
+            document_number,
+            family,
+            id,
+            entity_fields,
+            content,
+            links,
+            written,
+            is_glued,
+        }
     }
 }
 

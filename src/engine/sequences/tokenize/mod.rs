@@ -12,7 +12,9 @@ use super::reading::{Context as Reads, Spacing};
 use super::sequence::{GoldArc, Sequence, TokenKind};
 use super::span::WordSpan;
 use super::tally::{LeftOutWords, SkipReason, Tally, WordSkip};
-use crate::corpus::{Content, LinkSet, MAX_SENTENCE_BYTES, Origin, SEGMENT_SENTENCES, Sentence, TreeHead, Word, Written};
+use crate::corpus::{
+    Content, LinkSet, MAX_SENTENCE_BYTES, Origin, SEGMENT_SENTENCES, Sentence, TreeHead, Word, Written,
+};
 use crate::model::tokenizer::ModelTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::time_limit;

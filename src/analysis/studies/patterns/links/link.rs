@@ -331,9 +331,9 @@ impl LinkMetrics {
     /// A line on the best head.
     pub fn of_best_head(&self) -> String {
         let Self { count, direction, accuracy, by_place, by_class, by_class_rules, .. } = self;
-        let rules = by_class_rules.as_ref().map_or_else(String::new, |rules| {
-            format!(", class rules {}", percent(Some(rules.accuracy)))
-        });
+        let rules = by_class_rules
+            .as_ref()
+            .map_or_else(String::new, |rules| format!(", class rules {}", percent(Some(rules.accuracy))));
         let special = self.best().and_then(|head| *head.to_special.get(*direction));
         format!(
             "the best head of links {} ({}): {} % of {}, where the best rule of place ({}) has {} and the best of the same class ({}) \

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::link::{
-    BestRule, ByEnd, HeadLinks, LeadTest, Leads, LinkIntervals, LinkMetrics, PairCounts, RuleAccuracy, RuleGroup, RuleLead,
+    BestRule, ByEnd, HeadLinks, LeadTest, Leads, LinkIntervals, LinkMetrics, PairCounts, RuleAccuracy, RuleGroup,
+    RuleLead,
 };
 use super::rules::{ClassHits, ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
 use super::sums::{LinkBlock, LinkHits, LinkKey, TypeSums, slot};
@@ -52,7 +53,8 @@ impl LinkMetrics {
                     let kept = context.leaves_out.then(|| Jackknife::new(&right, &scored.words).on(Scale::Share));
                     *left_out.both_mut()[slot(direction)] = kept;
                     let rules = rules.iter().map(|rule| lead(&scored, &right, &rule.by_block)).collect();
-                    let among = scored.per_block(|sums| sums.of(place, |hits| hits.among_class[slot(direction)]) as f64);
+                    let among =
+                        scored.per_block(|sums| sums.of(place, |hits| hits.among_class[slot(direction)]) as f64);
                     let above: PerBlock = std::array::from_fn(|block| among[block] - class_chance[block]);
                     let found = Jackknife::new(&above, &with_class);
                     let among_class = (total.with_class > 0)
@@ -139,8 +141,11 @@ impl LinkMetrics {
 /// Every rule, and the best of each group, which is chosen on one fold and scored on the other, too.
 fn all_rules(scored: &LinkScores<'_>, sums: &TypeSums) -> (Vec<Rule>, [Option<BestRule>; 3]) {
     let total = &scored.total;
-    let rule = |group: RuleGroup, name: String, hits: Hits| {
-        Rule { group, name, accuracy: scored.share(hits.right), by_block: hits.by_block }
+    let rule = |group: RuleGroup, name: String, hits: Hits| Rule {
+        group,
+        name,
+        accuracy: scored.share(hits.right),
+        by_block: hits.by_block,
     };
     let mut rules: Vec<Rule> = PlaceRule::all(&total.places)
         .into_iter()
@@ -171,11 +176,8 @@ fn all_rules(scored: &LinkScores<'_>, sums: &TypeSums) -> (Vec<Rule>, [Option<Be
         |sums, &rule| sums.same_class[rule],
     );
     let by_rules = scored.held_out(|sums| best_rules(&sums.classes), |sums, rules| rules.hits(&sums.classes));
-    let best = [
-        best(RuleGroup::Place, place),
-        best(RuleGroup::SameClass, same_class),
-        best(RuleGroup::ClassRules, by_rules),
-    ];
+    let best =
+        [best(RuleGroup::Place, place), best(RuleGroup::SameClass, same_class), best(RuleGroup::ClassRules, by_rules)];
     (rules, best)
 }
 

@@ -43,9 +43,7 @@ impl Study for Links {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass::PLAIN, |subject| {
-            LinksSums::new(subject.grid, subject.classes.clone(), subject.from)
-        })]
+        vec![PassSpec::new(Pass::PLAIN, |subject| LinksSums::new(subject.grid, subject.classes.clone(), subject.from))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {

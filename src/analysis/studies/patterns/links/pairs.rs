@@ -21,7 +21,8 @@ impl LinkedWords<'_> {
     pub fn pairs(&self, links: &LinkSet) -> Option<LinkedPairs> {
         let words = self.sentence_of(links)?;
         let is_named = |word: usize| links.candidates.as_ref().is_none_or(|named| named.contains(&word));
-        let others = |word: usize| (word + links.kind.min_distance.max(1)..words.end).filter(move |&other| is_named(other));
+        let others =
+            |word: usize| (word + links.kind.min_distance.max(1)..words.end).filter(move |&other| is_named(other));
         let linked = |word: usize, other: usize| links.targets.get(&word).is_some_and(|to| to.contains(&other));
         let named = words.clone().filter(|&word| is_named(word));
         let pairs: Vec<(usize, usize, bool)> = named
@@ -49,8 +50,7 @@ impl LinkedPairs {
     pub fn right(&self, attention: &WordAttention, corrected: &mut Vec<f64>) -> u64 {
         let Range { start, end } = self.words;
         let weight = |word: usize, other: usize| (attention.get(word, other) + attention.get(other, word)) / 2.0;
-        let sums: Vec<f64> =
-            (start..end).map(|word| (start..end).map(|other| weight(word, other)).sum()).collect();
+        let sums: Vec<f64> = (start..end).map(|word| (start..end).map(|other| weight(word, other)).sum()).collect();
         let all: f64 = sums.iter().sum();
         corrected.clear();
         let value = |&(word, other, _): &(usize, usize, bool)| {

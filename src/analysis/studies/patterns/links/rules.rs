@@ -8,8 +8,7 @@ use crate::stats::blocks::merge_fields;
 use crate::studies::patterns::dependency::tags::Side;
 
 /// The rules of the same class, in the order of all lists here.
-pub const SAME_CLASS: [&str; 5] =
-    ["class-left", "class-right", "class-nearest", "class-in-order", "class-longest-run"];
+pub const SAME_CLASS: [&str; 5] = ["class-left", "class-right", "class-nearest", "class-in-order", "class-longest-run"];
 
 /// The rules of place that have no parameter, in the order of all lists here.
 pub const FIXED_PLACES: [&str; 5] = ["first", "last", "in-order", "proportional", "even"];
@@ -38,7 +37,8 @@ impl PlaceChoice {
         let last = candidates.len() - 1;
         // The nearest whole number to number * last / (sources - 1).
         let proportional = if sources > 1 { (2 * number * last + sources - 1) / (2 * (sources - 1)) } else { 0 };
-        let even = candidates.iter().copied().reduce(|best, next| if tokens(next) > tokens(best) { next } else { best });
+        let even =
+            candidates.iter().copied().reduce(|best, next| if tokens(next) > tokens(best) { next } else { best });
         let fixed = [Some(candidates[0]), Some(candidates[last]), in_order, Some(candidates[proportional]), even];
         Self { ranks: (0..=last).map(rank).collect(), fixed }
     }

@@ -114,7 +114,8 @@ impl LinksSection {
     /// How many labels reach how far, where there are any.
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let of_head = |links, place| one_of_each(of_links(links, place, policy));
-        let labels = self.links.iter().flat_map(|links| (0..links.by_head.len()).flat_map(move |place| of_head(links, place)));
+        let labels =
+            self.links.iter().flat_map(|links| (0..links.by_head.len()).flat_map(move |place| of_head(links, place)));
         let reached: Vec<Option<Reach>> = labels.filter(|found| found.fires).map(|found| found.label.beyond).collect();
         if reached.is_empty() {
             return Ok(());
@@ -175,8 +176,13 @@ impl Section for LinksSection {
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
             let most = self.links.iter().max_by_key(|links| links.count);
-            let rests_on = most.map(|links| Denominator { count: links.count, sentences: links.sentences, ..Denominator::default() });
-            let shortage = rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
+            let rests_on = most.map(|links| Denominator {
+                count: links.count,
+                sentences: links.sentences,
+                ..Denominator::default()
+            });
+            let shortage =
+                rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
             return InBrief { found: None, shortage };
         };
         let LinkMetrics { place, accuracy, by_place, by_class, .. } = links;

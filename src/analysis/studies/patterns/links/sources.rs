@@ -125,8 +125,7 @@ impl<'a> LinkedWords<'a> {
         for (number, &word) in sources.iter().enumerate() {
             let is_far = |&other: &usize| other.abs_diff(word) >= links.kind.min_distance;
             let sentence = self.sentences[word].clone();
-            let seen: Vec<usize> =
-                sentence.filter(is_far).filter(|&other| self.is_seen(word, other, side)).collect();
+            let seen: Vec<usize> = sentence.filter(is_far).filter(|&other| self.is_seen(word, other, side)).collect();
             let named = links.candidates.as_ref();
             let candidates: Vec<usize> = match named {
                 Some(named) => seen.iter().copied().filter(|other| named.contains(other)).collect(),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pairs::LinkedPairs;
 use super::rules::{ClassHits, PlaceHits, SAME_CLASS};
-use super::sources::{LinkedWords, LinkSource, Sources};
+use super::sources::{LinkSource, LinkedWords, Sources};
 use crate::corpus::LinkSet;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
@@ -328,7 +328,8 @@ impl Sums for LinksSums {
                 }
                 for source in &scored {
                     in_block.count(source);
-                    let weight = |key: usize| even.between_words(&sequence.words[source.word], &sequence.words[key], from);
+                    let weight =
+                        |key: usize| even.between_words(&sequence.words[source.word], &sequence.words[key], from);
                     in_block.even_mass += source.targets.iter().map(|&target| weight(target)).sum::<f64>();
                     let others = (0..sequence.words.len()).filter(|&key| key != source.word);
                     sums.positions.add(others.map(|key| {
@@ -369,8 +370,15 @@ impl Sums for LinksSums {
             let mut profile = Profile::default();
             for source in sources {
                 for &direction in key.directions() {
-                    let choice = LinkChoice { attention, partners, direction, is_both_ways: key.is_undirected && key.side.is_none() };
-                    let right = |words: &[usize]| u64::from(choice.of(source.word, words).is_some_and(|word| source.is_target(word)));
+                    let choice = LinkChoice {
+                        attention,
+                        partners,
+                        direction,
+                        is_both_ways: key.is_undirected && key.side.is_none(),
+                    };
+                    let right = |words: &[usize]| {
+                        u64::from(choice.of(source.word, words).is_some_and(|word| source.is_target(word)))
+                    };
                     let slot = slot(direction);
                     hits.right[slot] += right(&source.candidates);
                     hits.among_all[slot] += right(&source.seen);

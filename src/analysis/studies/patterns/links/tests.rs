@@ -29,7 +29,8 @@ fn links(name: &str, is_undirected: bool, pairs: &[(usize, usize)], candidates: 
     let kind = Arc::new(LinkType { name: name.into(), is_undirected, min_distance: 1 });
     let candidates = candidates.map(|words| words.iter().copied().collect());
     let mut set = LinkSet { kind, targets: BTreeMap::new(), candidates, lost: 0 };
-    let both = pairs.iter().flat_map(|&(from, to)| [(from, to), (to, from)].into_iter().take(1 + usize::from(is_undirected)));
+    let both =
+        pairs.iter().flat_map(|&(from, to)| [(from, to), (to, from)].into_iter().take(1 + usize::from(is_undirected)));
     both.for_each(|(from, to)| drop(set.targets.entry(from).or_default().insert(to)));
     set
 }
@@ -80,9 +81,16 @@ fn the_example_of_the_methodology() {
     close(head.to_special.from, 0.5);
     let accuracy = |name: &str| found.rules.iter().find(|rule| rule.rule == name).map(|rule| rule.accuracy);
     // Both candidates stand before the sources: the nearest is right for 3, the second nearest for 4.
-    assert_eq!((accuracy("offset -1"), accuracy("candidate -1"), accuracy("chance")), (Some(0.5), Some(0.5), Some(0.5)));
-    assert_eq!((accuracy("first"), accuracy("last"), accuracy("in-order"), accuracy("proportional")), (Some(0.5), Some(0.5), Some(0.0), Some(0.0)));
-    let same_class = ["class-left", "class-right", "class-nearest", "class-in-order", "class-longest-run"].map(accuracy);
+    assert_eq!(
+        (accuracy("offset -1"), accuracy("candidate -1"), accuracy("chance")),
+        (Some(0.5), Some(0.5), Some(0.5))
+    );
+    assert_eq!(
+        (accuracy("first"), accuracy("last"), accuracy("in-order"), accuracy("proportional")),
+        (Some(0.5), Some(0.5), Some(0.0), Some(0.0))
+    );
+    let same_class =
+        ["class-left", "class-right", "class-nearest", "class-in-order", "class-longest-run"].map(accuracy);
     assert_eq!(same_class, [1.0, 0.0, 1.0, 1.0, 1.0].map(Some));
     // Nobody has a choice among candidates of its class, and no word has a class but its form.
     assert_eq!((found.with_class.count, found.class_chance, &found.by_class_rules), (0, None, &None));
@@ -132,7 +140,8 @@ fn a_decoder_looks_from_the_later_word() {
 fn pairs_by_their_corrected_weights() {
     let mut sequence = spelled(&["a", "b", "c", "d"]);
     sequence.links = vec![links("contact", true, &[(0, 3), (1, 2), (0, 2)], None)];
-    let weights = between_words(&[&[0.0, 0.1, 0.2, 0.5], &[0.1, 0.0, 0.2, 0.1], &[0.1, 0.3, 0.0, 0.1], &[0.6, 0.0, 0.1, 0.0]]);
+    let weights =
+        between_words(&[&[0.0, 0.1, 0.2, 0.5], &[0.1, 0.0, 0.2, 0.1], &[0.1, 0.3, 0.0, 0.1], &[0.6, 0.0, 0.1, 0.0]]);
     let found = measured(&sequence, Visibility::ALL, &weights).remove(0);
     let head = &found.by_head[0];
     // F: ab .1, ac .15, ad .55, bc .25, bd .05, cd .1; sums .8, .4, .5, .7 of 2.4. Corrected: ab -.033, ac -.017, ad .317, bc .167,
@@ -148,7 +157,9 @@ fn keys_are_strings() {
     let key = LinkKey { name: "maps".into(), is_undirected: true, side: None };
     let text = String::from(key.clone());
     assert_eq!((text.as_str(), LinkKey::try_from(text.clone())), ("=~maps", Ok(key)));
-    ["", "=", "maps", "=+maps"].into_iter().for_each(|text| assert!(LinkKey::try_from(text.to_owned()).is_err(), "{text}"));
+    ["", "=", "maps", "=+maps"]
+        .into_iter()
+        .for_each(|text| assert!(LinkKey::try_from(text.to_owned()).is_err(), "{text}"));
 }
 
 /// The words that planted heads attend to from each word of a sentence: those that a head follows, or none.
@@ -164,7 +175,8 @@ fn planted(index: u64, rng: &mut ChaCha8Rng) -> (Sequence, Planted) {
     let mut order: Vec<usize> = (0..6).collect();
     order.shuffle(rng);
     let maps: Vec<(usize, usize)> = order.iter().enumerate().map(|(place, &atom)| (6 + place, atom)).collect();
-    let mut classes: Vec<&str> = (0..12).map(|word| ["C", "N", "O"][elements[if word < 6 { word } else { order[word - 6] }]]).collect();
+    let mut classes: Vec<&str> =
+        (0..12).map(|word| ["C", "N", "O"][elements[if word < 6 { word } else { order[word - 6] }]]).collect();
     // Then words of other classes; targets are words `y`.
     classes.extend((0..14).map(|_| *["x", "y", "z", "z"].choose(rng).unwrap()));
     let mut rules: Vec<(usize, usize, usize)> = Vec::new();
@@ -177,13 +189,12 @@ fn planted(index: u64, rng: &mut ChaCha8Rng) -> (Sequence, Planted) {
     }
     let words = classes.len();
     let annotation = |class: &&str| Annotation { class: Some((*class).into()), ..Annotation::default() };
-    let mut sequence = Sequence { annotations: classes.iter().map(annotation).collect(), ..sentence(index, words, "dep") };
+    let mut sequence =
+        Sequence { annotations: classes.iter().map(annotation).collect(), ..sentence(index, words, "dep") };
     let followed: Vec<(usize, usize)> = rules.iter().map(|&(word, target, _)| (word, target)).collect();
     let pick: Vec<usize> = (12..words).collect();
-    sequence.links = vec![
-        links("maps", false, &maps, Some(&[0, 1, 2, 3, 4, 5])),
-        links("rules", false, &followed, Some(&pick)),
-    ];
+    sequence.links =
+        vec![links("maps", false, &maps, Some(&[0, 1, 2, 3, 4, 5])), links("rules", false, &followed, Some(&pick))];
     let mut heads: Planted = std::array::from_fn(|_| vec![None; words]);
     let nearest = |word: usize| (0..6).rev().find(|&other| classes[other] == classes[word]);
     for word in 0..words {
@@ -279,7 +290,8 @@ fn sums_of_a_file_add_up_or_do_not_fit() {
 #[test]
 fn rules_are_of_three_groups() {
     let mut sequence = spelled(&["a", "b", "b", "a"]);
-    sequence.annotations = ["A", "B", "B", "A"].map(|class| Annotation { class: Some(class.into()), ..Annotation::default() }).to_vec();
+    sequence.annotations =
+        ["A", "B", "B", "A"].map(|class| Annotation { class: Some(class.into()), ..Annotation::default() }).to_vec();
     sequence.links = vec![links("maps", false, &[(2, 1), (3, 0)], None)];
     let found = measured(&sequence, Visibility::ALL, &between_words(&[&[0.25; 4][..]; 4])).remove(0);
     let of = |group: RuleGroup| found.rules.iter().filter(|rule| rule.group == group).count();

@@ -104,12 +104,16 @@ fn place(number: u64, words: usize) -> Result<usize> {
 }
 
 /// The class of each of so many words.
-pub(super) fn classes(given: Option<BTreeMap<String, Vec<Option<Box<str>>>>>, words: usize) -> Result<Vec<Option<Box<str>>>> {
+pub(super) fn classes(
+    given: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
+    words: usize,
+) -> Result<Vec<Option<Box<str>>>> {
     let given = given.unwrap_or_default();
     let names = || given.keys().map(|name| format!("`{}`", excerpt(name))).collect::<Vec<_>>().join(", ");
     ensure!(
         given.len() < 2,
-        anyhow!("`classes` has {} keys, {}, and a word has one class", given.len(), names()).hint("keep one of the keys")
+        anyhow!("`classes` has {} keys, {}, and a word has one class", given.len(), names())
+            .hint("keep one of the keys")
     );
     let Some((name, classes)) = given.into_iter().next() else { return Ok(Vec::new()) };
     ensure!(classes.len() == words, "{}", of_other_length(&format!("classes.{name}"), classes.len(), words));

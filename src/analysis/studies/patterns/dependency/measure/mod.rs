@@ -264,7 +264,8 @@ impl Tags {
             rules: rules.named(&scored.total.cues),
             single: SingleRule { rule, accuracy: scored.share(hits) },
         };
-        let ci95 = BaselineIntervals { accuracy: scored.interval(&predicted.by_block), heldout_accuracy: heldout_interval };
+        let ci95 =
+            BaselineIntervals { accuracy: scored.interval(&predicted.by_block), heldout_accuracy: heldout_interval };
         Self { rules, predicted, baseline, ci95 }
     }
 }
