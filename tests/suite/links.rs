@@ -129,3 +129,53 @@ fn links_that_cannot_be_meant_are_refused_with_their_line() {
     let message = refused(r#"{"text": "C O", "links": {"bond": []}}"#);
     assert!(message.contains("`links` is of `words`, and there are none"), "{message}");
 }
+
+#[test]
+fn treebanks_have_links_in_two_columns() {
+    let scratch = tempdir().unwrap();
+    let corpus = scratch.path().join("deps.conllu");
+    let sentence = |deps: &str, misc: &str| {
+        let rows = [
+            ["Cats", "NOUN", "2", "nsubj", "2:nsubj|3:nsubj", "_"],
+            ["sit", "VERB", "0", "root", "0:root", "_"],
+            ["sleep", "VERB", "2", "conj", deps, misc],
+            [".", "PUNCT", "2", "punct", "2:punct|4.1:dep", "Ref=1,2"],
+        ];
+        let lines = rows.iter().zip(1..).map(|([form, upos, head, relation, deps, misc], id)| {
+            format!("{id}\t{form}\t_\t{upos}\t_\t_\t{head}\t{relation}\t{deps}\t{misc}\n")
+        });
+        lines.collect::<String>() + "\n"
+    };
+    let links = |text: &str, from: &str| {
+        fs::write(&corpus, text).unwrap();
+        let model = tiny_bert();
+        let report = run(&["analyze", path(&model), "-c", path(&corpus), "--links-from", from, "-q", "-o", "-"])?;
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["settings"]["links_from"], from);
+        let found =
+            report["links"].as_array().unwrap().iter().map(|links| {
+                format!("{} {} {}", links["type"].as_str().unwrap(), links["count"], links["out_of_sight"])
+            });
+        Ok::<Vec<String>, (i32, String)>(found.collect())
+    };
+    let good = sentence("2:conj:and", "Ref=1");
+    // The dependent of an empty node has no link that could be scored.
+    assert_eq!(links(&good, "deps").unwrap(), ["conj 1 0", "nsubj 1 0", "punct 1 0"]);
+    assert_eq!(links(&good, "misc:Ref").unwrap(), ["Ref 2 0"]);
+    for (deps, misc, from, expected) in [
+        ("2conj", "_", "deps", "deps.conllu:3: column 9 (DEPS) has `2conj`: expected HEAD:RELATION"),
+        ("9:conj", "_", "deps", "there is no word 9: the sentence has the words 1 to 4"),
+        ("3:conj", "_", "deps", "word 3 is linked to itself"),
+        ("2:conj", "Ref=one", "misc:Ref", "column 10 (MISC), `Ref`, has `one`: expected numbers of words"),
+    ] {
+        let (status, message) = links(&sentence(deps, misc), from).unwrap_err();
+        assert_eq!(status, 3, "{message}");
+        assert!(message.contains(expected) && message.contains("deps.conllu:3"), "{message}");
+    }
+    let (status, message) = links(&good, "enhanced").unwrap_err();
+    assert!(status == 2 && message.contains("`deps` or `misc:KEY`"), "{message}");
+    let model = tiny_bert();
+    let without = ["analyze", path(&model), "-c", path(&corpus), "--links-from", "deps", "--without", "links"];
+    let (status, message) = run(&without).unwrap_err();
+    assert!(status == 2 && message.contains("is about the study links; give --with links as well"), "{message}");
+}

@@ -161,7 +161,10 @@ pub const PAPERS: &[Paper] = &[
     ),
     paper("Torgerson 1952", "Multidimensional Scaling: I. Theory and Method. Psychometrika."),
     paper("Vig & Belinkov 2019", "Analyzing the Structure of Attention in a Transformer Language Model. BlackboxNLP."),
-    paper("Vig et al. 2021", "BERTology Meets Biology: Interpreting Attention in Protein Language Models. ICLR, arXiv:2006.15222."),
+    paper(
+        "Vig et al. 2021",
+        "BERTology Meets Biology: Interpreting Attention in Protein Language Models. ICLR, arXiv:2006.15222.",
+    ),
     paper("Voita & Titov 2020", "Information-Theoretic Probing with Minimum Description Length. EMNLP."),
     paper(
         "Voita et al. 2019",

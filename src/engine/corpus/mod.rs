@@ -26,7 +26,7 @@ pub use files::input::{FileKind, Input};
 pub use formats::Format;
 pub use index::{Index, SEGMENT_SENTENCES};
 pub use mentions::{Mention, Mentions};
-pub use sentence::links::{LinkSet, LinkType};
+pub use sentence::links::{LinkSet, LinkType, LinksFrom};
 pub use sentence::written::Written;
 pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};

@@ -45,6 +45,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         ablation: None,
         counts: None,
         probes: Vec::new(),
+        links_from: None,
         left_out: Vec::new(),
         studies: names(studies),
     }

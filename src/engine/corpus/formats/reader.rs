@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
-use crate::corpus::sentence::links::{LinkSet, LinkTypes};
+use crate::corpus::sentence::links::{LinkSet, LinkTypes, LinksFrom};
 use crate::corpus::sentence::written::Written;
 use crate::corpus::sentence::{Content, Origin};
 
@@ -55,6 +55,8 @@ pub(in crate::corpus) struct Context {
     pub links: LinkTypes,
     /// The columns and keys that a run keeps of every word.
     pub requested: Arc<[String]>,
+    /// Where CoNLL-U has links, if they are wanted.
+    pub links_from: Option<LinksFrom>,
     /// The context of the file.
     pub file: FileContext,
 }

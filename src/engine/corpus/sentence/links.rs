@@ -1,9 +1,13 @@
 //! Links: pairs of words of one sentence that the user brings, by types of the user's own (docs/methodology/links.md).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{anyhow, ensure};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::excerpt;
 use crate::corpus::bounds::{MAX_LINK_TYPES, MAX_RELATION_BYTES};
@@ -47,6 +51,15 @@ impl LinkSet {
         }
     }
 
+    /// Adds a link between two of so many words, by their numbers, counted from 1.
+    /// Fails if there is no such word, or it is linked to itself.
+    pub(in crate::corpus) fn link(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
+        let loose = || anyhow!("word {to} is linked to itself").of_value(to).hint("leave that link out");
+        ensure!(from != to, loose());
+        self.add(place(from, words)?, place(to, words)?);
+        Ok(())
+    }
+
     /// The same links with each word where `place` says that it is now; links that lose a word are counted.
     #[must_use]
     pub fn moved(&self, place: impl Fn(usize) -> Option<usize>) -> Self {
@@ -67,6 +80,59 @@ impl LinkSet {
     }
 }
 
+/// The position of one of so many words by its number, counted from 1.
+pub(in crate::corpus) fn place(number: u64, words: usize) -> anyhow::Result<usize> {
+    let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok()).filter(|&place| place < words);
+    let outside = || anyhow!("there is no word {number}: the sentence has the words 1 to {words}").of_value(number);
+    place.ok_or_else(outside)
+}
+
+/// Where CoNLL-U has links.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(into = "String", try_from = "String")]
+#[schemars(with = "String")]
+pub enum LinksFrom {
+    /// In DEPS: from each word to its heads in the enhanced graph, by the base names of relations.
+    Deps,
+    /// Under a key of MISC: from each word to the words of these numbers.
+    Misc(Box<str>),
+}
+
+impl fmt::Display for LinksFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deps => f.write_str("deps"),
+            Self::Misc(key) => write!(f, "misc:{key}"),
+        }
+    }
+}
+
+impl From<LinksFrom> for String {
+    fn from(from: LinksFrom) -> Self {
+        from.to_string()
+    }
+}
+
+impl TryFrom<String> for LinksFrom {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for LinksFrom {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("misc:") {
+            Some(key) if !key.is_empty() => Ok(Self::Misc(key.into())),
+            None if text == "deps" => Ok(Self::Deps),
+            _ => Err("links of CoNLL-U are in `deps` or `misc:KEY`".to_owned()),
+        }
+    }
+}
+
 /// The types of links of a corpus so far.
 #[derive(Default)]
 pub(in crate::corpus) struct LinkTypes(BTreeMap<Box<str>, Arc<LinkType>>);
@@ -74,7 +140,7 @@ pub(in crate::corpus) struct LinkTypes(BTreeMap<Box<str>, Arc<LinkType>>);
 impl LinkTypes {
     /// The type, shared with the sentences before.
     /// Fails if its name cannot stand in a label, it was another type before, or there are too many.
-    pub(in crate::corpus) fn get(&mut self, found: LinkType) -> Result<Arc<LinkType>> {
+    pub(in crate::corpus) fn get(&mut self, found: LinkType) -> anyhow::Result<Arc<LinkType>> {
         if let Some(known) = self.0.get(&found.name) {
             let name = excerpt(&found.name);
             let other = |is: [&str; 2]| {

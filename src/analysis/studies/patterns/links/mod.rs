@@ -31,7 +31,7 @@ impl Study for Links {
         name: "links",
         question: "Which links between words, of types of the user's own, does each head's attention follow, and better than \
             rules of place and of classes do?",
-        needs: "a corpus with links: `links` of JSON lines",
+        needs: "a corpus with links: `links` of JSON lines, or of CoNLL-U with --links-from",
         by_default: true,
         controls: &ControlKind::ALL,
         labels: &[labels::LINK],
@@ -39,6 +39,7 @@ impl Study for Links {
         caveats: section::CAVEATS,
         figures: &["links"],
         tables: &["links", "links_by_head", "link_rules"],
+        options: &["links-from"],
         ..Card::NEW
     };
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::of_other_length;
 use crate::corpus::bounds::MAX_LINKS;
 use crate::corpus::sentence::excerpt;
-use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes};
+use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, place};
 use crate::system::errors::Facts;
 
 /// A link as a line has it: a source, and a target or a list of them.
@@ -57,7 +57,6 @@ impl LinkKeys {
             let kind = LinkType { name: name.as_str().into(), is_undirected, min_distance };
             let mut set = LinkSet::new(types.get(kind)?);
             let in_type = |problem: String| format!("`links`, `{}`: {problem}", excerpt(&name));
-            let place = |number: u64| place(number, words).reworded(in_type);
             for (from, to) in written {
                 let to = match to {
                     Targets::One(to) => vec![to],
@@ -69,14 +68,12 @@ impl LinkKeys {
                     anyhow!("`links` has more than {MAX_LINKS} links of one sentence").hint("split the sentence")
                 );
                 for to in to {
-                    let loose = || anyhow!("word {to} is linked to itself").of_value(to);
-                    ensure!(from != to, loose().reworded(in_type).hint("leave that link out"));
-                    set.add(place(from)?, place(to)?);
+                    set.link(from, to, words).reworded(in_type)?;
                 }
             }
             if let Some(named) = candidates.remove(&name) {
                 let in_type = |problem: String| format!("`candidates`, `{}`: {problem}", excerpt(&name));
-                let place = |number: u64| self::place(number, words).reworded(in_type);
+                let place = |number: u64| place(number, words).reworded(in_type);
                 set.candidates = Some(named.into_iter().map(place).collect::<Result<_>>()?);
             }
             sets.push(set);
@@ -94,13 +91,6 @@ impl LinkKeys {
         }
         Ok(sets)
     }
-}
-
-/// The position of a word by its number, counted from 1.
-fn place(number: u64, words: usize) -> Result<usize> {
-    let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok()).filter(|&place| place < words);
-    let outside = || anyhow!("there is no word {number}: the sentence has the words 1 to {words}").of_value(number);
-    place.ok_or_else(outside)
 }
 
 /// The class of each of so many words.
