@@ -42,6 +42,11 @@ impl Partners {
         largest(candidates.filter(|&other| other != word), |other| self.weight(attention, direction, word, other))
     }
 
+    /// Whether weights are compared over those of even attention.
+    pub fn compares_lifts(&self) -> bool {
+        self.is_causal
+    }
+
     /// The weight between a word and another in a direction.
     pub fn weight(&self, attention: &WordAttention, direction: Direction, word: usize, other: usize) -> f64 {
         let (query, key) = if direction.is_forward() { (word, other) } else { (other, word) };

@@ -25,6 +25,8 @@ pub struct LinkSource {
     pub seen: Vec<usize>,
     /// The candidates of its class, where some are targets and some are not; empty elsewhere.
     pub of_class: Vec<usize>,
+    /// Whether all other words of the sequence are candidates, in both directions.
+    pub is_free: bool,
     /// The words that rules of place choose.
     pub places: PlaceChoice,
     /// The words that rules of the same class choose.
@@ -150,6 +152,7 @@ impl<'a> LinkedWords<'a> {
                 same_class: self.same_class(word, &candidates, free().filter(of_class).nth(earlier_of_class())),
                 class: self.are_classed.then(|| ClassChoice::new(word, &self.classes, &candidates, &targets)),
                 of_class: candidates.iter().copied().filter(of_class).collect(),
+                is_free: side.is_none() && candidates.len() + 1 == self.classes.len(),
                 seen: if named.is_some() { seen } else { Vec::new() },
                 targets,
                 candidates,

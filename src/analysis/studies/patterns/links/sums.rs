@@ -18,6 +18,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
+use crate::studies::patterns::dependency::arcs::Predictions;
 use crate::studies::patterns::dependency::tags::Side;
 use crate::study::instruments::fold_scores::ScoredSums;
 use crate::study::instruments::partners::{Partners, largest};
@@ -262,13 +263,15 @@ pub struct LinksSums {
     /// By type.
     pub types: BTreeMap<LinkKey, TypeSums>,
     #[serde(skip)]
+    predictions: Predictions,
+    #[serde(skip)]
     corrected: Vec<f64>,
 }
 
 impl LinksSums {
     /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
-        Self { grid, classes, from, types: BTreeMap::new(), corrected: Vec::new() }
+        Self { grid, classes, from, types: BTreeMap::new(), predictions: Predictions::default(), corrected: Vec::new() }
     }
 }
 
@@ -364,29 +367,32 @@ impl Sums for LinksSums {
         let head = self.grid.index(view.layer, view.head);
         let partners = &partners[self.classes.of(view.layer)];
         let attention = input.words(from);
+        let is_free = links.iter().flat_map(|links| &links.sources).any(|source| source.is_free);
+        let predicted = if is_free { self.predictions.of(attention) } else { &[] };
         for ScoredLinks { key, sources, pairs } in links {
             let sums = self.types.get_mut(key).expect("a type that was met has sums");
             let hits = &mut sums.blocks[*block].heads[head];
             let mut profile = Profile::default();
+            let is_both_ways = key.is_undirected && key.side.is_none();
             for source in sources {
                 for &direction in key.directions() {
-                    let choice = LinkChoice {
-                        attention,
-                        partners,
-                        direction,
-                        is_both_ways: key.is_undirected && key.side.is_none(),
+                    let choice = LinkChoice { attention, partners, direction, is_both_ways };
+                    let (word, slot) = (source.word, slot(direction));
+                    let best = if source.is_free && !is_both_ways {
+                        predicted[word][slot]
+                    } else {
+                        choice.of(word, &source.candidates).expect("a source has candidates")
                     };
-                    let right = |words: &[usize]| {
-                        u64::from(choice.of(source.word, words).is_some_and(|word| source.is_target(word)))
-                    };
-                    let slot = slot(direction);
-                    hits.right[slot] += right(&source.candidates);
+                    let right =
+                        |words: &[usize]| u64::from(choice.of(word, words).is_some_and(|word| source.is_target(word)));
+                    hits.right[slot] += u64::from(source.is_target(best));
                     hits.among_all[slot] += right(&source.seen);
                     hits.among_class[slot] += right(&source.of_class);
-                    let most = source.candidates.iter().map(|&word| choice.raw(source.word, word)).fold(0.0, f64::max);
-                    let special = special.iter().map(|&token| choice.special(view, &spans[source.word], token, from));
-                    let is_reported = direction.is_forward() || key.side.is_none();
-                    hits.to_special[slot] += u64::from(is_reported && special.fold(0.0, f64::max) > most);
+                    if direction.is_forward() || key.side.is_none() {
+                        let most = choice.most(word, best, &source.candidates);
+                        let special = special.iter().map(|&token| choice.special(view, &spans[word], token, from));
+                        hits.to_special[slot] += u64::from(special.fold(0.0, f64::max) > most);
+                    }
                 }
                 if key.directions()[0].is_forward() {
                     hits.mass += source.targets.iter().map(|&target| attention.get(source.word, target)).sum::<f64>();
@@ -448,6 +454,14 @@ impl LinkChoice<'_> {
             true => attention.get(word, other),
             false => attention.get(other, word),
         }
+    }
+
+    /// The largest weight on a candidate, by that on the chosen one where weights are compared as they are.
+    fn most(&self, word: usize, best: usize, candidates: &[usize]) -> f64 {
+        if self.partners.compares_lifts() {
+            return candidates.iter().map(|&other| self.raw(word, other)).fold(0.0, f64::max);
+        }
+        self.raw(word, best)
     }
 
     /// The weight between a word of these tokens and a special token.
