@@ -8,6 +8,7 @@ use crate::model::grid::HeadPlace;
 use crate::report::firm::is_role;
 use crate::report::in_brief::by_evidence;
 use crate::report::{CorpusInfo, HeadReport, Report};
+use crate::study::labels::evidence::Reach;
 use crate::study::labels::{BORDERLINE, Label};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
