@@ -82,7 +82,7 @@ pub struct AnalyzeOptions {
 }
 
 impl AnalyzeOptions {
-    /// What is read of the corpus beside words, trees and annotations.
+    /// The further columns of the corpus that are read.
     pub fn columns(&self) -> (&[String], Option<&LinksFrom>) {
         (&self.probes, self.links_from.as_ref())
     }

@@ -8,7 +8,6 @@ use crate::model::grid::HeadPlace;
 use crate::report::firm::is_role;
 use crate::report::in_brief::by_evidence;
 use crate::report::{CorpusInfo, HeadReport, Report};
-use crate::study::labels::evidence::Reach;
 use crate::study::labels::{BORDERLINE, Label};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
@@ -81,9 +80,7 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
 fn beside(label: &Label) -> String {
     let offset = label.versus_offset.as_ref().map(|versus| ("best offset", label.score - versus.difference));
     let tags = label.versus_tags.as_ref().map(|versus| ("word classes", label.score - versus.difference));
-    let of_links = label.beyond.is_some_and(|reach| reach >= Reach::Place);
-    let chance = if of_links { "best rule of place" } else { "chance" };
-    let chance = label.baseline.filter(|_| offset.is_none()).map(|baseline| (chance, baseline));
+    let chance = label.baseline.filter(|_| offset.is_none()).map(|baseline| (label.baseline_name(), baseline));
     let numbers = [chance, offset, tags].into_iter().flatten();
     numbers.map(|(what, number)| format!("{what} {}", decimal(number, 3))).collect::<Vec<_>>().join(", ")
 }

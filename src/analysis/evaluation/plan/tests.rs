@@ -129,7 +129,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
     panel
 }
 
-/// The same with links from each word to the one before it, and contacts of both.
+/// A sequence with links from each word to the one before it, and contacts of both.
 fn linked(mut sequence: Sequence) -> Sequence {
     let links = |name: &str, is_undirected| {
         let kind = Arc::new(LinkType { name: name.into(), is_undirected, min_distance: 1 });

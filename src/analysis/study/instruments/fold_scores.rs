@@ -25,7 +25,7 @@ pub struct FoldScores<'a, S> {
 
 /// Right predictions.
 pub struct Hits {
-    /// Of all words.
+    /// Among all words.
     pub right: u64,
     /// By block.
     pub by_block: PerBlock,
@@ -97,7 +97,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Some(Hits { right: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
     }
 
-    /// What the first are more than the second, as a share of the words.
+    /// The first less the second, as a share of the words.
     pub fn difference(&self, first: &PerBlock, second: &PerBlock) -> ShareDifference {
         let by_block: PerBlock = std::array::from_fn(|block| first[block] - second[block]);
         let difference = Jackknife::new(&by_block, &self.words).on(Scale::Difference);

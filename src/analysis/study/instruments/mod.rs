@@ -5,5 +5,6 @@ pub mod fold_scores;
 pub mod head_sums;
 pub mod partners;
 pub mod position;
+pub mod predictions;
 pub mod roots;
 pub mod vector_sums;

@@ -158,6 +158,34 @@ impl Direction {
     }
 }
 
+/// On which side of a word another stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// Before it.
+    Left,
+    /// After it.
+    Right,
+}
+
+impl Side {
+    /// Both, in the order of every pair of numbers.
+    pub const BOTH: [Self; 2] = [Self::Left, Self::Right];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Right => "right",
+        }
+    }
+
+    /// The side of `word` on which `other` stands.
+    pub fn of(other: usize, word: usize) -> Self {
+        if other < word { Self::Left } else { Self::Right }
+    }
+}
+
 /// A value for each [`Direction`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ByDirection<T> {

@@ -54,13 +54,13 @@ impl LinkSet {
     /// Adds a link between two of so many words, by their numbers, counted from 1.
     /// Fails if there is no such word, or it is linked to itself.
     pub(in crate::corpus) fn link(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
-        let loose = || anyhow!("word {to} is linked to itself").of_value(to).hint("leave that link out");
+        let loose = || anyhow!("word {to} is linked to itself: leave that link out").of_value(to);
         ensure!(from != to, loose());
         self.add(place(from, words)?, place(to, words)?);
         Ok(())
     }
 
-    /// The same links with each word where `place` says that it is now; links that lose a word are counted.
+    /// A copy with each word where `place` says that it is now; links that lose a word are counted.
     #[must_use]
     pub fn moved(&self, place: impl Fn(usize) -> Option<usize>) -> Self {
         let mut moved = Self { lost: self.lost, ..Self::new(Arc::clone(&self.kind)) };

@@ -100,7 +100,7 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// What is read of a corpus beside words, trees and annotations.
+    /// The further columns of the corpus that are read.
     pub fn columns(&self) -> (&[String], Option<&LinksFrom>) {
         (&self.probes, self.links_from.as_ref())
     }

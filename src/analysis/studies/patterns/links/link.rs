@@ -8,9 +8,8 @@ use crate::model::grid::HeadPlace;
 use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
-use crate::studies::patterns::dependency::tags::Side;
 use crate::study::labels::Bound;
-use crate::study::labels::evidence::{Direction, Reach};
+use crate::study::labels::evidence::{Direction, Reach, Side};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::metric::Denominator;
 use crate::study::show::wording::percent;
@@ -110,11 +109,11 @@ pub struct BestRule {
 pub struct LinkIntervals {
     /// On all data.
     pub accuracy: Option<Interval>,
-    /// Of the heads chosen on the other half.
+    /// Heads chosen on the other half.
     pub heldout_accuracy: Option<Interval>,
 }
 
-/// What a rule goes by.
+/// The facts that a rule uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleGroup {
@@ -129,7 +128,7 @@ pub enum RuleGroup {
 /// A rule without a head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleAccuracy {
-    /// What it goes by.
+    /// The facts that it uses.
     pub group: RuleGroup,
     /// Its name.
     pub rule: String,
@@ -175,9 +174,9 @@ pub struct HeadLinks {
     pub accuracy: ByEnd<Option<f64>>,
     /// Its 95 % interval.
     pub ci95: ByEnd<Option<Interval>>,
-    /// The same among all words; null where the corpus names no candidates.
+    /// As `accuracy`, among all words; null where the corpus names no candidates.
     pub among_all: ByEnd<Option<f64>>,
-    /// The same among the candidates of the source's class.
+    /// As `accuracy`, among the candidates of the source's class.
     pub among_class: ByEnd<Option<f64>>,
     /// Share of sources for which a special token has more weight than every candidate; null for `to` in decoders.
     pub to_special: ByEnd<Option<f64>>,

@@ -1,6 +1,7 @@
 //! Links: how often a head's attention points from a word to the words that the user linked it to
 //! (docs/methodology/links.md).
 
+mod assessment;
 mod labels;
 mod link;
 mod measure;

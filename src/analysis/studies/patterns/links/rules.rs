@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::blocks::merge_fields;
-use crate::studies::patterns::dependency::tags::Side;
+use crate::study::labels::evidence::Side;
 
 /// The rules of the same class, in the order of all lists here.
 pub const SAME_CLASS: [&str; 5] = ["class-left", "class-right", "class-nearest", "class-in-order", "class-longest-run"];
@@ -23,7 +23,7 @@ pub struct PlaceChoice {
 }
 
 impl PlaceChoice {
-    /// Of the source `number` of so many, with these candidates; `in_order` is known, and `tokens` counts those of a word.
+    /// The choices for the source `number` of so many, with these candidates; `in_order` is known, and `tokens` counts those of a word.
     pub fn new(
         word: usize,
         (number, sources): (usize, usize),
@@ -126,7 +126,7 @@ pub struct ClassChoice {
 }
 
 impl ClassChoice {
-    /// Of a source with these candidates, ascending, and targets.
+    /// The choice for a source with these candidates, ascending, and targets.
     pub fn new(word: usize, classes: &[&str], candidates: &[usize], targets: &[usize]) -> Self {
         let before = candidates.partition_point(|&other| other < word);
         let (left, right) = candidates.split_at(before);

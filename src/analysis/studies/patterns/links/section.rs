@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use serde::Serialize;
 
-use super::labels::{accuracy_of, is_tested, of_links};
+use super::assessment::{accuracy_of, is_tested, of_links};
 use super::link::{BestRule, HeadLinks, LeadTest, LinkMetrics, REACHES};
 use super::table::{MAY_GO, table};
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -169,6 +169,10 @@ impl Section for LinksSection {
         }
     }
 
+    fn has_subject(&self) -> bool {
+        !self.links.is_empty()
+    }
+
     fn summary(&self, policy: &Policy) -> Summary {
         Summary::written(|out| self.write_summary(out, policy))
     }
@@ -255,14 +259,14 @@ impl Section for LinksSection {
     fn tables(&self) -> Vec<Table> {
         /// The values of a type, with its name.
         #[derive(Serialize)]
-        struct Entry<'a, T> {
+        struct TypedRow<'a, T> {
             #[serde(rename = "type")]
             name: &'a str,
             #[serde(flatten)]
             entry: &'a T,
         }
-        fn of<'a, T>(links: &'a LinkMetrics, entries: &'a [T]) -> impl Iterator<Item = Entry<'a, T>> {
-            entries.iter().map(|entry| Entry { name: &links.name, entry })
+        fn of<'a, T>(links: &'a LinkMetrics, entries: &'a [T]) -> impl Iterator<Item = TypedRow<'a, T>> {
+            entries.iter().map(|entry| TypedRow { name: &links.name, entry })
         }
         let by_head = self.links.iter().flat_map(|links| of(links, &links.by_head));
         let rules = self.links.iter().flat_map(|links| of(links, &links.rules));

@@ -10,7 +10,7 @@ use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
-use crate::studies::patterns::dependency::tags::Side;
+use crate::study::labels::evidence::Side;
 
 /// A scored source.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +76,7 @@ pub struct LinkedWords<'a> {
 }
 
 impl<'a> LinkedWords<'a> {
-    /// Words of whose keys queries see these in every layer.
+    /// The words of a sequence in whose layers all queries see these keys.
     pub fn new(sequence: &'a Sequence, visibility: Visibility, from: FromToken) -> Self {
         let given = |word: usize| {
             let annotation = sequence.annotations.get(word)?;

@@ -18,12 +18,11 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
-use crate::studies::patterns::dependency::arcs::Predictions;
-use crate::studies::patterns::dependency::tags::Side;
 use crate::study::instruments::fold_scores::ScoredSums;
 use crate::study::instruments::partners::{Partners, largest};
 use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums};
-use crate::study::labels::evidence::Direction;
+use crate::study::instruments::predictions::Predictions;
+use crate::study::labels::evidence::{Direction, Side};
 
 /// A type of links as it is scored: in a decoder links to the left and links to the right are apart, for each is seen from one
 /// end alone.
@@ -466,14 +465,17 @@ impl LinkChoice<'_> {
 
     /// The weight between a word of these tokens and a special token.
     fn special(&self, view: AttentionView<'_>, word: &WordSpan, special: usize, from: FromToken) -> f64 {
+        let is_single = word.len() == 1 && word.is_whole();
         let forward = || match from {
+            _ if is_single => f64::from(view.row(word.start())[special]),
             FromToken::First => f64::from(view.row(word.start())[special]),
             FromToken::Mean => {
                 let shares = word.shares().map(|(token, share)| share * f64::from(view.row(token)[special]));
                 shares.sum::<f64>() / word.size()
             }
         };
-        let back = || word.shares().map(|(token, share)| share * f64::from(view.row(special)[token])).sum::<f64>();
+        let shares = || word.shares().map(|(token, share)| share * f64::from(view.row(special)[token]));
+        let back = || if is_single { f64::from(view.row(special)[word.start()]) } else { shares().sum::<f64>() };
         match self.direction.is_forward() {
             _ if self.is_both_ways => (forward() + back()) / 2.0,
             true => forward(),

@@ -31,11 +31,13 @@ fn links(name: &str, is_undirected: bool, pairs: &[(usize, usize)], candidates: 
     let mut set = LinkSet { kind, targets: BTreeMap::new(), candidates, lost: 0 };
     let both =
         pairs.iter().flat_map(|&(from, to)| [(from, to), (to, from)].into_iter().take(1 + usize::from(is_undirected)));
-    both.for_each(|(from, to)| drop(set.targets.entry(from).or_default().insert(to)));
+    for (from, to) in both {
+        set.targets.entry(from).or_default().insert(to);
+    }
     set
 }
 
-/// Attention between tokens of which the words, between two special ones, give each other these weights; the rest is on the first
+/// Attention between tokens: words between two special ones give each other these weights, and the rest is on the first
 /// token.
 fn between_words(weights: &[&[f32]]) -> Vec<f32> {
     let tokens = weights.len() + 2;

@@ -12,7 +12,7 @@ use crate::corpus::sentence::excerpt;
 use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, LinksFrom};
 use crate::system::errors::Facts;
 
-/// What the words of a sentence say of links, until it is whole.
+/// Values of links that the words of a sentence have, until it is whole.
 #[derive(Default)]
 pub(super) struct NotedLinks {
     /// The words that say something, by their positions.
