@@ -256,7 +256,7 @@ impl Section for LinksSection {
     }
 
     /// The types; every head on each of them; every rule.
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self, _: &Policy) -> Vec<Table> {
         /// The values of a type, with its name.
         #[derive(Serialize)]
         struct TypedRow<'a, T> {
