@@ -120,12 +120,7 @@ impl LinkMetrics {
             by_class: by_class.expect("there are rules of the same class"),
             by_class_rules,
             ci95: LinkIntervals { accuracy: *by_head[best.0].ci95.get(best.1), heldout_accuracy: heldout_ci95 },
-            with_class: Denominator {
-                count: total.with_class,
-                sentences: total.sentences,
-                blocks: with_class.iter().filter(|&&sources| sources > 0.0).count() as u64,
-                effective_blocks: effective_blocks(&with_class),
-            },
+            with_class: basis_of_classes(total, &with_class),
             class_chance: (total.with_class > 0).then(|| total.class_chance.value() / total.with_class as f64),
             pairs: (total.pairs > 0)
                 .then(|| PairCounts { taken: total.pairs, chance: total.pairs_chance.value() / total.pairs as f64 }),
@@ -135,6 +130,16 @@ impl LinkMetrics {
                 .collect(),
             by_head,
         })
+    }
+}
+
+/// The sources with a choice among candidates of their class, `with_class` by block.
+fn basis_of_classes(total: &LinkBlock, with_class: &PerBlock) -> Denominator {
+    Denominator {
+        count: total.with_class,
+        sentences: total.sentences,
+        blocks: with_class.iter().filter(|&&sources| sources > 0.0).count() as u64,
+        effective_blocks: effective_blocks(with_class),
     }
 }
 

@@ -49,7 +49,7 @@ impl LinkedPairs {
     /// The linked pairs among those with the largest corrected weights, the first of equal ones; `corrected` is room.
     pub fn right(&self, attention: &WordAttention, corrected: &mut Vec<f64>) -> u64 {
         let Range { start, end } = self.words;
-        let weight = |word: usize, other: usize| (attention.get(word, other) + attention.get(other, word)) / 2.0;
+        let weight = |word: usize, other: usize| f64::midpoint(attention.get(word, other), attention.get(other, word));
         let sums: Vec<f64> = (start..end).map(|word| (start..end).map(|other| weight(word, other)).sum()).collect();
         let all: f64 = sums.iter().sum();
         corrected.clear();

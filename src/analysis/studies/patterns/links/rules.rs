@@ -228,10 +228,10 @@ impl ClassRules {
 
     /// How often they are right.
     pub fn hits(&self, hits: &BTreeMap<Box<str>, ClassHits>) -> u64 {
-        let of_class = |(class, hits): (&Box<str>, &ClassHits)| {
+        let of_classes = hits.iter().map(|(class, hits)| {
             let rule = self.own.get(class).unwrap_or(&self.shared).as_ref();
             rule.map_or(0, |rule| hits.hits(rule))
-        };
-        hits.iter().map(of_class).sum()
+        });
+        of_classes.sum()
     }
 }

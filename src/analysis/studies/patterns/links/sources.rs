@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::rules::{ClassChoice, PlaceChoice, SAME_CLASS};
-use crate::corpus::LinkSet;
+use crate::corpus::{LinkSet, Upos};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
@@ -80,7 +80,7 @@ impl<'a> LinkedWords<'a> {
     pub fn new(sequence: &'a Sequence, visibility: Visibility, from: FromToken) -> Self {
         let given = |word: usize| {
             let annotation = sequence.annotations.get(word)?;
-            annotation.class.as_deref().or_else(|| annotation.upos.map(|upos| upos.tag()))
+            annotation.class.as_deref().or_else(|| annotation.upos.map(Upos::tag))
         };
         let words = 0..sequence.words.len();
         Self {

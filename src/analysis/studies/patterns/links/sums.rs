@@ -137,7 +137,7 @@ pub struct LinkBlock {
     pub class_chance: ExactSum,
     /// Sources whose candidates the corpus names.
     pub named: u64,
-    /// LinkedPairs of words with the largest corrected weights, as many as there are words.
+    /// Pairs of words with the largest corrected weights, as many as there are words.
     pub pairs: u64,
     /// Linked pairs among as many drawn at random.
     pub pairs_chance: ExactSum,
@@ -449,7 +449,7 @@ impl LinkChoice<'_> {
     fn raw(&self, word: usize, other: usize) -> f64 {
         let Self { attention, direction, is_both_ways, .. } = self;
         match direction.is_forward() {
-            _ if *is_both_ways => (attention.get(word, other) + attention.get(other, word)) / 2.0,
+            _ if *is_both_ways => f64::midpoint(attention.get(word, other), attention.get(other, word)),
             true => attention.get(word, other),
             false => attention.get(other, word),
         }
@@ -477,7 +477,7 @@ impl LinkChoice<'_> {
         let shares = || word.shares().map(|(token, share)| share * f64::from(view.row(special)[token]));
         let back = || if is_single { f64::from(view.row(special)[word.start()]) } else { shares().sum::<f64>() };
         match self.direction.is_forward() {
-            _ if self.is_both_ways => (forward() + back()) / 2.0,
+            _ if self.is_both_ways => f64::midpoint(forward(), back()),
             true => forward(),
             false => back(),
         }
