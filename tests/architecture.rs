@@ -218,7 +218,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "analysis/study/",
         "analysis/studies/",
         "engine/model/",
-        "engine/corpus/formats/jsonl.rs",
+        "engine/corpus/formats/jsonl/",
         "engine/sequences/counts.rs",
         "engine/system/json.rs",
         "engine/system/errors/",

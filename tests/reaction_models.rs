@@ -89,6 +89,47 @@ fn attention_hidden_states_and_logits_are_those_of_pytorch() {
     }
 }
 
+/// Three heads of rxnmapper's ALBERT, the package's own among them, follow the maps of atoms, whatever rule of place and of elements
+/// they are held against; heads of its column 2 copy the element alone. All figures are those of `fixtures/reference_links.py`.
+#[test]
+fn heads_follow_the_maps_of_atoms() {
+    let (folder, corpus) = (typed(&packaged(ALBERT)), fixture("corpus/reactions.jsonl"));
+    let arguments = ["analyze", path(folder.path()), "-c", path(&corpus), "--tokens-as-words", "-q", "-o", "-"];
+    let report: Value = serde_json::from_str(&run(&arguments).unwrap()).unwrap();
+    let golden = std::fs::read_to_string(fixture("goldens/reactions/rxnmapper-links.json")).unwrap();
+    let golden: Value = serde_json::from_str(&golden).unwrap();
+    let maps = &report["links"][0];
+    let close = |own: &Value, other: &Value| {
+        let [own, other] = [own, other].map(|number| number.as_f64().unwrap());
+        assert!((own - other).abs() < 1e-6, "{own}, {other} of the reference");
+    };
+    assert_eq!((&maps["count"], &maps["with_class"]["count"]), (&golden["count"], &golden["with_class"]));
+    close(&maps["chance"], &golden["chance"]);
+    close(&maps["class_chance"], &golden["class_chance"]);
+    let rules = maps["rules"].as_array().unwrap();
+    for (name, accuracy) in golden["rules"].as_object().unwrap() {
+        close(&rules.iter().find(|rule| rule["rule"] == **name).unwrap()["accuracy"], accuracy);
+    }
+    for (place, head) in maps["by_head"].as_array().unwrap().iter().enumerate() {
+        close(&head["mass"], &golden["mass"][place]);
+        for key in ["accuracy", "among_class", "to_special"] {
+            ["from", "to"]
+                .into_iter()
+                .enumerate()
+                .for_each(|(slot, end)| close(&head[key][end], &golden[key][place][slot]));
+        }
+    }
+    let reach = |name: &str| {
+        let head = report["heads"].as_array().unwrap().iter().find(|head| head["name"] == *name).unwrap();
+        let label = head["labels"].as_array().unwrap().iter().find(|label| label["label"] == "link:maps")?;
+        Some((label["beyond"].clone(), label["borderline"].clone()))
+    };
+    for name in ["L9H5", "L8H5", "L10H5"] {
+        assert_eq!(reach(name), Some(("all".into(), false.into())), "{name}");
+    }
+    assert_eq!((reach("L7H2"), reach("L7H4")), (Some(("place".into(), false.into())), None));
+}
+
 #[test]
 fn a_folder_as_it_is_packaged_says_what_to_do() {
     let (status, message) = run(&["analyze", path(&packaged(ALBERT))]).unwrap_err();

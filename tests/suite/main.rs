@@ -60,6 +60,7 @@ mod interventions;
 mod json_forms;
 mod kind_of_text;
 mod knockout;
+mod links;
 mod matching;
 mod metrics;
 mod norms;

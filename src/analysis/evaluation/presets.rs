@@ -198,6 +198,7 @@ mod tests {
         // The thresholds of the paper, and numbers that are never off.
         let expected = [
             ("label_q", 0.05),
+            ("link_beyond_margin", 0.02),
             ("min_queries", 100.0),
             ("min_sentences", 30.0),
             ("offset_argmax", 0.9),
@@ -217,7 +218,14 @@ mod tests {
         let on: Vec<&str> = shares.map(|(name, _)| name.as_str()).collect();
         let classes = ["class_both_r2", "class_column_r2", "class_offset_r2", "class_segment_r2"];
         assert_eq!(on[..4], classes);
-        assert_eq!(on[4..], ["label_q", "syntactic_beyond_margin", "syntactic_margin", "syntactic_specific_margin"]);
+        let others = [
+            "label_q",
+            "link_beyond_margin",
+            "syntactic_beyond_margin",
+            "syntactic_margin",
+            "syntactic_specific_margin",
+        ];
+        assert_eq!(on[4..], others);
         // By default there are none.
         let default = serde_json::to_value(super::policy(&[])).unwrap();
         assert!(classes.iter().all(|class| default[*class].is_null()));

@@ -47,8 +47,7 @@ fn clause(label: &Label) -> String {
     });
     let beside = match (lead_over(&label.number), label.baseline) {
         (Some(level), _) => format!(" above {level}"),
-        (None, Some(level)) if label.direction.is_some() => format!(", best offset {}", decimal(level, 2)),
-        (None, Some(level)) => format!(", chance {}", decimal(level, 2)),
+        (None, Some(level)) => format!(", {} {}", label.baseline_name(), decimal(level, 2)),
         (None, None) => String::new(),
     };
     format!("{perhaps}{phrase} ({} {}{interval}{beside})", label.label, decimal(label.score, 2))

@@ -20,6 +20,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &patterns::norms::Norms,
     &patterns::trees::Trees,
     &patterns::dependency::Dependency,
+    &patterns::links::Links,
     &patterns::words::Words,
     &patterns::frequency::Frequency,
     &patterns::explained_variance::Explained,

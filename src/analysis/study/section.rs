@@ -23,6 +23,11 @@ pub trait Section: Any + Send + Sync {
     /// Completes the section with facts that are known only after all studies have measured.
     fn complete(&mut self, _known: &Completion<'_>) {}
 
+    /// Whether the corpus has anything that the study is about; the summary passes over a study that has not.
+    fn has_subject(&self) -> bool {
+        true
+    }
+
     /// Its words for the summary, in whole lines; empty if it has none.
     fn summary(&self, _policy: &Policy) -> Summary {
         Summary::default()

@@ -81,7 +81,7 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     {
         say(&format!("--limit {limit}: the first sentences are read, because an input can be read only once"));
     }
-    Corpus::open_with(&options.corpus, &scope, &options.probes, index.map(Arc::new).as_ref())
+    Corpus::open_with(&options.corpus, &scope, options.columns(), index.map(Arc::new).as_ref())
 }
 
 /// Loads the model, with the head by which it was trained if a study needs that.

@@ -117,6 +117,7 @@ impl<'a> PreparedRun<'a> {
             ablation: options.ablation,
             counts: sha256,
             probes: options.probes.clone(),
+            links_from: options.links_from.clone(),
             left_out: left_out.map(|study| study.card().name.to_owned()).collect(),
             studies: plan::names(&studies),
         };
@@ -238,7 +239,7 @@ impl<'a> PreparedRun<'a> {
 
     /// Opens the corpus once more.
     fn open(&self) -> Result<Corpus> {
-        Corpus::open_with(&self.options.corpus, &self.scope, &self.options.probes, self.index.as_ref())
+        Corpus::open_with(&self.options.corpus, &self.scope, self.options.columns(), self.index.as_ref())
     }
 
     /// The identity that an observation of any shard will have: reads the corpus to its end, unless there is an index.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
-use crate::corpus::{Input, Unit};
+use crate::corpus::{Input, LinksFrom, Unit};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
@@ -61,6 +61,8 @@ pub struct AnalyzeOptions {
     pub ablation: Option<Ablation>,
     /// The columns or keys of the corpus that are probed for, beside those that always are.
     pub probes: Vec<String>,
+    /// Where CoNLL-U has links, if it has.
+    pub links_from: Option<LinksFrom>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn AnyStudy>,
     /// The names of the requested studies.
@@ -77,6 +79,13 @@ pub struct AnalyzeOptions {
     pub show: Option<Shown>,
     /// The form in which the analysis ends.
     pub outcome: Outcome,
+}
+
+impl AnalyzeOptions {
+    /// The further columns of the corpus that are read.
+    pub fn columns(&self) -> (&[String], Option<&LinksFrom>) {
+        (&self.probes, self.links_from.as_ref())
+    }
 }
 
 /// A sentence over which a report has the attention of every head.

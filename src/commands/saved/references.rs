@@ -133,6 +133,7 @@ pub const PAPERS: &[Paper] = &[
         "Raganato & Tiedemann 2018",
         "An Analysis of Encoder Representations in Transformer-Based Machine Translation. BlackboxNLP.",
     ),
+    paper("Rao et al. 2021", "Transformer Protein Language Models are Unsupervised Structure Learners. ICLR."),
     paper("Reimers & Gurevych 2019", "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks. EMNLP."),
     paper(
         "Satterthwaite 1946",
@@ -141,6 +142,10 @@ pub const PAPERS: &[Paper] = &[
     paper(
         "Schuirmann 1987",
         "A Comparison of the Two One-Sided Tests Procedure and the Power Approach for Assessing the Equivalence of Average Bioavailability. Journal of Pharmacokinetics and Biopharmaceutics.",
+    ),
+    paper(
+        "Schwaller et al. 2021",
+        "Extraction of Organic Chemistry Grammar from Unsupervised Learning of Chemical Reactions. Science Advances.",
     ),
     paper(
         "Sandoval-Segura et al. 2026",
@@ -156,6 +161,10 @@ pub const PAPERS: &[Paper] = &[
     ),
     paper("Torgerson 1952", "Multidimensional Scaling: I. Theory and Method. Psychometrika."),
     paper("Vig & Belinkov 2019", "Analyzing the Structure of Attention in a Transformer Language Model. BlackboxNLP."),
+    paper(
+        "Vig et al. 2021",
+        "BERTology Meets Biology: Interpreting Attention in Protein Language Models. ICLR, arXiv:2006.15222.",
+    ),
     paper("Voita & Titov 2020", "Information-Theoretic Probing with Minimum Description Length. EMNLP."),
     paper(
         "Voita et al. 2019",

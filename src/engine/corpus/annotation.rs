@@ -12,6 +12,8 @@ pub struct Annotation {
     /// The beginnings and ends of entity mentions: the value of `Entity=` in MISC
     /// (<https://universaldependencies.org/coref-format.html>), as in `(3-abstract-new(4-person` or `4)3)`.
     pub entity: Option<Box<str>>,
+    /// Its class for links, where the corpus has one: the element of an atom, the kind of a token of a program.
+    pub class: Option<Box<str>>,
     /// The values of the columns or keys that a run [keeps](super::Corpus::keeping), in that order; empty if it keeps
     /// none.
     pub requested: Box<[Option<Box<str>>]>,
@@ -83,7 +85,7 @@ mod tests {
 
     #[test]
     fn an_annotation_is_small() {
-        // Four pointers with their lengths, and a byte: what a corpus lacks costs no more.
-        assert_eq!(size_of::<Annotation>(), 4 * size_of::<&str>() + size_of::<usize>());
+        // Five pointers with their lengths, and a byte: what a corpus lacks costs no more.
+        assert_eq!(size_of::<Annotation>(), 5 * size_of::<&str>() + size_of::<usize>());
     }
 }

@@ -30,6 +30,12 @@ pub const MAX_RELATIONS: usize = 1000;
 /// The longest name of a relation, in bytes; names stand in the report and in its tables.
 pub const MAX_RELATION_BYTES: usize = 256;
 
+/// The most different types of links of a corpus: each takes up to 90 bytes per head in every block of the sums.
+pub const MAX_LINK_TYPES: usize = 100;
+
+/// The most links of a sentence: a protein of 1,000 residues has some 3,000 contacts.
+pub const MAX_LINKS: usize = 100_000;
+
 /// The longest name of what generated a corpus, in bytes; it stands in the report.
 pub const MAX_GENERATOR_BYTES: usize = 256;
 

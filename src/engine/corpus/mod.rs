@@ -15,7 +15,10 @@ mod source;
 mod tree;
 
 pub use annotation::{Annotation, Upos};
-pub use bounds::{MAX_LINE_BYTES, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED, MAX_SENTENCE_BYTES, MAX_WORDS};
+pub use bounds::{
+    MAX_LINE_BYTES, MAX_LINK_TYPES, MAX_LINKS, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED, MAX_SENTENCE_BYTES,
+    MAX_WORDS,
+};
 pub use compression::Compression;
 pub use family::Repeats;
 pub use family::unit::Unit;
@@ -23,6 +26,7 @@ pub use files::input::{FileKind, Input};
 pub use formats::Format;
 pub use index::{Index, SEGMENT_SENTENCES};
 pub use mentions::{Mention, Mentions};
+pub use sentence::links::{LinkSet, LinkType, LinksFrom};
 pub use sentence::written::Written;
 pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::span::WordSpan;
-use crate::corpus::{Annotation, SentenceFamily, TreeHead};
+use crate::corpus::{Annotation, LinkSet, SentenceFamily, TreeHead};
 use crate::model::forward::batch::TokenClass;
 
 /// A sentence ready for the encoder, or several that go through it as one.
@@ -40,6 +40,8 @@ pub struct Sequence {
     pub spelled: Vec<String>,
     /// The annotations of each word, `[words]`; empty for running text.
     pub annotations: Vec<Annotation>,
+    /// The links between words, one set for each type and sentence.
+    pub links: Vec<LinkSet>,
     /// The fields of [`Annotation::entity`] as the corpus declares them.
     pub entity_fields: Option<Arc<str>>,
     /// The tokens with a prediction, ascending by position; empty for an uncorrupted sentence.

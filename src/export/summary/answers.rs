@@ -25,7 +25,8 @@ pub(super) fn of_studies(report: &Report) -> String {
         };
         says.map(|says| format!("  {}: {says}\n", study.card().name))
     };
-    let lines: String = report.sections.0.iter().filter_map(line).collect();
+    let lines: String =
+        report.sections.0.iter().filter(|(_, section)| section.has_subject()).filter_map(line).collect();
     if lines.is_empty() {
         lines
     } else {

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::corpus::{LinkSet, LinkType};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
@@ -44,6 +45,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         ablation: None,
         counts: None,
         probes: Vec::new(),
+        links_from: None,
         left_out: Vec::new(),
         studies: names(studies),
     }
@@ -127,6 +129,18 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
     panel
 }
 
+/// A sequence with links from each word to the one before it, and contacts of both.
+fn linked(mut sequence: Sequence) -> Sequence {
+    let links = |name: &str, is_undirected| {
+        let kind = Arc::new(LinkType { name: name.into(), is_undirected, min_distance: 1 });
+        let other = |word: usize| if is_undirected { word ^ 1 } else { word.saturating_sub(1) };
+        let words = (0..sequence.words.len()).filter(|&word| other(word) != word && other(word) < sequence.words.len());
+        LinkSet { kind, targets: words.map(|word| (word, [other(word)].into())).collect(), candidates: None, lost: 0 }
+    };
+    sequence.links = vec![links("before", false), links("contact", true)];
+    sequence
+}
+
 fn bytes(panel: ObserverSet) -> Vec<Vec<u8>> {
     panel.into_observers().iter().map(|sums| sums.to_bytes().unwrap()).collect()
 }
@@ -148,7 +162,7 @@ proptest! {
         let relations = ["nsubj", "obl:tmod", "punct"];
         let sentences = lengths.iter().zip(60..);
         let sentences: Vec<Sequence> =
-            sentences.map(|(&(words, relation), index)| sentence(index, words, relations[relation])).collect();
+            sentences.map(|(&(words, relation), index)| linked(sentence(index, words, relations[relation]))).collect();
         let whole = bytes(summed(everybody(), &sentences, &weights));
         let (left, right) = sentences.split_at(cut.min(sentences.len()));
         for (first, second) in [(left, right), (right, left)] {
@@ -209,9 +223,9 @@ fn a_header_describes_a_model_that_there_can_be() {
 /// digest here.
 #[test]
 fn a_changed_layout_of_sums_has_a_new_version() {
-    let sums = bytes(summed(everybody(), &[sentence(3, 2, "nsubj")], &[0.25; 16]));
+    let sums = bytes(summed(everybody(), &[linked(sentence(3, 2, "nsubj"))], &[0.25; 16]));
     let layout = Sha256::digest(sums.concat());
-    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (11, "b75a97c55fdd6c55"));
+    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (11, "f9a05b53d72a72b4"));
 }
 
 #[test]
@@ -224,7 +238,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let [plain, masked] = [Repeats::Plain, Repeats::Masked].map(|made| (repeats(made, &Pass::PLAIN), 1));
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
-    // Ten studies look at the sentences, and the preset's syntax is the eleventh.
+    // Eleven studies look at the sentences, and the preset's syntax is the twelfth.
     let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
     let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 1);
     let copies = (Pass { portion: Portion::Sample, ..repeats(Repeats::Predicted, &Pass::PLAIN) }, 1);
@@ -237,7 +251,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 1),
     ];
     let all = [
-        (Pass::PLAIN, 11),
+        (Pass::PLAIN, 12),
         plain,
         masked,
         predicted,
@@ -256,7 +270,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
     let controlled = [
-        (fresh.clone(), 7),
+        (fresh.clone(), 8),
         (repeats(Repeats::Plain, &fresh), 1),
         (repeats(Repeats::Masked, &fresh), 1),
         windows(&fresh),
@@ -275,8 +289,8 @@ fn studies_of_a_report_are_those_that_it_lists() {
     let refusal = self::studies(&["cats".to_owned()]).err().unwrap().to_string();
     assert_eq!(
         refusal,
-        "there is no study `cats`: there are attention, norms, trees, dependency, words, frequency, explained-variance, repeats, \
-            in-context, coreference, segments, choice, effect, in-context-effect, gradient, knockout, pruning, output-shift, edges, \
+        "there is no study `cats`: there are attention, norms, trees, dependency, links, words, frequency, explained-variance, \
+            repeats, in-context, coreference, segments, choice, effect, in-context-effect, gradient, knockout, pruning, output-shift, edges, \
             similarity, cluster-effect, cluster-shift, probes, parser, examples, clark2019"
     );
 }

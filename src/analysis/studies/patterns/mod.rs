@@ -6,6 +6,7 @@ pub mod coreference;
 pub mod dependency;
 pub mod explained_variance;
 pub mod frequency;
+pub mod links;
 pub mod norms;
 pub mod repeats;
 pub mod segments;

@@ -100,9 +100,8 @@ impl Aim {
         let is_text = |token: usize| sequence.kinds.get(token).is_some_and(|kind| !kind.is_special());
         let goals = match self {
             &Self::Partner { ref relation, direction } => {
-                let is_seen = |&(dependent, head): &(usize, usize)| match direction {
-                    Direction::DependentToHead => sees_word(dependent, head),
-                    Direction::HeadToDependent => sees_word(head, dependent),
+                let is_seen = |&(dependent, head): &(usize, usize)| {
+                    if direction.is_forward() { sees_word(dependent, head) } else { sees_word(head, dependent) }
                 };
                 let arcs = arcs(sequence, relation).into_iter().filter(is_seen).collect();
                 Goals::Partners { direction, arcs, partners: Partners::new(sequence, visibility, from) }

@@ -1,8 +1,10 @@
 //! Computations that several studies share.
 
 pub mod cosines;
+pub mod fold_scores;
 pub mod head_sums;
 pub mod partners;
 pub mod position;
+pub mod predictions;
 pub mod roots;
 pub mod vector_sums;

@@ -34,22 +34,29 @@ impl Partners {
     /// first counts. In a decoder these are the words before it, or those after it.
     pub fn of(&self, attention: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
         let Range { start, end } = self.candidates[word].clone();
-        let candidates = match direction {
+        let candidates = match direction.is_forward() {
             _ if !self.is_causal => start..end,
-            Direction::DependentToHead => start..word.min(end),
-            Direction::HeadToDependent => word + 1..end,
+            true => start..word.min(end),
+            false => word + 1..end,
         };
-        let weight = |other: usize| match direction {
-            Direction::DependentToHead => attention.get(word, other) * self.lifts.of(word, other),
-            Direction::HeadToDependent => attention.get(other, word) * self.lifts.of(other, word),
-        };
-        largest(candidates, |other| (other != word).then(|| weight(other)))
+        largest(candidates.filter(|&other| other != word), |other| self.weight(attention, direction, word, other))
+    }
+
+    /// Whether weights are compared over those of even attention.
+    pub fn compares_lifts(&self) -> bool {
+        self.is_causal
+    }
+
+    /// The weight between a word and another in a direction.
+    pub fn weight(&self, attention: &WordAttention, direction: Direction, word: usize, other: usize) -> f64 {
+        let (query, key) = if direction.is_forward() { (word, other) } else { (other, word) };
+        attention.get(query, key) * self.lifts.of(query, key)
     }
 }
 
 /// The place with the largest weight, the first of equal ones.
-pub fn largest(places: Range<usize>, weight: impl Fn(usize) -> Option<f64>) -> Option<usize> {
-    let weights = places.filter_map(|place| Some((place, weight(place)?)));
+pub fn largest(places: impl IntoIterator<Item = usize>, weight: impl Fn(usize) -> f64) -> Option<usize> {
+    let weights = places.into_iter().map(|place| (place, weight(place)));
     weights.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(place, _)| place)
 }
 

@@ -127,18 +127,62 @@ pub enum Direction {
     /// The head is the query: the word that attends most to the dependent is the predicted head.
     #[serde(rename = "head->dep")]
     HeadToDependent,
+    /// The source of a link is the query: its most attended candidate is the predicted target.
+    #[serde(rename = "from")]
+    From,
+    /// The target of a link is the query: the candidate that attends most to the source is the predicted target.
+    #[serde(rename = "to")]
+    To,
 }
 
 impl Direction {
     /// Both directions, in the order of every pair of numbers in sums and reports.
     pub const BOTH: [Self; 2] = [Self::DependentToHead, Self::HeadToDependent];
 
+    /// The directions of links, in the order of every pair of numbers in sums and reports.
+    pub const OF_LINKS: [Self; 2] = [Self::From, Self::To];
+
+    /// Whether the query is the word whose partner is looked for.
+    pub fn is_forward(self) -> bool {
+        matches!(self, Self::DependentToHead | Self::From)
+    }
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::DependentToHead => "dep->head",
             Self::HeadToDependent => "head->dep",
+            Self::From => "from",
+            Self::To => "to",
         }
+    }
+}
+
+/// On which side of a word another stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// Before it.
+    Left,
+    /// After it.
+    Right,
+}
+
+impl Side {
+    /// Both, in the order of every pair of numbers.
+    pub const BOTH: [Self; 2] = [Self::Left, Self::Right];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Right => "right",
+        }
+    }
+
+    /// The side of `word` on which `other` stands.
+    pub fn of(other: usize, word: usize) -> Self {
+        if other < word { Self::Left } else { Self::Right }
     }
 }
 
@@ -156,10 +200,7 @@ pub struct ByDirection<T> {
 impl<T> ByDirection<T> {
     /// The value for `direction`.
     pub fn get(&self, direction: Direction) -> &T {
-        match direction {
-            Direction::DependentToHead => &self.dependent_to_head,
-            Direction::HeadToDependent => &self.head_to_dependent,
-        }
+        if direction.is_forward() { &self.dependent_to_head } else { &self.head_to_dependent }
     }
 
     /// Both values, in the order of [`Direction::BOTH`], to change them.
@@ -255,7 +296,8 @@ pub struct Specificity {
     pub q: Option<f64>,
 }
 
-/// How far a syntactic label reaches, each step beyond the one before it.
+/// How far a label of a relation reaches: a syntactic one to `offset`, `relation` or `tags`, one of links to `place`, `class` or
+/// `all`, each step beyond the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
@@ -265,6 +307,12 @@ pub enum Reach {
     Relation,
     /// Beyond word classes, too.
     Tags,
+    /// Beyond every rule of place.
+    Place,
+    /// Beyond the rules that take a word of the same class, too.
+    Class,
+    /// Beyond every rule.
+    All,
 }
 
 impl Reach {
@@ -274,6 +322,9 @@ impl Reach {
             Self::Offset => "not shown to be of this relation",
             Self::Relation => "of this relation, not shown to be beyond word classes",
             Self::Tags => "beyond word classes",
+            Self::Place => "not shown to be beyond words of the same class",
+            Self::Class => "beyond words of the same class, not shown to be beyond class rules",
+            Self::All => "beyond every rule of place and class",
         }
     }
 }

@@ -88,6 +88,15 @@ pub struct Near {
 }
 
 impl Label {
+    /// The name of what its score is held against.
+    pub fn baseline_name(&self) -> &'static str {
+        match self.beyond {
+            Some(reach) if reach >= Reach::Place => "best rule of place",
+            _ if self.direction.is_some() => "best offset",
+            _ => "chance",
+        }
+    }
+
     /// Whether another label of the head, which has the larger margin, is no more certain than this one.
     pub(super) fn ties_with(&self, first: &Self) -> bool {
         let at = |label: &Self, end: fn(Interval) -> f64| margin(label.ci95.map_or(label.score, end), label.threshold);

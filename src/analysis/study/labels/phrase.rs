@@ -21,7 +21,7 @@ impl Phrase {
     pub fn of(self, direction: Option<Direction>) -> &'static str {
         match (self, direction) {
             (Self::Fixed(phrase), _) => phrase,
-            (Self::Directed { to_dependent, .. }, Some(Direction::HeadToDependent)) => to_dependent,
+            (Self::Directed { to_dependent, .. }, Some(direction)) if !direction.is_forward() => to_dependent,
             (Self::Directed { to_head, .. }, _) => to_head,
         }
     }

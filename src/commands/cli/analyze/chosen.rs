@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use crate::commands::analyze::options::{GIVE_COUNTS, ONLY_ONCE};
 use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::presets;
-use crate::corpus::Input;
+use crate::corpus::{Input, LinksFrom};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
@@ -181,6 +181,21 @@ pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> R
             .hint(format!("give --with {about} as well")));
     }
     Ok(probes)
+}
+
+/// Where links are read from; refuses that where the study of links does not run.
+pub(super) fn links_from(
+    studies: &[&'static dyn AnyStudy],
+    from: Option<LinksFrom>,
+) -> Result<Option<LinksFrom>, Usage> {
+    let about = registry::with_option("links-from");
+    if let Some(from) = from.as_ref().filter(|_| studies.iter().all(|study| study.card().name != about)) {
+        return Err(anyhow!("--links-from {from} is about the study {about}")
+            .of_option("links-from")
+            .of_value(from)
+            .hint(format!("give --with {about} as well")));
+    }
+    Ok(from)
 }
 
 /// Refuses a corpus that can be read only once where it would be read again.

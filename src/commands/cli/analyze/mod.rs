@@ -21,7 +21,7 @@ use super::shared::{numbers, presets};
 use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
 use crate::commands::reporting::policy::PolicyOptions;
-use crate::corpus::Unit;
+use crate::corpus::{LinksFrom, Unit};
 use crate::evaluation::presets::spacing as preset_spacing;
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::{Choice, Replacement};
@@ -33,7 +33,7 @@ use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
-use chosen::{ablation, can_count, controls, probes, refuse_reading_again, studies};
+use chosen::{ablation, can_count, controls, links_from, probes, refuse_reading_again, studies};
 use shard::ShardArgument;
 
 const EXAMPLES: &str = "\
@@ -160,6 +160,12 @@ pub struct AnalyzeArguments {
         registry::with_option("probe")
     ))]
     probes: Vec<String>,
+    #[arg(long, value_name = "WHERE", value_parser = str::parse::<LinksFrom>, help_heading = STUDIES, hide_short_help = true, help = format!(
+        "Of the study `{}`: read links of CoNLL-U as well, from the enhanced dependencies (deps) or from numbers of words under a key of \
+         MISC (misc:KEY)",
+        registry::with_option("links-from")
+    ))]
+    links_from: Option<LinksFrom>,
     /// Label beside it
     ///
     /// Labels an untrained model, or sentences with their words in random order, and says which labels heads keep; not of
@@ -281,6 +287,7 @@ impl AnalyzeArguments {
         refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
         let probes = probes(&studies, self.probes)?;
+        let links_from = links_from(&studies, self.links_from)?;
         let about = registry::with_option("show-example");
         if self.show_example && studies.iter().all(|study| study.card().name != about) {
             return Err(anyhow!("--show-example is about the study {about}")
@@ -324,6 +331,7 @@ impl AnalyzeArguments {
             removed: heads(self.removed),
             ablation,
             probes,
+            links_from,
             studies,
             with: self.with,
             without: self.without,

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
+use crate::corpus::sentence::links::{LinkSet, LinkTypes, LinksFrom};
 use crate::corpus::sentence::written::Written;
 use crate::corpus::sentence::{Content, Origin};
 
@@ -32,6 +33,8 @@ pub(in crate::corpus) struct Parsed {
     pub family: Option<Box<str>>,
     /// Its own name, where the file has one for it.
     pub id: Option<Arc<str>>,
+    /// The links between its words.
+    pub links: Vec<LinkSet>,
     /// The text that its words are in, where the file says how they were written.
     pub written: Option<Written>,
 }
@@ -39,7 +42,7 @@ pub(in crate::corpus) struct Parsed {
 impl Parsed {
     /// A sentence without further facts.
     pub(in crate::corpus) fn new(origin: Origin, content: Content) -> Self {
-        Self { origin, content, begins_document: false, family: None, id: None, written: None }
+        Self { origin, content, begins_document: false, family: None, id: None, links: Vec::new(), written: None }
     }
 }
 
@@ -48,8 +51,12 @@ impl Parsed {
 pub(in crate::corpus) struct Context {
     /// The relation names of the whole corpus.
     pub relations: RelationNames,
+    /// The types of links of the whole corpus.
+    pub links: LinkTypes,
     /// The columns and keys that a run keeps of every word.
     pub requested: Arc<[String]>,
+    /// Where CoNLL-U has links, if they are wanted.
+    pub links_from: Option<LinksFrom>,
     /// The context of the file.
     pub file: FileContext,
 }

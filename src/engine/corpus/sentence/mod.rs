@@ -1,11 +1,13 @@
 //! Sentences as a corpus has them.
 
+pub(super) mod links;
 pub(super) mod written;
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::annotation::Annotation;
+use links::LinkSet;
 use written::Written;
 
 /// A sentence as the corpus has it.
@@ -27,6 +29,8 @@ pub struct Sentence {
     pub entity_fields: Option<Arc<str>>,
     /// The words or the running text.
     pub content: Content,
+    /// The links between its words, one set for each type.
+    pub links: Vec<LinkSet>,
     /// The text that its words are in; `None` for running text, and where the corpus does not say how words were written.
     pub written: Option<Written>,
     /// Whether it follows the sentence before it without white space.
@@ -46,6 +50,7 @@ impl Sentence {
             id: None,
             entity_fields: None,
             content,
+            links: Vec::new(),
             written: None,
             is_glued: false,
         }

@@ -22,6 +22,7 @@ use super::formats::reader::{Context, FileContext, Parsed};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
+use super::sentence::links::LinksFrom;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 
@@ -137,19 +138,21 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, and
+    /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, with the links of CoNLL-U if they are wanted, and
     /// [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
     pub fn open_with(
         inputs: &[Input],
         scope: &scope::Scope,
-        requested: &[String],
+        (requested, links): (&[String], Option<&LinksFrom>),
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
         if index.is_some() {
             indexing::ensure_files(inputs).class(Class::Input)?;
         }
-        Self::open(inputs)?.within(scope).keeping(requested).indexed(index)
+        let mut corpus = Self::open(inputs)?.within(scope).keeping(requested);
+        corpus.context.links_from = links.cloned();
+        corpus.indexed(index)
     }
 
     /// Restricts the corpus to the sentences of `scope`; a decided scope is not decided again.
@@ -414,14 +417,26 @@ impl Corpus {
         Ok(None)
     }
 
-    fn sentence(&mut self, Parsed { origin, content, family, id, written, .. }: Parsed, index: u64) -> Sentence {
+    fn sentence(&mut self, Parsed { origin, content, family, id, links, written, .. }: Parsed, index: u64) -> Sentence {
         let is_glued = self.context.file.glue(index.is_multiple_of(SEGMENT_SENTENCES), written.as_ref());
         let entity_fields = self.context.file.entity_fields.clone();
         let document_number = (self.unit() == Unit::Documents).then(|| self.documents - 1);
         let family = family.filter(|_| !self.scope.asks_for_sentences());
         let family = self.families.of(&content, family.as_deref(), document_number);
         let document = self.document;
-        Sentence { index, origin, document, document_number, family, id, entity_fields, content, written, is_glued }
+        Sentence {
+            index,
+            origin,
+            document,
+            document_number,
+            family,
+            id,
+            entity_fields,
+            content,
+            links,
+            written,
+            is_glued,
+        }
     }
 }
 

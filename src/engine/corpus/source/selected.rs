@@ -79,7 +79,7 @@ impl SelectedSegments {
                 return Ok(None);
             }
         }
-        let Parsed { origin, content, begins_document, id, written, .. } = self.read(context)?;
+        let Parsed { origin, content, begins_document, id, links, written, .. } = self.read(context)?;
         let index = self.next_index;
         self.next_index += 1;
         if begins_document {
@@ -101,6 +101,7 @@ impl SelectedSegments {
             id,
             entity_fields,
             content,
+            links,
             written,
             is_glued,
         }))

@@ -205,7 +205,7 @@ impl Runner<'_> {
         if let Sequences::Repeats(repeats) = pass.sequences {
             return self.over_repeats(repeats, part.shard, pass, observers, variants);
         }
-        let opened = Corpus::open_with(self.corpus, self.scope, &self.protocol.probes, self.index)?;
+        let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), self.index)?;
         let (sums, _, again) = self.over_corpus(opened, (part, sequences), pass, observers, variants)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
@@ -357,7 +357,7 @@ impl Runner<'_> {
     /// The first sentences of the corpus, by themselves, whatever the shard.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
-        let corpus = Corpus::open_with(self.corpus, self.scope, &[], None)?;
+        let corpus = Corpus::open_with(self.corpus, self.scope, (&[], None), None)?;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);

@@ -12,7 +12,9 @@ use super::reading::{Context as Reads, Spacing};
 use super::sequence::{GoldArc, Sequence, TokenKind};
 use super::span::WordSpan;
 use super::tally::{LeftOutWords, SkipReason, Tally, WordSkip};
-use crate::corpus::{Content, MAX_SENTENCE_BYTES, Origin, SEGMENT_SENTENCES, Sentence, TreeHead, Word, Written};
+use crate::corpus::{
+    Content, LinkSet, MAX_SENTENCE_BYTES, Origin, SEGMENT_SENTENCES, Sentence, TreeHead, Word, Written,
+};
 use crate::model::tokenizer::ModelTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::time_limit;
@@ -90,7 +92,8 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
-        let Sentence { index, origin, document, document_number, family, entity_fields, content, .. } = sentence;
+        let Sentence { index, origin, document, document_number, family, entity_fields, content, mut links, .. } =
+            sentence;
         let cannot = move |error: Error, Origin { path, line, .. }: &Origin| {
             error.context(format!("cannot tokenise sentence {index}")).at(path, *line)
         };
@@ -108,7 +111,7 @@ impl<'a> SentenceTokenizer<'a> {
             (Content::Words(words), _) if self.tokenizer.reads_words_alone() => self.spaced(words),
             (Content::Words(words), Spacing::Written) => {
                 let written = sentence.written.unwrap_or_else(|| Written::spaced(words.iter().map(|word| &*word.form)));
-                self.written(words, &written, before, &mut left_out)
+                self.written((words, &mut links), &written, before, &mut left_out)
             }
         });
         let tokenized = tokenized.map_err(|error| cannot(error, &origin))?;
@@ -122,7 +125,7 @@ impl<'a> SentenceTokenizer<'a> {
                 }
                 let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
                 let document = document.max(segment);
-                let sequence = Sequence { index, document, document_number, family, entity_fields, ..*sequence };
+                let sequence = Sequence { index, document, document_number, family, links, entity_fields, ..*sequence };
                 let special = self.context == Reads::Sentence;
                 self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown()), &left_out);
                 self.tally.legibility.add(&sequence, self.tokenizer);
@@ -202,7 +205,7 @@ impl<'a> SentenceTokenizer<'a> {
     /// Words as they were written, in a text with `before` in front of it.
     fn written(
         &self,
-        words: Vec<Word>,
+        (words, links): (Vec<Word>, &mut [LinkSet]),
         written: &Written,
         before: &str,
         left_out: &mut LeftOutWords,
@@ -224,7 +227,7 @@ impl<'a> SentenceTokenizer<'a> {
         if encoding.len() > self.max_tokens {
             return Ok(too_many);
         }
-        let (words, spans) = kept(words, spans, &places, left_out);
+        let (words, spans) = kept((words, links), spans, &places, left_out);
         Ok(self.sequence(&encoding, spans, Some(words)))
     }
 
@@ -282,9 +285,9 @@ fn ensure_tokenisable(text: &str) -> Result<()> {
 }
 
 /// The words that have tokens, and these; the others are counted, and the words that depend on them, whose heads are then
-/// unknown. `places` are the bytes of all words.
+/// unknown. Links go with their words. `places` are the bytes of all words.
 fn kept(
-    words: Vec<Word>,
+    (words, links): (Vec<Word>, &mut [LinkSet]),
     spans: Vec<Option<WordSpan>>,
     places: &[Range<usize>],
     left_out: &mut LeftOutWords,
@@ -305,6 +308,7 @@ fn kept(
             }
         }
     }
+    links.iter_mut().for_each(|links| *links = links.moved(|word| now_at[word]));
     let pairs = words.into_iter().zip(spans).filter_map(|(mut word, span)| {
         let span = span?;
         if let TreeHead::Word(head) = word.head {

@@ -19,7 +19,6 @@ use crate::sequences::sequence::{GoldArc, InputToken, PredictedToken, Sequence};
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::stats::surprisal::surprisal;
-use crate::study::labels::evidence::Direction;
 use crate::study::upstream::ArcClaim;
 
 /// The losses of the query words of some arcs, in a block of sentences or in all.
@@ -117,10 +116,7 @@ fn arcs_of<'a>(claim: &'a ArcClaim, tree: &'a [GoldArc]) -> impl Iterator<Item =
     tree.iter().enumerate().filter_map(|(dependent, arc)| {
         let TreeHead::Word(head) = arc.head else { return None };
         let is_at_offset = dependent.checked_add_signed(claim.offset as isize) == Some(head);
-        let (query, partner) = match claim.direction {
-            Direction::DependentToHead => (dependent, head),
-            Direction::HeadToDependent => (head, dependent),
-        };
+        let (query, partner) = if claim.direction.is_forward() { (dependent, head) } else { (head, dependent) };
         scored_as(&arc.relation).any(|name| name == claim.relation).then_some((query, partner, is_at_offset))
     })
 }

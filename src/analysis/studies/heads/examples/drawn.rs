@@ -9,7 +9,6 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::aim::Goals;
 use crate::study::instruments::partners::largest;
-use crate::study::labels::evidence::Direction;
 
 /// The most words of a drawn sentence: this many fit side by side on a card of the page, and a page of 12 x 12 heads,
 /// half of them with three such sentences, stays below 1 MB.
@@ -57,13 +56,10 @@ impl Drawn {
             let word = units.words[unit]?;
             if let Goals::Partners { direction, partners, .. } = goals {
                 let other = partners.of(words, *direction, word)?;
-                let weight = match direction {
-                    Direction::DependentToHead => words.get(word, other),
-                    Direction::HeadToDependent => words.get(other, word),
-                };
+                let weight = if direction.is_forward() { words.get(word, other) } else { words.get(other, word) };
                 return Some((units.of_word[other], weight));
             }
-            let to = largest(0..count, |key| Some(between.get(unit, key)))?;
+            let to = largest(0..count, |key| between.get(unit, key))?;
             Some((to, between.get(unit, to)))
         };
         let (to, weights): (Vec<usize>, Vec<f64>) =

@@ -9,33 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::{Annotation, Upos};
-
-/// On which side of a word another stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Side {
-    /// Before it.
-    Left,
-    /// After it.
-    Right,
-}
-
-impl Side {
-    const BOTH: [Self; 2] = [Self::Left, Self::Right];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Left => "left",
-            Self::Right => "right",
-        }
-    }
-
-    /// The side of `word` on which `other` stands.
-    pub fn of(other: usize, word: usize) -> Self {
-        if other < word { Self::Left } else { Self::Right }
-    }
-}
+pub use crate::study::labels::evidence::Side;
 
 const CLASSES: usize = Upos::ALL.len();
 

@@ -16,8 +16,10 @@ use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
 use crate::corpus::tree;
 use crate::system::errors::Facts;
+use links::NotedLinks;
 use surface::{COLUMNS, Surface, number, space_after};
 
+mod links;
 mod surface;
 #[cfg(test)]
 mod tests;
@@ -27,11 +29,11 @@ pub(super) const ENTRY: FormatReader =
 
 /// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    let Context { relations, requested, file } = context;
+    let Context { relations, links: types, requested, links_from, file } = context;
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();
-    let mut surface = Surface::default();
+    let (mut surface, mut noted) = (Surface::default(), NotedLinks::default());
     let (mut first, mut begins_document, mut names) = (None, false, Comments::default());
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
@@ -49,7 +51,10 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
             columns(line).and_then(|columns| match columns[0] {
                 id if is_pair(id, '.') => Ok(None),
                 id if is_pair(id, '-') => surface.multiword(&columns, words.len(), &mut size).map(|()| None),
-                _ => word(&columns, &mut surface, words.len(), &mut size, (relations, requested)).map(Some),
+                _ => {
+                    noted.note(links_from.as_ref(), &columns, words.len());
+                    word(&columns, &mut surface, words.len(), &mut size, (relations, requested)).map(Some)
+                }
             })
         };
         if let Some(word) = parsed.at(lines.path(), lines.number())? {
@@ -62,10 +67,12 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     if let Err((word, problem)) = tree::check(&words) {
         bail!(problem.reworded(|problem| format!("column 7 (HEAD) {problem}")).at(lines.path(), numbers[word]));
     }
+    let links = noted.read(links_from.as_ref(), words.len(), types);
+    let links = links.map_err(|(word, problem)| problem.at(lines.path(), numbers[word]))?;
     surface.ensure_whole(words.len()).at(lines.path(), lines.number())?;
     let Comments { family, id, text } = names;
     let written = (!words.is_empty()).then(|| surface.written(&words, text.as_deref()));
-    Ok(Some(Parsed { begins_document, family, id, written, ..Parsed::new(origin, Content::Words(words)) }))
+    Ok(Some(Parsed { begins_document, family, id, links, written, ..Parsed::new(origin, Content::Words(words)) }))
 }
 
 /// The facts that comments state about a sentence.
@@ -143,6 +150,7 @@ fn word(
         lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { given(lemma) },
         features: given(features),
         entity: given(entity),
+        class: None,
         requested,
     };
     surface.word(before, space_after(misc));

@@ -88,6 +88,7 @@ fn observation() -> Observation {
         ablation: None,
         counts: None,
         probes: Vec::new(),
+        links_from: None,
         left_out: Vec::new(),
         studies: vec![text("attention")],
     };

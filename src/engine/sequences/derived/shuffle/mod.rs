@@ -63,9 +63,10 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
         span.moved(from, first)
     };
     reordered.words = order.iter().map(moved).collect();
+    let mut now_at = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(place, &word)| now_at[word] = place);
+    reordered.links = sequence.links.iter().map(|links| links.moved(|word| Some(now_at[word]))).collect();
     if let Some(tree) = &sequence.tree {
-        let mut now_at = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(place, &word)| now_at[word] = place);
         let moved = |arc: &GoldArc| match arc.head {
             TreeHead::Word(head) => GoldArc { head: TreeHead::Word(now_at[head]), ..arc.clone() },
             TreeHead::Root | TreeHead::Unknown => arc.clone(),

@@ -81,6 +81,7 @@ fn append(window: &mut Sequence, sentence: Sequence) {
     if let Some((tree, more)) = window.tree.as_mut().zip(sentence.tree) {
         tree.extend(more.into_iter().map(shifted));
     }
+    window.links.extend(sentence.links.iter().map(|links| links.moved(|word| Some(words + word))));
     window.forms.extend(sentence.forms);
     window.spelled.extend(sentence.spelled);
     window.annotations.extend(sentence.annotations);

@@ -13,6 +13,7 @@ use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{Merge, PerBlock};
 use crate::stats::interval::Interval;
 use crate::stats::significance::mcnemar;
+use crate::study::instruments::fold_scores::{FoldScores, Hits, ShareDifference};
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Denominator;
@@ -30,7 +31,7 @@ impl RelationMetrics {
         context: &EstimationContext,
     ) -> Self {
         let grid = context.grid;
-        let scored = ArcScores::new(blocks, grid.count());
+        let scored = ArcScores::new(blocks, &RelationSums::of_heads(grid.count()));
         let total = &scored.total;
         let of_fold = |sums: &RelationSums| best_head(sums, key.side);
         let best = of_fold(total);
@@ -61,7 +62,7 @@ impl RelationMetrics {
                 });
                 Some(BaselineComparison {
                     accuracy: scored.share(head.right),
-                    ci95: scored.interval(&head),
+                    ci95: scored.interval(&head.by_block),
                     alone,
                     offset,
                     tags,
@@ -109,7 +110,7 @@ impl RelationMetrics {
                 accuracy: *by_head[best.0].ci95.get(direction),
                 heldout_accuracy: heldout_interval,
                 baseline: BaselineIntervals {
-                    accuracy: scored.interval(&by_offset),
+                    accuracy: scored.interval(&by_offset.by_block),
                     heldout_accuracy: heldout_offset_interval,
                 },
                 tag_baseline: tag_intervals,
@@ -151,20 +152,23 @@ impl SimpleParsers {
         };
         let blocks: Vec<Option<RelationSums>> = sums.blocks.iter().map(of_block).collect();
         let blocks: Vec<Option<&RelationSums>> = blocks.iter().map(Option::as_ref).collect();
-        let scored = ArcScores::new(&blocks, heads);
+        let scored = ArcScores::new(&blocks, &RelationSums::of_heads(heads));
         let by_block = |hits: Option<Hits>| hits.map(|hits| hits.by_block);
         let tags = || scored.held_out_hits(|sums| Rules::best(&sums.cues), |sums, rules| rules.hits(&sums.cues));
         let head = |sums: &RelationSums| best_head(sums, None);
         let next = baseline_offsets().position(|offset| offset == 1).expect("an offset of the baseline");
         Self {
-            words: scored.words,
             head: by_block(scored.held_out_hits(head, |sums, &best| sums.hits_of(best))),
             offset: by_block(scored.held_out_hits(best_offset, |sums, &offset| sums.places[offset])),
             tags: (scored.total.tagged > 0).then(tags).and_then(by_block),
-            next: per_block(&blocks, |_, sums| sums.places[next]),
+            next: scored.predicted(|sums| sums.places[next]).by_block,
+            words: scored.words,
         }
     }
 }
+
+/// The sums of one relation, and the context for its accuracies.
+type ArcScores<'a> = FoldScores<'a, RelationSums>;
 
 /// One head in one direction beside the baselines.
 struct BaselineComparison {
@@ -178,83 +182,13 @@ struct BaselineComparison {
     left_out: Option<Jackknife>,
 }
 
-/// The sums of one relation, and the context for its accuracies.
-struct ArcScores<'a> {
-    blocks: &'a [Option<&'a RelationSums>],
-    total: RelationSums,
-    /// Even and odd families: blocks are their numbers modulo an even number.
-    folds: [RelationSums; 2],
-    /// Scored words.
-    words: PerBlock,
-}
-
-/// The right predictions of a head or a baseline.
-struct Hits {
-    right: u64,
-    by_block: PerBlock,
-}
-
-impl<'a> ArcScores<'a> {
-    fn new(blocks: &'a [Option<&'a RelationSums>], heads: usize) -> Self {
-        let pool = |first: usize, step: usize| {
-            let mut sums = RelationSums { hits: vec![[0; 2]; heads], ..RelationSums::default() };
-            blocks.iter().skip(first).step_by(step).flatten().for_each(|block| sums.merge(block));
-            sums
-        };
-        let words = per_block(blocks, |_, sums| sums.count);
-        Self { blocks, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words }
-    }
-
-    fn share(&self, right: u64) -> f64 {
-        right as f64 / self.total.count as f64
-    }
-
-    fn predicted(&self, right: impl Fn(&RelationSums) -> u64) -> Hits {
-        Hits { right: right(&self.total), by_block: per_block(self.blocks, |_, sums| right(sums)) }
-    }
-
-    fn interval(&self, predicted: &Hits) -> Option<Interval> {
-        self.interval_of(&predicted.by_block)
-    }
-
-    /// The interval of a share of the words.
-    fn interval_of(&self, right: &PerBlock) -> Option<Interval> {
-        Jackknife::new(right, &self.words).on(Scale::Share).interval()
-    }
-
-    /// The accuracy, with its interval, of what is chosen on one fold and scored on the other, both ways; `None` where
-    /// one of them has no such word.
-    fn held_out<C>(
-        &self,
-        choose: impl Fn(&RelationSums) -> C,
-        right: impl Fn(&RelationSums, &C) -> u64,
-    ) -> (Option<f64>, Option<Interval>) {
-        let Some(hits) = self.held_out_hits(choose, right) else { return (None, None) };
-        (Some(self.share(hits.right)), self.interval(&hits))
-    }
-
-    /// The right predictions of what is chosen on one fold and scored on the other, both ways; `None` where one of them has
-    /// no such word.
-    fn held_out_hits<C>(
-        &self,
-        choose: impl Fn(&RelationSums) -> C,
-        right: impl Fn(&RelationSums, &C) -> u64,
-    ) -> Option<Hits> {
-        if self.folds.iter().any(|fold| fold.count == 0) {
-            return None;
-        }
-        let [even, odd] = &self.folds;
-        let elsewhere = [choose(odd), choose(even)];
-        let by_block = per_block(self.blocks, |block, sums| right(sums, &elsewhere[block % 2]));
-        Some(Hits { right: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
-    }
-
+impl ArcScores<'_> {
     /// A head on the words against the other arcs of the same sentences; `None` where there are none.
     fn specific(&self, place: usize, direction: usize) -> Option<Specificity> {
-        let of_head = |_: usize, sums: &RelationSums| {
+        let of_head = |sums: &RelationSums| {
             sums.over_others.get(place).map_or(0.0, |differences| in_arcs(differences[direction]))
         };
-        let found = Jackknife::new(&per_block_real(self.blocks, of_head), &self.words_beside_others());
+        let found = Jackknife::new(&self.per_block(of_head), &self.words_beside_others());
         (self.total.with_others > 0).then(|| Specificity {
             difference: found.all(),
             ci95: found.interval(),
@@ -266,7 +200,7 @@ impl<'a> ArcScores<'a> {
 
     /// The words in sentences with other arcs, by block.
     fn words_beside_others(&self) -> PerBlock {
-        per_block(self.blocks, |_, sums| sums.with_others)
+        self.per_block(|sums| sums.with_others as f64)
     }
 
     /// What [`ArcScores::specific`] is over.
@@ -280,21 +214,11 @@ impl<'a> ArcScores<'a> {
         }
     }
 
-    /// The difference of two accuracies, its interval and its standard error.
-    fn difference(&self, head: &Hits, baseline: &Hits) -> (f64, Option<Interval>, Option<f64>) {
-        let by_block: PerBlock = std::array::from_fn(|block| head.by_block[block] - baseline.by_block[block]);
-        let difference = Jackknife::new(&by_block, &self.words).on(Scale::Difference);
-        (
-            (head.right as f64 - baseline.right as f64) / self.total.count as f64,
-            difference.interval(),
-            difference.standard_error(),
-        )
-    }
-
     /// `both` are the words on which both are right; `later` those on which only the one or the other is, in sentences that
     /// are not the first of their family, which the test leaves out.
     fn versus_offset(&self, head: &Hits, offset: &Hits, both: u64, later: [u64; 2]) -> Comparison {
-        let (difference, ci95, standard_error) = self.difference(head, offset);
+        let ShareDifference { value: difference, ci95, standard_error } =
+            self.difference(&head.by_block, &offset.by_block);
         let (head_only, offset_only) = (head.right - both - later[0], offset.right - both - later[1]);
         let mcnemar_p = mcnemar(head_only, offset_only);
         Comparison { difference, ci95, standard_error, head_only, offset_only, mcnemar_p, p: None, q: None }
@@ -302,7 +226,8 @@ impl<'a> ArcScores<'a> {
 
     /// `both` are the words on which both are right.
     fn versus_tags(&self, head: &Hits, tags: &Hits, both: u64) -> TagComparison {
-        let (difference, ci95, standard_error) = self.difference(head, tags);
+        let ShareDifference { value: difference, ci95, standard_error } =
+            self.difference(&head.by_block, &tags.by_block);
         let (head_only, tags_only) = (head.right - both, tags.right - both);
         TagComparison {
             difference,
@@ -339,17 +264,10 @@ impl Tags {
             rules: rules.named(&scored.total.cues),
             single: SingleRule { rule, accuracy: scored.share(hits) },
         };
-        let ci95 = BaselineIntervals { accuracy: scored.interval(&predicted), heldout_accuracy: heldout_interval };
+        let ci95 =
+            BaselineIntervals { accuracy: scored.interval(&predicted.by_block), heldout_accuracy: heldout_interval };
         Self { rules, predicted, baseline, ci95 }
     }
-}
-
-fn per_block(blocks: &[Option<&RelationSums>], count: impl Fn(usize, &RelationSums) -> u64) -> PerBlock {
-    per_block_real(blocks, |block, sums| count(block, sums) as f64)
-}
-
-fn per_block_real(blocks: &[Option<&RelationSums>], number: impl Fn(usize, &RelationSums) -> f64) -> PerBlock {
-    std::array::from_fn(|block| blocks[block].map_or(0.0, |sums| number(block, sums)))
 }
 
 fn ratio(part: u64, whole: u64) -> Option<f64> {

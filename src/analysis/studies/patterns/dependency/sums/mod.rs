@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::arcs::{Agreement, DuplicateArcs, Predictions, RelationSums, ScoredArc, scored_arcs};
+use super::arcs::{Agreement, DuplicateArcs, RelationSums, ScoredArc, scored_arcs};
 use super::relation::directions;
 use super::specific::ArcsBeside;
 use super::tags::{CUES, Side};
@@ -21,6 +21,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, Merge, block_of};
 use crate::study::instruments::partners::Partners;
+use crate::study::instruments::predictions::Predictions;
 use crate::study::labels::evidence::Direction;
 pub use key::RelationKey;
 pub use sight::Sight;

@@ -4,8 +4,12 @@
 //! `"text"`, the text that they are in, or `"space_after"`, whether white space follows each;
 //! `"heads"`, the number of each word's head counted from 1, 0 for a root and null where it is not annotated, and
 //! `"relations"`, each word's relation to its head, as in CoNLL-U; and `"upos"`, `"lemmas"` and `"feats"`, each with an
-//! entry per word or null. `"document"` names the sentence's document,
+//! entry per word or null. `"links"` has the links between words by their types, words counted from 1, and
+//! `"candidates"`, `"undirected"` and `"min_distance"` say more of these types; `"classes"` has the class of each word
+//! for links (docs/methodology/links.md). `"document"` names the sentence's document,
 //! `"family"` its family. Other keys are passed over: corpora keep ids and sources there.
+
+mod links;
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -20,12 +24,14 @@ use crate::corpus::annotation::{Annotation, Upos, value_of};
 use crate::corpus::bounds::{MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
+use crate::corpus::sentence::links::LinkSet;
 use crate::corpus::sentence::written::{Misfit, Written, WrittenPiece};
 use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
 use crate::corpus::tree;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
 use crate::system::json::problem_in_line;
+use links::{LinkKeys, WrittenLink, classes};
 
 pub(in crate::corpus) const ENTRY: FormatReader =
     FormatReader { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: next };
@@ -41,6 +47,11 @@ struct Line {
     lemmas: Option<Vec<Option<Box<str>>>>,
     feats: Option<Vec<Option<Box<str>>>>,
     space_after: Option<Vec<bool>>,
+    links: Option<BTreeMap<String, Vec<WrittenLink>>>,
+    candidates: Option<BTreeMap<String, Vec<u64>>>,
+    undirected: Option<Vec<String>>,
+    min_distance: Option<BTreeMap<String, usize>>,
+    classes: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
     document: Option<Name>,
     family: Option<Name>,
     /// Other programs' names of `heads` and `relations`, which would be lost on a line that has words.
@@ -54,12 +65,12 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
         if line.trim().is_empty() {
             continue;
         }
-        let parsed = content(line, &mut context.relations, &context.requested);
+        let parsed = content(line, context);
         let origin = lines.here();
-        let LineContent { content, written, document, family } = parsed.at(&origin.path, origin.line)?;
+        let LineContent { content, links, written, document, family } = parsed.at(&origin.path, origin.line)?;
         let begins_document = document != context.file.document;
         context.file.document = document;
-        return Ok(Some(Parsed { begins_document, family, written, ..Parsed::new(origin, content) }));
+        return Ok(Some(Parsed { begins_document, family, links, written, ..Parsed::new(origin, content) }));
     }
     Ok(None)
 }
@@ -67,29 +78,36 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
 /// A parsed line.
 struct LineContent {
     content: Content,
+    links: Vec<LinkSet>,
     written: Option<Written>,
     document: Option<Name>,
     family: Option<Box<str>>,
 }
 
-fn content(json: &str, relations: &mut RelationNames, requested: &[String]) -> Result<LineContent> {
+fn content(json: &str, context: &mut Context) -> Result<LineContent> {
+    let Context { relations, links: types, requested, .. } = context;
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
     let mut line: Line = serde_json::from_str(json)
         .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", problem_in_line(&error), excerpt(json)))?;
     let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
     ensure!(family.as_deref() != Some(""), anyhow!("`family` is empty").hint("give it a name, or leave it out"));
+    let links = line.take_links();
     let Some(forms) = line.words.take() else {
+        if let Some(name) = links.first() {
+            bail!("{}", of_no_words(name));
+        }
         let nothing = || renamed(json, anyhow!("there is neither `words` nor `text`: `{}`", excerpt(json)));
         let text = line.text.take().ok_or_else(nothing)?;
         let content = Content::Text(line.without_annotations(text)?);
-        return Ok(LineContent { content, written: None, document, family });
+        return Ok(LineContent { content, links: Vec::new(), written: None, document, family });
     };
     let is_lost = (line.head.is_some() && line.heads.is_none()) || (line.deprel.is_some() && line.relations.is_none());
     ensure!(!is_lost, renamed(json, anyhow!("`words` have a tree under keys that are not read: `{}`", excerpt(json))));
     let written = line.written(&forms)?;
+    let links = links.read(forms.len(), types)?;
     let content = Content::Words(line.annotated(forms, relations, &RequestedKeys::new(json, requested)?)?);
-    Ok(LineContent { content, written, document, family })
+    Ok(LineContent { content, links, written, document, family })
 }
 
 /// Names that other programs have for our keys (spaCy, Stanza, Hugging Face's datasets).
@@ -123,11 +141,25 @@ fn of_other_length(name: &str, length: usize, words: usize) -> String {
     format!("`{name}` has {length} {entries} for {}", counted(words, "word"))
 }
 
+fn of_no_words(name: &str) -> String {
+    format!("`{name}` is of `words`, and there are none")
+}
+
 impl Line {
+    fn take_links(&mut self) -> LinkKeys {
+        let Self { links, candidates, undirected, min_distance, .. } = self;
+        LinkKeys {
+            links: links.take(),
+            candidates: candidates.take(),
+            undirected: undirected.take(),
+            min_distance: min_distance.take(),
+        }
+    }
+
     fn without_annotations(self, text: String) -> Result<String> {
-        let given = self.lengths().into_iter().find(|(_, length)| length.is_some());
-        if let Some((name, _)) = given {
-            bail!("`{name}` is of `words`, and there are none");
+        let lengths = self.lengths().into_iter().find(|(_, length)| length.is_some()).map(|(name, _)| name);
+        if let Some(name) = lengths.or_else(|| self.classes.as_ref().map(|_| "classes")) {
+            bail!("{}", of_no_words(name));
         }
         Ok(text)
     }
@@ -180,21 +212,23 @@ impl Line {
             }
         }
         requested.ensure_whole(forms.len())?;
+        let mut classes = Entries(classes(self.classes, forms.len())?.into_iter());
         let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
         let mut size = SentenceSize::default();
         let (mut heads, mut names) = (entries(self.heads), entries(self.relations));
         let (mut upos, mut lemmas, mut feats) = (entries(self.upos), entries(self.lemmas), entries(self.feats));
         for form in forms {
-            let (lemma, features) = (lemmas.next(), feats.next());
+            let (lemma, features, class) = (lemmas.next(), feats.next(), classes.next());
             let relation = names.next().unwrap_or_else(|| "_".to_owned());
             let requested = requested.of_word(words.len());
-            let kept = [&*form, &*relation, lemma.as_deref().unwrap_or(""), features.as_deref().unwrap_or("")];
-            size.add(kept.into_iter().chain(requested.iter().flatten().map(|value| &**value)))?;
+            let given = [&lemma, &features, &class].map(|value| value.as_deref().unwrap_or_default());
+            let kept = [&*form, &*relation].into_iter().chain(given);
+            size.add(kept.chain(requested.iter().flatten().map(|value| &**value)))?;
             let head = tree_head(heads.next());
             let check = relations.check(head, &relation);
             check.reworded(|problem| format!("{}: its relation {problem}", nth(words.len()))).of_value(&relation)?;
             let upos = upos.next().as_deref().and_then(Upos::of);
-            let annotation = Annotation { upos, lemma, features, entity: None, requested };
+            let annotation = Annotation { upos, lemma, features, entity: None, class, requested };
             words.push(Word { form, head, relation, annotation });
         }
         let fault =

@@ -1,0 +1,351 @@
+//! How well the heads, and rules without a head, find the targets of one type of links: as the report has it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::thresholds::{BEYOND_MARGIN, MARGIN};
+use crate::model::grid::HeadPlace;
+use crate::stats::block_test::{Estimate, Jackknife, Scale};
+use crate::stats::blocks::BLOCKS;
+use crate::stats::interval::Interval;
+use crate::study::labels::Bound;
+use crate::study::labels::evidence::{Direction, Reach, Side};
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::metric::Denominator;
+use crate::study::show::wording::percent;
+use crate::system::counted::counted;
+
+/// How well heads and rules find the targets of one type of links.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkMetrics {
+    /// The type.
+    #[serde(rename = "type")]
+    pub name: String,
+    /// Whether each link counts in both directions.
+    pub undirected: bool,
+    /// In a decoder, the side of the source on which the target stands; absent in encoders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Side")]
+    pub side: Option<Side>,
+    /// Scored sources.
+    pub count: u64,
+    /// Sentences with one, the first of each family alone.
+    pub sentences: u64,
+    /// Blocks with one.
+    #[schemars(range(max = BLOCKS))]
+    pub blocks: usize,
+    /// `(sum n)² / sum n²` over them, `n` the sources of each: as many blocks of equal size would be as good.
+    #[schemars(range(min = 0, max = BLOCKS))]
+    pub effective_blocks: f64,
+    /// Links that are not scored, since their targets are no candidates.
+    pub out_of_sight: u64,
+    /// Sources that are not scored, since none of their candidates is a target, or all are.
+    pub no_choice: u64,
+    /// The best head on all data.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The direction in which it is best.
+    pub direction: Direction,
+    /// Its accuracy on all data: biased upwards, since it was chosen on the same data.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: f64,
+    /// Accuracy of the heads chosen on one half of the sentences and scored on the other, pooled; null where one half has no
+    /// such source.
+    #[schemars(range(min = 0, max = 1))]
+    pub heldout_accuracy: Option<f64>,
+    /// The mean share of targets among the candidates.
+    #[schemars(range(min = 0, max = 1))]
+    pub chance: f64,
+    /// The weight of even attention on targets; null where no source is scored in the direction `from`.
+    pub mass_chance: Option<f64>,
+    /// The best rule of place, `chance` among them.
+    pub by_place: BestRule,
+    /// The best rule that takes a candidate of the source's class.
+    pub by_class: BestRule,
+    /// The best rules that take the nearest candidate of a class, by the class of the source; null where words have no classes.
+    pub by_class_rules: Option<BestRule>,
+    /// The 95 % intervals of the best head.
+    pub ci95: LinkIntervals,
+    /// Sources with targets and other candidates of their class.
+    pub with_class: Denominator,
+    /// The mean share of targets among the candidates of their class; null without such a source.
+    #[schemars(range(min = 0, max = 1))]
+    pub class_chance: Option<f64>,
+    /// The pairs of `precision_at_length`; null of types with a direction, and in decoders.
+    pub pairs: Option<PairCounts>,
+    /// Every rule, in the order of the differences of each head.
+    pub rules: Vec<RuleAccuracy>,
+    /// Every head.
+    pub by_head: Vec<HeadLinks>,
+}
+
+/// The pairs of words that precision is over.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PairCounts {
+    /// Pairs taken: as many in each sentence as it has words.
+    pub taken: u64,
+    /// The share of linked ones among as many drawn at random.
+    #[schemars(range(min = 0, max = 1))]
+    pub chance: f64,
+}
+
+/// The best rule of a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BestRule {
+    /// The rule that is best on all data.
+    pub rule: String,
+    /// Its accuracy on all data.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: f64,
+    /// Accuracy of the rules chosen on one half of the sentences and scored on the other, pooled.
+    #[schemars(range(min = 0, max = 1))]
+    pub heldout_accuracy: Option<f64>,
+    /// Its 95 % interval.
+    pub heldout_ci95: Option<Interval>,
+}
+
+/// The 95 % intervals of the best head, with the selections as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkIntervals {
+    /// On all data.
+    pub accuracy: Option<Interval>,
+    /// Heads chosen on the other half.
+    pub heldout_accuracy: Option<Interval>,
+}
+
+/// The facts that a rule uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RuleGroup {
+    /// The place of the target, or chance.
+    Place,
+    /// The class of the source.
+    SameClass,
+    /// The class of the target, chosen by that of the source.
+    ClassRules,
+}
+
+/// A rule without a head.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RuleAccuracy {
+    /// The facts that it uses.
+    pub group: RuleGroup,
+    /// Its name.
+    pub rule: String,
+    /// How often it is right.
+    #[schemars(range(min = 0, max = 1))]
+    pub accuracy: f64,
+}
+
+/// A value for each direction of links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ByEnd<T> {
+    /// The source is the query.
+    pub from: T,
+    /// The target is the query.
+    pub to: T,
+}
+
+impl<T> ByEnd<T> {
+    /// A value for each of [`Direction::OF_LINKS`].
+    pub fn new(value: impl FnMut(Direction) -> T) -> Self {
+        let [from, to] = Direction::OF_LINKS.map(value);
+        Self { from, to }
+    }
+
+    /// The value for a direction.
+    pub fn get(&self, direction: Direction) -> &T {
+        if direction.is_forward() { &self.from } else { &self.to }
+    }
+
+    /// Both values, to change them.
+    pub fn both_mut(&mut self) -> [&mut T; 2] {
+        [&mut self.from, &mut self.to]
+    }
+}
+
+/// One head on one type of links; null in a direction that is not scored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadLinks {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// Share of sources whose largest weight on a candidate is on a target.
+    pub accuracy: ByEnd<Option<f64>>,
+    /// Its 95 % interval.
+    pub ci95: ByEnd<Option<Interval>>,
+    /// As `accuracy`, among all words; null where the corpus names no candidates.
+    pub among_all: ByEnd<Option<f64>>,
+    /// As `accuracy`, among the candidates of the source's class.
+    pub among_class: ByEnd<Option<f64>>,
+    /// Share of sources for which a special token has more weight than every candidate; null for `to` in decoders.
+    pub to_special: ByEnd<Option<f64>>,
+    /// The mean weight of sources on their targets.
+    pub mass: Option<f64>,
+    /// Its 95 % interval.
+    pub mass_ci95: Option<Interval>,
+    /// The mass of a head with the same preference for offsets that is blind otherwise.
+    pub mass_expected: Option<f64>,
+    /// The share of linked pairs among those with the largest corrected weights, as many as each sentence has words.
+    pub precision_at_length: Option<f64>,
+    /// Its 95 % interval.
+    pub precision_ci95: Option<Interval>,
+    /// The head against every rule.
+    pub leads: ByEnd<Option<Leads>>,
+    /// Its accuracy without each block, for the block test of two analyses.
+    #[serde(skip)]
+    pub left_out: ByEnd<Option<Jackknife>>,
+}
+
+/// A head in one direction against every rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Leads {
+    /// Its accuracy less that of each rule, in the order of `rules`.
+    pub rules: Vec<RuleLead>,
+    /// Its accuracy among the candidates of the source's class less chance; null without such a source.
+    pub among_class: Option<RuleLead>,
+    /// Whether the least lead over rules of place is above `settings.policy.link_margin`.
+    pub over_place: LeadTest,
+    /// Whether the least lead over rules of the same class is above `settings.policy.link_beyond_margin`, and the accuracy among
+    /// candidates of the class above chance.
+    pub over_class: LeadTest,
+    /// Whether the least lead over all rules is above `settings.policy.link_beyond_margin`, and the accuracy among candidates of
+    /// the class above chance.
+    pub over_all: LeadTest,
+}
+
+/// The difference of two accuracies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RuleLead {
+    /// The difference.
+    #[schemars(range(min = -1, max = 1))]
+    pub difference: f64,
+    /// Its standard error, by leaving out one block at a time; null where fewer than 10 have a source.
+    pub standard_error: Option<f64>,
+}
+
+/// The intersection-union test of several leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LeadTest {
+    /// The least lead.
+    #[schemars(range(min = -1, max = 1))]
+    pub difference: f64,
+    /// The largest of the one-sided p-values; null where there is no standard error.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// Twice `p` corrected by Benjamini & Hochberg for all heads, directions and types whose leads are all above the margin; null
+    /// for others, and where the type has too few sources to be tested.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
+}
+
+/// The steps of the labels of links.
+pub const REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
+
+impl Leads {
+    /// The test of a step.
+    pub fn over(&self, reach: Reach) -> &LeadTest {
+        match reach {
+            Reach::All => &self.over_all,
+            Reach::Class => &self.over_class,
+            _ => &self.over_place,
+        }
+    }
+
+    /// The test of a step, to change it.
+    pub fn over_mut(&mut self, reach: Reach) -> &mut LeadTest {
+        match reach {
+            Reach::All => &mut self.over_all,
+            Reach::Class => &mut self.over_class,
+            _ => &mut self.over_place,
+        }
+    }
+}
+
+impl LinkMetrics {
+    /// The name with the side, where it has one.
+    pub fn title(&self) -> String {
+        let side = self.side.map(|side| format!(" (target on the {})", side.name()));
+        self.name.clone() + &side.unwrap_or_default()
+    }
+
+    /// The entry of the best head.
+    pub fn best(&self) -> Option<&HeadLinks> {
+        self.by_head.iter().find(|head| head.place == self.place)
+    }
+
+    /// A difference of two accuracies over the sources; `None` where it has no standard error, or too few blocks for a test.
+    pub fn estimate(&self, lead: RuleLead) -> Option<Estimate> {
+        let &Self { blocks, effective_blocks, .. } = self;
+        let (value, scale) = (lead.difference, Scale::Difference);
+        Estimate { value, standard_error: lead.standard_error?, blocks, effective_blocks, scale }.testable()
+    }
+
+    /// The leads over the rules of a group, with their places.
+    pub fn leads_over<'a>(
+        &'a self,
+        leads: &'a Leads,
+        is_in: impl Fn(RuleGroup) -> bool + 'a,
+    ) -> impl Iterator<Item = RuleLead> + 'a {
+        let rules = self.rules.iter().zip(&leads.rules);
+        rules.filter(move |(rule, _)| is_in(rule.group)).map(|(_, &lead)| lead)
+    }
+
+    /// The test of a step, and whether the estimates are all above their margins; `min_count` sources are asked for what is asked of
+    /// a class.
+    pub fn test(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
+        let margin = match reach {
+            Reach::Place => policy.rule(&MARGIN).unwrap_or(1.0),
+            _ => policy.share(&BEYOND_MARGIN),
+        };
+        let is_in = |group: RuleGroup| match reach {
+            Reach::Place => group == RuleGroup::Place,
+            Reach::Class => group == RuleGroup::SameClass,
+            _ => true,
+        };
+        let mut difference = 1.0_f64;
+        let (mut p, mut is_above) = (Some(0.0), true);
+        for lead in self.leads_over(leads, is_in) {
+            let of_rule = self.estimate(lead).map(|found| found.p_above(margin));
+            difference = difference.min(lead.difference);
+            p = p.zip(of_rule).map(|(a, b): (f64, f64)| a.max(b));
+            is_above &= Bound::AtLeast.holds(lead.difference, margin);
+        }
+        // Where hardly any source has a target of its class, a head that copies the class has no advantage.
+        let asks = reach != Reach::Place && self.with_class.count >= min_count;
+        if let Some(lead) = leads.among_class.filter(|_| asks) {
+            let error = lead.standard_error;
+            let found = error.and_then(|error| self.with_class.estimate(lead.difference, error, Scale::Real));
+            p = p.zip(found.map(|found| found.p_above(0.0))).map(|(a, b)| a.max(b));
+            is_above &= Bound::Above.holds(lead.difference, 0.0);
+        }
+        (LeadTest { difference, p, q: None }, is_above)
+    }
+
+    /// How far the best head is above the best rule of place.
+    pub fn lead(&self) -> f64 {
+        self.accuracy - self.by_place.accuracy
+    }
+
+    /// A line on the best head.
+    pub fn of_best_head(&self) -> String {
+        let Self { count, direction, accuracy, by_place, by_class, by_class_rules, .. } = self;
+        let rules = by_class_rules
+            .as_ref()
+            .map_or_else(String::new, |rules| format!(", class rules {}", percent(Some(rules.accuracy))));
+        let special = self.best().and_then(|head| *head.to_special.get(*direction));
+        format!(
+            "the best head of links {} ({}): {} % of {}, where the best rule of place ({}) has {} and the best of the same class ({}) \
+             {}{rules}; a special token has more weight for {} %",
+            self.title(),
+            direction.name(),
+            percent(Some(*accuracy)),
+            counted(*count, "source"),
+            by_place.rule,
+            percent(Some(by_place.accuracy)),
+            by_class.rule,
+            percent(Some(by_class.accuracy)),
+            percent(special),
+        )
+    }
+}

@@ -1,0 +1,214 @@
+//! Accuracies, rules and differences from the sums of one type of links.
+
+use std::collections::BTreeMap;
+
+use super::link::{
+    BestRule, ByEnd, HeadLinks, LeadTest, Leads, LinkIntervals, LinkMetrics, PairCounts, RuleAccuracy, RuleGroup,
+    RuleLead,
+};
+use super::rules::{ClassHits, ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
+use super::sums::{LinkBlock, LinkHits, LinkKey, TypeSums, slot};
+use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
+use crate::stats::blocks::PerBlock;
+use crate::study::instruments::fold_scores::{FoldScores, Hits, ShareDifference};
+use crate::study::labels::evidence::Direction;
+use crate::study::metrics::estimates::EstimationContext;
+use crate::study::metrics::metric::Denominator;
+
+type LinkScores<'a> = FoldScores<'a, LinkBlock>;
+
+/// A rule with its right choices.
+struct Rule {
+    group: RuleGroup,
+    name: String,
+    by_block: PerBlock,
+    accuracy: f64,
+}
+
+impl LinkMetrics {
+    /// `None` of a type without a scored source.
+    pub(super) fn new(key: &LinkKey, sums: &TypeSums, context: &EstimationContext) -> Option<Self> {
+        let grid = context.grid;
+        let blocks: Vec<Option<&LinkBlock>> = sums.blocks.iter().map(Some).collect();
+        let empty = LinkBlock { heads: vec![LinkHits::default(); grid.count()], ..LinkBlock::default() };
+        let scored = LinkScores::new(&blocks, &empty);
+        let total = &scored.total;
+        if total.count == 0 {
+            return None;
+        }
+        let best_head = |sums: &LinkBlock| best_head(sums, key.directions());
+        let best = best_head(total);
+        let (heldout_accuracy, heldout_ci95) = scored.held_out(best_head, |sums, &best| sums.right(best));
+
+        let (rules, [by_place, by_class, by_class_rules]) = all_rules(&scored, sums);
+        let with_class = scored.per_block(|sums| sums.with_class as f64);
+        let class_chance = scored.per_block(|sums| sums.class_chance.value());
+        let pairs = scored.per_block(|sums| sums.pairs as f64);
+
+        let of_head = |place: usize| {
+            let mut left_out = ByEnd::default();
+            let leads = ByEnd::new(|direction| {
+                key.directions().contains(&direction).then(|| {
+                    let right = scored.per_block(|sums| sums.right((place, direction)) as f64);
+                    let kept = context.leaves_out.then(|| Jackknife::new(&right, &scored.words).on(Scale::Share));
+                    *left_out.both_mut()[slot(direction)] = kept;
+                    let rules = rules.iter().map(|rule| lead(&scored, &right, &rule.by_block)).collect();
+                    let among =
+                        scored.per_block(|sums| sums.of(place, |hits| hits.among_class[slot(direction)]) as f64);
+                    let above: PerBlock = std::array::from_fn(|block| among[block] - class_chance[block]);
+                    let found = Jackknife::new(&above, &with_class);
+                    let among_class = (total.with_class > 0)
+                        .then(|| RuleLead { difference: found.all(), standard_error: found.standard_error() });
+                    let test = LeadTest::default();
+                    Leads { rules, among_class, over_place: test, over_class: test, over_all: test }
+                })
+            });
+            let share = |count: fn(&LinkHits) -> [u64; 2], whole: u64| {
+                ByEnd::new(|direction| {
+                    let is_scored = key.directions().contains(&direction) && whole > 0;
+                    is_scored.then(|| total.of(place, |hits| count(hits)[slot(direction)]) as f64 / whole as f64)
+                })
+            };
+            let is_forward = key.directions().contains(&Direction::From);
+            let mass = scored.per_block(|sums| sums.mass(place));
+            let mass = is_forward.then(|| Jackknife::new(&mass, &scored.words).on(Scale::Share));
+            let expected = sums.positions.rates(0, None).expected(&sums.profiles[place], &sums.profiles[place]);
+            let linked = scored.per_block(|sums| sums.of(place, |hits| hits.pairs) as f64);
+            let precision = (total.pairs > 0).then(|| Jackknife::new(&linked, &pairs).on(Scale::Share));
+            let mut to_special = share(|hits| hits.to_special, total.count);
+            if key.side.is_some() {
+                to_special.to = None;
+            }
+            HeadLinks {
+                place: grid.place(place),
+                accuracy: share(|hits| hits.right, total.count),
+                ci95: ByEnd::new(|direction| {
+                    let right = scored.per_block(|sums| sums.right((place, direction)) as f64);
+                    scored.interval(&right).filter(|_| key.directions().contains(&direction))
+                }),
+                among_all: share(|hits| hits.among_all, total.named),
+                among_class: share(|hits| hits.among_class, total.with_class),
+                to_special,
+                mass: mass.as_ref().map(Jackknife::all),
+                mass_ci95: mass.as_ref().and_then(Jackknife::interval),
+                mass_expected: is_forward.then(|| expected / total.count as f64),
+                precision_at_length: precision.as_ref().map(Jackknife::all),
+                precision_ci95: precision.as_ref().and_then(Jackknife::interval),
+                leads,
+                left_out,
+            }
+        };
+        let by_head: Vec<HeadLinks> = (0..grid.count()).map(of_head).collect();
+        let of_sources = |sum: f64| sum / total.count as f64;
+        Some(Self {
+            name: key.name.to_string(),
+            undirected: key.is_undirected,
+            side: key.side,
+            count: total.count,
+            sentences: total.sentences,
+            blocks: scored.words.iter().filter(|&&words| words > 0.0).count(),
+            effective_blocks: effective_blocks(&scored.words),
+            out_of_sight: sums.out_of_sight,
+            no_choice: sums.no_choice,
+            place: grid.place(best.0),
+            direction: best.1,
+            accuracy: scored.share(total.right(best)),
+            heldout_accuracy,
+            chance: of_sources(total.chance.value()),
+            mass_chance: key.directions().contains(&Direction::From).then(|| of_sources(total.even_mass.value())),
+            by_place: by_place.expect("there are rules of place"),
+            by_class: by_class.expect("there are rules of the same class"),
+            by_class_rules,
+            ci95: LinkIntervals { accuracy: *by_head[best.0].ci95.get(best.1), heldout_accuracy: heldout_ci95 },
+            with_class: basis_of_classes(total, &with_class),
+            class_chance: (total.with_class > 0).then(|| total.class_chance.value() / total.with_class as f64),
+            pairs: (total.pairs > 0)
+                .then(|| PairCounts { taken: total.pairs, chance: total.pairs_chance.value() / total.pairs as f64 }),
+            rules: rules
+                .into_iter()
+                .map(|Rule { group, name, accuracy, .. }| RuleAccuracy { group, rule: name, accuracy })
+                .collect(),
+            by_head,
+        })
+    }
+}
+
+/// The sources with a choice among candidates of their class, `with_class` by block.
+fn basis_of_classes(total: &LinkBlock, with_class: &PerBlock) -> Denominator {
+    Denominator {
+        count: total.with_class,
+        sentences: total.sentences,
+        blocks: with_class.iter().filter(|&&sources| sources > 0.0).count() as u64,
+        effective_blocks: effective_blocks(with_class),
+    }
+}
+
+/// Every rule, and the best of each group, which is chosen on one fold and scored on the other, too.
+fn all_rules(scored: &LinkScores<'_>, sums: &TypeSums) -> (Vec<Rule>, [Option<BestRule>; 3]) {
+    let total = &scored.total;
+    let rule = |group: RuleGroup, name: String, hits: Hits| Rule {
+        group,
+        name,
+        accuracy: scored.share(hits.right),
+        by_block: hits.by_block,
+    };
+    let mut rules: Vec<Rule> = PlaceRule::all(&total.places)
+        .into_iter()
+        .map(|place| rule(RuleGroup::Place, place.name(), scored.predicted(|sums| place.hits(&sums.places))))
+        .collect();
+    let chance = scored.per_block(|sums| sums.chance.value());
+    let accuracy = total.chance.value() / total.count as f64;
+    rules.push(Rule { group: RuleGroup::Place, name: "chance".to_owned(), by_block: chance, accuracy });
+    for (number, name) in SAME_CLASS.into_iter().enumerate() {
+        let hits = scored.predicted(|sums| sums.same_class[number]);
+        rules.push(rule(RuleGroup::SameClass, name.to_owned(), hits));
+    }
+    let taken = commonest(&sums.words);
+    let best_rules = |hits: &BTreeMap<Box<str>, ClassHits>| ClassRules::best(hits, &taken);
+    if total.classed > 0 {
+        let best = best_rules(&total.classes);
+        let hits = scored.predicted(|sums| best.hits(&sums.classes));
+        rules.push(rule(RuleGroup::ClassRules, "class rules".to_owned(), hits));
+    }
+    let best = |group: RuleGroup, (heldout_accuracy, heldout_ci95)| {
+        let of_group = rules.iter().filter(|rule| rule.group == group);
+        let best = of_group.reduce(|best, next| if next.accuracy > best.accuracy { next } else { best })?;
+        Some(BestRule { rule: best.name.clone(), accuracy: best.accuracy, heldout_accuracy, heldout_ci95 })
+    };
+    let place = scored.held_out(|sums| PlaceRule::best(&sums.places), |sums, rule| rule.hits(&sums.places));
+    let same_class = scored.held_out(
+        |sums| first_best(0..SAME_CLASS.len(), |&rule| sums.same_class[rule]).unwrap_or_default(),
+        |sums, &rule| sums.same_class[rule],
+    );
+    let by_rules = scored.held_out(|sums| best_rules(&sums.classes), |sums, rules| rules.hits(&sums.classes));
+    let best =
+        [best(RuleGroup::Place, place), best(RuleGroup::SameClass, same_class), best(RuleGroup::ClassRules, by_rules)];
+    (rules, best)
+}
+
+fn lead(scored: &LinkScores<'_>, head: &PerBlock, rule: &PerBlock) -> RuleLead {
+    let ShareDifference { value, standard_error, .. } = scored.difference(head, rule);
+    RuleLead { difference: value, standard_error }
+}
+
+impl LinkBlock {
+    /// A number of a head, 0 where no head scored.
+    fn of(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
+        self.heads.get(place).map_or(0, count)
+    }
+
+    /// The right choices of a head in a direction.
+    fn right(&self, (place, direction): (usize, Direction)) -> u64 {
+        self.of(place, |hits| hits.right[slot(direction)])
+    }
+
+    fn mass(&self, place: usize) -> f64 {
+        self.heads.get(place).map_or(0.0, |hits| hits.mass.value())
+    }
+}
+
+/// The head that is right most often, with its direction; of equal ones the first in the model, then `from`.
+fn best_head(sums: &LinkBlock, directions: &[Direction]) -> (usize, Direction) {
+    let cells = (0..sums.heads.len()).flat_map(|place| directions.iter().map(move |&direction| (place, direction)));
+    first_best(cells, |&cell| sums.right(cell)).expect("there are heads")
+}

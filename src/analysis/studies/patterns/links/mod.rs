@@ -1,0 +1,60 @@
+//! Links: how often a head's attention points from a word to the words that the user linked it to
+//! (docs/methodology/links.md).
+
+mod assessment;
+mod labels;
+mod link;
+mod measure;
+mod pairs;
+mod rules;
+mod section;
+mod sources;
+mod sums;
+mod table;
+mod thresholds;
+
+use crate::passes::control::ControlKind;
+use crate::passes::pass::Pass;
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::{Card, Observed, PassSpec, Study};
+use crate::system::parallel::in_parallel;
+use link::LinkMetrics;
+use section::LinksSection;
+use sums::LinksSums;
+
+/// The links that each head's attention follows.
+pub struct Links;
+
+impl Study for Links {
+    type Section = LinksSection;
+
+    const CARD: Card = Card {
+        name: "links",
+        question: "Which links between words, of types of the user's own, does each head's attention follow, and better than \
+            rules of place and of classes do?",
+        needs: "a corpus with links: `links` of JSON lines, or of CoNLL-U with --links-from",
+        by_default: true,
+        controls: &ControlKind::ALL,
+        labels: &[labels::LINK],
+        verdicts: &[labels::BEYOND],
+        caveats: section::CAVEATS,
+        figures: &["links"],
+        tables: &["links", "links_by_head", "link_rules"],
+        options: &["links-from"],
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        vec![PassSpec::new(Pass::PLAIN, |subject| LinksSums::new(subject.grid, subject.classes.clone(), subject.from))]
+    }
+
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &LinksSums = observed.sums();
+        let links = in_parallel(context.threads, &sums.types, |(key, sums)| LinkMetrics::new(key, sums, context));
+        let links = links.into_iter().flatten().collect();
+        (Estimates::none(context.grid.count()), LinksSection { links })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! The section `links` of the report: corrected for the number of tests, shown as a table and a figure.
+
+use std::cmp::Reverse;
+use std::fmt::{self, Write};
+
+use serde::Serialize;
+
+use super::assessment::{accuracy_of, is_tested, of_links};
+use super::link::{BestRule, HeadLinks, LeadTest, LinkMetrics, REACHES};
+use super::table::{MAY_GO, table};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::stats::significance::q_of_those_above;
+use crate::study::labels::evidence::{Direction, MIN_QUERIES, MIN_SENTENCES, Reach};
+use crate::study::labels::one_of_each;
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::metric::Denominator;
+use crate::study::metrics::number::{Number, Part};
+use crate::study::metrics::unit::Unit;
+use crate::study::section::{Completion, HeadCard, Section, section, stored};
+use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::show::in_brief::{InBrief, Shortage};
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::percent_of;
+use crate::study::{Caveat, CaveatSubject};
+use crate::system::counted::{counted, plural};
+use crate::system::printable::one_line;
+
+/// All types of links of a corpus, by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinksSection {
+    /// One object for each type; empty for a corpus without links.
+    pub links: Vec<LinkMetrics>,
+}
+
+stored!(LinksSection { links: Vec<LinkMetrics> });
+
+/// The limits of what the study shows.
+pub(super) const CAVEATS: &[Caveat] = &[Caveat {
+    id: "given-links",
+    text: "The best head of a type of links is the best of many tried: its `accuracy` is biased upwards, `heldout_accuracy` is not. \
+        Where the corpus names candidates, that a head finds these by itself is not shown.",
+    about: CaveatSubject::Certainty,
+    applies: |labels| !section::<LinksSection>(labels.section).links.is_empty(),
+}];
+
+impl LinksSection {
+    /// The types with enough sources for a test, the most frequent first.
+    fn tested(&self, policy: &Policy) -> Vec<&LinkMetrics> {
+        let mut tested: Vec<&LinkMetrics> = self.links.iter().filter(|links| is_tested(links, policy)).collect();
+        tested.sort_by_key(|links| Reverse(links.count));
+        tested
+    }
+
+    /// Tests every head in every direction on every type with enough sources, and corrects for their number, step by step.
+    fn correct(&mut self, policy: &Policy) {
+        let min_count = policy.count(&MIN_QUERIES);
+        for reach in REACHES {
+            let mut tests: Vec<(LeadTest, Option<f64>)> = Vec::new();
+            for links in &self.links {
+                let enough = is_tested(links, policy);
+                for leads in links.by_head.iter().flat_map(|head| [&head.leads.from, &head.leads.to]).flatten() {
+                    let (test, is_above) = links.test(leads, reach, (policy, min_count));
+                    tests.push((test, test.p.filter(|_| is_above && enough)));
+                }
+            }
+            let p: Vec<Option<f64>> = tests.iter().map(|(_, p)| *p).collect();
+            let all = self.links.iter_mut().flat_map(|links| &mut links.by_head);
+            let leads = all.flat_map(|head| head.leads.both_mut()).flatten();
+            for ((leads, (test, _)), q) in leads.zip(tests).zip(q_of_those_above(&p)) {
+                *leads.over_mut(reach) = LeadTest { q, ..test };
+            }
+        }
+    }
+
+    fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
+        if self.links.is_empty() {
+            return Ok(());
+        }
+        let (sources, sentences) = (policy.count(&MIN_QUERIES), policy.count(&MIN_SENTENCES));
+        let least = format!("{} in {}", counted(sources, "source"), counted(sentences, "sentence"));
+        let tested = self.tested(policy);
+        if tested.is_empty() {
+            let most = self.links.iter().max_by_key(|links| links.count).map_or(0, |links| links.count);
+            return writeln!(
+                out,
+                "No type of links has {least}, the fewest that are tested; the most sources of one type are {most}."
+            );
+        }
+        writeln!(
+            out,
+            "Best head of each type of links with at least {least}, in % of sources, ± half of the 95 % interval; `held-out` is of \
+             the best head of one half of the sentences on the other half, `to special` the share of sources for which a special \
+             token has more weight than every candidate:\n"
+        )?;
+        out.table_without(table(&tested), MAY_GO);
+        let hidden: u64 = tested.iter().map(|links| links.out_of_sight).sum();
+        if hidden > 0 {
+            writeln!(out, "\nNot scored: {} whose target is no candidate.", counted(hidden, "link"))?;
+        }
+        let unscored: u64 = tested.iter().map(|links| links.no_choice).sum();
+        if unscored > 0 {
+            writeln!(out, "Not scored: {} whose candidates are all targets, or none.", counted(unscored, "source"))?;
+        }
+        self.write_reach(out, policy)?;
+        let rare = self.links.len() - tested.len();
+        if rare > 0 {
+            let (is, types) = (plural(&rare, "is", "are"), counted(rare, "rarer type"));
+            writeln!(out, "{types} of links {is} in the report only, and {is} not tested.")?;
+        }
+        Ok(())
+    }
+
+    /// How many labels reach how far, where there are any.
+    fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
+        let of_head = |links, place| one_of_each(of_links(links, place, policy));
+        let labels =
+            self.links.iter().flat_map(|links| (0..links.by_head.len()).flat_map(move |place| of_head(links, place)));
+        let reached: Vec<Option<Reach>> = labels.filter(|found| found.fires).map(|found| found.label.beyond).collect();
+        if reached.is_empty() {
+            return Ok(());
+        }
+        let reaching = |least: Reach| reached.iter().filter(|&&reach| reach >= Some(least)).count();
+        writeln!(
+            out,
+            "Labels of links, firm or borderline: {}; shown to reach beyond words of the same class: {}; beyond every rule: {}.",
+            reached.len(),
+            reaching(Reach::Class),
+            reaching(Reach::All),
+        )
+    }
+}
+
+impl LinkMetrics {
+    /// The accuracy of each head in each direction.
+    fn numbers(&self, enough: bool) -> Vec<Number<'_>> {
+        let (blocks, effective_blocks) = (self.blocks, self.effective_blocks);
+        let of_head = |(head, entry): (usize, &HeadLinks)| -> Vec<_> {
+            let of_direction = |direction| entry.leads.get(direction).is_some().then_some((head, direction));
+            Direction::OF_LINKS.into_iter().filter_map(of_direction).collect()
+        };
+        let cells = self.by_head.iter().enumerate().flat_map(of_head);
+        let number = |(head, direction)| {
+            let entry = &self.by_head[head];
+            Number {
+                part: Part::Relations,
+                head,
+                of: self.name.clone(),
+                name: accuracy_of(&self.name, direction),
+                unit: Unit::Shares,
+                made_of: None,
+                value: *entry.accuracy.get(direction),
+                ci95: *entry.ci95.get(direction),
+                blocks,
+                effective_blocks,
+                trials: Some(self.count),
+                enough,
+                left_out: entry.left_out.get(direction).as_ref(),
+            }
+        };
+        cells.map(number).collect()
+    }
+}
+
+impl Section for LinksSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Policy(policy) = known {
+            self.correct(policy);
+        }
+    }
+
+    fn has_subject(&self) -> bool {
+        !self.links.is_empty()
+    }
+
+    fn summary(&self, policy: &Policy) -> Summary {
+        Summary::written(|out| self.write_summary(out, policy))
+    }
+
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
+            let most = self.links.iter().max_by_key(|links| links.count);
+            let rests_on = most.map(|links| Denominator {
+                count: links.count,
+                sentences: links.sentences,
+                ..Denominator::default()
+            });
+            let shortage =
+                rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
+            return InBrief { found: None, shortage };
+        };
+        let LinkMetrics { place, accuracy, by_place, by_class, .. } = links;
+        let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);
+        InBrief::found(format!(
+            "{place} is the best head for links of {}: right for {accuracy} of its sources, where the best rule of place is right for \
+             {place_rule} and the best of the same class for {class_rule}.",
+            one_line(&links.title())
+        ))
+    }
+
+    /// The accuracy of each head in each direction, for every type.
+    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
+        self.links.iter().flat_map(|links| links.numbers(is_tested(links, policy))).collect()
+    }
+
+    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
+        let best = self.tested(policy).into_iter().filter(|links| links.place == place);
+        best.map(LinkMetrics::of_best_head).collect()
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let is_whole = |links: &LinkMetrics| {
+            let mut leads = links.by_head.iter().flat_map(|head| [&head.leads.from, &head.leads.to]).flatten();
+            grid.is(links.by_head.iter().map(|head| head.place))
+                && grid.stray([links.place]).is_none()
+                && leads.all(|leads| leads.rules.len() == links.rules.len())
+        };
+        let broken = self.links.iter().find(|links| !is_whole(links))?;
+        Some(format!("the links `{}` do not list every head with every rule", broken.name))
+    }
+
+    fn figures(&self, policy: &Policy) -> Vec<Figure> {
+        let tested = self.tested(policy);
+        if tested.is_empty() {
+            return Vec::new();
+        }
+        let row = |links: &LinkMetrics| {
+            let of_rule = |rule: &BestRule| Mark::of(rule.heldout_accuracy, rule.heldout_ci95);
+            ForestRow {
+                name: format!("{} ({})", links.title(), links.count),
+                note: format!("{} {}", links.place, links.direction.name()),
+                marks: vec![
+                    Mark::of(links.heldout_accuracy, links.ci95.heldout_accuracy),
+                    of_rule(&links.by_place),
+                    of_rule(&links.by_class),
+                    links.by_class_rules.as_ref().and_then(of_rule),
+                ],
+            }
+        };
+        let chart = Chart::Forest(Forest {
+            scale: "sources whose target is found, held out".to_owned(),
+            shares: true,
+            nothing: None,
+            marks: ["best head", "rule of place", "same class", "class rules"].map(str::to_owned).to_vec(),
+            rows: tested.into_iter().map(row).collect(),
+        });
+        vec![Figure {
+            name: "links",
+            title: "Links beside rules without a head".to_owned(),
+            reading: "For each type of links the share of sources whose target is found by the head and the rules that are best: \
+                chosen on one half of the sentences and scored on the other, with 95 % intervals. The head that is named is the best \
+                on all of them."
+                .to_owned(),
+            chart,
+        }]
+    }
+
+    /// The types; every head on each of them; every rule.
+    fn tables(&self, _: &Policy) -> Vec<Table> {
+        /// The values of a type, with its name.
+        #[derive(Serialize)]
+        struct TypedRow<'a, T> {
+            #[serde(rename = "type")]
+            name: &'a str,
+            #[serde(flatten)]
+            entry: &'a T,
+        }
+        fn of<'a, T>(links: &'a LinkMetrics, entries: &'a [T]) -> impl Iterator<Item = TypedRow<'a, T>> {
+            entries.iter().map(|entry| TypedRow { name: &links.name, entry })
+        }
+        let by_head = self.links.iter().flat_map(|links| of(links, &links.by_head));
+        let rules = self.links.iter().flat_map(|links| of(links, &links.rules));
+        vec![Table::of("links", &self.links), Table::of("links_by_head", by_head), Table::of("link_rules", rules)]
+    }
+}

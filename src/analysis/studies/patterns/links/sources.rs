@@ -1,0 +1,197 @@
+//! The scored sources of a sequence: their targets, their candidates, and what rules without a head choose for them
+//! (docs/methodology/links.md).
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::rules::{ClassChoice, PlaceChoice, SAME_CLASS};
+use crate::corpus::{LinkSet, Upos};
+use crate::model::grid::visibility::Visibility;
+use crate::sequences::fold::even::Even;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::study::labels::evidence::Side;
+
+/// A scored source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkSource {
+    /// Its position.
+    pub word: usize,
+    /// Its targets among the candidates, ascending.
+    pub targets: Vec<usize>,
+    /// The words among which its target is looked for, ascending.
+    pub candidates: Vec<usize>,
+    /// All words that it could be looked for among, where the corpus names candidates; empty where it names none.
+    pub seen: Vec<usize>,
+    /// The candidates of its class, where some are targets and some are not; empty elsewhere.
+    pub of_class: Vec<usize>,
+    /// Whether all other words of the sequence are candidates, in both directions.
+    pub is_free: bool,
+    /// The words that rules of place choose.
+    pub places: PlaceChoice,
+    /// The words that rules of the same class choose.
+    pub same_class: [Option<usize>; SAME_CLASS.len()],
+    /// The rules of classes that are right.
+    pub class: Option<ClassChoice>,
+}
+
+impl LinkSource {
+    /// Whether a word is a target.
+    pub fn is_target(&self, word: usize) -> bool {
+        self.targets.binary_search(&word).is_ok()
+    }
+
+    /// The targets among the candidates of its class.
+    pub fn targets_of_class(&self) -> usize {
+        self.of_class.iter().filter(|&&word| self.is_target(word)).count()
+    }
+
+    /// The share of right ones among its candidates.
+    pub fn chance(&self) -> f64 {
+        self.targets.len() as f64 / self.candidates.len() as f64
+    }
+}
+
+/// The sources of a set of links, with what is not scored.
+#[derive(Debug, Default, PartialEq)]
+pub struct Sources {
+    /// Those that are scored, ascending.
+    pub scored: Vec<LinkSource>,
+    /// Links whose target is no candidate.
+    pub out_of_sight: u64,
+    /// Sources without a target among their candidates, or without anything else.
+    pub no_choice: u64,
+}
+
+/// The words of a sequence, as links see them.
+pub struct LinkedWords<'a> {
+    sequence: &'a Sequence,
+    even: Even,
+    from: FromToken,
+    /// The sentence of each word, without words that take no part.
+    sentences: Vec<Range<usize>>,
+    classes: Vec<&'a str>,
+    /// Whether some word has a class that is not its form.
+    pub are_classed: bool,
+}
+
+impl<'a> LinkedWords<'a> {
+    /// The words of a sequence in whose layers all queries see these keys.
+    pub fn new(sequence: &'a Sequence, visibility: Visibility, from: FromToken) -> Self {
+        let given = |word: usize| {
+            let annotation = sequence.annotations.get(word)?;
+            annotation.class.as_deref().or_else(|| annotation.upos.map(Upos::tag))
+        };
+        let words = 0..sequence.words.len();
+        Self {
+            sequence,
+            even: Even::new(visibility, sequence.ids.len()),
+            from,
+            sentences: sequence.candidates_of_words(),
+            classes: words.clone().map(|word| given(word).unwrap_or_else(|| sequence.form(word))).collect(),
+            are_classed: words.clone().any(|word| given(word).is_some()),
+        }
+    }
+
+    /// The classes of the sentence that a word is in.
+    pub fn classes_around(&self, word: usize) -> &[&'a str] {
+        &self.classes[self.sentences[word].clone()]
+    }
+
+    /// The sentence that links are in; `None` of no links in a window of several.
+    pub fn sentence_of(&self, links: &LinkSet) -> Option<Range<usize>> {
+        let word = links.targets.keys().next().copied();
+        let only = || self.sentences.first().filter(|_| self.sequence.sentences() == 1).cloned();
+        word.map(|word| self.sentences[word].clone()).or_else(only).filter(|words| !words.is_empty())
+    }
+
+    /// Whether a word can be looked for from another: they are words of one sentence that see each other, or the later sees the
+    /// earlier in a decoder, which scores one `side`.
+    pub fn is_seen(&self, word: usize, other: usize, side: Option<Side>) -> bool {
+        let spans = &self.sequence.words;
+        let (earlier, later) = (&spans[word.min(other)], &spans[word.max(other)]);
+        match side {
+            _ if word == other || !self.sentences[word].contains(&other) => false,
+            None => self.even.are_in_sight(earlier, later, self.from),
+            Some(side) => Side::of(other, word) == side && self.even.between_words(later, earlier, self.from) > 0.0,
+        }
+    }
+
+    /// The sources of links, in a decoder those with targets on a side.
+    pub fn sources(&self, links: &LinkSet, side: Option<Side>) -> Sources {
+        let is_on_side = |&(from, to): &(usize, usize)| side.is_none_or(|side| Side::of(to, from) == side);
+        let ends = |from: usize| links.targets[&from].iter().map(move |&to| (from, to)).filter(is_on_side);
+        let sources: Vec<usize> = links.targets.keys().copied().filter(|&from| ends(from).next().is_some()).collect();
+        let is_source = |word: usize| sources.binary_search(&word).is_ok();
+        let mut found = Sources { out_of_sight: links.lost, ..Sources::default() };
+        for (number, &word) in sources.iter().enumerate() {
+            let is_far = |&other: &usize| other.abs_diff(word) >= links.kind.min_distance;
+            let sentence = self.sentences[word].clone();
+            let seen: Vec<usize> = sentence.filter(is_far).filter(|&other| self.is_seen(word, other, side)).collect();
+            let named = links.candidates.as_ref();
+            let candidates: Vec<usize> = match named {
+                Some(named) => seen.iter().copied().filter(|other| named.contains(other)).collect(),
+                None => seen.clone(),
+            };
+            let given: BTreeSet<usize> = ends(word).map(|(_, to)| to).collect();
+            let targets: Vec<usize> = candidates.iter().copied().filter(|other| given.contains(other)).collect();
+            found.out_of_sight += (given.len() - targets.len()) as u64;
+            if targets.is_empty() || targets.len() == candidates.len() {
+                found.no_choice += 1;
+                continue;
+            }
+            let class = self.classes[word];
+            let of_class = |other: &usize| self.classes[*other] == class;
+            let earlier_of_class = || sources[..number].iter().filter(|&other| of_class(other)).count();
+            let free = || candidates.iter().copied().filter(|&other| !is_source(other));
+            let mut source = LinkSource {
+                word,
+                places: PlaceChoice::new(word, (number, sources.len()), &candidates, free().nth(number), |other| {
+                    self.sequence.words[other].len()
+                }),
+                same_class: self.same_class(word, &candidates, free().filter(of_class).nth(earlier_of_class())),
+                class: self.are_classed.then(|| ClassChoice::new(word, &self.classes, &candidates, &targets)),
+                of_class: candidates.iter().copied().filter(of_class).collect(),
+                is_free: side.is_none() && candidates.len() + 1 == self.classes.len(),
+                seen: if named.is_some() { seen } else { Vec::new() },
+                targets,
+                candidates,
+            };
+            if ![0, source.of_class.len()].contains(&source.targets_of_class()) {
+                found.scored.push(source);
+                continue;
+            }
+            source.of_class.clear();
+            found.scored.push(source);
+        }
+        found
+    }
+
+    /// The choices of the rules of [`SAME_CLASS`]; `in_order` is known.
+    fn same_class(
+        &self,
+        word: usize,
+        candidates: &[usize],
+        in_order: Option<usize>,
+    ) -> [Option<usize>; SAME_CLASS.len()] {
+        let alike = || candidates.iter().copied().filter(|&other| self.classes[other] == self.classes[word]);
+        let left = alike().take_while(|&other| other < word).last();
+        let right = alike().find(|&other| other > word);
+        let nearest = match (left, right) {
+            (Some(left), Some(right)) if right - word < word - left => Some(right),
+            (left, right) => left.or(right),
+        };
+        let longest = alike().map(|other| (other, self.run(word, other)));
+        let longest = longest.reduce(|best, next| if next.1 > best.1 { next } else { best });
+        [left, right, nearest, in_order, longest.map(|(other, _)| other)]
+    }
+
+    /// How many words around two have the same classes, one beside the other, on both sides.
+    fn run(&self, word: usize, other: usize) -> usize {
+        let Range { start, end } = self.sentences[word];
+        let equal = |(a, b): &(usize, usize)| self.classes[*a] == self.classes[*b];
+        let before = (start..word).rev().zip((start..other).rev()).take_while(equal).count();
+        let after = (word + 1..end).zip(other + 1..end).take_while(equal).count();
+        before + after
+    }
+}

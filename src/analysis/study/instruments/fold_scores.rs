@@ -1,0 +1,116 @@
+//! Shares of scored words, in blocks and in the two folds: their intervals and differences, and what is chosen on one fold and
+//! scored on the other (docs/methodology/dependency.md).
+
+use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::blocks::{Merge, PerBlock};
+use crate::stats::interval::Interval;
+
+/// Sums over scored words.
+pub trait ScoredSums: Merge + Clone {
+    /// Scored words.
+    fn scored(&self) -> u64;
+}
+
+/// The sums of a corpus by block, `None` for a block without a scored word, with their total and their folds.
+pub struct FoldScores<'a, S> {
+    /// `[BLOCKS]`
+    pub blocks: &'a [Option<&'a S>],
+    /// All blocks.
+    pub total: S,
+    /// Even and odd families: blocks are their numbers modulo an even number.
+    folds: [S; 2],
+    /// Scored words.
+    pub words: PerBlock,
+}
+
+/// Right predictions.
+pub struct Hits {
+    /// Among all words.
+    pub right: u64,
+    /// By block.
+    pub by_block: PerBlock,
+}
+
+/// The difference of two shares of the same words.
+#[derive(Clone, Copy)]
+pub struct ShareDifference {
+    /// The difference.
+    pub value: f64,
+    /// Its interval.
+    pub ci95: Option<Interval>,
+    /// Its standard error.
+    pub standard_error: Option<f64>,
+}
+
+impl<'a, S: ScoredSums> FoldScores<'a, S> {
+    /// The scores of these blocks, which are added to `empty` sums.
+    pub fn new(blocks: &'a [Option<&'a S>], empty: &S) -> Self {
+        let pool = |first: usize, step: usize| {
+            let mut sums = empty.clone();
+            blocks.iter().skip(first).step_by(step).flatten().for_each(|block| sums.merge(block));
+            sums
+        };
+        let words = per_block(blocks, |_, sums| sums.scored() as f64);
+        Self { blocks, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words }
+    }
+
+    /// A number of words as a share of all.
+    pub fn share(&self, right: u64) -> f64 {
+        right as f64 / self.total.scored() as f64
+    }
+
+    /// The right predictions of one head or rule.
+    pub fn predicted(&self, right: impl Fn(&S) -> u64) -> Hits {
+        Hits { right: right(&self.total), by_block: self.per_block(|sums| right(sums) as f64) }
+    }
+
+    /// A number of each block.
+    pub fn per_block(&self, number: impl Fn(&S) -> f64) -> PerBlock {
+        per_block(self.blocks, |_, sums| number(sums))
+    }
+
+    /// The interval of a share of the words.
+    pub fn interval(&self, right: &PerBlock) -> Option<Interval> {
+        Jackknife::new(right, &self.words).on(Scale::Share).interval()
+    }
+
+    /// The accuracy, with its interval, of what is chosen on one fold and scored on the other, both ways; `None` where
+    /// one of them has no such word.
+    pub fn held_out<C>(
+        &self,
+        choose: impl Fn(&S) -> C,
+        right: impl Fn(&S, &C) -> u64,
+    ) -> (Option<f64>, Option<Interval>) {
+        let Some(hits) = self.held_out_hits(choose, right) else { return (None, None) };
+        (Some(self.share(hits.right)), self.interval(&hits.by_block))
+    }
+
+    /// The right predictions of what is chosen on one fold and scored on the other, both ways; `None` where one of them has
+    /// no such word.
+    pub fn held_out_hits<C>(&self, choose: impl Fn(&S) -> C, right: impl Fn(&S, &C) -> u64) -> Option<Hits> {
+        if self.folds.iter().any(|fold| fold.scored() == 0) {
+            return None;
+        }
+        let [even, odd] = &self.folds;
+        let elsewhere = [choose(odd), choose(even)];
+        let by_block = per_block(self.blocks, |block, sums| right(sums, &elsewhere[block % 2]) as f64);
+        Some(Hits { right: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
+    }
+
+    /// The first less the second, as a share of the words.
+    pub fn difference(&self, first: &PerBlock, second: &PerBlock) -> ShareDifference {
+        let by_block: PerBlock = std::array::from_fn(|block| first[block] - second[block]);
+        let difference = Jackknife::new(&by_block, &self.words).on(Scale::Difference);
+        let total = |numbers: &PerBlock| numbers.iter().sum::<f64>();
+        ShareDifference {
+            value: (total(first) - total(second)) / self.total.scored() as f64,
+            ci95: difference.interval(),
+            standard_error: difference.standard_error(),
+        }
+    }
+}
+
+/// A number of each block, 0 of a block without a scored word.
+pub fn per_block<S>(blocks: &[Option<&S>], number: impl Fn(usize, &S) -> f64) -> PerBlock {
+    std::array::from_fn(|block| blocks[block].map_or(0.0, |sums| number(block, sums)))
+}

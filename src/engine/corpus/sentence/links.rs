@@ -1,0 +1,219 @@
+//! Links: pairs of words of one sentence that the user brings, by types of the user's own (docs/methodology/links.md).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{anyhow, ensure};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::excerpt;
+use crate::corpus::bounds::{MAX_LINK_TYPES, MAX_RELATION_BYTES};
+use crate::system::errors::Facts;
+
+/// The links of one type in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkSet {
+    /// The type, shared by all sentences of the corpus.
+    pub kind: Arc<LinkType>,
+    /// The targets of each source, by the positions of the words.
+    pub targets: BTreeMap<usize, BTreeSet<usize>>,
+    /// The words among which targets are looked for, where the corpus names them.
+    pub candidates: Option<BTreeSet<usize>>,
+    /// Links that lost a word for which the tokenizer has no token.
+    pub lost: u64,
+}
+
+/// A type of links.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkType {
+    /// Its name.
+    pub name: Box<str>,
+    /// Whether each link counts in both directions.
+    pub is_undirected: bool,
+    /// Words that are closer to each other than this are neither targets nor candidates.
+    pub min_distance: usize,
+}
+
+impl LinkSet {
+    /// No links of a type yet.
+    pub(in crate::corpus) fn new(kind: Arc<LinkType>) -> Self {
+        Self { kind, targets: BTreeMap::new(), candidates: None, lost: 0 }
+    }
+
+    /// Adds a link, the other way round, too, where the type is undirected; one that is there already counts once.
+    pub(in crate::corpus) fn add(&mut self, from: usize, to: usize) {
+        self.targets.entry(from).or_default().insert(to);
+        if self.kind.is_undirected {
+            self.targets.entry(to).or_default().insert(from);
+        }
+    }
+
+    /// Adds a link between two of so many words, by their numbers, counted from 1.
+    /// Fails if there is no such word, or it is linked to itself.
+    pub(in crate::corpus) fn link(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
+        let loose = || anyhow!("word {to} is linked to itself: leave that link out").of_value(to);
+        ensure!(from != to, loose());
+        self.add(place(from, words)?, place(to, words)?);
+        Ok(())
+    }
+
+    /// A copy with each word where `place` says that it is now; links that lose a word are counted.
+    #[must_use]
+    pub fn moved(&self, place: impl Fn(usize) -> Option<usize>) -> Self {
+        let mut moved = Self { lost: self.lost, ..Self::new(Arc::clone(&self.kind)) };
+        for (&from, targets) in &self.targets {
+            let found: BTreeSet<usize> = targets.iter().filter_map(|&to| place(to)).collect();
+            match place(from).filter(|_| !found.is_empty()) {
+                Some(from) => {
+                    moved.lost += (targets.len() - found.len()) as u64;
+                    moved.targets.insert(from, found);
+                }
+                None => moved.lost += targets.len() as u64,
+            }
+        }
+        let candidates = self.candidates.as_ref();
+        moved.candidates = candidates.map(|words| words.iter().filter_map(|&word| place(word)).collect());
+        moved
+    }
+}
+
+/// The position of one of so many words by its number, counted from 1.
+pub(in crate::corpus) fn place(number: u64, words: usize) -> anyhow::Result<usize> {
+    let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok()).filter(|&place| place < words);
+    let outside = || anyhow!("there is no word {number}: the sentence has the words 1 to {words}").of_value(number);
+    place.ok_or_else(outside)
+}
+
+/// Where CoNLL-U has links.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(into = "String", try_from = "String")]
+#[schemars(with = "String")]
+pub enum LinksFrom {
+    /// In DEPS: from each word to its heads in the enhanced graph, by the base names of relations.
+    Deps,
+    /// Under a key of MISC: from each word to the words of these numbers.
+    Misc(Box<str>),
+}
+
+impl fmt::Display for LinksFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deps => f.write_str("deps"),
+            Self::Misc(key) => write!(f, "misc:{key}"),
+        }
+    }
+}
+
+impl From<LinksFrom> for String {
+    fn from(from: LinksFrom) -> Self {
+        from.to_string()
+    }
+}
+
+impl TryFrom<String> for LinksFrom {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for LinksFrom {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("misc:") {
+            Some(key) if !key.is_empty() => Ok(Self::Misc(key.into())),
+            None if text == "deps" => Ok(Self::Deps),
+            _ => Err("links of CoNLL-U are in `deps` or `misc:KEY`".to_owned()),
+        }
+    }
+}
+
+/// The types of links of a corpus so far.
+#[derive(Default)]
+pub(in crate::corpus) struct LinkTypes(BTreeMap<Box<str>, Arc<LinkType>>);
+
+impl LinkTypes {
+    /// The type, shared with the sentences before.
+    /// Fails if its name cannot stand in a label, it was another type before, or there are too many.
+    pub(in crate::corpus) fn get(&mut self, found: LinkType) -> anyhow::Result<Arc<LinkType>> {
+        if let Some(known) = self.0.get(&found.name) {
+            let name = excerpt(&found.name);
+            let other = |is: [&str; 2]| {
+                anyhow!("links of the type `{name}` {} here, and {} before", is[0], is[1])
+                    .hint("say `undirected` and `min_distance` of a type alike in every sentence that has it")
+            };
+            let words = |kind: &LinkType| if kind.is_undirected { "are undirected" } else { "have a direction" };
+            ensure!(known.is_undirected == found.is_undirected, other([words(&found), words(known)]));
+            let words = |kind: &LinkType| format!("have a least distance of {}", kind.min_distance);
+            ensure!(known.min_distance == found.min_distance, other([&words(&found), &words(known)]));
+            return Ok(Arc::clone(known));
+        }
+        ensure!(!found.name.is_empty(), anyhow!("a type of links has no name").hint("name it, as in `maps`"));
+        ensure!(
+            found.name.len() <= MAX_RELATION_BYTES,
+            anyhow!("the type of links `{}` has a name of more than {MAX_RELATION_BYTES} bytes", excerpt(&found.name))
+                .hint("give it a shorter name: it stands in labels and tables")
+        );
+        ensure!(
+            self.0.len() < MAX_LINK_TYPES,
+            anyhow!(
+                "links are of the type `{}`, and there are {MAX_LINK_TYPES} other types before",
+                excerpt(&found.name)
+            )
+            .hint("leave out the types that are no question of yours")
+        );
+        let known = Arc::new(found);
+        self.0.insert(known.name.clone(), Arc::clone(&known));
+        Ok(known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(name: &str, is_undirected: bool) -> LinkType {
+        LinkType { name: name.into(), is_undirected, min_distance: 1 }
+    }
+
+    #[test]
+    fn links_move_with_their_words() {
+        let mut links = LinkSet::new(Arc::new(kind("maps", false)));
+        [(3, 0), (3, 1), (4, 2), (3, 1)].into_iter().for_each(|(from, to)| links.add(from, to));
+        links.candidates = Some([0, 1, 2].into());
+        // Word 1 has no token: 3 and 4 are one place further to the left, and 3 -> 1 is lost.
+        let moved = links.moved(|word| (word != 1).then_some(word - usize::from(word > 1)));
+        assert_eq!(moved.targets, BTreeMap::from([(2, [0].into()), (3, [1].into())]));
+        assert_eq!((moved.candidates, moved.lost), (Some([0, 1].into()), 1));
+        // Without its source a link is lost, too.
+        let moved = links.moved(|word| (word != 3).then_some(word));
+        assert_eq!((moved.targets, moved.lost), (BTreeMap::from([(4, [2].into())]), 2));
+    }
+
+    #[test]
+    fn undirected_links_are_two() {
+        let mut links = LinkSet::new(Arc::new(kind("contact", true)));
+        links.add(0, 7);
+        assert_eq!(links.targets, BTreeMap::from([(0, [7].into()), (7, [0].into())]));
+    }
+
+    #[test]
+    fn a_type_is_one_thing_throughout() {
+        let mut types = LinkTypes::default();
+        let known = types.get(kind("contact", true)).unwrap();
+        assert!(Arc::ptr_eq(&known, &types.get(kind("contact", true)).unwrap()));
+        let message = |error: anyhow::Error| format!("{error:#}");
+        let error = message(types.get(kind("contact", false)).unwrap_err());
+        assert!(error.contains("`contact` have a direction here, and are undirected before"), "{error}");
+        assert!(message(types.get(kind("", true)).unwrap_err()).contains("has no name"));
+        let long = "x".repeat(MAX_RELATION_BYTES + 1);
+        assert!(message(types.get(kind(&long, true)).unwrap_err()).contains("more than 256 bytes"));
+        (1..MAX_LINK_TYPES).for_each(|number| drop(types.get(kind(&number.to_string(), true)).unwrap()));
+        assert!(message(types.get(kind("more", true)).unwrap_err()).contains("100 other types"));
+    }
+}

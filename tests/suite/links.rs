@@ -1,0 +1,181 @@
+//! Links of JSON lines: read, refused, scored as trees are, and the same in shards.
+
+use std::fmt::Write;
+use std::fs;
+
+use crate::support::{fixture, parts_add_up, path, run, tiny_bert};
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+/// The sentences of the gold corpus, with the arcs of each relation as links; `links` says how a line goes on.
+fn gold(links: impl Fn(&[Vec<&str>]) -> Value) -> String {
+    let corpus = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
+    let mut lines = String::new();
+    for block in corpus.trim_end().split("\n\n") {
+        let rows = block.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect());
+        let rows: Vec<Vec<&str>> = rows.collect();
+        let [forms, upos] = [1, 3].map(|column| rows.iter().map(|row| row[column]).collect::<Vec<_>>());
+        writeln!(lines, "{}", json!({"words": forms, "upos": upos, "links": links(&rows)})).unwrap();
+    }
+    lines
+}
+
+/// The arcs of all relations, by their base names.
+fn of_relations(rows: &[Vec<&str>]) -> Value {
+    let mut links = json!({});
+    for row in rows.iter().filter(|row| row[6] != "0") {
+        let [from, to] = [0, 6].map(|column| row[column].parse::<u64>().unwrap());
+        let name = row[7].split(':').next().unwrap();
+        let of_relation = links.as_object_mut().unwrap().entry(name).or_insert(json!([]));
+        of_relation.as_array_mut().unwrap().push(json!([from, to]));
+    }
+    links
+}
+
+#[test]
+fn links_made_of_trees_are_scored_as_trees_are() {
+    let scratch = tempdir().unwrap();
+    let corpus = scratch.path().join("links.jsonl");
+    fs::write(&corpus, gold(of_relations)).unwrap();
+    let report = |corpus: &str| -> Value {
+        let others = "attention,norms,trees,words,frequency,explained-variance,repeats,coreference,choice";
+        let arguments = ["analyze", "box:small", "-c", corpus, "--words", "spaced", "--without", others];
+        let report = run(&[&arguments[..], &["--no-run-info", "-q", "-o", "-"]].concat()).unwrap();
+        serde_json::from_str(&report).unwrap()
+    };
+    let (trees, links) = (report(path(&fixture("corpus/gold.conllu"))), report(path(&corpus)));
+    assert_eq!((&trees["links"], &links["relations"]), (&json!([]), &json!([])));
+    let (mut equal, mut compared) = (0, 0);
+    for relation in trees["relations"].as_array().unwrap() {
+        let of_it = |links: &&Value| links["type"] == relation["relation"] && links["no_choice"] == 0;
+        let Some(links) = links["links"].as_array().unwrap().iter().find(of_it) else { continue };
+        assert_eq!(links["count"], relation["count"]);
+        for (tree, link) in relation["by_head"].as_array().unwrap().iter().zip(links["by_head"].as_array().unwrap()) {
+            for [of_tree, of_link] in [["dep->head", "from"], ["head->dep", "to"]] {
+                compared += 1;
+                equal += usize::from(tree[of_tree] == link["accuracy"][of_link]);
+            }
+        }
+        // The best offset is among the rules of place, and the rules of word classes are those of trees, but for rare classes.
+        let [tags, rules] =
+            [&relation["tag_baseline"], &links["by_class_rules"]].map(|rules| rules["accuracy"].as_f64().unwrap());
+        assert!(rules <= tags + 1e-12, "{rules} {tags}");
+    }
+    assert!(compared >= 16 * 2 * 10 && equal == compared, "{equal} of {compared}");
+}
+
+#[test]
+fn shards_come_to_the_same_links() {
+    let scratch = tempdir().unwrap();
+    let corpus = scratch.path().join("links.jsonl");
+    fs::write(&corpus, gold(of_relations)).unwrap();
+    let model = tiny_bert();
+    let common = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "-q"];
+    let whole = scratch.path().join("whole.json");
+    parts_add_up(&common, &whole);
+    for (table, rows) in [("links", 1), ("links_by_head", 12), ("link_rules", 14)] {
+        let file = scratch.path().join(format!("{table}.csv"));
+        run(&["export", path(&whole), "--table", table, "-o", path(&file)]).unwrap();
+        let exported = fs::read_to_string(&file).unwrap();
+        assert!(exported.lines().count() > rows && exported.starts_with("type,"), "{table}: {exported}");
+    }
+}
+
+#[test]
+fn without_links_nothing_is_said_of_them() {
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    let printed = run(&["analyze", path(&model), "-c", path(&corpus), "--summary", "full", "--limit", "100"]).unwrap();
+    assert!(!printed.to_lowercase().contains("links"), "{printed}");
+}
+
+#[test]
+fn links_that_cannot_be_meant_are_refused_with_their_line() {
+    let scratch = tempdir().unwrap();
+    let corpus = scratch.path().join("bad.jsonl");
+    let cases = [
+        (r#""links": {"maps": [[2, 3]]}"#, "`links`, `maps`: there is no word 3: the sentence has the words 1 to 2"),
+        (r#""links": {"maps": [[0, 1]]}"#, "there is no word 0"),
+        (r#""links": {"maps": [[2, 2]]}"#, "word 2 is linked to itself: leave that link out"),
+        (r#""links": {"maps": [[2, [1, 2]]]}"#, "word 2 is linked to itself"),
+        (r#""links": {"maps": [[2, "1"]]}"#, "a link is `[from, to]` or `[from, [to, to]]`"),
+        (r#""links": {"": []}"#, "a type of links has no name"),
+        (r#""links": {"maps": []}, "candidates": {"maps": [3]}"#, "`candidates`, `maps`: there is no word 3"),
+        (
+            r#""links": {"maps": []}, "candidates": {"map": [1]}"#,
+            "`candidates` names the type `map`, and `links` has none of that name; give the type a list",
+        ),
+        (r#""undirected": ["contact"]"#, "`undirected` names the type `contact`"),
+        (r#""links": {"contact": []}, "min_distance": {"contacts": 6}"#, "`min_distance` names the type `contacts`"),
+        (r#""classes": {"element": ["C"]}"#, "`classes.element` has 1 entry for 2 words"),
+        (
+            r#""classes": {"element": ["C", "O"], "ring": ["a", "b"]}"#,
+            "`classes` has 2 keys, `element`, `ring`, and a word has one class",
+        ),
+    ];
+    let refused = |line: &str| {
+        let good = r#"{"words": ["C", "O"], "links": {"bond": [[1, 2]]}}"#;
+        fs::write(&corpus, format!("{good}\n{line}\n")).unwrap();
+        let (status, message) = run(&["analyze", path(&tiny_bert()), "-c", path(&corpus), "-q"]).unwrap_err();
+        assert_eq!(status, 3, "{message}");
+        assert!(message.contains("bad.jsonl:2"), "{message}");
+        message
+    };
+    for (keys, expected) in cases {
+        let message = refused(&format!(r#"{{"words": ["C", "O"], {keys}}}"#));
+        assert!(message.contains(expected), "{keys}: {message}");
+    }
+    let message = refused(r#"{"words": ["C", "O"], "links": {"bond": []}, "undirected": ["bond"]}"#);
+    assert!(message.contains("links of the type `bond` are undirected here, and have a direction before"), "{message}");
+    let message = refused(r#"{"text": "C O", "links": {"bond": []}}"#);
+    assert!(message.contains("`links` is of `words`, and there are none"), "{message}");
+}
+
+#[test]
+fn treebanks_have_links_in_two_columns() {
+    let scratch = tempdir().unwrap();
+    let corpus = scratch.path().join("deps.conllu");
+    let sentence = |deps: &str, misc: &str| {
+        let rows = [
+            ["Cats", "NOUN", "2", "nsubj", "2:nsubj|3:nsubj", "_"],
+            ["sit", "VERB", "0", "root", "0:root", "_"],
+            ["sleep", "VERB", "2", "conj", deps, misc],
+            [".", "PUNCT", "2", "punct", "2:punct|4.1:dep", "Ref=1,2"],
+        ];
+        let lines = rows.iter().zip(1..).map(|([form, upos, head, relation, deps, misc], id)| {
+            format!("{id}\t{form}\t_\t{upos}\t_\t_\t{head}\t{relation}\t{deps}\t{misc}\n")
+        });
+        lines.collect::<String>() + "\n"
+    };
+    let links = |text: &str, from: &str| {
+        fs::write(&corpus, text).unwrap();
+        let model = tiny_bert();
+        let report = run(&["analyze", path(&model), "-c", path(&corpus), "--links-from", from, "-q", "-o", "-"])?;
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["settings"]["links_from"], from);
+        let found =
+            report["links"].as_array().unwrap().iter().map(|links| {
+                format!("{} {} {}", links["type"].as_str().unwrap(), links["count"], links["out_of_sight"])
+            });
+        Ok::<Vec<String>, (i32, String)>(found.collect())
+    };
+    let good = sentence("2:conj:and", "Ref=1");
+    // The dependent of an empty node has no link that could be scored.
+    assert_eq!(links(&good, "deps").unwrap(), ["conj 1 0", "nsubj 1 0", "punct 1 0"]);
+    assert_eq!(links(&good, "misc:Ref").unwrap(), ["Ref 2 0"]);
+    for (deps, misc, from, expected) in [
+        ("2conj", "_", "deps", "deps.conllu:3: column 9 (DEPS) has `2conj`: expected HEAD:RELATION"),
+        ("9:conj", "_", "deps", "there is no word 9: the sentence has the words 1 to 4"),
+        ("3:conj", "_", "deps", "word 3 is linked to itself"),
+        ("2:conj", "Ref=one", "misc:Ref", "column 10 (MISC), `Ref`, has `one`: expected numbers of words"),
+    ] {
+        let (status, message) = links(&sentence(deps, misc), from).unwrap_err();
+        assert_eq!(status, 3, "{message}");
+        assert!(message.contains(expected) && message.contains("deps.conllu:3"), "{message}");
+    }
+    let (status, message) = links(&good, "enhanced").unwrap_err();
+    assert!(status == 2 && message.contains("`deps` or `misc:KEY`"), "{message}");
+    let model = tiny_bert();
+    let without = ["analyze", path(&model), "-c", path(&corpus), "--links-from", "deps", "--without", "links"];
+    let (status, message) = run(&without).unwrap_err();
+    assert!(status == 2 && message.contains("is about the study links: give --with links as well"), "{message}");
+}
