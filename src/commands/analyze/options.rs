@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
@@ -14,6 +15,7 @@ use crate::passes::control::Control;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
+use crate::sequences::task::TaskFile;
 use crate::study::AnyStudy;
 
 /// Why a study that must know the whole corpus beforehand is left out.
@@ -69,6 +71,8 @@ pub struct AnalyzeOptions {
     pub without: Vec<String>,
     /// Studies that would run, but for a corpus that can be read only once.
     pub left_out: Vec<&'static dyn AnyStudy>,
+    /// The task that heads are removed for, if a study needs it.
+    pub task: Option<Arc<TaskFile>>,
     /// A file with counts of tokens, which replace the counts of the corpus.
     pub counts: Option<PathBuf>,
     /// The index of the corpus, by which a shard reads its own part alone.

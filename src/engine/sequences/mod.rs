@@ -11,6 +11,7 @@ pub mod sequence;
 pub mod shard;
 pub mod span;
 pub mod tally;
+pub mod task;
 #[doc(hidden)]
 pub mod test_support;
 pub mod tokenize;

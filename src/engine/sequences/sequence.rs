@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::span::WordSpan;
+use super::task::ItemPart;
 use crate::corpus::{Annotation, SentenceFamily, TreeHead};
 use crate::model::forward::batch::TokenClass;
 
@@ -44,6 +45,8 @@ pub struct Sequence {
     pub entity_fields: Option<Arc<str>>,
     /// The tokens with a prediction, ascending by position; empty for an uncorrupted sentence.
     pub predictions: Vec<PredictedToken>,
+    /// The part of an item of a [task](super::task) that it is; `None` for text of a corpus.
+    pub item: Option<ItemPart>,
 }
 
 impl Sequence {

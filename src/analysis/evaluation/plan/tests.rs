@@ -42,6 +42,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         controls,
         removed: Vec::new(),
         ablation: None,
+        task: None,
         counts: None,
         probes: Vec::new(),
         left_out: Vec::new(),

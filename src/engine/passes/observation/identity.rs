@@ -23,6 +23,7 @@ use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Context, Reading, Spacing};
+use crate::sequences::task::TaskInfo;
 
 /// The facts that shards must have in common to be parts of one whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,6 +79,10 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Ablation")]
     pub ablation: Option<Ablation>,
+    /// The task of the user's own that was scored; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "TaskInfo")]
+    pub task: Option<TaskInfo>,
     /// SHA-256 of the file with the counts of tokens; absent if those of the corpus were counted, or none were needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]

@@ -14,7 +14,7 @@ use crate::stats::block_test::{Estimate, Jackknife};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
-use crate::studies::ablation::band::band;
+use crate::studies::ablation::verdicts::band::band;
 use crate::studies::ablation::losses::Losses;
 use crate::studies::ablation::removal::{PerToken, Quantity, RemovalSums};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};

@@ -1,4 +1,5 @@
-use super::section::{Effects, Verdict, Verdicts};
+use super::section::Effects;
+use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use super::sums::TokenGroup;
 use super::*;
 use crate::corpus::{Annotation, Upos};
@@ -23,7 +24,7 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// How heads are removed.
 const CONDITIONS: Conditions =
-    Conditions { removal: Some(Replacement::Mean), objective: Some(Objective::MaskedTokens) };
+    Conditions { removal: Some(Replacement::Mean), objective: Some(Objective::MaskedTokens), task: None };
 
 /// A sentence of nine words, each a token and the dependent of the one before; words 1 and 8 are masked, and word 3,
 /// whose token is not known: true are 1 and 2.
