@@ -119,10 +119,7 @@ impl Pass {
 
     /// Whether the pass also runs the prediction head of the weights.
     pub fn predicts(&self) -> bool {
-        matches!(
-            self.sequences,
-            Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted) | Sequences::Task
-        )
+        matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted) | Sequences::Task)
     }
 
     /// The same pass without these heads as well.

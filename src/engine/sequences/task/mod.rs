@@ -91,7 +91,9 @@ impl ItemSkip {
     fn way_out(self, mask: Option<&str>) -> String {
         let mask = mask.unwrap_or("[MASK]");
         match self {
-            Self::TooManyTokens => "raise --max-tokens if the model has more positions, or leave the item out".to_owned(),
+            Self::TooManyTokens => {
+                "raise --max-tokens if the model has more positions, or leave the item out".to_owned()
+            }
             Self::NotOneMask | Self::NeedsMask => format!("give `text` with {mask} in the place of the answer"),
             Self::NeedsPrompt => "give `prompt`, the text up to the answer".to_owned(),
             Self::NotOneToken => "take words that the vocabulary has whole".to_owned(),
@@ -221,7 +223,8 @@ mod tests {
         let variants = word_l2r(&text, 99);
         let ids: Vec<_> = variants.iter().map(|variant| variant.ids.clone()).collect();
         assert_eq!(ids, [[1, 99, 99, 12, 2], [1, 10, 99, 12, 2], [1, 10, 11, 99, 2]]);
-        let predicted: Vec<_> = variants.iter().map(|variant| variant.predicted().zip(variant.targets()).collect()).collect();
+        let predicted: Vec<_> =
+            variants.iter().map(|variant| variant.predicted().zip(variant.targets()).collect()).collect();
         let one = |position: usize, truth: u32| -> Vec<(usize, u32)> { vec![(position, truth)] };
         assert_eq!(predicted, [one(1, 10), one(2, 11), one(3, 12)]);
     }

@@ -1,5 +1,4 @@
 use super::section::Effects;
-use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use super::sums::TokenGroup;
 use super::*;
 use crate::corpus::{Annotation, Upos};
@@ -13,6 +12,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::ablation::losses::Losses;
+use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;

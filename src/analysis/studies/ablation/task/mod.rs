@@ -8,7 +8,7 @@ mod view;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::studies::ablation::removal::EachHead;
-use crate::study::metrics::estimates::{EstimationContext, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::metrics::unit::Unit;
 use crate::study::section::section;

@@ -17,7 +17,7 @@ use crate::studies::ablation::verdicts::band::band;
 use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, head_effects, judge};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{EstimationContext, Estimates};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::stored;
 use crate::system::parallel::in_parallel;
@@ -147,7 +147,8 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
     }
 
     fn right(&self) -> Share {
-        let ratio = |items: &mut dyn Iterator<Item = &Item>| mean(items, |item| f64::from(u8::from(item.is_right(None))));
+        let ratio =
+            |items: &mut dyn Iterator<Item = &Item>| mean(items, |item| f64::from(u8::from(item.is_right(None))));
         Share { share: self.value(ratio).value(), ci95: self.jackknife(ratio).on(Scale::Share).interval() }
     }
 }

@@ -52,8 +52,12 @@ impl Section for TaskSection {
             on_loss.words()
         );
         let clause = match on_loss.verdict {
-            Some(Verdict::Helpful) => format!("raises the loss of the task by {effect:.3}{spread} nats an item when it is removed"),
-            Some(Verdict::Harmful) => format!("lowers the loss of the task by {:.3}{spread} nats an item when it is removed", -effect),
+            Some(Verdict::Helpful) => {
+                format!("raises the loss of the task by {effect:.3}{spread} nats an item when it is removed")
+            }
+            Some(Verdict::Harmful) => {
+                format!("lowers the loss of the task by {:.3}{spread} nats an item when it is removed", -effect)
+            }
             _ => return HeadCard::from_iter([line]),
         };
         HeadCard::from_iter([line]).saying([clause])
@@ -64,8 +68,7 @@ impl Section for TaskSection {
         if !grid.is(heads.iter().map(|head| head.on_loss.place)) {
             return Some("`task.heads` does not have each head of the model once, layer by layer".to_owned());
         }
-        let is_broken =
-            |group: &&GroupResult| group.effects.len() != grid.count() || group.ci95.len() != grid.count();
+        let is_broken = |group: &&GroupResult| group.effects.len() != grid.count() || group.ci95.len() != grid.count();
         let broken = groups.iter().find(is_broken)?;
         Some(format!("the group `{}` of `task` has not an effect of each head", broken.group))
     }
@@ -108,7 +111,9 @@ impl TaskResult {
     fn why_none(&self) -> Option<String> {
         let most = decimal(100.0 * self.most_frequent_answer.unwrap_or(0.0), 0);
         Some(match self.obstacle? {
-            Obstacle::NotAboveBaseline => "it is not shown to be above the baseline, so no head has a verdict".to_owned(),
+            Obstacle::NotAboveBaseline => {
+                "it is not shown to be above the baseline, so no head has a verdict".to_owned()
+            }
             Obstacle::OneAnswer => {
                 format!("one answer is right for {most} % of the items, so no head has a verdict: mix the answers")
             }
@@ -123,7 +128,8 @@ impl TaskResult {
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { removal, loss, loss_without_heads, right_without_heads, loss_ci95, verdicts, band, groups, .. } = self;
+        let Self { removal, loss, loss_without_heads, right_without_heads, loss_ci95, verdicts, band, groups, .. } =
+            self;
         let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
             return writeln!(out, "No item of the task was scored, so no head was removed.");
         };
@@ -185,7 +191,8 @@ fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table 
     let mut table = plain_table();
     table.set_header(["group", "items", "right", "largest effect"]);
     for GroupResult { group, items, right, effects, ci95, .. } in groups {
-        let each = heads.iter().zip(effects).zip(ci95).filter_map(|((head, effect), ci95)| Some(((*effect)?, ci95, head)));
+        let each =
+            heads.iter().zip(effects).zip(ci95).filter_map(|((head, effect), ci95)| Some(((*effect)?, ci95, head)));
         let largest = each.max_by(|a, b| a.0.total_cmp(&b.0));
         let largest = largest.map_or_else(String::new, |(effect, ci95, head)| {
             format!("{} {effect:+.4}{}", head.on_loss.place, plus_minus(*ci95, 4))
