@@ -1,8 +1,19 @@
 //! The study `task`, held against `fixtures/reference_tasks.py`, and as a user runs it.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
-use crate::support::{fixture, parts_add_up, path, run, tiny_bert};
+use crate::golden::{largest_difference, record};
+use crate::support::{architecture, fixture, opened, parts_add_up, path, run, tiny_bert, weight_files};
+use candle_core::{DType, Device};
+use headscope::model::forward::batch::{Batch, Input};
+use headscope::model::forward::gates::Gates;
+use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::tensor::TensorEncoder;
+use headscope::model::forward::visitor::Needs;
+use headscope::model::forward::{Encoder, Start};
+use headscope::model::parameters::{Classifier, Parameters};
+use headscope::model::weights::Checkpoint;
 use serde_json::Value;
 
 /// Ours is float32, the reference float64.
@@ -34,7 +45,7 @@ fn check(model: &str, task: &str, golden: &str, removal: &str) -> Value {
     let report = report(model, task, &["--removal", removal]);
     let found = &report["task"];
     assert_eq!([&found["items"], &found["units"]], [&expected["items"], &expected["units"]]);
-    for key in ["loss", "loss_without_heads", "right_without_heads", "band", "p_above_baseline"] {
+    for key in ["loss", "baseline", "loss_without_heads", "right_without_heads", "band", "p_above_baseline"] {
         near(key, &found[key], &expected[key]);
     }
     near("right", &found["right"]["share"], &expected["right"]);
@@ -78,6 +89,61 @@ fn continued_prompts_are_those_of_the_reference_and_need_induction_heads() {
 #[test]
 fn pairs_of_a_decoder_are_those_of_the_reference() {
     check("box:causal", "pairs", "causal-pairs", "zero");
+}
+
+#[test]
+fn classes_are_those_of_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = classifier(folder.path());
+    let found = check(path(&model), "classes", "tiny-bert-classes", "zero");
+    assert_eq!(found["model"]["objective"], "sequence_classes");
+    near("baseline", &found["task"]["baseline"], &found["task"]["most_frequent_answer"]);
+}
+
+/// A classifier with a tokenizer, in this folder.
+fn classifier(folder: &Path) -> PathBuf {
+    for (model, files) in [
+        ("tiny-bert-classifier", ["config.json", "model.safetensors"]),
+        ("tiny-bert", ["tokenizer.json", "tokenizer_config.json"]),
+    ] {
+        for file in files {
+            fs::copy(fixture("models").join(model).join(file), folder.join(file)).unwrap();
+        }
+    }
+    folder.to_owned()
+}
+
+/// The logits of heads that classify sequences, as `fixtures/make_classifiers.py` has them, of both encoders.
+#[test]
+fn classifiers_are_those_of_transformers() {
+    for name in ["bert", "roberta", "distilbert", "electra", "albert", "deberta-v2", "gpt2"] {
+        let folder = fixture(&format!("models/tiny-{name}-classifier"));
+        let golden = fixture(&format!("goldens/classifiers/{name}.safetensors"));
+        let golden = candle_core::safetensors::load(&golden, &Device::Cpu).unwrap();
+        let whole = |name: &str| -> Vec<u32> { golden[name].to_dtype(DType::U32).unwrap().to_vec1().unwrap() };
+        let architecture = architecture(&folder);
+        let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
+        let config = fs::read_to_string(folder.join("config.json")).unwrap();
+        let Classifier { head, labels } = Classifier::load(&checkpoint, &architecture, &config).unwrap();
+        assert_eq!((labels.count, labels.names.join(" "), labels.at_end), (3, "past present future".to_owned(), name == "gpt2"));
+        assert_eq!([labels.number("present"), labels.number("2"), labels.number("3")], [Some(1), Some(2), None]);
+        let parameters = Parameters::load(&checkpoint, &architecture).unwrap().with_classifier(head);
+        let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+        let fast = PackedEncoder::new(parameters);
+        for index in 0..2 {
+            let (ids, segments) = (whole(&format!("ids.{index}")), whole(&format!("segments.{index}")));
+            let expected: Vec<f32> = golden[&format!("logits.{index}")].to_vec1().unwrap();
+            let place = if labels.at_end { ids.len() - 1 } else { 0 };
+            let input = Input { ids: &ids, segments: &segments, predicted: &[place], ..Input::default() };
+            let needs = Needs { logits: true, ..Needs::default() };
+            for encoder in [&slow as &dyn Encoder, &fast] {
+                let batch = Batch { inputs: vec![input] };
+                let found = record(encoder, Start::Embeddings, &batch, &Gates::default(), needs);
+                let difference = largest_difference(&found[0].logits, &expected);
+                assert!(difference <= 1e-5, "{name}: {difference:e}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -158,6 +224,18 @@ fn what_cannot_be_scored_is_named() {
         ),
     ] {
         let (status, message) = error(model, &task, &more);
+        assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
+    }
+    let bench = tempfile::tempdir().unwrap();
+    let model = classifier(bench.path());
+    let class = |label: &str| format!("{{\"text\": \"the house\", \"label\": {label}}}");
+    for (model, label, more, expected) in [
+        (path(&model), "\"never\"", "trees", "1 item with a label that the model does not have: its labels are past, present, future"),
+        (path(&model), "3", "trees", "1 item with a label that the model does not have"),
+        (path(&model), "1", "effect", "--with effect: its loss is of tokens, and the task takes the head that classifies: run it without"),
+        ("box:small", "1", "trees", "there is no head that classifies sequences (`classifier.weight`)"),
+    ] {
+        let (status, message) = error(model, &class(label), &["--with", more]);
         assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
     }
     let (status, message) = run(&["analyze", "box:small", "--with", "task"]).expect_err("an error");

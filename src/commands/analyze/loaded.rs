@@ -103,11 +103,16 @@ pub enum RequiredParts {
     Predictions,
     /// Derivatives as well.
     Derivatives,
+    /// The head that classifies sequences, in the place of the one that predicts.
+    Classifier,
 }
 
 impl RequiredParts {
     /// The parts that a run needs.
     pub fn of(options: &AnalyzeOptions) -> Self {
+        if options.classifies() {
+            return Self::Classifier;
+        }
         let any = |wanted: fn(&Pass) -> bool| {
             options.studies.iter().any(|study| study.passes().iter().any(|spec| wanted(&spec.pass)))
         };
@@ -125,6 +130,7 @@ impl RequiredParts {
 fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let is_decoder = files.architecture.config.visibility.are_causal();
     let model = match RequiredParts::of(options) {
+        RequiredParts::Classifier => Model::load_with_classifier(files).map_err(|error| error.of_option("task")),
         RequiredParts::Derivatives => Model::load_with_derivatives(files),
         RequiredParts::Predictions => Model::load_with_prediction(files),
         RequiredParts::PredictionsOfDecoder if is_decoder => Model::load_with_prediction(files),
@@ -134,6 +140,18 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let Some(study) = predicting(options) else { return Ok(model) };
     let id = &model.id;
     let of_task = registry::with_option("task");
+    if options.classifies() {
+        let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
+        let is_other = |study: &&&dyn AnyStudy| study.card().name != of_task && predicts(**study);
+        return match options.studies.iter().find(is_other).map(|study| study.card().name) {
+            None => Ok(model),
+            Some(other) => {
+                let error =
+                    anyhow!("--with {other}: its loss is of tokens, and the task takes the head that classifies");
+                Err(error.of_option("with").of_value(other).hint("run it without --task"))
+            }
+        };
+    }
     let asking = if study == of_task { "--task".to_owned() } else { format!("--with {study}") };
     if let Some(why) = model.refused_head {
         let error = anyhow!("{asking}: the head of `{id}` {why}: its attention can be measured, and no losses");

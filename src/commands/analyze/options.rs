@@ -15,7 +15,7 @@ use crate::passes::control::Control;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
-use crate::sequences::task::TaskFile;
+use crate::sequences::task::{TaskFile, TaskKind};
 use crate::study::AnyStudy;
 
 /// Why a study that must know the whole corpus beforehand is left out.
@@ -81,6 +81,13 @@ pub struct AnalyzeOptions {
     pub show: Option<Shown>,
     /// The form in which the analysis ends.
     pub outcome: Outcome,
+}
+
+impl AnalyzeOptions {
+    /// Whether its task takes the head of the model that classifies sequences.
+    pub fn classifies(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Classify)
+    }
 }
 
 /// A sentence over which a report has the attention of every head.

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::ablation::{Ablation, Conditions, Replacement};
 use super::observation::PassSums;
@@ -373,6 +373,9 @@ impl Runner<'_> {
                 Noise::Replace(Arc::new(unigrams.context("words are to be replaced, and no token was counted")?))
             }
             Objective::NextTokens => Noise::Nothing,
+            Objective::SequenceClasses => {
+                bail!("`{id}` was loaded with the head that classifies, which predicts no token")
+            }
         };
         Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown() })
     }

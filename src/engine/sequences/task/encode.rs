@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 
 use super::file::{ClozeContext, Item, ItemContent, TaskFile};
 use super::{ItemPart, ItemSkip, ScoreRule, Task, TaskInfo, TaskKind, reasons};
 use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
+use crate::model::parameters::Labels;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::derived::corrupted::predicting_next;
+use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
@@ -22,6 +24,10 @@ pub struct TaskReader<'a> {
     pub max_tokens: usize,
     /// The mask that the model fills in; `None` if it predicts the next token.
     pub mask: Option<u32>,
+    /// The labels of its head that classifies sequences, if that is what it has.
+    pub labels: Option<&'a Labels>,
+    /// Its segments.
+    pub segments: usize,
     /// Whether an item that cannot be scored is an error.
     pub strict: bool,
 }
@@ -92,7 +98,11 @@ impl TaskReader<'_> {
     /// The error of an item that cannot be scored.
     fn refusal(&self, error: Error, reason: ItemSkip, file: &TaskFile, line: u64) -> Error {
         let mask = self.mask.and_then(|mask| self.tokenizer.token(mask));
-        error.hint(reason.way_out(mask.as_deref())).at(&file.path, line).of_option("task").class(Class::Input)
+        error
+            .hint(reason.way_out(mask.as_deref(), self.labels))
+            .at(&file.path, line)
+            .of_option("task")
+            .class(Class::Input)
     }
 
     /// The id, if it is that of a token of the vocabulary.
@@ -114,6 +124,15 @@ struct ItemReader<'a> {
 impl ItemReader<'_> {
     fn sequences(&self) -> Scored<Vec<Sequence>> {
         match &self.item.content {
+            ItemContent::Classify { text, pair, label } => {
+                let labels = self.task.labels.context("a task of classes needs a head that classifies")?;
+                let label = labels.number(label).ok_or(ItemSkip::UnknownLabel)?;
+                let sequence = self.classified(text, pair.as_deref())?;
+                let position = if labels.at_end { sequence.ids.len() - 1 } else { 0 };
+                let predicted = PredictedToken { position, word: 0, shown: InputToken::Itself, truth: Some(label) };
+                let sequence = Sequence { predictions: vec![predicted], ..sequence };
+                Ok(vec![self.part(sequence, ScoreRule::Class, Some(label))])
+            }
             ItemContent::Cloze { context, answer, foil } => {
                 let (sequence, answer, foil) = match context {
                     ClozeContext::Masked(text) => self.filled_in(text, [answer, foil])?,
@@ -131,6 +150,19 @@ impl ItemReader<'_> {
     fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>) -> Sequence {
         let part = ItemPart { rule, answer, group: self.item.group.clone() };
         Sequence { item: Some(part), ..sequence }
+    }
+
+    /// The sequence of a text, or of two.
+    fn classified(&self, text: &Content, pair: Option<&str>) -> Scored<Sequence> {
+        let first = self.sequence(text.clone())?;
+        let Some(pair) = pair else { return Ok(first) };
+        let second = self.text(pair)?;
+        let frame = Frame::of_pair(self.task.tokenizer)?.ok_or(ItemSkip::NoPairs)?;
+        let both = frame.with_segments(self.task.segments).around(&[&first, &second].map(|text| text.text().collect()));
+        if both.ids.len() > self.task.max_tokens {
+            return Err(ItemSkip::TooManyTokens.into());
+        }
+        Ok(Sequence { index: self.index, family: self.family, ..both })
     }
 
     /// The sequence of a text with one mask, with the ids of answer and foil.
@@ -197,8 +229,12 @@ impl ItemReader<'_> {
 
     /// The sequence of a text of the item.
     fn text(&self, text: &str) -> Scored<Sequence> {
+        self.sequence(Content::Text(text.to_owned()))
+    }
+
+    fn sequence(&self, content: Content) -> Scored<Sequence> {
         let origin = Origin { file: 0, path: self.path.into(), line: self.item.line };
-        let single = Sentence::single(self.path, Content::Text(text.to_owned()));
+        let single = Sentence::single(self.path, content);
         let sentence = Sentence { index: self.index, origin, family: self.family, ..single };
         let tokenized = SentenceTokenizer::new(self.task.tokenizer, self.task.max_tokens, false).encode(sentence)?;
         match tokenized {

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::TaskKind;
-use crate::corpus::ItemName;
+use crate::corpus::{Content, ItemName, TreeHead, Word};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
@@ -50,6 +50,15 @@ pub struct Item {
 /// The texts and answers of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ItemContent {
+    /// A text, or two, with its class.
+    Classify {
+        /// The text, or the first one.
+        text: Content,
+        /// The second text.
+        pair: Option<String>,
+        /// The name or the number of the class.
+        label: String,
+    },
     /// One token to be filled in, against another one.
     Cloze {
         /// Text around the answer.
@@ -81,6 +90,9 @@ pub enum ClozeContext {
 #[derive(Deserialize)]
 struct Line {
     text: Option<String>,
+    words: Option<Vec<String>>,
+    text_pair: Option<String>,
+    label: Option<ItemName>,
     prompt: Option<String>,
     answer: Option<String>,
     foil: Option<String>,
@@ -92,7 +104,7 @@ struct Line {
 }
 
 /// What stands in a file of each kind.
-const KINDS: &str = "`text` with one mask, or `prompt`, with `answer` and `foil` (cloze); `good` and `bad` (pair)";
+const KINDS: &str = "`text` (and `text_pair`) or `words`, with `label` (classify); `text` with one mask, or `prompt`, with `answer` and `foil` (cloze); `good` and `bad` (pair)";
 
 impl TaskFile {
     /// Reads a file.
@@ -134,6 +146,7 @@ impl TaskFile {
 impl ItemContent {
     fn kind(&self) -> TaskKind {
         match self {
+            Self::Classify { .. } => TaskKind::Classify,
             Self::Cloze { .. } => TaskKind::Cloze,
             Self::Pair { .. } => TaskKind::Pair,
         }
@@ -165,7 +178,22 @@ fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
         .map_err(|error| anyhow!("not an item in JSON: {}: `{}`", problem_in_line(&error), shortened(json)))?;
     let name = |is_family: bool, name: ItemName| (is_family, name.into_text());
     let unit = parsed.family.map(|family| name(true, family)).or(parsed.document.map(|document| name(false, document)));
-    let content = match (parsed.text, parsed.prompt, parsed.answer.zip(parsed.foil), parsed.good.zip(parsed.bad)) {
+    let (cloze, minimal) = (parsed.answer.zip(parsed.foil), parsed.good.zip(parsed.bad));
+    let words = parsed.words.map(|words| {
+        let word = |form: String| Word::new(form, TreeHead::Unknown, "_");
+        Content::Words(words.into_iter().map(word).collect())
+    });
+    if let Some(label) = parsed.label {
+        let both = (parsed.text.map(Content::Text), words, parsed.text_pair);
+        let (text, pair) = match both {
+            (Some(text), None, pair) => (text, pair),
+            (None, Some(words), None) => (words, None),
+            _ => bail!("a `label` is of a `text`, of `text` and `text_pair`, or of `words`: `{}`", shortened(json)),
+        };
+        let content = ItemContent::Classify { text, pair, label: label.into_text().into() };
+        return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
+    }
+    let content = match (parsed.text, parsed.prompt, cloze, minimal) {
         (Some(text), None, Some((answer, foil)), None) => {
             ItemContent::Cloze { context: ClozeContext::Masked(text), answer, foil }
         }
@@ -216,6 +244,8 @@ mod tests {
         assert_eq!(kind(r#"{"text": "a [MASK]", "answer": "b", "foil": "c"}"#), TaskKind::Cloze);
         assert_eq!(kind(r#"{"prompt": "a", "answer": " b", "foil": " c"}"#), TaskKind::Cloze);
         assert_eq!(kind(r#"{"good": "a", "bad": "b"}"#), TaskKind::Pair);
+        assert_eq!(kind(r#"{"text": "a", "text_pair": "b", "label": 1}"#), TaskKind::Classify);
+        assert_eq!(kind(r#"{"words": ["a", "b"], "label": "yes"}"#), TaskKind::Classify);
     }
 
     #[test]
@@ -228,6 +258,7 @@ mod tests {
             (r#"{"good": "a"}"#, "the keys are those of no kind of task"),
             (r#"{"text": "a", "prompt": "b", "answer": "b", "foil": "c"}"#, "the keys are those of no kind of task"),
             (r#"{"good": 1, "bad": "b"}"#, "not an item in JSON"),
+            (r#"{"words": ["a"], "text_pair": "b", "label": 1}"#, "a `label` is of a `text`"),
             ("[1]", "a line is an object"),
         ] {
             let said = refused(&[pair, line]);

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sequence::{InputToken, PredictedToken, Sequence};
+use crate::model::parameters::Labels;
 use crate::system::counted::counted;
 pub use encode::TaskReader;
 pub use file::TaskFile;
@@ -22,6 +23,8 @@ pub use file::TaskFile;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskKind {
+    /// A text, or a pair of texts, is to be given its class: `ln p(label)`.
+    Classify,
     /// A token is to be filled in: `ln p(answer) - ln p(foil)`.
     Cloze,
     /// A text should be more probable than another one: `ln p(good) - ln p(bad)`.
@@ -32,6 +35,7 @@ impl TaskKind {
     /// Name in reports and messages.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Classify => "classify",
             Self::Cloze => "cloze",
             Self::Pair => "pair",
         }
@@ -43,6 +47,9 @@ impl fmt::Display for TaskKind {
         f.write_str(self.name())
     }
 }
+
+/// The most labels that a message names.
+const MOST_NAMED: usize = 8;
 
 /// Why an item cannot be scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -68,6 +75,10 @@ pub enum ItemSkip {
     UnknownToken,
     /// The texts differ in their first token, which nothing predicts.
     FirstToken,
+    /// The model has no such label.
+    UnknownLabel,
+    /// A pair of texts, and the tokenizer makes no sequence of two.
+    NoPairs,
 }
 
 impl ItemSkip {
@@ -84,11 +95,13 @@ impl ItemSkip {
             Self::NothingDiffers => "whose two sides are the same tokens",
             Self::UnknownToken => "with a scored token that is not in the vocabulary",
             Self::FirstToken => "that differ in the first token, which nothing predicts",
+            Self::UnknownLabel => "with a label that the model does not have",
+            Self::NoPairs => "with two texts, of which the tokenizer makes no sequence",
         }
     }
 
-    /// The way out; `mask` is the model's mask.
-    fn way_out(self, mask: Option<&str>) -> String {
+    /// The way out; `mask` is the model's mask, `labels` are those of its head.
+    fn way_out(self, mask: Option<&str>, labels: Option<&Labels>) -> String {
         let mask = mask.unwrap_or("[MASK]");
         match self {
             Self::TooManyTokens => {
@@ -98,6 +111,12 @@ impl ItemSkip {
             Self::NeedsPrompt => "give `prompt`, the text up to the answer".to_owned(),
             Self::NotOneToken => "take words that the vocabulary has whole".to_owned(),
             Self::JoinedToPrompt => "begin `answer` and `foil` with the space that stands before them".to_owned(),
+            Self::UnknownLabel => labels.map_or_else(String::new, |Labels { names, count, .. }| match names.len() {
+                0 => format!("give numbers from 0 to {}", count - 1),
+                1..=MOST_NAMED => format!("its labels are {}", names.join(", ")),
+                _ => format!("its {count} labels are {}, ...", names[..MOST_NAMED].join(", ")),
+            }),
+            Self::NoPairs => "give one text an item".to_owned(),
             Self::NoTokens | Self::NothingDiffers | Self::UnknownToken | Self::FirstToken => {
                 "mend the item or leave it out".to_owned()
             }
@@ -120,6 +139,8 @@ pub enum ScoreRule {
     Gains,
     /// The same, taken away.
     Loses,
+    /// The log-probability of the truth, which is right where it is the largest.
+    Class,
 }
 
 /// The part of an item that a sequence is.
@@ -224,7 +245,7 @@ mod tests {
         let ids: Vec<_> = variants.iter().map(|variant| variant.ids.clone()).collect();
         assert_eq!(ids, [[1, 99, 99, 12, 2], [1, 10, 99, 12, 2], [1, 10, 11, 99, 2]]);
         let predicted: Vec<_> =
-            variants.iter().map(|variant| variant.predicted().zip(variant.targets()).collect()).collect();
+            variants.iter().map(|variant| variant.predicted().zip(variant.targets()).collect::<Vec<_>>()).collect();
         let one = |position: usize, truth: u32| -> Vec<(usize, u32)> { vec![(position, truth)] };
         assert_eq!(predicted, [one(1, 10), one(2, 11), one(3, 12)]);
     }

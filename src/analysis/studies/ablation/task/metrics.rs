@@ -40,8 +40,8 @@ pub const METRICS: &[TaskMetric] = &[
         explanation: Explanation {
             name: "task_effect",
             measures: "How much the loss of a task of the user's own rises when the head is removed.",
-            formula: "task_effect = mean over items of (score with the head - score without it), in nats; the score of a cloze item is \
-                ln p(answer) - ln p(foil), of a pair ln p(good) - ln p(bad); the loss is minus the mean score",
+            formula: "task_effect = mean over items of (score with the head - score without it), in nats; the score of an item is \
+                ln p(label), of a cloze item ln p(answer) - ln p(foil), of a pair ln p(good) - ln p(bad); the loss is minus the mean score",
             chance: "0: the head is not missed",
             source: "Removal of single heads from a task: Michel et al. 2019 (arXiv:1905.10650), section 3; minimal pairs: Warstadt \
                 et al. 2020 (arXiv:1912.00582); masked texts word by word: Kauf & Ivanova 2023 (arXiv:2305.10588).",
@@ -56,10 +56,11 @@ pub const METRICS: &[TaskMetric] = &[
         explanation: Explanation {
             name: "task_right_effect",
             measures: "How much the share of items that the model has right changes when the head is removed.",
-            formula: "task_right_effect = share of items with a score above 0 without the head - the share with it",
+            formula: "task_right_effect = share of items that are right without the head - the share with it; right is a score above 0, of \
+                classes the label having the largest p",
             chance: "0: the head is not missed",
             source: "As `task_effect`: Michel et al. 2019 report the change in accuracy.",
-            caveats: "Most heads change the score of an item without changing its sign, so this is coarser than `task_effect`.",
+            caveats: "Most heads change the score of an item without making it right or wrong, so this is coarser than `task_effect`.",
         },
         keys: Keys::Single,
         value: |items, head| right_effect(items.values(), head),

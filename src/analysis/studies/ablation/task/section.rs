@@ -46,9 +46,10 @@ pub struct TaskResult {
     pub units: u64,
     /// Items of the file that cannot be scored (`settings.task.skipped` has the reasons).
     pub items_skipped: u64,
-    /// The share of items with a score above 0.
+    /// The share of items that are right.
     pub right: Share,
-    /// The share that is right without any skill: 1/2.
+    /// The share that is right without any skill: of classes that of the most frequent one, else 1/2.
+    #[schemars(range(min = 0, max = 1))]
     pub baseline: f64,
     /// One-sided p-value of the block test of `right` being above `baseline`.
     #[schemars(range(min = 0, max = 1))]
@@ -168,7 +169,12 @@ impl TaskResult {
         let loss_of = |variant| all.value(|items| loss(items, variant)).value();
         let (whole, without) = (loss_of(None), loss_of(bare));
         let right_without = |item: &Item| f64::from(u8::from(item.is_right(bare)));
-        let above = |item: &Item| f64::from(u8::from(item.is_right(None))) - EVEN;
+        let kind = sums.conditions.task;
+        let most_frequent = most_frequent_answer(total);
+        let class = most_frequent.filter(|_| kind == Some(TaskKind::Classify));
+        // What an answer that knows nothing of the item is right for.
+        let baseline = |item: &Item| class.map_or(EVEN, |(class, _)| f64::from(u8::from(item.answer == Some(class))));
+        let above = |item: &Item| f64::from(u8::from(item.is_right(None))) - baseline(item);
         let band = whole.zip(without).map(|(whole, without)| band(without - whole, context.grid.count()));
         let heads = head_effects("task_effect", estimates, band, context).into_iter().enumerate();
         let on_task = |(place, on_loss): (usize, HeadEffect)| HeadOnTask {
@@ -177,15 +183,15 @@ impl TaskResult {
             right_ci95: estimates.ci95[place].get("task_right_effect", None).copied().flatten(),
         };
         Self {
-            kind: sums.conditions.task,
+            kind,
             removal: sums.conditions.removal,
             items: basis.count,
             units: basis.sentences,
             items_skipped,
             right: all.right(),
-            baseline: EVEN,
+            baseline: class.map_or(EVEN, |(_, share)| share),
             p_above_baseline: all.jackknife(|items| mean(items, above)).p_above(0.0),
-            most_frequent_answer: most_frequent_answer(total),
+            most_frequent_answer: most_frequent.map(|(_, share)| share),
             obstacle: None,
             loss: whole,
             loss_ci95: all.jackknife(|items| loss(items, None)).interval(),
@@ -202,7 +208,9 @@ impl TaskResult {
     pub fn judge(&mut self, policy: &Policy) {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         let is_above = self.p_above_baseline.is_some_and(|p| p <= most);
-        let is_of_one = self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);
+        // The baseline of classes is their most frequent one already.
+        let is_of_one =
+            self.kind != Some(TaskKind::Classify) && self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);
         self.obstacle = match (is_above, is_of_one) {
             (false, _) => Some(Obstacle::NotAboveBaseline),
             (true, true) => Some(Obstacle::OneAnswer),
@@ -218,12 +226,13 @@ impl TaskResult {
     }
 }
 
-/// The share of items that have the most frequent answer; `None` where they share none.
-fn most_frequent_answer(items: &Items) -> Option<f64> {
+/// The most frequent answer, the lowest of equally frequent ones, and the share of items that have it; `None` where they share
+/// none.
+fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     items.values().filter_map(|item| item.answer).for_each(|answer| *counts.entry(answer).or_default() += 1);
-    let most = *counts.values().max()?;
-    Some(most as f64 / items.len() as f64)
+    let (answer, most) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
+    Some((answer, most as f64 / items.len() as f64))
 }
 
 /// The items of each condition.

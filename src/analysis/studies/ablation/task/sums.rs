@@ -33,9 +33,12 @@ pub struct Item {
     pub group: Option<String>,
     /// `[1 + variants]`: with all heads, then without each set.
     scores: Vec<ExactSum>,
+    /// How much more the logit of the true class is than the largest other one, as the scores; empty where scores tell what is
+    /// right.
+    margins: Vec<ExactSum>,
 }
 
-merge_fields!(Item[is_first, answer, group] { scores });
+merge_fields!(Item[is_first, answer, group] { scores, margins });
 
 impl Item {
     /// The score with all heads, or in the variant at this place.
@@ -45,7 +48,7 @@ impl Item {
 
     /// Whether the model is right with all heads, or in the variant at this place.
     pub fn is_right(&self, variant: Option<usize>) -> bool {
-        self.score(variant) > 0.0
+        self.margins.get(row(variant)).map_or_else(|| self.score(variant), |margin| margin.value()) > 0.0
     }
 }
 
@@ -74,11 +77,13 @@ impl Quantity for Items {
 
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State> {
         let part = sequence.item.as_ref()?;
+        let none = vec![ExactSum::default(); 1 + variants];
         self.entry(sequence.index).or_insert_with(|| Item {
             is_first: sequence.family.is_first,
             answer: part.answer,
             group: part.group.as_deref().map(str::to_owned),
-            scores: vec![ExactSum::default(); 1 + variants],
+            margins: if part.rule == ScoreRule::Class { none.clone() } else { Vec::new() },
+            scores: none,
         });
         Some(ItemText { index: sequence.index, rule: part.rule, scored: scored(sequence, |_| ()) })
     }
@@ -90,14 +95,20 @@ impl Quantity for Items {
         let score = match text.rule {
             // The normalisation of both probabilities is the same.
             ScoreRule::Against(foil) => logit(token.truth) - logit(foil),
-            ScoreRule::Gains => log_probability(),
+            ScoreRule::Gains | ScoreRule::Class => log_probability(),
             ScoreRule::Loses => -log_probability(),
         };
         let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
         item.scores[row(variant)] += score;
+        if text.rule == ScoreRule::Class {
+            let others =
+                (0..).zip(logits).filter(|(class, _)| *class != token.truth).map(|(_, &logit)| f64::from(logit));
+            item.margins[row(variant)] += logit(token.truth) - others.fold(f64::NEG_INFINITY, f64::max);
+        }
     }
 
     fn fits(&self, variants: usize) -> bool {
-        self.values().all(|item| item.scores.len() == 1 + variants)
+        let fit = |sums: &Vec<ExactSum>| sums.len() == 1 + variants;
+        self.values().all(|item| fit(&item.scores) && (item.margins.is_empty() || fit(&item.margins)))
     }
 }
