@@ -125,7 +125,10 @@ fn classifiers_are_those_of_transformers() {
         let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
         let config = fs::read_to_string(folder.join("config.json")).unwrap();
         let Classifier { head, labels } = Classifier::load(&checkpoint, &architecture, &config).unwrap();
-        assert_eq!((labels.count, labels.names.join(" "), labels.at_end), (3, "past present future".to_owned(), name == "gpt2"));
+        assert_eq!(
+            (labels.count, labels.names.join(" "), labels.at_end),
+            (3, "past present future".to_owned(), name == "gpt2")
+        );
         assert_eq!([labels.number("present"), labels.number("2"), labels.number("3")], [Some(1), Some(2), None]);
         let parameters = Parameters::load(&checkpoint, &architecture).unwrap().with_classifier(head);
         let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
@@ -230,12 +233,22 @@ fn what_cannot_be_scored_is_named() {
     let model = classifier(bench.path());
     let class = |label: &str| format!("{{\"text\": \"the house\", \"label\": {label}}}");
     for (model, label, more, expected) in [
-        (path(&model), "\"never\"", "trees", "1 item with a label that the model does not have: its labels are past, present, future"),
-        (path(&model), "3", "trees", "1 item with a label that the model does not have"),
-        (path(&model), "1", "effect", "--with effect: its loss is of tokens, and the task takes the head that classifies: run it without"),
-        ("box:small", "1", "trees", "there is no head that classifies sequences (`classifier.weight`)"),
+        (
+            path(&model),
+            "\"never\"",
+            vec![],
+            "1 item with a label that the model does not have: its labels are past, present, future",
+        ),
+        (path(&model), "3", vec![], "1 item with a label that the model does not have"),
+        (
+            path(&model),
+            "1",
+            vec!["--with", "effect"],
+            "--with effect: its loss is of tokens, and the task takes the head that classifies: run it without",
+        ),
+        ("box:small", "1", vec![], "there is no head that classifies sequences (`classifier.weight`)"),
     ] {
-        let (status, message) = error(model, &class(label), &["--with", more]);
+        let (status, message) = error(model, &class(label), &more);
         assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
     }
     let (status, message) = run(&["analyze", "box:small", "--with", "task"]).expect_err("an error");

@@ -16,7 +16,7 @@ use crate::system::files::input;
 use crate::system::json::problem_in_line;
 use crate::system::printable::shortened;
 
-/// The longest file, 64 MiB: all of BLiMP, 67,000 minimal pairs with their annotations, has some 30 MB.
+/// The longest file, 64 MiB: the 67,000 minimal pairs of Warstadt et al. 2020 have some 30 MB with their annotations.
 const MAX_TASK_BYTES: u64 = 1 << 26;
 
 /// A task as its file has it.

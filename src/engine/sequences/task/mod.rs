@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn each_token_is_masked_with_the_rest_of_its_word() {
         // Special, a word of two tokens, a word of one, special.
-        let words = WordSpan::whole([1..3, 3..4].into_iter());
+        let words = WordSpan::whole([1..3, 3..4]);
         let text = Sequence { ids: vec![1, 10, 11, 12, 2], words, ..sentence(0, 3, "dep") };
         let variants = word_l2r(&text, 99);
         let ids: Vec<_> = variants.iter().map(|variant| variant.ids.clone()).collect();

@@ -238,7 +238,7 @@ fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
 /// The items of each condition.
 fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<GroupResult> {
     let named: BTreeSet<&str> = total.values().filter_map(|item| item.group.as_deref()).collect();
-    in_parallel(context.threads, named.into_iter(), |group| {
+    in_parallel(context.threads, named, |group| {
         let of_group = Selection { sums, total, takes: |item: &Item| item.group.as_deref() == Some(group) };
         let heads = 0..context.grid.count();
         let losses = of_group.value(|items| loss(items, None));

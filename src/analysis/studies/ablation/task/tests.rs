@@ -13,7 +13,7 @@ use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section};
+use crate::study::section::Completion;
 use crate::study::{AnyStudy, ObservedPass};
 use crate::system::parallel::all_cores;
 use sha2::{Digest, Sha256};
@@ -106,6 +106,11 @@ fn planted(
     measured(sums, grid)
 }
 
+/// Eight answers in turn.
+fn mixed(index: u64) -> u32 {
+    u32::from(index.to_le_bytes()[0] % 8)
+}
+
 /// A number from -1 to 1 that looks random.
 fn noise(index: u64, of: impl std::fmt::Display) -> f64 {
     let digest = Sha256::digest(format!("{index}/{of}"));
@@ -115,12 +120,12 @@ fn noise(index: u64, of: impl std::fmt::Display) -> f64 {
 #[test]
 fn heads_have_verdicts_where_the_model_can_do_the_task() {
     let effect = |index, head| if head == 0 { 0.5 + noise(index, "effect") } else { 0.0 };
-    let able = planted(GRID, |index| index as u32 % 8, |_| 1.0, effect);
+    let able = planted(GRID, mixed, |_| 1.0, effect);
     assert_eq!((able.obstacle, able.kind), (None, Some(TaskKind::Cloze)));
     let verdict = |found: &TaskResult, head: usize| found.heads[head].on_loss.verdict;
     assert_eq!([verdict(&able, 0), verdict(&able, 1)], [Some(Verdict::Helpful), Some(Verdict::Negligible)]);
     // Right on every other item.
-    let unable = planted(GRID, |index| index as u32 % 8, |index| if index % 2 == 0 { 1.0 } else { -1.0 }, effect);
+    let unable = planted(GRID, mixed, |index| if index % 2 == 0 { 1.0 } else { -1.0 }, effect);
     assert_eq!((unable.obstacle, verdict(&unable, 0)), (Some(Obstacle::NotAboveBaseline), None));
     assert_eq!(unable.verdicts, Verdicts::default());
     // One answer is right on 96 of 128 items.
@@ -138,7 +143,7 @@ fn no_head_matters_where_signs_are_exchanged() {
         let sign = |index: u64| if noise(index, format!("sign {seed}")) > 0.0 { 1.0 } else { -1.0 };
         let effect = |index: u64, head: usize| sign(index) * (1.0 + noise(index, format!("{head}/{seed}")));
         // Verdicts are asked for, so the model is right here.
-        let found = planted(grid, |index| index as u32 % 8, |_| 3.0, effect);
+        let found = planted(grid, mixed, |_| 3.0, effect);
         found.verdicts.helpful + found.verdicts.harmful
     };
     let decided: u64 = (0..20).map(decided).sum();
