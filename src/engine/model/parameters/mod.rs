@@ -349,7 +349,7 @@ impl Parameters {
         Ok(Self { prediction: Some(PredictionHead::load(tensors, architecture, objective)?), ..self })
     }
 
-    /// The same with the head of a classifier of sequences in place of that for tokens.
+    /// These parameters with a head that classifies sequences in place of the one for tokens.
     pub fn with_classifier(self, head: PredictionHead) -> Self {
         Self { prediction: Some(head), ..self }
     }

@@ -32,7 +32,7 @@ pub struct TaskReader<'a> {
     pub strict: bool,
 }
 
-/// What could not be scored.
+/// A failure to score.
 enum Unscored {
     /// An item, for this reason.
     Skipped(ItemSkip),

@@ -103,7 +103,7 @@ struct Line {
     group: Option<String>,
 }
 
-/// What stands in a file of each kind.
+/// Keys of each kind, for messages.
 const KINDS: &str = "`text` (and `text_pair`) or `words`, with `label` (classify); `text` with one mask, or `prompt`, with `answer` and `foil` (cloze); `good` and `bad` (pair)";
 
 impl TaskFile {
@@ -128,7 +128,7 @@ impl TaskFile {
                     (item.content.kind(), items.first().map(|first| (first.content.kind(), first.line)));
                 if let Some((of_first, first)) = first.filter(|(of_first, _)| *of_first != kind) {
                     let error = anyhow!("an item of kind {kind}, and that of line {first} is of kind {of_first}");
-                    return Err(error.hint("give each kind a file of its own"));
+                    return Err(error.hint("write one file for each kind"));
                 }
                 Ok(item)
             });
@@ -202,7 +202,7 @@ fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
         }
         (None, None, None, Some((good, bad))) => ItemContent::Pair { good, bad },
         _ => {
-            let error = anyhow!("the keys are those of no kind of task: `{}`", shortened(json));
+            let error = anyhow!("the keys fit no kind of task: `{}`", shortened(json));
             return Err(error.hint(format!("a task has {KINDS}")));
         }
     };
@@ -255,8 +255,8 @@ mod tests {
         let mixed = refused(&[pair, r#"{"prompt": "a", "answer": "b", "foil": "c"}"#]);
         assert!(mixed.starts_with("items.jsonl:2: an item of kind cloze, and that of line 1 is of kind pair: "));
         for (line, why) in [
-            (r#"{"good": "a"}"#, "the keys are those of no kind of task"),
-            (r#"{"text": "a", "prompt": "b", "answer": "b", "foil": "c"}"#, "the keys are those of no kind of task"),
+            (r#"{"good": "a"}"#, "the keys fit no kind of task"),
+            (r#"{"text": "a", "prompt": "b", "answer": "b", "foil": "c"}"#, "the keys fit no kind of task"),
             (r#"{"good": 1, "bad": "b"}"#, "not an item in JSON"),
             (r#"{"words": ["a"], "text_pair": "b", "label": 1}"#, "a `label` is of a `text`"),
             ("[1]", "a line is an object"),

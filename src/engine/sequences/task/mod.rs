@@ -1,4 +1,4 @@
-//! Tasks: items that the user brings, each with a score of its own (docs/methodology/tasks.md).
+//! Tasks: items that the user brings, each with its score (docs/methodology/tasks.md).
 //!
 //! A [`TaskFile`] knows no model. A [`Task`] is the same file as a model reads it: the sequences of each item, and how
 //! their logits add up to its score. What cannot be scored is left out, with the reason.
@@ -96,11 +96,11 @@ impl ItemSkip {
             Self::UnknownToken => "with a scored token that is not in the vocabulary",
             Self::FirstToken => "that differ in the first token, which nothing predicts",
             Self::UnknownLabel => "with a label that the model does not have",
-            Self::NoPairs => "with two texts, of which the tokenizer makes no sequence",
+            Self::NoPairs => "with two texts, which the tokenizer cannot put into one sequence",
         }
     }
 
-    /// The way out; `mask` is the model's mask, `labels` are those of its head.
+    /// The way out; `mask` is the model's mask, `labels` are what its head gives.
     fn way_out(self, mask: Option<&str>, labels: Option<&Labels>) -> String {
         let mask = mask.unwrap_or("[MASK]");
         match self {
@@ -137,7 +137,7 @@ pub enum ScoreRule {
     Against(u32),
     /// The log-probability of the truth.
     Gains,
-    /// The same, taken away.
+    /// Minus the log-probability of the truth.
     Loses,
     /// The log-probability of the truth, which is right where it is the largest.
     Class,
@@ -209,8 +209,8 @@ impl Task {
     }
 }
 
-/// A copy of the sequence for each token of its text, with the token and the later tokens of its word masked, of which the token
-/// is predicted (`PLL-word-l2r`, Kauf & Ivanova 2023, section 3): earlier tokens of a word give its later ones away otherwise.
+/// One copy of the sequence for each token of its text: the token and the later tokens of its word are masked, and the token is
+/// predicted (`PLL-word-l2r`, Kauf & Ivanova 2023, section 3): earlier tokens of a word give its later ones away otherwise.
 fn word_l2r(sequence: &Sequence, mask: u32) -> Vec<Sequence> {
     let words = sequence.word_of_tokens();
     let variant = |place: usize| {

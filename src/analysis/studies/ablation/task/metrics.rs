@@ -45,8 +45,8 @@ pub const METRICS: &[TaskMetric] = &[
             chance: "0: the head is not missed",
             source: "Removal of single heads from a task: Michel et al. 2019 (arXiv:1905.10650), section 3; minimal pairs: Warstadt \
                 et al. 2020 (arXiv:1912.00582); masked texts word by word: Kauf & Ivanova 2023 (arXiv:2305.10588).",
-            caveats: "It holds for these items alone. Other heads can compensate, so that a group may matter of which no head does. It \
-                depends on what stands for the head: `settings.ablation`.",
+            caveats: "It holds for these items alone. Other heads can compensate, so several heads may matter together and none \
+                alone. It depends on what stands for the head: `settings.ablation`.",
         },
         keys: Keys::Single,
         value: |items, head| effect(items.values(), head),

@@ -1,4 +1,4 @@
-//! What a model can do of a task of the user's own, and what each head is worth for it (docs/methodology/tasks.md).
+//! A task of the user's own: how often the model is right, and the effect of each head on it (docs/methodology/tasks.md).
 
 mod metrics;
 mod section;

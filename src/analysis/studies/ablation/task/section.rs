@@ -1,4 +1,4 @@
-//! The section `task` of the report: what the model can do, and what each head is worth for it.
+//! The section `task` of the report: how often the model is right, and the effect of each head.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,12 +33,12 @@ pub struct TaskSection {
     pub task: TaskResult,
 }
 
-/// What the model can do of a task, and what heads are worth for it.
+/// Results of a model on a task, and the effect of each head on them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskResult {
     /// Kind of the items; null where nothing was scored.
     pub kind: Option<TaskKind>,
-    /// What stood for removed heads; null where nothing was scored.
+    /// Replacement of removed heads; null where nothing was scored.
     pub removal: Option<Replacement>,
     /// Items that were scored.
     pub items: u64,
@@ -97,7 +97,7 @@ pub enum Obstacle {
     OneAnswer,
 }
 
-/// What one head is worth for the task.
+/// Effect of one head on the task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadOnTask {
     /// The effect on the loss.
@@ -172,7 +172,7 @@ impl TaskResult {
         let kind = sums.conditions.task;
         let most_frequent = most_frequent_answer(total);
         let class = most_frequent.filter(|_| kind == Some(TaskKind::Classify));
-        // What an answer that knows nothing of the item is right for.
+        // The chance of being right without reading the item.
         let baseline = |item: &Item| class.map_or(EVEN, |(class, _)| f64::from(u8::from(item.answer == Some(class))));
         let above = |item: &Item| f64::from(u8::from(item.is_right(None))) - baseline(item);
         let band = whole.zip(without).map(|(whole, without)| band(without - whole, context.grid.count()));

@@ -7,7 +7,7 @@ pub const TERMS: &[Term] = &[Term {
     name: "item",
     also: &["task", "foil"],
     meaning: "One question of a task of the user's own (`--task FILE`): a text with its label; a text with a mask or a prompt, whose \
-            answer should be more probable than the foil; or two texts, the good one of which should be more probable. The score of \
+            answer should be more probable than the foil; or a good and a bad text, where the good one should be more probable. The score of \
             an item is the log-probability of the label, or the difference of both. Items of one `family` are one sampling unit.",
     page: "tasks.md",
 }];

@@ -100,14 +100,14 @@ fn points(change: f64) -> String {
 }
 
 impl TaskResult {
-    /// What the model can do, as the beginning of a sentence.
+    /// The share right beside its baseline, as the beginning of a sentence.
     fn can_do(&self) -> String {
         let items = counted(self.items, "item");
         let baseline = decimal(100.0 * self.baseline, 0);
         format!("The model is right on {} of {items} of the task (baseline {baseline} %)", self.right)
     }
 
-    /// Why no head has a verdict.
+    /// The reason why no head has a verdict.
     fn why_none(&self) -> Option<String> {
         let most = decimal(100.0 * self.most_frequent_answer.unwrap_or(0.0), 0);
         Some(match self.obstacle? {
@@ -203,7 +203,7 @@ fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table 
     table
 }
 
-/// What the model can do, and how many heads it needs for that.
+/// The share right, and how many heads matter.
 fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
     let TaskResult { items, units, verdicts, heads, .. } = task;
     if *items == 0 {

@@ -14,7 +14,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::system::counted::plural;
 
-/// What comes of removing a head; whether that is negligible is said beside it, for an effect can be surely above 0 and
+/// Verdict on removing a head. Whether the effect is negligible is said beside it, for an effect can be surely above 0 and
 /// surely small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -70,7 +70,7 @@ pub struct HeadEffect {
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub q_negligible: Option<f64>,
-    /// What comes of removing it; null where it was not removed by itself (`settings.ablation.effect_of`), or nothing can be
+    /// Verdict on removing it; null where it was not removed by itself (`settings.ablation.effect_of`), or nothing can be
     /// said of a task.
     pub verdict: Option<Verdict>,
     /// Whether it is negligible: `q_negligible` is at most `settings.policy.label_q`. A helpful or harmful head may be.
