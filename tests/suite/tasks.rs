@@ -255,5 +255,5 @@ fn what_cannot_be_scored_is_named() {
     assert!(status == 2 && message.contains("--with task: there is no task: give --task FILE"), "{message}");
     let missing = folder.path().join("none.jsonl");
     let (status, message) = run(&["analyze", path(&tiny_bert()), "--task", path(&missing)]).expect_err("an error");
-    assert!(status == 3 && message.contains("cannot read the task"), "{status} {message}");
+    assert!(status == 2 && message.contains("cannot read the task"), "{status} {message}");
 }

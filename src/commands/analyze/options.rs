@@ -12,10 +12,11 @@ use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
+use crate::sequences::derived::task::TaskKind;
+use crate::sequences::derived::task::file::TaskFile;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
-use crate::sequences::task::{TaskFile, TaskKind};
 use crate::study::AnyStudy;
 
 /// Why a study that must know the whole corpus beforehand is left out.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::parameters::Objective;
-use crate::sequences::task::TaskKind;
+use crate::sequences::derived::task::TaskKind;
 use crate::stats::blocks::merge_fields;
 
 /// How heads are removed in turn.

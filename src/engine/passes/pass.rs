@@ -48,7 +48,7 @@ pub enum Sequences {
     Corrupted(Phases),
     /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::derived::repeats`] makes them.
     Repeats(Repeats),
-    /// No sentences of the corpus: the items of the run's [`Task`](crate::sequences::task::Task).
+    /// No sentences of the corpus: the items of the run's [`Task`](crate::sequences::derived::task::Task).
     Task,
 }
 

@@ -11,7 +11,6 @@ pub mod sequence;
 pub mod shard;
 pub mod span;
 pub mod tally;
-pub mod task;
 #[doc(hidden)]
 pub mod test_support;
 pub mod tokenize;

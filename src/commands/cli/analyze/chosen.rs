@@ -15,7 +15,7 @@ use crate::corpus::Input;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
-use crate::sequences::task::TaskFile;
+use crate::sequences::derived::task::file::TaskFile;
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Counts};

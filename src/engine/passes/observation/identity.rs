@@ -21,9 +21,9 @@ use crate::model::weights::left::LeftTensors;
 use crate::model::{Hashes, Model};
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
+use crate::sequences::derived::task::TaskInfo;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Context, Reading, Spacing};
-use crate::sequences::task::TaskInfo;
 
 /// The facts that shards must have in common to be parts of one whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use crate::stats::interval::Interval;
 use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
 use crate::studies::ablation::losses::Losses;
 use crate::studies::ablation::removal::{PerToken, Quantity, RemovalSums};
-use crate::studies::ablation::verdicts::band::band;
+use crate::studies::ablation::verdicts::band;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;

@@ -9,12 +9,11 @@ use super::metrics::{effect, mean};
 use super::sums::{Item, Items, TaskSums};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
-use crate::sequences::task::TaskKind;
+use crate::sequences::derived::task::TaskKind;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::verdicts::band::band;
-use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, head_effects, judge};
+use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, band, head_effects, judge};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -47,7 +46,7 @@ pub struct TaskResult {
     /// Items of the file that cannot be scored (`settings.task.skipped` has the reasons).
     pub items_skipped: u64,
     /// The share of items that are right.
-    pub right: Share,
+    pub right: RightShare,
     /// The share that is right without any skill: of classes that of the most frequent one, else 1/2.
     #[schemars(range(min = 0, max = 1))]
     pub baseline: f64,
@@ -79,7 +78,7 @@ pub struct TaskResult {
 
 /// A share of items.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Share {
+pub struct RightShare {
     /// The share; null where there is no item.
     #[schemars(range(min = 0, max = 1))]
     pub share: Option<f64>,
@@ -121,7 +120,7 @@ pub struct GroupResult {
     /// Minus the mean score of an item with all heads, in nats.
     pub loss: Option<f64>,
     /// The share of items with a score above 0.
-    pub right: Share,
+    pub right: RightShare,
     /// The effect of each head on the loss, layer by layer.
     pub effects: Vec<Option<f64>>,
     /// Their 95 % intervals; null where fewer than 10 blocks have such an item.
@@ -147,10 +146,10 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
         Jackknife::new(&part(Fraction::numerator), &part(Fraction::denominator))
     }
 
-    fn right(&self) -> Share {
+    fn right(&self) -> RightShare {
         let ratio =
             |items: &mut dyn Iterator<Item = &Item>| mean(items, |item| f64::from(u8::from(item.is_right(None))));
-        Share { share: self.value(ratio).value(), ci95: self.jackknife(ratio).on(Scale::Share).interval() }
+        RightShare { share: self.value(ratio).value(), ci95: self.jackknife(ratio).on(Scale::Share).interval() }
     }
 }
 

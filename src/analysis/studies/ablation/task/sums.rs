@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::model::forward::visitor::Needs;
+use crate::sequences::sequence::ScoreRule;
 use crate::sequences::sequence::Sequence;
-use crate::sequences::task::ScoreRule;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 use crate::stats::surprisal::surprisal;

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use comfy_table::CellAlignment;
 
-use super::section::{GroupResult, HeadOnTask, Obstacle, Share, TaskResult, TaskSection};
+use super::section::{GroupResult, HeadOnTask, Obstacle, RightShare, TaskResult, TaskSection};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::studies::ablation::verdicts::Verdict;
@@ -85,7 +85,7 @@ impl Section for TaskSection {
 }
 
 /// `83.1 % [79.5, 86.2]`
-impl fmt::Display for Share {
+impl fmt::Display for RightShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(share) = self.share else { return f.write_str("-") };
         let of = |share: f64| decimal(100.0 * share, 1);

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashSet};
 use anyhow::{Context, Error, Result, anyhow};
 
 use super::file::{ClozeContext, Item, ItemContent, TaskFile};
-use super::{ItemPart, ItemSkip, ScoreRule, Task, TaskInfo, TaskKind, reasons};
+use super::{ItemSkip, Task, TaskInfo, TaskKind, reasons};
 use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
 use crate::model::parameters::Labels;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::derived::corrupted::predicting_next;
 use crate::sequences::frame::Frame;
-use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
+use crate::sequences::sequence::{InputToken, ItemPart, PredictedToken, ScoreRule, Sequence};
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::errors::{Class, Facts};

@@ -1,23 +1,20 @@
 //! Tasks: items that the user brings, each with its score (docs/methodology/tasks.md).
 //!
-//! A [`TaskFile`] knows no model. A [`Task`] is the same file as a model reads it: the sequences of each item, and how
+//! A [`TaskFile`](file::TaskFile) knows no model. A [`Task`] is the same file as a model reads it: the sequences of each item, and how
 //! their logits add up to its score. What cannot be scored is left out, with the reason.
 
-mod encode;
+pub mod encode;
 pub mod file;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sequence::{InputToken, PredictedToken, Sequence};
 use crate::model::parameters::Labels;
+use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 use crate::system::counted::counted;
-pub use encode::TaskReader;
-pub use file::TaskFile;
 
 /// A kind of task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -128,30 +125,6 @@ impl ItemSkip {
 pub fn reasons(skipped: &BTreeMap<ItemSkip, u64>) -> String {
     let reason = |(reason, count): (&ItemSkip, &u64)| format!("{} {}", counted(*count, "item"), reason.describe());
     skipped.iter().map(reason).collect::<Vec<_>>().join(", ")
-}
-
-/// How the logits at a predicted position add to the score of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScoreRule {
-    /// The logit of the truth less that of this token.
-    Against(u32),
-    /// The log-probability of the truth.
-    Gains,
-    /// Minus the log-probability of the truth.
-    Loses,
-    /// The log-probability of the truth, which is right where it is the largest.
-    Class,
-}
-
-/// The part of an item that a sequence is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ItemPart {
-    /// How its predictions add to the score.
-    pub rule: ScoreRule,
-    /// The right answer, where items may share it.
-    pub answer: Option<u32>,
-    /// The condition that the item belongs to.
-    pub group: Option<Arc<str>>,
 }
 
 /// A task as a run reads it; whatever the sums depend on.
