@@ -12,6 +12,7 @@ use crate::studies::registry::STUDIES;
 use crate::study::labels::entry::Entry;
 use crate::study::labels::policy::Threshold;
 use crate::study::labels::{BORDERLINE, TIED};
+use crate::study::metrics::explanation::Explanation;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRow;
 use crate::study::{AnyStudy, Card, columns};
@@ -111,10 +112,29 @@ pub fn one(name: &str) -> Result<String> {
 /// The error of a name that is not there, with what may have been meant.
 pub fn unknown(error: Error, name: &str) -> Error {
     let error = error.of_value(name);
+    let told_of = || {
+        let names = telling_of(name);
+        (!names.is_empty()).then(|| format!("these tell of it: {}", names.join(", ")))
+    };
     match registry::closest(name) {
         Some(known) => error.did_you_mean(Some(known)),
-        None => error.hint("`headscope explain` lists all"),
+        None => error.hint(told_of().unwrap_or_else(|| "`headscope explain` lists all".to_owned())),
     }
+}
+
+/// Labels, metrics and terms whose explanation has this word, a few at most.
+fn telling_of(word: &str) -> Vec<&'static str> {
+    /// A line of names.
+    const MOST: usize = 5;
+    let is_it = |part: &str| part.eq_ignore_ascii_case(word);
+    let has = |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(is_it);
+    let is_told = |entry: &Entry| {
+        let Explanation { measures, formula, chance, source, caveats, .. } = entry.explanation;
+        [measures, formula, chance, source, caveats].iter().any(|text| has(text))
+    };
+    let entries = registry::labels().chain(registry::metrics()).filter(is_told).map(|entry| entry.name());
+    let terms = registry::terms().filter(|term| has(term.meaning)).map(|term| term.name);
+    entries.chain(terms).take(MOST).collect()
 }
 
 /// A cell of the grid, as `case~+7`: the marks in words, and the label, or labels if several look alike there.

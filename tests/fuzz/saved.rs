@@ -13,6 +13,7 @@ use headscope::commands::merge::{MergeOptions, Merged, merge};
 use headscope::commands::reporting::policy::PolicyOptions;
 use headscope::commands::reporting::write_report::ReportOptions;
 use headscope::commands::saved::diff::{DiffOptions, diff};
+use headscope::commands::saved::sides::SidesOptions;
 use headscope::commands::saved::sides::outputs::OutcomeOutputs;
 use headscope::corpus::{Content, Corpus, Index, Input, SEGMENT_SENTENCES};
 use headscope::export::json::JsonForm;
@@ -83,7 +84,7 @@ pub fn crafted(data: &[u8]) -> bool {
         assert_eq!(svg.matches("<script").count(), usize::from(svg.starts_with("<!doctype")), "{svg}");
         printed.push(svg);
     }
-    for table in report.sections.0.iter().flat_map(|(_, section)| section.tables()) {
+    for table in report.sections.0.iter().flat_map(|(_, section)| section.tables(&report.settings.policy)) {
         TableWriter::Csv.render(&table).expect("a table");
     }
     // The colours of the summary are the program's.
@@ -141,14 +142,15 @@ fn check_diff(text: &str) -> Option<bool> {
         let path = place.join("saved.json");
         fs::write(&path, text).expect("a temporary file");
         let same = diff(&DiffOptions {
-            a: path.clone(),
-            b: path.clone(),
+            sides: SidesOptions {
+                files: [path.clone(), path.clone()],
+                policy: PolicyOptions::default(),
+                threads: NonZeroUsize::MIN,
+            },
             rate: 0.05,
             tolerances: PerUnit::all(0.0),
             only: Vec::new(),
-            policy: PolicyOptions::default(),
             outputs: OutcomeOutputs { targets: vec![Target::Stdout(JsonForm::default())], printed: Some(Detail::Full) },
-            threads: NonZeroUsize::MIN,
         });
         fs::remove_file(&path).expect("a temporary file");
         if let Err(error) = &same {

@@ -1,12 +1,10 @@
 //! Heads of two models that attend alike: `headscope match`, and `headscope compare --match`.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::compare::compared;
-use crate::support::{fixture, path, run};
-use candle_core::safetensors::{load, save};
+use crate::support::{changed_small, fixture, path, run};
 use candle_core::{Device, Tensor};
 use serde_json::{Value, json};
 
@@ -18,27 +16,18 @@ const WIDTH: u32 = 32;
 
 /// The small model with its heads in another order within layers: the same function.
 fn permuted(folder: &Path) -> PathBuf {
-    let (from, to) = (fixture("models/small"), folder.join("permuted"));
-    fs::create_dir(&to).unwrap();
-    for name in ["config.json", "tokenizer.json"] {
-        fs::copy(from.join(name), to.join(name)).unwrap();
-    }
+    let to = folder.join("permuted");
     let rows: Vec<u32> = ORDER.iter().flat_map(|head| head * WIDTH..(head + 1) * WIDTH).collect();
     let rows = Tensor::new(rows, &Device::Cpu).unwrap();
-    let reordered = |(name, tensor): (String, Tensor)| {
-        let of = |part: &str| name.contains(part);
-        let tensor = if of("attention.self.") {
+    changed_small(&to, |name, tensor| {
+        if name.contains("attention.self.") {
             tensor.index_select(&rows, 0).unwrap()
-        } else if of("attention.output.dense.weight") {
+        } else if name.contains("attention.output.dense.weight") {
             tensor.index_select(&rows, 1).unwrap()
         } else {
             tensor
-        };
-        (name, tensor)
-    };
-    let tensors = load(from.join("model.safetensors"), &Device::Cpu).unwrap();
-    let tensors: HashMap<String, Tensor> = tensors.into_iter().map(reordered).collect();
-    save(&tensors, to.join("model.safetensors")).unwrap();
+        }
+    });
     to
 }
 

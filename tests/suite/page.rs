@@ -71,10 +71,11 @@ fn a_page_is_one_file_made_of_a_saved_report_alone() {
             assert_eq!(html.contains(&table), is_measured, "{name}");
         }
     }
-    assert!(html.contains("--with examples"), "what was not run is named with the option that adds it");
+    let named = |study: &str| html.contains(&format!("\">{study}</code>"));
+    assert!(html.contains("<code>--with NAME</code>") && named("examples"), "what was not run is named");
     // The planted model predicts nothing: what needs a loss is not suggested.
     assert_eq!(json["model"]["objective"], Value::Null);
-    assert!(!html.contains("--with effect"), "what would fail is not suggested");
+    assert!(!named("effect"), "what would fail is not suggested");
     assert!(html.contains("which has no head by which it was trained, and so no loss"), "but named with the reason");
     assert!(html.contains("default-src 'none'"));
     for asked in ["http://", "https://", "src=", "url(", "@import"] {
@@ -223,7 +224,7 @@ fn what_a_report_does_not_have_is_refused_with_what_it_has() {
             2,
             "no figure `pruning`: it has grid, layers, heatmap:METRIC, relations",
         ),
-        (["--figure", "heatmap:entropi", "-o", path(&svg)], 2, "is it `entropy`?"),
+        (["--figure", "heatmap:entropi", "-o", path(&svg)], 2, "did you mean `entropy`?"),
         (["--table", "effects", "-o", path(&csv)], 2, "no table `effects`: it has heads, labels"),
         (["--figure", "grid", "-o", path(&csv)], 2, "name a file .svg"),
         (["--table", "heads", "-o", path(&svg)], 2, "name a file .csv, .tex"),

@@ -231,7 +231,7 @@ fn a_part_that_a_report_does_not_have_is_wrong_usage() {
         (
             vec!["export", report, "--figure", "heatmap:entrpy_ratio", "-o", path(&svg)],
             "entrpy_ratio",
-            json!("is it `entropy_ratio`? `headscope explain` lists them"),
+            json!("did you mean `entropy_ratio`?"),
         ),
         (vec!["explain", "L2H8"], "L2H8", json!("`headscope show report.json L2H8`")),
     ] {

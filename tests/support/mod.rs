@@ -3,6 +3,7 @@
 
 pub mod hub_server;
 
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -10,6 +11,7 @@ use std::process::Output;
 use std::sync::{Arc, Once};
 
 use assert_cmd::Command;
+use candle_core::{Device, Tensor};
 use headscope::model::families::Architecture;
 use headscope::model::files::ModelFile;
 use serde_json::Value;
@@ -79,6 +81,21 @@ pub fn analyze(corpus: &Path, more: &[&str]) -> Value {
 /// A path as an argument.
 pub fn path(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
+}
+
+/// The small model with each of its tensors changed, as the folder `to`.
+pub fn changed_small(to: &Path, mut change: impl FnMut(&str, Tensor) -> Tensor) {
+    let from = fixture("models/small");
+    fs::create_dir(to).expect("a new folder");
+    for name in ["config.json", "tokenizer.json"] {
+        fs::copy(from.join(name), to.join(name)).expect("a file of the model");
+    }
+    let tensors = candle_core::safetensors::load(from.join("model.safetensors"), &Device::Cpu).expect("weights");
+    // In the order of their names: a change may draw random numbers.
+    let tensors: BTreeMap<String, Tensor> = tensors.into_iter().collect();
+    let changed: HashMap<String, Tensor> =
+        tensors.into_iter().map(|(name, tensor)| (name.clone(), change(&name, tensor))).collect();
+    candle_core::safetensors::save(&changed, to.join("model.safetensors")).expect("a new file");
 }
 
 /// Runs an analysis, `common` without an output, at once on two threads, and as two shards on one each that are merged in reverse:

@@ -11,6 +11,7 @@ use crate::study::labels::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
 use crate::study::show::comparison_terms::COMPARISON_TERMS;
 use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;
+use crate::system::similar;
 
 /// Every study, in the order of reports: of metrics, of labels with equal margins, of sections, of the summary.
 pub const STUDIES: &[&dyn AnyStudy] = &[
@@ -165,24 +166,18 @@ pub fn closest(name: &str) -> Option<&'static str> {
         .chain(STUDIES.iter().map(|study| study.card().name))
         .chain(terms().map(|term| term.name))
         .chain(policy.thresholds().map(|threshold| threshold.name));
-    closest_of(names, name)
+    similar::closest(name, names)
 }
 
 /// The label, or family of labels, most like `name`.
 pub fn closest_label(name: &str) -> Option<&'static str> {
-    closest_of(detectors().flat_map(|detector| [detector.explanation.name, detector.family()]), name)
+    similar::closest(name, detectors().flat_map(|detector| [detector.explanation.name, detector.family()]))
 }
 
 /// The labels, with their documentation, of the families of this name: `sink` of `sink:no-op` and others.
 pub fn of_family(name: &str) -> Vec<Entry> {
     let is_of_it = |entry: &Entry| entry.name().split_once(':').is_some_and(|(family, _)| family == name);
     labels().filter(is_of_it).collect()
-}
-
-fn closest_of(names: impl Iterator<Item = &'static str>, name: &str) -> Option<&'static str> {
-    let similar = |known: &&str| strsim::jaro_winkler(known, name);
-    // Below this two words share little more than a letter or two.
-    names.max_by(|a, b| similar(a).total_cmp(&similar(b))).filter(|known| similar(known) > 0.7)
 }
 
 #[cfg(test)]

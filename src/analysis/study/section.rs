@@ -39,7 +39,7 @@ pub trait Section: Any + Send + Sync {
     }
 
     /// The flat tables of its results, under the names of the report; none where it has no rows.
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self, _policy: &Policy) -> Vec<Table> {
         Vec::new()
     }
 

@@ -16,6 +16,7 @@ use crate::corpus::Input;
 use crate::system::errors::{self, Class, Facts};
 use crate::system::files::input;
 use crate::system::printable::shortened;
+use crate::system::similar;
 
 /// The options of `headscope analyze`, as `cli/` knows them.
 pub struct OptionSyntax {
@@ -328,12 +329,8 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also:
             return wrong(at, anyhow!("`{name}` has no place here").of_value(name).hint(why));
         }
         let Some((_, takes)) = known.iter().find(|(known, _)| known == name) else {
-            let similar = |known: &&str| strsim::jaro_winkler(known, name);
-            let close = known
-                .iter()
-                .map(|(known, _)| known.as_str())
-                .max_by(|a, b| similar(a).total_cmp(&similar(b)))
-                .filter(|known| name != CORPUS && similar(known) > 0.8);
+            let names = known.iter().map(|(known, _)| known.as_str());
+            let close = similar::closest(name, names).filter(|_| name != CORPUS);
             let unknown = anyhow!("there is no option {} of `headscope analyze`", shown(name)).of_value(name);
             let unknown = match close {
                 Some(_) => unknown.did_you_mean(close),

@@ -13,6 +13,9 @@ mod schema;
 mod sentences;
 mod shared;
 
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
 use anstream::ColorChoice;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -21,6 +24,7 @@ pub use errors::error_format;
 use errors::{refuse, refuse_usage};
 pub use shared::command::Command;
 
+use crate::system::boxed;
 use crate::system::errors::Class;
 use crate::system::errors::ErrorFormat;
 use crate::system::machine::memory;
@@ -31,7 +35,7 @@ use shared::values::{Named, one_of};
 
 /// Say what each attention head of a pretrained transformer does, with the evidence.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, after_help = statuses(DONE, &Class::ALL))]
+#[command(version, arg_required_else_help = true, after_help = format!("{MORE_COMMANDS}\n{}", statuses(DONE, &Class::ALL)))]
 struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -62,33 +66,48 @@ const ERROR_FORMATS: &[Named<ErrorFormat>] = &[
     (ErrorFormat::Json, "json", "One line of JSON: code, status, message, file, line, value, hint"),
 ];
 
+/// The end of the help: the commands that it does not list, by what they are for.
+const MORE_COMMANDS: &str = "\
+`headscope MODEL` analyses a model. More commands: merge, index, counts (corpora in parts), maps (attention as tensors), \
+relabel (another policy), schema, completions, man; each has --help.
+";
+
 #[derive(Subcommand)]
 enum Action {
     Analyze(Box<analyze::AnalyzeArguments>),
+    #[command(hide = true)]
     Merge(merge::MergeArguments),
+    #[command(hide = true)]
     Relabel(saved::relabel::RelabelArguments),
     Show(saved::show::ShowArguments),
     Export(saved::export::ExportArguments),
     Diff(saved::diff::DiffArguments),
     Compare(saved::compare::CompareArguments),
     Confirm(saved::confirm::ConfirmArguments),
+    Gate(saved::gate::GateArguments),
     View(sentences::view::ViewArguments),
+    #[command(hide = true)]
     Maps(sentences::maps::MapsArguments),
     Match(sentences::matching::MatchArguments),
+    #[command(hide = true)]
     Counts(counts::CountsArguments),
+    #[command(hide = true)]
     Index(index::IndexArguments),
     Batch(batch::BatchArguments),
     Explain(explain::ExplainArguments),
+    #[command(hide = true)]
     Schema(schema::SchemaArguments),
     Cite(saved::cite::CiteArguments),
+    #[command(hide = true)]
     Completions(installed::CompletionsArguments),
+    #[command(hide = true)]
     Man(installed::ManArguments),
 }
 
 /// Parses the arguments of this process; on wrong usage prints the reason and exits with status 2.
 pub fn parse() -> Command {
     let mut all = Arguments::command();
-    let parsed = all.try_get_matches_from_mut(std::env::args_os());
+    let parsed = all.try_get_matches_from_mut(arguments(&Arguments::command()));
     let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_more() => {
@@ -110,6 +129,7 @@ pub fn parse() -> Command {
         Action::Diff(arguments) => arguments.command(),
         Action::Compare(arguments) => arguments.command(),
         Action::Confirm(arguments) => arguments.command(),
+        Action::Gate(arguments) => arguments.command(),
         Action::View(arguments) => arguments.command(),
         Action::Maps(arguments) => arguments.command(),
         Action::Match(arguments) => arguments.command(),
@@ -124,6 +144,21 @@ pub fn parse() -> Command {
     };
     let name = matches.subcommand_name().expect("a command was given");
     command.unwrap_or_else(|usage| refuse_usage(usage, name, Arguments::command()))
+}
+
+/// The arguments of this process; `analyze` comes before a model that is the first of them.
+fn arguments(all: &clap::Command) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|first| all.find_subcommand(first).is_none() && is_model(first)) {
+        arguments.insert(1, "analyze".into());
+    }
+    arguments
+}
+
+/// Whether a word that is no command must be a model: one of the box, a folder, or a Hub id with an owner.
+fn is_model(word: &OsStr) -> bool {
+    let text = word.to_string_lossy();
+    !text.starts_with('-') && (text.starts_with(boxed::PREFIX) || text.contains('/') || Path::new(word).is_dir())
 }
 
 /// Whether the arguments of this process request a verbose version.

@@ -73,11 +73,16 @@ pub fn export(options: &ExportOptions) -> Result<()> {
         }
         Exported::Table(ExportedTable { name, rows, columns }, files) => {
             let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
-            let report = read(one)?;
-            let table = tables::named(&report, name).class(Class::Usage)?;
-            if table.rows.is_empty() {
-                return Err(tables::without_rows(&report, name)).class(Class::Input);
-            }
+            let table = if let [report] = &reports[..] {
+                let report = read(report)?;
+                let table = tables::named(&report, name).class(Class::Usage)?;
+                if table.rows.is_empty() {
+                    return Err(tables::without_rows(&report, name)).class(Class::Input);
+                }
+                table
+            } else {
+                tables::of_several(&named(reports)?, name).class(Class::Usage)?
+            };
             let table = table.rows_where(rows).class(Class::Usage)?;
             if table.rows.is_empty() {
                 return Err(anyhow!("no row of the table `{name}` meets what --rows asks")).class(Class::Input);

@@ -6,6 +6,7 @@ pub mod compare;
 pub mod confirm;
 pub mod diff;
 pub mod export;
+pub mod gate;
 mod references;
 pub mod relabel;
 pub mod show;

@@ -17,6 +17,7 @@ use crate::study::labels::Label;
 use crate::study::tracked::Tracked;
 use crate::system::errors::{Class, Facts};
 use crate::system::printable::shortened;
+use crate::system::similar;
 use crate::system::terminal::{self, print};
 
 /// A saved report, and what of it is shown.
@@ -129,7 +130,8 @@ fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     }
     let shown = shortened(&name.escape_debug().to_string());
     let unknown = anyhow!("the report has no relation `{shown}`: it has {}", shortened_list(&names));
-    Err(unknown.of_value(name).class(Class::Usage))
+    let closest = similar::closest(name, known.iter().map(|tracked| &*tracked.relation));
+    Err(unknown.of_value(name).did_you_mean(closest).class(Class::Usage))
 }
 
 /// A list that is not longer than a few lines.

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Error, Result, anyhow};
 
 use crate::system::errors::Facts;
+use crate::system::similar;
 
 /// All that is in the box has a name that begins so. No Hub id has a colon, and a file or folder of such a name can
 /// be written with `./` before it.
@@ -71,10 +72,9 @@ fn listed(names: &[&str]) -> String {
 }
 
 fn unknown(what: &str, name: &str, all: &[&str]) -> Error {
-    // Below it two names have little in common but the prefix.
-    const ALIKE: f64 = 0.85;
-    let likeness = |known: &&str| strsim::jaro_winkler(known, name);
-    let closest = all.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|known| likeness(known) > ALIKE);
+    let bare = |name| str::strip_prefix(name, PREFIX).unwrap_or(name);
+    let closest = similar::closest(bare(name), all.iter().map(|known| bare(known)));
+    let closest = closest.map(|known| format!("{PREFIX}{known}"));
     let shown = name.escape_debug();
     let error =
         anyhow!("there is no {what} `{shown}` in the box: it has {}", listed(all)).of_value(name).did_you_mean(closest);

@@ -11,5 +11,6 @@ pub mod machine;
 pub mod parallel;
 pub mod printable;
 pub mod progress;
+pub mod similar;
 pub mod terminal;
 pub mod time_limit;

@@ -1,13 +1,15 @@
 //! A metric of every head: layers down, heads across.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 
 use crate::export::numbers::{decimals, short};
 use crate::export::palette::{Hue, Ink, STEPS, step};
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT};
 use crate::report::Report;
-use crate::studies::registry;
+use crate::studies::registry::{self, STUDIES};
+use crate::study::{AnyStudy, columns};
 use crate::system::errors::Facts;
+use crate::system::similar;
 
 const WIDTH: f64 = 52.0;
 const HEIGHT: f64 = 28.0;
@@ -18,11 +20,7 @@ const MARGIN: f64 = 34.0;
 pub fn draw(report: &Report, metric: &str, medium: Medium) -> Result<String> {
     let known = |name: &String| name == metric;
     if !report.chance.cells().any(|(name, _)| known(&name)) {
-        let ids: Vec<String> = report.chance.cells().map(|(name, _)| name).collect();
-        let near = nearest(metric, &ids);
-        return Err(anyhow!("the report has no metric `{metric}`")
-            .of_value(metric)
-            .hint(format!("is it `{near}`? `headscope explain` lists them")));
+        return Err(unknown(report, metric));
     }
     let values: Vec<Option<f64>> = report
         .heads
@@ -68,15 +66,25 @@ pub fn draw(report: &Report, metric: &str, medium: Medium) -> Result<String> {
     Ok(svg.finish([width, y + 34.0], metric, meaning))
 }
 
+/// The error of a metric that the report lacks: the study that measures it, or a name like it.
+fn unknown(report: &Report, metric: &str) -> Error {
+    let error = anyhow!("the report has no metric `{metric}`").of_value(metric);
+    let ids: Vec<String> = report.chance.cells().map(|(name, _)| name).collect();
+    let near = similar::closest(metric, ids.iter().map(String::as_str));
+    let near = near.or_else(|| similar::closest(metric, registry::metrics().map(|entry| entry.name())));
+    let Some(near) = near else { return error.hint("`headscope explain` lists all metrics") };
+    let measures = |study: &&&dyn AnyStudy| columns(**study).iter().any(|column| column.id == near);
+    match STUDIES.iter().find(measures).filter(|_| !ids.iter().any(|id| id == near)) {
+        Some(study) => {
+            let (study, it) = (study.card().name, if near == metric { "it" } else { near });
+            error.hint(format!("the study `{study}` measures {it}, `headscope analyze --with {study}`"))
+        }
+        None => error.did_you_mean(Some(near)),
+    }
+}
+
 /// The least and the most of the numbers that there are.
 pub fn ends(values: &[Option<f64>]) -> [f64; 2] {
     let known = || values.iter().flatten().copied();
     [known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max)]
-}
-
-/// The name that is nearest to the given one.
-fn nearest(requested: &str, names: &[String]) -> String {
-    let like = |name: &String| strsim::jaro_winkler(name, requested);
-    let nearest = names.iter().max_by(|a, b| like(a).total_cmp(&like(b)));
-    nearest.cloned().unwrap_or_default()
 }

@@ -43,6 +43,11 @@ if (cards) {
     const next = place >= 0 && step ? cells[place + step] : null;
     if (next) { event.preventDefault(); next.focus(); }
   });
+  // Where heads are cut off at the side, the grid says that it scrolls.
+  const frame = one('heads').querySelector('.wide');
+  const hint = () => frame.classList.toggle('more', frame.scrollWidth > frame.clientWidth);
+  addEventListener('resize', hint);
+  hint();
   one('all').addEventListener('change', (event) => cards.classList.toggle('one', !event.target.checked));
   one('family').addEventListener('change', (event) => {
     const wanted = event.target.value;
@@ -145,7 +150,6 @@ function metricsOf(card) {
   });
   card.append(list);
 }
-// Thumbnails of the attention of every head over a sentence; the one under the pointer stands large beside them, with its tokens.
 const levels = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 const make = (tag, name, ...parts) => {
   const element = document.createElement(tag);
@@ -153,6 +157,27 @@ const make = (tag, name, ...parts) => {
   element.append(...parts);
   return element;
 };
+// A label's score as a bar, with its interval, what it is held beside, and its threshold.
+all('.labels tbody tr').forEach((row) => {
+  const [, scored, besides, limits] = row.cells, values = [scored, besides, limits].map((cell) => number(cell.textContent));
+  const [score, beside, limit] = values, ends = (scored.textContent.match(/\[(.*), (.*)\]/) || []).slice(1).map(number);
+  if (isNaN(score)) return;
+  const most = Math.max(1, ...values.concat(ends).filter((value) => !isNaN(value)));
+  const bar = make('td', 'bar'), share = (value) => 100 * Math.max(0, value) / most;
+  bar.setAttribute('aria-hidden', 'true');
+  const mark = (name, from, to) => {
+    const part = make('i', name);
+    part.style.left = share(from) + '%';
+    if (to !== undefined) part.style.width = share(to) - share(from) + '%';
+    bar.append(part);
+  };
+  mark('fill', 0, score);
+  if (ends.length) mark('spread', ...ends);
+  if (!isNaN(beside)) mark('chance', beside);
+  if (!isNaN(limit)) mark('limit', limit);
+  scored.after(bar);
+});
+// Thumbnails of the attention of every head over a sentence; the one under the pointer stands large beside them, with its tokens.
 all('.thumbnails').forEach((place) => {
   const heads = +place.dataset.heads, tokens = JSON.parse(place.dataset.tokens), count = tokens.length;
   const maps = place.dataset.maps.split(' ').map((map) => [...map].map((letter) => levels.indexOf(letter) / 63));

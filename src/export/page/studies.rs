@@ -43,9 +43,8 @@ struct Numbers {
 /// A study that was not run.
 #[derive(Serialize)]
 pub struct StudyNotRun {
-    pub name: &'static str,
+    name: &'static str,
     question: &'static str,
-    needs: &'static str,
 }
 
 /// Studies that cannot be asked of the model.
@@ -102,7 +101,7 @@ pub fn missing(report: &Report) -> (Vec<StudyNotRun>, Vec<StudyBeyond>) {
     for study in STUDIES.iter().filter(|study| !ran(study.card().name)) {
         let card = study.card();
         match askable.beyond_or_without_loss(*study) {
-            None => missing.push(StudyNotRun { name: card.name, question: card.question, needs: card.needs }),
+            None => missing.push(StudyNotRun { name: card.name, question: card.question }),
             Some(why) => match beyond.iter_mut().find(|other| other.why == why) {
                 Some(other) => other.names.push(card.name),
                 None => beyond.push(StudyBeyond { names: vec![card.name], why }),

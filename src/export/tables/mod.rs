@@ -5,6 +5,7 @@ mod heads;
 pub mod latex;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+mod several;
 
 use anyhow::{Error, Result, anyhow};
 use serde::Serialize;
@@ -18,6 +19,7 @@ use crate::study::labels::Label;
 use crate::study::show::table::{Cell, Table};
 use crate::system::errors::Facts;
 pub use heads::heads;
+pub use several::of_several;
 
 /// The table of this name.
 /// Fails if the report has none of that name.
@@ -28,7 +30,8 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
     if let Some((_, make)) = OF_EVERY_REPORT.iter().find(|(known, _)| *known == name) {
         return Ok(make(report));
     }
-    let of_studies: Vec<Table> = report.sections.0.iter().flat_map(|(_, section)| section.tables()).collect();
+    let of_studies: Vec<Table> =
+        report.sections.0.iter().flat_map(|(_, section)| section.tables(&report.settings.policy)).collect();
     let names: Vec<&str> =
         OF_EVERY_REPORT.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
     let names = names.join(", ");

@@ -15,6 +15,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::shortened;
+use crate::system::similar;
 
 /// A threshold of a label.
 #[derive(Debug, PartialEq)]
@@ -240,12 +241,10 @@ impl Policy {
     }
 
     fn unknown(&self, name: &str) -> Error {
-        let similar = |known: &str| strsim::jaro_winkler(known, name);
         let names = || self.thresholds().map(|threshold| threshold.name);
-        let nearest = names().max_by(|a, b| similar(a).total_cmp(&similar(b)));
         let shown = shortened(name);
         let shown = shown.escape_debug();
-        let error = match nearest.filter(|known| similar(known) > 0.8) {
+        let error = match similar::closest(name, names()) {
             Some(known) => anyhow!("there is no threshold `{shown}`").did_you_mean(Some(known)),
             None => anyhow!("there is no threshold `{shown}`: there are {}", names().collect::<Vec<_>>().join(", ")),
         };

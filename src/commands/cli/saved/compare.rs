@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 
-use super::sides::{NamedSides, OutcomeArguments, SidesArguments};
+use super::sides::{OutcomeArguments, SidesArguments};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::statuses::statuses;
 use crate::commands::cli::shared::values::{Named, one_of};
@@ -86,13 +86,12 @@ impl CompareArguments {
                 .hint("leave one out"));
         }
         let outputs = outcome.outputs("a comparison", &["json", "json.gz", "csv", "html"])?;
-        let NamedSides { a, b, policy, threads } = sides.named()?;
         let pairing = match matching {
             Some(file) => Pairing::Matched(file),
             None if matched => Pairing::OneLineage,
             None => Pairing::Unknown,
         };
-        let options = CompareOptions { a, b, policy, pairing, fail_on, outputs, table, threads };
+        let options = CompareOptions { sides: sides.named()?, pairing, fail_on, outputs, table };
         Ok(Command { run: Box::new(move || compare(&options).map(|same| u8::from(!same))), other: Class::Usage })
     }
 }

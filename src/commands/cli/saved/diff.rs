@@ -6,7 +6,7 @@ use clap::Args;
 
 use anyhow::anyhow;
 
-use super::sides::{NamedSides, OutcomeArguments, SidesArguments};
+use super::sides::{OutcomeArguments, SidesArguments};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::statuses::statuses;
@@ -111,9 +111,7 @@ impl DiffArguments {
                 .of_value(rate)
                 .hint("give a number between 0 and 1"));
         }
-        let NamedSides { a, b, policy, threads } = sides.named()?;
-        let tolerances = given(&tolerances);
-        let options = DiffOptions { a, b, rate, tolerances, only, policy, outputs, threads };
+        let options = DiffOptions { sides: sides.named()?, rate, tolerances: given(&tolerances), only, outputs };
         Ok(Command { run: Box::new(move || diff(&options).map(|same| u8::from(!same))), other: Class::Usage })
     }
 }

@@ -33,6 +33,7 @@ Examples:
   headscope export report.json --table labels -o labels.csv
   headscope export report.json --table labels --rows borderline=false --rows 'score>=0.8' -o firm.csv
   headscope export report.json --table heads --columns name,primary,score,ci95_low,ci95_high -o heads.tex
+  headscope export english.json german.json --table paper -o relations.tex
 
 Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: \
 {figures}.
@@ -47,7 +48,7 @@ Tables: heads, labels, metrics, controls, files, and those of the studies that w
 #[derive(Args)]
 #[command(after_help = help(&examples(), READING))]
 pub struct ExportArguments {
-    /// A report in JSON; `-` reads standard input. Of several reports a page (.html) has them side by side
+    /// A report in JSON; `-` reads standard input. A page (.html) or a table may have several reports
     #[arg(required = true, value_name = "REPORT")]
     reports: Vec<PathBuf>,
     /// Write this figure alone, as SVG
@@ -104,8 +105,8 @@ impl ExportArguments {
             }
             (None, None) => Exported::Report(targets(&self.outputs, self.compact)?),
         };
-        if self.reports.len() > 1 && !matches!(wanted, Exported::SideBySide(_)) {
-            return Err(anyhow!("a figure or a table is of one report"));
+        if self.reports.len() > 1 && matches!(wanted, Exported::Figure(..)) {
+            return Err(anyhow!("a figure shows one report").hint("name one report, or write a page (.html) of all"));
         }
         let options = ExportOptions { reports: self.reports, wanted };
         Ok(Command::new(move || export(&options)))

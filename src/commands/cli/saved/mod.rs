@@ -5,6 +5,7 @@ pub mod compare;
 pub mod confirm;
 pub mod diff;
 pub mod export;
+pub mod gate;
 pub mod relabel;
 pub mod show;
 pub mod sides;

@@ -1,6 +1,5 @@
 //! The arguments of the commands that hold two analyses against each other: the two, and where the outcome goes.
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -11,6 +10,7 @@ use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::report::{targets, threads_or_all};
 use crate::commands::cli::shared::{numbers, presets};
 use crate::commands::reporting::policy::PolicyOptions;
+use crate::commands::saved::sides::SidesOptions;
 use crate::commands::saved::sides::outputs::OutcomeOutputs;
 use crate::export::summary::Detail;
 
@@ -80,24 +80,16 @@ impl OutcomeArguments {
     }
 }
 
-/// The two analyses that were named, with the policy of both and the threads to work with.
-pub struct NamedSides {
-    pub a: PathBuf,
-    pub b: PathBuf,
-    pub policy: PolicyOptions,
-    pub threads: NonZeroUsize,
-}
-
 impl SidesArguments {
     /// What was named.
     /// Fails if both are standard input, or a preset is one of studies.
-    pub fn named(self) -> Result<NamedSides, Usage> {
+    pub fn named(self) -> Result<SidesOptions, Usage> {
         let Self { a, b, presets, policy, min_count, threads } = self;
         if a == Path::new("-") && a == b {
             return Err(anyhow!("standard input can be one of the reports, not both"));
         }
         presets::refuse_studies(&presets, "headscope analyze")?;
         let policy = PolicyOptions { presets: presets::named(&presets)?, file: policy, min_count };
-        Ok(NamedSides { a, b, policy, threads: threads_or_all(threads) })
+        Ok(SidesOptions { files: [a, b], policy, threads: threads_or_all(threads) })
     }
 }

@@ -14,16 +14,14 @@ mod text;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::Result;
 
 use super::sides::matching::HeadMatching;
 use super::sides::outputs::OutcomeOutputs;
-use super::sides::{self, facts};
+use super::sides::{self, SidesOptions, facts};
 use crate::commands::reporting::outputs;
-use crate::commands::reporting::policy::PolicyOptions;
 use crate::export::summary::Detail;
 use crate::export::{Writer, json, tables::csv};
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
@@ -41,12 +39,8 @@ pub use tables::ComparedTable;
 /// Two analyses, and where their comparison goes.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// The first report or partial.
-    pub a: PathBuf,
-    /// The second.
-    pub b: PathBuf,
-    /// The policy that both are labelled by; what it does not set stays as each report has it.
-    pub policy: PolicyOptions,
+    /// The two analyses.
+    pub sides: SidesOptions,
     /// How heads of both stand to each other.
     pub pairing: Pairing,
     /// The findings that end the command with status 1.
@@ -55,8 +49,6 @@ pub struct CompareOptions {
     pub outputs: OutcomeOutputs,
     /// The table that a file .csv gets.
     pub table: ComparedTable,
-    /// Threads for computing the numbers of partials.
-    pub threads: NonZeroUsize,
 }
 
 /// How heads of two models stand to each other.
@@ -74,7 +66,7 @@ pub enum Pairing {
 /// Fails if either cannot be read, the models have other heads, or an output cannot be written.
 pub fn compare(options: &CompareOptions) -> Result<bool> {
     let outputs = options.outputs.open()?;
-    let outcome = compared(options)?;
+    let outcome = outcome(&options.sides, &options.pairing)?;
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
         Writer::Csv => csv::table(&options.table.of(&outcome)),
@@ -85,10 +77,12 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
     Ok(!options.fail_on.iter().any(|finding| finding.is_met(&outcome)))
 }
 
-fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
-    let [a, b] = sides::read([&options.a, &options.b], &options.policy, options.threads).class(Class::Input)?;
+/// The comparison of two analyses.
+/// Fails if either cannot be read, or the models have other heads.
+pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome> {
+    let [a, b] = sides::read(sides).class(Class::Input)?;
     let grid = a.circumstances.model.grid();
-    let matching = match &options.pairing {
+    let matching = match pairing {
         Pairing::Matched(file) => {
             let matching = HeadMatching::read(file).class(Class::Input)?;
             let partners = matching.partners([&a, &b]).cannot("use the matched heads of", file.display());
@@ -106,7 +100,7 @@ fn compared(options: &CompareOptions) -> Result<CompareOutcome> {
     Ok(CompareOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.other_corpus(&b),
-        lineage: (options.pairing == Pairing::Unknown && !a.same_weights(&b)).then(|| UNKNOWN_LINEAGE.to_owned()),
+        lineage: (*pairing == Pairing::Unknown && !a.same_weights(&b)).then(|| UNKNOWN_LINEAGE.to_owned()),
         matched: matching.map(|(partners, halves_agree)| MatchedHeads {
             moved: partners.iter().zip(&places).filter(|(partner, place)| partner != place).count(),
             halves_agree,

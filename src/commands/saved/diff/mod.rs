@@ -8,15 +8,11 @@ pub mod outcome;
 mod page;
 mod pairs;
 
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
-
 use anyhow::{Result, anyhow};
 
 use crate::commands::reporting::outputs;
-use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::saved::sides::outputs::OutcomeOutputs;
-use crate::commands::saved::sides::{self, facts};
+use crate::commands::saved::sides::{self, SidesOptions, facts};
 use crate::export::summary::Detail;
 use crate::export::{Writer, json};
 use crate::study::metrics::number::Part;
@@ -33,22 +29,16 @@ const PAIRING: &str = "Both are over the same sentences: partials of these runs 
 /// Two analyses, and what a change is.
 #[derive(Clone, Debug)]
 pub struct DiffOptions {
-    /// The first report or partial.
-    pub a: PathBuf,
-    /// The second.
-    pub b: PathBuf,
+    /// The two analyses.
+    pub sides: SidesOptions,
     /// The largest q-value of a change.
     pub rate: f64,
     /// Differences up to this are none, of numbers in each unit.
     pub tolerances: PerUnit<f64>,
     /// The parts that are printed and decide the status; empty for all.
     pub only: Vec<Part>,
-    /// The policy that both are labelled by; what it does not set stays as each report has it.
-    pub policy: PolicyOptions,
     /// The destinations of the outcome.
     pub outputs: OutcomeOutputs,
-    /// Threads for computing the numbers of partials.
-    pub threads: NonZeroUsize,
 }
 
 /// Compares two analyses and prints what changed; whether nothing did.
@@ -66,7 +56,7 @@ pub fn diff(options: &DiffOptions) -> Result<bool> {
 }
 
 fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
-    let [a, b] = sides::read([&options.a, &options.b], &options.policy, options.threads).class(Class::Input)?;
+    let [a, b] = sides::read(&options.sides).class(Class::Input)?;
     let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
     let pairs = NumberPairs::new(&a, &b, method, &options.tolerances);
     let labels = Labels::new(&a, &b, &pairs, options.rate);

@@ -31,6 +31,17 @@ use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
 use described::{Described, LeftAside};
 
+/// Two analyses, and how both are labelled.
+#[derive(Clone, Debug)]
+pub struct SidesOptions {
+    /// The two reports or partials.
+    pub files: [PathBuf; 2],
+    /// The policy that both are labelled by; what it does not set stays as each report has it.
+    pub policy: PolicyOptions,
+    /// Threads for computing the numbers of partials.
+    pub threads: NonZeroUsize,
+}
+
 /// One analysis.
 pub struct Side {
     file: String,
@@ -53,12 +64,13 @@ enum SavedFile {
 /// A report has a policy; a partial has none, so it takes that of the other side, or else the default. Options have the
 /// last word on both.
 /// Fails if one of them is no report and no partial, the policy cannot be used, or the models do not have the same heads.
-pub fn read(paths: [&Path; 2], options: &PolicyOptions, threads: NonZeroUsize) -> Result<[Side; 2]> {
-    let files = [read_file(paths[0])?, read_file(paths[1])?];
+pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
+    let SidesOptions { files: paths, policy: options, threads } = options;
+    let files = [read_file(&paths[0])?, read_file(&paths[1])?];
     let policies = [0, 1].map(|place| [&files[place], &files[1 - place]].into_iter().find_map(policy_of));
     let [first, second] = files;
     let [ours, theirs] = policies.map(|policy| options.over(policy.unwrap_or_else(registry::default_policy)));
-    let sides = [Side::new(first, paths[0], ours?, threads)?, Side::new(second, paths[1], theirs?, threads)?];
+    let sides = [Side::new(first, &paths[0], ours?, *threads)?, Side::new(second, &paths[1], theirs?, *threads)?];
     for side in &sides {
         let measured = options.ensure_measured(&side.circumstances.settings.protocol.studies);
         measured.cannot("label", &side.file)?;

@@ -93,7 +93,7 @@ impl Section for EdgesSection {
         figures(&self.edges)
     }
 
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self, _: &Policy) -> Vec<Table> {
         let edges = &self.edges;
         vec![Table::of("edges", edges.layers.iter().flat_map(LayerPair::edges))]
     }

@@ -84,7 +84,7 @@ impl Section for EffectSection {
         figures(&self.effect)
     }
 
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self, _: &Policy) -> Vec<Table> {
         let Effects { heads, relations, .. } = &self.effect;
         let by_relation = relations.iter().flat_map(|relation| relation.of_heads(heads));
         vec![Table::of("effects", heads), Table::of("effects_by_relation", by_relation)]

@@ -192,7 +192,7 @@ impl Section for KnockoutSection {
         figures(&self.knockout)
     }
 
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self, _: &Policy) -> Vec<Table> {
         vec![Table::of("knockout", &self.knockout)]
     }
 }

@@ -45,7 +45,7 @@ impl Study for Pruning {
         builds_on: &["effect", "gradient"],
         caveats: CAVEATS,
         figures: &["pruning"],
-        tables: &["pruning"],
+        tables: &["pruning", "prune"],
         ..Card::NEW
     };
 

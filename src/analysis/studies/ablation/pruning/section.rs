@@ -1,11 +1,14 @@
 //! The section `pruning` of the report: the loss without more and more heads, and what negligible heads are worth together.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sums::PruningSums;
 use crate::model::grid::HeadPlace;
 use crate::model::parameters::Objective;
+use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
@@ -31,6 +34,9 @@ pub struct Curves {
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
+    /// The replacement of a removed head; null in reports of 0.1.
+    #[serde(default)]
+    pub removal: Option<Replacement>,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
     pub masked_tokens: u64,
     /// The mean loss of such a token with all heads, in nats.
@@ -138,6 +144,7 @@ impl Curves {
             sentences: total.sentences,
             read: Context::default(),
             objective: sums.conditions.objective,
+            removal: sums.conditions.removal,
             masked_tokens: tokens,
             loss: scored.then_some(loss),
             // Every order ends without any head.
@@ -203,6 +210,42 @@ pub struct Step<'a> {
     place: HeadPlace,
     loss: f64,
     rise_ci95: Option<Interval>,
+}
+
+/// The heads of a layer that go within a budget.
+#[derive(Serialize)]
+pub struct PrunedLayer<'a> {
+    by: &'a str,
+    removal: Option<Replacement>,
+    of: ShareOf,
+    rise: f64,
+    /// How many heads go in all layers.
+    removed: usize,
+    layer: usize,
+    /// Their numbers, separated by spaces.
+    heads: String,
+}
+
+impl Curves {
+    /// The heads that can go, by order, budget and layer.
+    pub fn pruned_layers(&self) -> Vec<PrunedLayer<'_>> {
+        let mut layers = Vec::new();
+        for Curve { by, heads, can_go, .. } in &self.orders {
+            for &CanGo { of, rise, share, .. } in can_go {
+                // The share is this count over that of all heads.
+                let removed = (share * heads.len() as f64).round() as usize;
+                let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+                for &HeadPlace { layer, head } in &heads[..removed] {
+                    by_layer.entry(layer).or_default().insert(head);
+                }
+                layers.extend(by_layer.into_iter().map(|(layer, heads)| {
+                    let heads = heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+                    PrunedLayer { by, removal: self.removal, of, rise, removed, layer, heads }
+                }));
+            }
+        }
+        layers
+    }
 }
 
 impl Curve {

@@ -54,9 +54,12 @@ impl Section for PruningSection {
         figures(&self.pruning)
     }
 
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self, _: &Policy) -> Vec<Table> {
         let pruning = &self.pruning;
-        vec![Table::of("pruning", pruning.orders.iter().flat_map(Curve::steps))]
+        vec![
+            Table::of("pruning", pruning.orders.iter().flat_map(Curve::steps)),
+            Table::of("prune", pruning.pruned_layers()),
+        ]
     }
 }
 
@@ -68,9 +71,10 @@ impl Curves {
         let CanGo { rise, share, ci95, .. } = order.can_go.iter().rfind(of_all)?;
         let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", low * 100.0, high * 100.0));
         Some(format!(
-            "{:.0} %{} of the heads can go, in the order by {}, before the loss rises by {:.0} % of what all heads are worth.",
+            "{:.0} %{} of the heads can go{}, in the order by {}, before the loss rises by {:.0} % of what all heads are worth.",
             share * 100.0,
             spread.unwrap_or_default(),
+            self.removal.map_or_else(String::new, |removal| format!(" (removal by {})", removal.name())),
             order.by,
             rise * 100.0
         ))
@@ -87,11 +91,12 @@ impl Curves {
         writeln!(
             out,
             "Heads removed one after the other, the order from one half of the sample and the loss from the other \
-             ({} {} of {}, {loss:.3} nats a token with all heads; nothing is trained again): \
+             ({} {} of {}, {loss:.3} nats a token with all heads; {}nothing is trained again): \
              share of heads that can go, with its 95 % interval, while the loss rises by at most so much of the loss\n",
             self.masked_tokens,
             self.objective.unwrap_or(Objective::MaskedTokens).tokens(),
-            sequences(self.sentences, self.read)
+            sequences(self.sentences, self.read),
+            self.removal.map_or_else(String::new, |removal| format!("removal by {}; ", removal.name())),
         )?;
         out.table(table(&self.orders, ShareOf::Loss));
         if let Some(bare) = self.loss_without_heads {

@@ -291,7 +291,7 @@ impl Section for CoreferenceSection {
         figures(&self.coreference)
     }
 
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self, _: &Policy) -> Vec<Table> {
         vec![Table::of("coreference", &self.coreference.kinds)]
     }
 }

@@ -5,6 +5,7 @@ pub mod arcs;
 mod assessment;
 mod figure;
 mod measure;
+mod paper;
 pub mod parser;
 mod relation;
 pub mod section;
@@ -88,7 +89,7 @@ impl Study for Dependency {
             Some((Aim::Partner { relation, direction }, None))
         },
         figures: &["relations"],
-        tables: &["relations", "by_head", "by_distance", "rules"],
+        tables: &["relations", "by_head", "by_distance", "rules", "paper"],
         of_language: true,
         ..Card::NEW
     };

@@ -94,25 +94,19 @@ impl RelationMetrics {
 
     /// A line on the relation's best head.
     pub fn of_best_head(&self) -> String {
-        let Self { relation, count, direction, accuracy, baseline, tag_baseline, by_distance, .. } = self;
+        let Self { relation, count, direction, accuracy, baseline, tag_baseline, .. } = self;
         let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
         let wrong = percent(*self.best().where_offset_wrong.get(*direction));
         let share = self.share.map(|share| format!(", {} % of all", percent(Some(share)))).unwrap_or_default();
-        let by_distance: Vec<String> = by_distance
-            .iter()
-            .filter(|at| at.count > 0)
-            .map(|at| format!("{} {} {}", at.distance, at.side.name(), percent(at.accuracy)))
-            .collect();
         format!(
             "the best head of {relation} ({}): {}{} % of {}{share}, where the best offset ({:+}) has {} and the best tags {tags}; \
-             {wrong} % where that offset is wrong; by distance {}",
+             {wrong} % where that offset is wrong",
             direction.name(),
             percent(Some(*accuracy)),
             plus_minus_percent(self.ci95.accuracy),
             counted(*count, "word"),
             baseline.offset,
             percent(Some(baseline.accuracy)),
-            by_distance.join(", "),
         )
     }
 

@@ -46,7 +46,8 @@ pub(super) const SYNTACTIC: Detector = Detector {
         name: "syntactic:<relation>",
         measures: "The head's attention points from a word to its head in the dependency tree (dep->head), \
             or from the head to the word (head->dep), for words of one Universal Dependencies relation. \
-            The relation `all` pools every relation but `punct`.",
+            The relation `all` pools every relation but `punct`; `nsubj` pools its subtypes, such as `nsubj:pass`, which also \
+            have labels of their own.",
         formula: "count >= {syntactic_min_count}, accuracy >= baseline + {syntactic_margin}, the baseline being the best fixed offset on the same words; firm if \
             the block test of the difference has q <= {label_q} over all heads, directions and relations",
         chance: "the accuracy of the best fixed offset (\"the head is the word at d+k\"), for each relation; beside it \

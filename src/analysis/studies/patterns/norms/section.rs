@@ -87,7 +87,7 @@ impl Section for NormsSection {
         Summary::written(|out| self.write_summary(out))
     }
 
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self, _: &Policy) -> Vec<Table> {
         vec![Table::of("mixing", &self.mixing)]
     }
 

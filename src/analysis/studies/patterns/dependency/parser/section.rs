@@ -311,7 +311,7 @@ impl Section for ParserSection {
         figures(&self.parser)
     }
 
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self, _: &Policy) -> Vec<Table> {
         let ParserReport { accuracies, relations, layers, .. } = &self.parser;
         vec![
             Table::of("parsers", accuracies),

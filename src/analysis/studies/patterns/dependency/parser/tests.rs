@@ -259,7 +259,14 @@ fn every_parser_is_scored_on_the_same_words() {
     assert!(section.defect(HeadGrid { layers: 2, heads: 1 }).is_some());
     let summary = section.summary(&default_policy()).to_string();
     assert!(summary.contains("right-branching") && summary.contains("Lost without a layer"), "{summary}");
-    assert_eq!(section.tables().iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [9, 2, 1]);
+    assert_eq!(
+        section
+            .tables(&crate::studies::registry::default_policy())
+            .iter()
+            .map(|table| table.rows.len())
+            .collect::<Vec<_>>(),
+        [9, 2, 1]
+    );
     let weight = *section.parser.heads[1].weight.get(Direction::DependentToHead);
     assert!(
         section.of_head(section.parser.heads[1].place, &default_policy()).lines[0].contains(&format!("{weight:.2}"))

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::assessment::{accuracy_of, label_of, of_relation};
 use super::figure::figures;
+use super::paper;
 use super::relation::{MarginExcess, RelationMetrics, directions};
 use super::table::{MAY_GO, table};
 use super::tags::{Side, TagRule};
@@ -64,8 +65,9 @@ pub struct Tests {
 }
 
 impl Relations {
-    /// The relations; every head on each of them; the best head of each by distance; the rules of the tag baseline.
-    pub(super) fn tables(&self) -> Vec<Table> {
+    /// The relations; every head on each of them; the best head of each by distance; the rules of the tag baseline; the relations
+    /// as a paper shows them.
+    pub(super) fn tables(&self, policy: &Policy) -> Vec<Table> {
         /// The values of a relation, with its name.
         #[derive(Serialize)]
         struct RelationEntry<'a, T> {
@@ -102,6 +104,7 @@ impl Relations {
             Table::of("by_head", all.iter().flat_map(|relation| of(relation, &relation.by_head))),
             Table::of("by_distance", all.iter().flat_map(|relation| of(relation, &relation.by_distance))),
             Table::of("rules", all.iter().flat_map(rules)),
+            paper::table(all, policy),
         ]
     }
 
@@ -361,8 +364,8 @@ impl Section for Relations {
         figures(&self.relations, policy)
     }
 
-    fn tables(&self) -> Vec<Table> {
-        self.tables()
+    fn tables(&self, policy: &Policy) -> Vec<Table> {
+        self.tables(policy)
     }
 }
 

@@ -1,0 +1,57 @@
+//! The arguments of `headscope gate`.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+
+use super::sides::SidesArguments;
+use crate::commands::cli::shared::command::{Command, Usage};
+use crate::commands::cli::shared::statuses::statuses;
+use crate::commands::saved::gate::{GateOptions, category, gate};
+use crate::studies::registry;
+use crate::system::errors::Class;
+
+/// The statuses of `gate` that mean something else.
+const PASSED: &str = "0 no firm role is lost, 1 a firm role is lost, 2 wrong usage or trouble";
+
+const EXAMPLES: &str = "\
+Examples:
+  headscope gate before.json after.json
+  headscope gate before.json after.json --family syntactic
+  headscope gate before.json after.json --family syntactic,offset -q
+
+A label counts where it is firm before. It is lost where the test after finds its score below its threshold (one-sided, \
+2.5 %). Labels that are gained, or that the test cannot decide, stop nothing. Both reports must be over the same text. \
+`headscope compare` has each label with its evidence.
+";
+
+/// Say in one line whether a changed model has lost a firm role of its heads, for CI
+#[derive(Args)]
+#[command(after_help = format!("{EXAMPLES}\n{}", statuses(PASSED, &[Class::Input])))]
+pub struct GateArguments {
+    #[command(flatten)]
+    sides: SidesArguments,
+    /// Labels that count; several, with commas [default: all roles]
+    #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = roles(), hide_possible_values = true)]
+    families: Vec<String>,
+    /// Print nothing: the status says it
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Reads the name of a category of labels that are roles.
+fn roles() -> PossibleValuesParser {
+    let roles = registry::detectors().filter(|detector| detector.is_role);
+    let categories: BTreeSet<&str> = roles.map(|detector| category(detector.explanation.name)).collect();
+    PossibleValuesParser::new(categories.into_iter().map(PossibleValue::new))
+}
+
+impl GateArguments {
+    /// The command: its status says whether a role was lost.
+    pub fn command(self) -> Result<Command, Usage> {
+        let Self { sides, families, quiet } = self;
+        let options = GateOptions { sides: sides.named()?, categories: families, is_printed: !quiet };
+        Ok(Command { run: Box::new(move || gate(&options).map(|passed| u8::from(!passed))), other: Class::Usage })
+    }
+}

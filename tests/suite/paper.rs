@@ -1,0 +1,113 @@
+//! Tables for a paper: relations of one report or of several, and heads that can be pruned.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{fixture, path, run};
+
+/// The cells of a CSV table, row by row, by column.
+fn table(reports: &[&str], name: &str, file: &Path) -> Vec<HashMap<String, String>> {
+    run(&[&["export"], reports, &["--table", name, "-o", path(file)]].concat()).unwrap();
+    let text = fs::read_to_string(file).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    lines.map(|line| header.iter().cloned().zip(line).collect()).collect()
+}
+
+#[test]
+fn relations_have_eight_columns_and_are_firm_where_their_label_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (saved, gold) = (folder.path().join("small.json"), fixture("corpus/gold.conllu"));
+    run(&["analyze", "box:small", "-c", path(&gold), "-q", "-o", path(&saved)]).unwrap();
+    let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
+    let rows = table(&[path(&saved)], "paper", &folder.path().join("paper.csv"));
+    let firm_labels = |head: &str| -> Vec<String> {
+        let head = report["heads"].as_array().unwrap().iter().find(|found| found["name"] == head).unwrap();
+        let labels = head["labels"].as_array().unwrap().iter().filter(|label| label["borderline"] == false);
+        labels
+            .filter(|label| label["direction"].is_string())
+            .map(|label| format!("{} {}", label["label"].as_str().unwrap(), label["direction"].as_str().unwrap()))
+            .collect()
+    };
+    let mut firm = 0;
+    for row in &rows {
+        let (head, direction) = row["head"].split_once(' ').unwrap();
+        let label = format!("syntactic:{} {direction}", row["relation"]);
+        assert_eq!(row["firm"] == "true", firm_labels(head).contains(&label), "{row:?}");
+        firm += usize::from(row["firm"] == "true");
+        // The interval of accuracy is one column of LaTeX.
+        assert_eq!(row.len(), 10);
+    }
+    assert!(firm > 0 && firm < rows.len(), "{firm} of {}", rows.len());
+    let latex = folder.path().join("paper.tex");
+    run(&["export", path(&saved), "--table", "paper", "-o", path(&latex)]).unwrap();
+    assert!(fs::read_to_string(&latex).unwrap().contains("\\begin{tabular}{lrlrlrrrr}"));
+
+    // A second report stands beside the first; a report without relations has no such table.
+    let half = folder.path().join("half.json");
+    run(&["analyze", "box:small", "-c", path(&gold), "--limit", "350", "-q", "-o", path(&half)]).unwrap();
+    let beside = table(&[path(&saved), path(&half)], "paper", &folder.path().join("both.csv"));
+    let first = beside.iter().find(|row| row["relation"] == rows[0]["relation"]).unwrap();
+    assert_eq!((&first["small.accuracy"], &first["small.head"]), (&rows[0]["accuracy"], &rows[0]["head"]));
+    assert!(first["half.baseline"].parse::<f64>().unwrap() > 0.0);
+    let stacked = table(&[path(&saved), path(&half)], "labels", &folder.path().join("labels.csv"));
+    assert!(["small", "half"].iter().all(|report| stacked.iter().any(|row| row["report"] == *report)));
+    let bare = folder.path().join("bare.json");
+    run(&[
+        "analyze",
+        "box:small",
+        "-c",
+        path(&gold),
+        "--limit",
+        "50",
+        "--without",
+        "dependency",
+        "-q",
+        "-o",
+        path(&bare),
+    ])
+    .unwrap();
+    let out = folder.path().join("none.csv");
+    let (status, message) =
+        run(&["export", path(&saved), path(&bare), "--table", "paper", "-o", path(&out)]).unwrap_err();
+    assert_eq!(status, 2, "{message}");
+    assert!(message.contains("no table `paper`") && message.contains("`bare`") && !out.exists(), "{message}");
+}
+
+#[test]
+fn heads_of_a_budget_are_the_first_of_the_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("pruned.json");
+    let others = "attention,trees,dependency,words,frequency,explained-variance";
+    let corpus = fixture("corpus/gold.conllu");
+    let arguments = ["--with", "pruning", "--sample", "30", "--removal", "zero", "--without", others];
+    run(&[&["analyze", "box:small", "-c", path(&corpus), "-q", "-o", path(&saved)], &arguments[..]].concat()).unwrap();
+    let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
+    let rows = table(&[path(&saved)], "prune", &folder.path().join("prune.csv"));
+    for curve in report["pruning"]["orders"].as_array().unwrap() {
+        for budget in curve["can_go"].as_array().unwrap() {
+            let is_of_it = |row: &&HashMap<String, String>| {
+                row["by"] == curve["by"].as_str().unwrap()
+                    && row["of"] == budget["of"].as_str().unwrap()
+                    && row["rise"].parse::<f64>().unwrap() == budget["rise"].as_f64().unwrap()
+            };
+            let mut listed: Vec<String> = Vec::new();
+            for row in rows.iter().filter(is_of_it) {
+                assert_eq!(row["removal"], "zero");
+                listed.extend(row["heads"].split(' ').map(|head| format!("L{}H{head}", row["layer"])));
+                assert_eq!(row["removed"].parse::<f64>().unwrap(), 16.0 * budget["share"].as_f64().unwrap());
+            }
+            let count = listed.len();
+            let mut first: Vec<String> = curve["heads"].as_array().unwrap()[..count]
+                .iter()
+                .map(|head| format!("L{}H{}", head["layer"], head["head"]))
+                .collect();
+            first.sort();
+            assert_eq!((count as f64 / 16.0, listed), (budget["share"].as_f64().unwrap(), first));
+        }
+    }
+    assert!(!rows.is_empty());
+}
