@@ -77,7 +77,7 @@ impl Section for TaskSection {
         figure(&self.task).into_iter().collect()
     }
 
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self, _: &Policy) -> Vec<Table> {
         let TaskResult { heads, groups, .. } = &self.task;
         let by_group = groups.iter().flat_map(|group| group.of_heads(heads));
         vec![Table::of("task_effects", heads), Table::of("task_effects_by_group", by_group)]
