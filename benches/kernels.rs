@@ -18,8 +18,8 @@ use headscope::sequences::sequence::{GoldArc, Sequence, TokenKind};
 use headscope::sequences::span::WordSpan;
 use headscope::studies::patterns::attention::tokens as token;
 use headscope::studies::patterns::attention::tokens::RowBuffers;
-use headscope::studies::patterns::dependency::arcs::Predictions;
 use headscope::studies::patterns::trees::spanning::{GoldEdges, TreeBuffers};
+use headscope::study::instruments::predictions::Predictions;
 
 const LENGTHS: [usize; 3] = [20, 128, 512];
 

@@ -220,6 +220,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "engine/model/",
         "engine/corpus/formats/jsonl/",
         "engine/sequences/counts.rs",
+        "engine/sequences/derived/task/file.rs",
         "engine/system/json.rs",
         "engine/system/errors/",
         "engine/passes/observation/",

@@ -63,6 +63,7 @@ class AnalyzeShard(Sentences, total=False):
     remove: Texts | None
     with_: Texts | None
     without: Texts | None
+    task: PathLike | None
     sample: int | None
     removal: str | None
     phases: int | None

@@ -85,6 +85,7 @@ mod show;
 mod similarity;
 mod specific;
 mod statuses;
+mod tasks;
 mod tokenizers;
 mod variants;
 mod view;

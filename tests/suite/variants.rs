@@ -284,7 +284,7 @@ fn found(
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut observers = ObserverSet::new(vec![study.passes()[0].observer(&subject)]);
     observers.begin_pass(&PassSetup {
-        conditions: Conditions { removal: Some(removal), objective: None },
+        conditions: Conditions { removal: Some(removal), objective: None, task: None },
         ..PassSetup::default()
     });
     let seen = if study.passes()[0].pass.derivatives {

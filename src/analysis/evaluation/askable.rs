@@ -1,5 +1,6 @@
 //! The questions that cannot be asked of a model, and why.
 
+use crate::model::parameters::Objective;
 use crate::passes::observation::identity::ModelInfo;
 use crate::studies::registry;
 use crate::study::AnyStudy;
@@ -21,7 +22,7 @@ impl Askable {
         Self {
             of_residues: model.residues,
             is_decoder: model.visibility.are_causal(),
-            predicts: model.objective.is_some(),
+            predicts: model.objective.is_some_and(Objective::is_of_tokens),
         }
     }
 

@@ -30,11 +30,14 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     lines.extend(relation(&report.heads));
     let mut shortages = lacking::shortages(report);
     for (study, section) in &report.sections.0 {
-        let InBrief { found, shortage } = section.in_brief(policy);
+        let InBrief { found, shortage, opens } = section.in_brief(policy);
         if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
             lines.push(choices(report));
         }
-        lines.extend(found);
+        match found {
+            Some(found) if opens => lines.insert(0, found),
+            found => lines.extend(found),
+        }
         shortages.extend(shortage);
     }
     // More of a text that cannot be read would not do.

@@ -31,6 +31,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &patterns::choice::HeadChoices,
     &ablation::effect::Effect,
     &ablation::in_context::InContextEffect,
+    &ablation::task::OwnTask,
     &ablation::gradient::Gradient,
     &ablation::knockout::ArcKnockout,
     &ablation::pruning::Pruning,

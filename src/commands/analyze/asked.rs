@@ -6,6 +6,7 @@ use super::options::AnalyzeOptions;
 use crate::evaluation::askable::Askable;
 use crate::evaluation::presets::PRESETS;
 use crate::model::Model;
+use crate::model::parameters::Objective;
 use crate::studies::registry::STUDIES;
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
@@ -15,7 +16,7 @@ pub fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
     let askable = Askable {
         of_residues: model.tokenizer.is_of_residues(),
         is_decoder: model.is_decoder(),
-        predicts: model.objective.is_some(),
+        predicts: model.objective.is_some_and(Objective::is_of_tokens),
     };
     askable.beyond(study)
 }

@@ -14,7 +14,7 @@ use crate::model::parameters::Objective;
 use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
-use crate::studies::registry::STUDIES;
+use crate::studies::registry::{self, STUDIES};
 use crate::study::AnyStudy;
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::{self, Downloads};
@@ -103,11 +103,16 @@ pub enum RequiredParts {
     Predictions,
     /// Derivatives as well.
     Derivatives,
+    /// The head that classifies sequences, in the place of the one that predicts.
+    Classifier,
 }
 
 impl RequiredParts {
     /// The parts that a run needs.
     pub fn of(options: &AnalyzeOptions) -> Self {
+        if options.classifies() {
+            return Self::Classifier;
+        }
         let any = |wanted: fn(&Pass) -> bool| {
             options.studies.iter().any(|study| study.passes().iter().any(|spec| wanted(&spec.pass)))
         };
@@ -125,6 +130,7 @@ impl RequiredParts {
 fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let is_decoder = files.architecture.config.visibility.are_causal();
     let model = match RequiredParts::of(options) {
+        RequiredParts::Classifier => Model::load_with_classifier(files).map_err(|error| error.of_option("task")),
         RequiredParts::Derivatives => Model::load_with_derivatives(files),
         RequiredParts::Predictions => Model::load_with_prediction(files),
         RequiredParts::PredictionsOfDecoder if is_decoder => Model::load_with_prediction(files),
@@ -133,8 +139,22 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     // What joins a decoder asks for nothing that it has not.
     let Some(study) = predicting(options) else { return Ok(model) };
     let id = &model.id;
+    let of_task = registry::with_option("task");
+    if options.classifies() {
+        let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
+        let is_other = |study: &&&dyn AnyStudy| study.card().name != of_task && predicts(**study);
+        return match options.studies.iter().find(is_other).map(|study| study.card().name) {
+            None => Ok(model),
+            Some(other) => {
+                let error =
+                    anyhow!("--with {other}: its loss is of tokens, and the task takes the head that classifies");
+                Err(error.of_option("with").of_value(other).hint("run it without --task"))
+            }
+        };
+    }
+    let asking = if study == of_task { "--task".to_owned() } else { format!("--with {study}") };
     if let Some(why) = model.refused_head {
-        let error = anyhow!("--with {study}: the head of `{id}` {why}: its attention can be measured, and no losses");
+        let error = anyhow!("{asking}: the head of `{id}` {why}: its attention can be measured, and no losses");
         return Err(error.of_option("with").of_value(study).hint("leave it out"));
     }
     let head = if model.is_decoder() {
@@ -144,11 +164,17 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     };
     ensure!(
         model.objective.is_some(),
-        anyhow!("--with {study}: `{id}` has no {head}, so it has no loss").hint(format!(
+        anyhow!("{asking}: `{id}` has no {head}, so it has no loss").hint(format!(
             "name a checkpoint with the head by which it was trained; in models without one, such as sentence encoders, nothing stands \
              in for that loss{}",
             without_loss().map_or_else(String::new, |name| format!(", and --with {name} removes heads without it"))
         ))
+    );
+    ensure!(
+        study != of_task || model.objective != Some(Objective::ReplacedTokens),
+        anyhow!("{asking}: `{id}` is a discriminator, which predicts no token: its items cannot be scored")
+            .of_option("task")
+            .hint("name a model with a masked-LM head or one that predicts the next token")
     );
     let phases = options.ablation.map_or(1, |ablation| ablation.phases);
     if phases > 1 && model.objective == Some(Objective::NextTokens) {
@@ -158,7 +184,7 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     }
     ensure!(
         model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask().is_some(),
-        anyhow!("--with {study}: the tokenizer of `{id}` has no mask token")
+        anyhow!("{asking}: the tokenizer of `{id}` has no mask token")
             .hint("name it as `mask_token` in tokenizer_config.json")
     );
     Ok(model)

@@ -20,12 +20,16 @@ use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
 use crate::model::Model;
+use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::passes::observation::identity::{Identity, Protocol, RunInfo, Tool};
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::run::means::MeanContexts;
 use crate::passes::run::{self, Runner, heads_of, token_limit};
 use crate::sequences::counts::TokenCounts;
+use crate::sequences::derived::task::encode::TaskReader;
+use crate::sequences::derived::task::file::TaskFile;
+use crate::sequences::derived::task::{Task, reasons};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
@@ -33,7 +37,9 @@ use crate::study::Subject;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::upstream::{NOTHING, UpstreamResults};
+use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
+use crate::system::terminal::say;
 
 /// The sums of the first of two stages over the whole corpus; passes of the second stage follow them.
 pub struct FirstStage {
@@ -79,6 +85,7 @@ pub struct PreparedRun<'a> {
     pub(super) tokenizer: Cow<'a, ModelTokenizer>,
     pub(super) protocol: Protocol,
     plan: Plan,
+    task: Option<Task>,
     counts: Option<Arc<TokenCounts>>,
     /// The corpus that the counts are from.
     counted: Option<CorpusIdentity>,
@@ -99,6 +106,8 @@ impl<'a> PreparedRun<'a> {
         let KnownCounts { counts, sha256, counted } =
             known(options, &studies, (model, &tokenizer, context), max_tokens, &scope).class(Class::Input)?;
         counted.as_ref().map_or(Ok(()), |counted| corpus.ensure_indexed_as(counted))?;
+        let task = options.task.as_deref().map(|file| read_task(options, (model, &tokenizer), max_tokens, file));
+        let task = task.transpose()?;
         let unasked = on_decoders(options, model).into_iter().filter(|study| beyond(model, *study).is_some());
         let left_out = options.left_out.iter().copied().chain(unasked);
         let protocol = Protocol {
@@ -115,6 +124,7 @@ impl<'a> PreparedRun<'a> {
             controls: options.controls.clone(),
             removed: heads_of(model, &options.removed).class(Class::Usage)?,
             ablation: options.ablation,
+            task: task.as_ref().map(|task| task.info.clone()),
             counts: sha256,
             probes: options.probes.clone(),
             links_from: options.links_from.clone(),
@@ -133,6 +143,7 @@ impl<'a> PreparedRun<'a> {
             tokenizer,
             protocol,
             plan,
+            task,
             counts,
             counted,
             mean_contexts: MeanContexts::default(),
@@ -226,8 +237,8 @@ impl<'a> PreparedRun<'a> {
         let Self { options, scope, model, tokenizer, protocol, mean_contexts, .. } = self;
         let (corpus, strict, threads) = (&options.corpus[..], options.strict, options.threads);
         let index = self.index.as_ref();
-        let counts = self.counts.clone();
-        Runner { corpus, scope, index, shard, model, tokenizer, protocol, strict, threads, counts, mean_contexts }
+        let (counts, task) = (self.counts.clone(), self.task.as_ref());
+        Runner { corpus, scope, index, shard, model, tokenizer, protocol, strict, threads, task, counts, mean_contexts }
     }
 
     /// Facts about the run up to now, if they are wanted: what comes after begins now.
@@ -255,4 +266,21 @@ impl<'a> PreparedRun<'a> {
         let model = self.loaded.info()?.clone();
         Ok(Identity { tool: Tool::default(), model, corpus, protocol: self.protocol.clone() })
     }
+}
+
+/// The items of a task as the model reads them; says how many cannot be scored.
+fn read_task(
+    options: &AnalyzeOptions,
+    (model, tokenizer): (&Model, &ModelTokenizer),
+    max_tokens: usize,
+    file: &TaskFile,
+) -> Result<Task> {
+    let mask = tokenizer.mask().filter(|_| model.objective == Some(Objective::MaskedTokens));
+    let (labels, segments) = (model.labels.as_ref(), model.architecture.config.type_vocab_size);
+    let task = TaskReader { tokenizer, max_tokens, mask, labels, segments, strict: options.strict }.read(file)?;
+    if task.skipped() > 0 {
+        let (items, skipped) = (counted(task.info.items, "item"), reasons(&task.info.skipped));
+        say(&format!("note: --task: of {items} {} cannot be scored: {skipped}", task.skipped()));
+    }
+    Ok(task)
 }

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
@@ -11,6 +12,8 @@ use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
+use crate::sequences::derived::task::TaskKind;
+use crate::sequences::derived::task::file::TaskFile;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
@@ -71,6 +74,8 @@ pub struct AnalyzeOptions {
     pub without: Vec<String>,
     /// Studies that would run, but for a corpus that can be read only once.
     pub left_out: Vec<&'static dyn AnyStudy>,
+    /// The task that heads are removed for, if a study needs it.
+    pub task: Option<Arc<TaskFile>>,
     /// A file with counts of tokens, which replace the counts of the corpus.
     pub counts: Option<PathBuf>,
     /// The index of the corpus, by which a shard reads its own part alone.
@@ -85,6 +90,11 @@ impl AnalyzeOptions {
     /// The further columns of the corpus that are read.
     pub fn columns(&self) -> (&[String], Option<&LinksFrom>) {
         (&self.probes, self.links_from.as_ref())
+    }
+
+    /// Whether its task takes the head of the model that classifies sequences.
+    pub fn classifies(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Classify)
     }
 }
 

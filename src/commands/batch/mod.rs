@@ -117,7 +117,11 @@ fn matches(pattern: &str, name: &str) -> bool {
 fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)> {
     let mut groups: Vec<(&ModelRef, Vec<&TableRun>)> = Vec::new();
     for run in runs {
-        match groups.iter_mut().find(|(model, _)| **model == run.options.model) {
+        // A model is loaded with one head.
+        let is_alike = |(model, of_model): &&mut (&ModelRef, Vec<&TableRun>)| {
+            **model == run.options.model && of_model[0].options.classifies() == run.options.classifies()
+        };
+        match groups.iter_mut().find(is_alike) {
             Some((_, group)) => group.push(run),
             None => groups.push((&run.options.model, vec![run])),
         }

@@ -88,6 +88,7 @@ pub const PAPERS: &[Paper] = &[
         "Conditional Probing: Measuring Usable Information beyond a Baseline. EMNLP, arXiv:2109.09234.",
     ),
     paper("Hyndman & Fan 1996", "Sample Quantiles in Statistical Packages. The American Statistician."),
+    paper("Kauf & Ivanova 2023", "A Better Way to Do Masked Language Model Scoring. ACL, arXiv:2305.10588."),
     paper(
         "Klein & Manning 2004",
         "Corpus-Based Induction of Syntactic Structure: Models of Dependency and Constituency. ACL.",
@@ -181,6 +182,10 @@ pub const PAPERS: &[Paper] = &[
     paper(
         "Wilson 1927",
         "Probable Inference, the Law of Succession, and Statistical Inference. Journal of the American Statistical Association.",
+    ),
+    paper(
+        "Warstadt et al. 2020",
+        "BLiMP: The Benchmark of Linguistic Minimal Pairs for English. TACL, arXiv:1912.00582.",
     ),
     paper("Xiao et al. 2024", "Efficient Streaming Language Models with Attention Sinks. ICLR, arXiv:2309.17453."),
     paper(

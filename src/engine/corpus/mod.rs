@@ -24,6 +24,7 @@ pub use family::Repeats;
 pub use family::unit::Unit;
 pub use files::input::{FileKind, Input};
 pub use formats::Format;
+pub(crate) use formats::reader::Name as ItemName;
 pub use index::{Index, SEGMENT_SENTENCES};
 pub use mentions::{Mention, Mentions};
 pub use sentence::links::{LinkSet, LinkType, LinksFrom};

@@ -18,21 +18,21 @@ pub mod weights;
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::{self, JoinHandle};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use candle_core::Device;
 
 use adapter::Adapter;
 use controls::rotated::turn_outputs;
 use controls::sharp::{SharpnessSample, sharpened};
 use families::Architecture;
+use files::names::LONGEST_CONFIG;
 use files::{AdapterFiles, ModelFile, ModelFiles};
 use forward::Encoder;
 use forward::packed::PackedEncoder;
 use forward::tensor::TensorEncoder;
 use grid::HeadGrid;
 use initial::Initial;
-use parameters::Objective;
-use parameters::Parameters;
+use parameters::{Classifier, Labels, Objective, Parameters};
 use tokenizer::ModelTokenizer;
 use weights::left::LeftTensors;
 use weights::{Checkpoint, Overlay};
@@ -50,6 +50,8 @@ pub struct Model {
     pub architecture: Architecture,
     /// The training task of the checkpoint's head, if it has one beside the encoder.
     pub objective: Option<Objective>,
+    /// The labels of its head that classifies sequences, if that was loaded.
+    pub labels: Option<Labels>,
     /// Why the head that the checkpoint has instead cannot be used.
     pub refused_head: Option<&'static str>,
     /// The name of the adapter that is merged into it.
@@ -71,19 +73,25 @@ impl Model {
     /// Fails if a file cannot be read, the architecture is not supported, or the weights or the tokenizer do not fit
     /// `config.json`.
     pub fn load(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, Parts { prediction: false, derivatives: false })
+        Self::load_as(files, Parts { head: None, derivatives: false })
     }
 
     /// Loads a model with the head by which it was trained, if it has one, so that it predicts.
     /// Fails as [`Model::load`].
     pub fn load_with_prediction(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, Parts { prediction: true, derivatives: false })
+        Self::load_as(files, Parts { head: Some(HeadKind::Training), derivatives: false })
     }
 
     /// Loads a model with the head by which it was trained, if it has one, and once more as an encoder that has derivatives.
     /// Fails as [`Model::load`].
     pub fn load_with_derivatives(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, Parts { prediction: true, derivatives: true })
+        Self::load_as(files, Parts { head: Some(HeadKind::Training), derivatives: true })
+    }
+
+    /// Loads a model with the head that classifies sequences.
+    /// Fails as [`Model::load`], and if it has no such head.
+    pub fn load_with_classifier(files: ModelFiles) -> Result<Self> {
+        Self::load_as(files, Parts { head: Some(HeadKind::Classifier), derivatives: false })
     }
 
     fn load_as(files: ModelFiles, parts: Parts) -> Result<Self> {
@@ -96,16 +104,25 @@ impl Model {
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
         let sources = Sources { weights, adapter };
         let checkpoint = sources.checkpoint(&architecture)?;
-        let objective = Objective::of(&architecture, |name| checkpoint.has(name));
+        let mut objective = Objective::of(&architecture, |name| checkpoint.has(name));
         let refused_head = Objective::refused(|name| checkpoint.has(name)).filter(|_| objective.is_none());
         ensure_room(&id, &architecture, parts)?;
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
         let left = checkpoint.left(&architecture)?;
-        if parts.prediction
-            && let Some(objective) = objective
-        {
-            parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
-            checkpoint.ensure_head_is_adapted(&architecture)?;
+        let mut labels = None;
+        match (parts.head, objective) {
+            (Some(HeadKind::Training), Some(objective)) => {
+                parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
+                checkpoint.ensure_head_is_adapted(&architecture)?;
+            }
+            (Some(HeadKind::Classifier), _) => {
+                let loaded = Classifier::load(&checkpoint, &architecture, &config.text(LONGEST_CONFIG)?);
+                let classifier = loaded.with_context(|| format!("`{id}` cannot classify"))?;
+                parameters = parameters.with_classifier(classifier.head);
+                labels = Some(classifier.labels);
+                objective = Some(Objective::SequenceClasses);
+            }
+            _ => {}
         }
         sources.ensure_unchanged()?;
         let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
@@ -115,6 +132,7 @@ impl Model {
             revision,
             architecture,
             objective,
+            labels,
             refused_head,
             adapter: sources.adapter.as_ref().map(|adapter| adapter.name.clone()),
             left,
@@ -181,8 +199,17 @@ fn ensure_room(id: &str, architecture: &Architecture, parts: Parts) -> Result<()
 /// The parts of a model that are not always loaded.
 #[derive(Clone, Copy)]
 struct Parts {
-    prediction: bool,
+    head: Option<HeadKind>,
     derivatives: bool,
+}
+
+/// The head of a checkpoint that is loaded.
+#[derive(Clone, Copy)]
+enum HeadKind {
+    /// The one by which it was trained, if it has that.
+    Training,
+    /// The one that classifies sequences.
+    Classifier,
 }
 
 /// The files of a model's weights.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::parameters::Objective;
+use crate::sequences::derived::task::TaskKind;
 use crate::stats::blocks::merge_fields;
 
 /// How heads are removed in turn.
@@ -81,10 +82,12 @@ pub struct Conditions {
     pub removal: Option<Replacement>,
     /// The task that its losses are of; `None` in a pass that predicts nothing.
     pub objective: Option<Objective>,
+    /// The kind of the task of the user's own that is scored; `None` in a pass over other sequences.
+    pub task: Option<TaskKind>,
 }
 
 // A worker that began no pass knows none of them.
-merge_fields!(Conditions { removal, objective });
+merge_fields!(Conditions { removal, objective, task });
 
 /// What stands for the context of a removed head, at every position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

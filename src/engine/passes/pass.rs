@@ -48,6 +48,8 @@ pub enum Sequences {
     Corrupted(Phases),
     /// No sentences of the corpus: random tokens, twice, as [`crate::sequences::derived::repeats`] makes them.
     Repeats(Repeats),
+    /// No sentences of the corpus: the items of the run's [`Task`](crate::sequences::derived::task::Task).
+    Task,
 }
 
 /// Weights that an architecture can have.
@@ -117,7 +119,7 @@ impl Pass {
 
     /// Whether the pass also runs the prediction head of the weights.
     pub fn predicts(&self) -> bool {
-        matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted))
+        matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted) | Sequences::Task)
     }
 
     /// The same pass without these heads as well.
@@ -154,7 +156,8 @@ impl Pass {
                 | Sequences::SentencePairs
                 | Sequences::Windows
                 | Sequences::Corrupted(_)
-                | Sequences::Repeats(_),
+                | Sequences::Repeats(_)
+                | Sequences::Task,
             ) => None,
         }
     }

@@ -46,6 +46,8 @@ pub struct Sequence {
     pub entity_fields: Option<Arc<str>>,
     /// The tokens with a prediction, ascending by position; empty for an uncorrupted sentence.
     pub predictions: Vec<PredictedToken>,
+    /// The part of an item of a [task](super::derived::task) that it is; `None` for text of a corpus.
+    pub item: Option<ItemPart>,
 }
 
 impl Sequence {
@@ -168,6 +170,30 @@ impl Sequence {
     pub fn targets(&self) -> impl Iterator<Item = u32> {
         self.predictions.iter().filter_map(|token| token.truth)
     }
+}
+
+/// How the logits at a predicted position add to the score of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScoreRule {
+    /// The logit of the truth less that of this token.
+    Against(u32),
+    /// The log-probability of the truth.
+    Gains,
+    /// Minus the log-probability of the truth.
+    Loses,
+    /// The log-probability of the truth, which is right where it is the largest.
+    Class,
+}
+
+/// The part of an item that a sequence is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemPart {
+    /// How its predictions add to the score.
+    pub rule: ScoreRule,
+    /// The right answer, where items may share it.
+    pub answer: Option<u32>,
+    /// The condition that the item belongs to.
+    pub group: Option<Arc<str>>,
 }
 
 /// A token with a prediction.

@@ -43,6 +43,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         controls,
         removed: Vec::new(),
         ablation: None,
+        task: None,
         counts: None,
         probes: Vec::new(),
         links_from: None,

@@ -49,8 +49,10 @@ impl PerToken for Losses {
 /// A masked token that is scored.
 #[derive(Debug)]
 pub struct ScoredToken<T> {
-    position: usize,
-    truth: u32,
+    /// The place whose logits predict it.
+    pub position: usize,
+    /// The true class.
+    pub truth: u32,
     /// Further facts of it.
     pub of: T,
 }

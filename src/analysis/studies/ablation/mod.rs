@@ -1,6 +1,5 @@
 //! Studies of ablation: what the model loses, and how far its output moves, without heads or parts of their attention.
 
-pub mod band;
 pub mod clusters;
 pub mod edges;
 pub mod effect;
@@ -12,3 +11,5 @@ pub mod output_shift;
 pub mod output_shifts;
 pub mod pruning;
 pub mod removal;
+pub mod task;
+pub mod verdicts;

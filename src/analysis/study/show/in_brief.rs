@@ -11,12 +11,14 @@ pub struct InBrief {
     pub found: Option<String>,
     /// What it had too little of to say.
     pub shortage: Option<Shortage>,
+    /// Whether its sentence stands before all others: what a run was asked about by name.
+    pub opens: bool,
 }
 
 impl InBrief {
     /// A study that found something.
     pub fn found(sentence: String) -> Self {
-        Self { found: Some(sentence), shortage: None }
+        Self { found: Some(sentence), ..Self::default() }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
+use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Error, anyhow};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -13,6 +15,7 @@ use crate::corpus::{Input, LinksFrom};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
+use crate::sequences::derived::task::file::TaskFile;
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Counts};
@@ -218,6 +221,20 @@ pub(super) fn refuse_reading_again(
         anyhow!("the corpus is read again for {readers}, and {shown} can be read only once").hint("name a file");
     let error = if let Some(path) = once.path() { error.about(path.display()) } else { error };
     Err(others.into_iter().rev().fold(error, Error::of_option))
+}
+
+/// The task of a run, and the names of the studies that are switched on: with a task its study is.
+pub(super) fn task(path: Option<&Path>, mut with: Vec<String>) -> Result<(Option<Arc<TaskFile>>, Vec<String>), Usage> {
+    let study = registry::with_option("task");
+    let is_named = with.iter().any(|name| name == study);
+    let Some(path) = path else {
+        let lacking = || anyhow!("--with {study}: there is no task").of_option("with").of_value(study);
+        return if is_named { Err(lacking().hint("give --task FILE")) } else { Ok((None, with)) };
+    };
+    if !is_named {
+        with.push(study.to_owned());
+    }
+    Ok((Some(Arc::new(TaskFile::read(path)?)), with))
 }
 
 /// Each control that was named, once, with each seed.

@@ -33,7 +33,7 @@ use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
-use chosen::{ablation, can_count, controls, links_from, probes, refuse_reading_again, studies};
+use chosen::{ablation, can_count, controls, links_from, probes, refuse_reading_again, studies, task};
 use shard::ShardArgument;
 
 const EXAMPLES: &str = "\
@@ -130,9 +130,16 @@ pub struct AnalyzeArguments {
     /// May be repeated
     #[arg(long = "preset", value_name = "PRESET", value_parser = presets::any(), help_heading = STUDIES)]
     presets: Vec<String>,
+    /// Score the model on a task of yours, with all heads and without each
+    ///
+    /// JSON lines, an item a line: `text` with its `label`; `text` with one mask, or `prompt`, with `answer` and `foil`; or `good` and
+    /// `bad`, where the good text should be more probable. `family` names items made from one template, `group` a condition
+    #[arg(long, value_name = "FILE", help_heading = STUDIES)]
+    task: Option<PathBuf>,
     /// Remove heads over at most N sentences [default: 500]
     ///
-    /// The sentences are drawn from the corpus, for all studies that remove each head in turn and for `parser`
+    /// The sentences are drawn from the corpus, or from the items of --task, for all studies that remove each head in turn and for
+    /// `parser`
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = STUDIES)]
     sample: Option<u64>,
     /// Of studies that remove each head in turn: what stands for the context of a removed head [default: mean]
@@ -281,8 +288,9 @@ impl AnalyzeArguments {
         }
         // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
-        let studies = studies(is_first_run, &self.presets, &self.with, &self.without, may_join)?;
-        let (studies, left_out) = can_count(&corpus, studies, &self.with, self.counts.is_some())?;
+        let (task, with) = task(self.task.as_deref(), self.with)?;
+        let studies = studies(is_first_run, &self.presets, &with, &self.without, may_join)?;
+        let (studies, left_out) = can_count(&corpus, studies, &with, self.counts.is_some())?;
         let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
@@ -300,7 +308,7 @@ impl AnalyzeArguments {
             return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
                 .about(after.display()));
         }
-        let spacing = self.words.unwrap_or_else(|| preset_spacing(&self.presets, &self.with));
+        let spacing = self.words.unwrap_or_else(|| preset_spacing(&self.presets, &with));
         let outcome = match self.shard {
             None => Outcome::Report {
                 wanted: self.report.validate(&self.presets, "")?,
@@ -333,9 +341,10 @@ impl AnalyzeArguments {
             probes,
             links_from,
             studies,
-            with: self.with,
+            with,
             without: self.without,
             left_out,
+            task,
             counts: self.counts,
             index: self.index,
             show: self.show.map(Shown::Text).or(self.show_example.then_some(Shown::Example)),

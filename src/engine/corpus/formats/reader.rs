@@ -89,14 +89,14 @@ impl FileContext {
 /// Sentences that follow each other under one name are of one document; all sentences under one name are of one family.
 #[derive(Deserialize, PartialEq)]
 #[serde(untagged, expecting = "`document` and `family` are a string or a whole number each")]
-pub(in crate::corpus) enum Name {
+pub(crate) enum Name {
     Text(Box<str>),
     Number(i64),
 }
 
 impl Name {
     /// The name as text.
-    pub(in crate::corpus) fn into_text(self) -> Box<str> {
+    pub(crate) fn into_text(self) -> Box<str> {
         match self {
             Self::Text(text) => text,
             Self::Number(number) => number.to_string().into(),

@@ -21,6 +21,8 @@ pub enum Activation {
     Silu,
     /// `x / (1 + e^(-1.702 x))`, transformers' `quick_gelu`.
     QuickGelu,
+    /// `tanh x`, of poolers.
+    Tanh,
 }
 
 impl Activation {
@@ -36,6 +38,7 @@ impl Activation {
         ("silu", Self::Silu),
         ("swish", Self::Silu),
         ("quick_gelu", Self::QuickGelu),
+        ("tanh", Self::Tanh),
     ];
 }
 

@@ -4,6 +4,7 @@
 //! feed-forward blocks, each with a residual and a normalisation after it, or before it ("pre-norm", Xiong et al. 2020).
 //! What differs is optional here. A bias that a family does not have is 0.
 
+mod classifier;
 mod disentangled;
 mod heads;
 mod parts;
@@ -21,6 +22,7 @@ use super::families::{Architecture, EmbeddingNames, Groups, Intermediate, Names,
 use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
 
+pub use classifier::{Classifier, Labels};
 pub use disentangled::Disentangled;
 pub use parts::{Linear, Norm};
 pub use position_bias::PositionBias;
@@ -345,6 +347,11 @@ impl Parameters {
         objective: Objective,
     ) -> Result<Self> {
         Ok(Self { prediction: Some(PredictionHead::load(tensors, architecture, objective)?), ..self })
+    }
+
+    /// These parameters with a head that classifies sequences in place of the one for tokens.
+    pub fn with_classifier(self, head: PredictionHead) -> Self {
+        Self { prediction: Some(head), ..self }
     }
 
     /// Every linear layer there is, each once; the classes' vectors of the prediction head are none.

@@ -1,6 +1,6 @@
 //! The head by which a model was trained: from hidden states to a score for each of the classes that a token can have.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +23,16 @@ pub enum Objective {
     ReplacedTokens,
     /// The next token is to be predicted from those before it: the classes are the vocabulary (Radford et al. 2019, section 2).
     NextTokens,
+    /// The class of a whole sequence is to be predicted, by a head that was trained afterwards (Devlin et al. 2019, 4.1).
+    SequenceClasses,
 }
 
 impl Objective {
+    /// Whether tokens are predicted, so that a model has a loss on any text.
+    pub fn is_of_tokens(self) -> bool {
+        self != Self::SequenceClasses
+    }
+
     /// The objective of the head that a checkpoint has; `has` says whether tensor names begin so.
     pub fn of(Architecture { family, config, .. }: &Architecture, has: impl Fn(&str) -> bool) -> Option<Self> {
         let discriminates = || family.discriminator.is_some_and(|names| has(names.dense));
@@ -65,6 +72,7 @@ impl Objective {
             Self::MaskedTokens => "masked tokens",
             Self::ReplacedTokens => "tokens told original or replaced",
             Self::NextTokens => "next tokens",
+            Self::SequenceClasses => "classes of sequences",
         }
     }
 }
@@ -97,6 +105,7 @@ pub struct Transform {
 impl PredictionHead {
     pub(super) fn load(tensors: &impl Tensors, architecture: &Architecture, objective: Objective) -> Result<Self> {
         match objective {
+            Objective::SequenceClasses => bail!("a head that classifies sequences is loaded with its labels"),
             Objective::MaskedTokens => Self::of_tokens(tensors, architecture).context("cannot load the masked-LM head"),
             Objective::NextTokens => {
                 Self::of_tokens(tensors, architecture).context("cannot load the head that predicts the next token")

@@ -21,6 +21,7 @@ use crate::model::weights::left::LeftTensors;
 use crate::model::{Hashes, Model};
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
+use crate::sequences::derived::task::TaskInfo;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Context, Reading, Spacing};
 
@@ -78,6 +79,10 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Ablation")]
     pub ablation: Option<Ablation>,
+    /// The task of the user's own that was scored; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "TaskInfo")]
+    pub task: Option<TaskInfo>,
     /// SHA-256 of the file with the counts of tokens; absent if those of the corpus were counted, or none were needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::ablation::{Ablation, Conditions, Replacement};
 use super::observation::PassSums;
@@ -38,6 +38,7 @@ use crate::sequences::derived::pairs::PairPacker;
 use crate::sequences::derived::repeats::Repeats;
 use crate::sequences::derived::sentence_pairs::SentencePairs;
 use crate::sequences::derived::shuffle::shuffled;
+use crate::sequences::derived::task::Task;
 use crate::sequences::derived::windows::Windows;
 use crate::sequences::frame::Frame;
 use crate::sequences::reading::{Context as Reads, WINDOW_TOKENS, WindowTally};
@@ -76,6 +77,8 @@ pub struct Runner<'a> {
     pub strict: bool,
     /// Worker threads.
     pub threads: NonZeroUsize,
+    /// The task, if some study needs it.
+    pub task: Option<&'a Task>,
     /// The count of each token in the whole corpus, if some study needs it.
     pub counts: Option<Arc<TokenCounts>>,
     /// The mean contexts that replace removed heads, as far as they are known.
@@ -202,8 +205,10 @@ impl Runner<'_> {
         observers: Vec<Box<dyn Observer>>,
         variants: &Variants,
     ) -> Result<PassSums> {
-        if let Sequences::Repeats(repeats) = pass.sequences {
-            return self.over_repeats(repeats, part.shard, pass, observers, variants);
+        match pass.sequences {
+            Sequences::Repeats(repeats) => return self.over_repeats(repeats, part.shard, pass, observers, variants),
+            Sequences::Task => return self.over_task(part.shard, pass, observers, variants),
+            _ => {}
         }
         let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), self.index)?;
         let (sums, _, again) = self.over_corpus(opened, (part, sequences), pass, observers, variants)?;
@@ -315,7 +320,7 @@ impl Runner<'_> {
                 let mut corrupted = Corrupted::new(texts, self.corruption(phases)?);
                 (sum(&mut corrupted)?, corrupted.left_out())
             }
-            Sequences::Repeats(_) => unreachable!("they are not made of the corpus"),
+            Sequences::Repeats(_) | Sequences::Task => unreachable!("they are not made of the corpus"),
         })
     }
 
@@ -338,6 +343,24 @@ impl Runner<'_> {
         Ok(PassSums { pass, left_out: 0, sums })
     }
 
+    /// A pass over a sample of the items of the task; each shard has its part of them.
+    fn over_task(
+        &self,
+        shard: Shard,
+        pass: Pass,
+        observers: Vec<Box<dyn Observer>>,
+        variants: &Variants,
+    ) -> Result<PassSums> {
+        let task = self.task.context("a study needs a task, and the run has none")?;
+        let sample = Sample::new(self.ablation().sample, task.count());
+        let takes = |index: u64| shard.takes(index) && sample.takes(index);
+        let progress = Analysis::new(Some(task.sequence_count(takes)), None, Arc::default());
+        let sums = self.sum(&pass, observers, variants, &mut task.sequences(takes).map(Ok), &progress)?;
+        // Items that cannot be scored have no number, so one shard counts them all.
+        let left_out = if shard.takes(0) { task.skipped() } else { 0 };
+        Ok(PassSums { pass, left_out, sums })
+    }
+
     /// The corruption of the sentences, from which the model predicts the true tokens.
     fn corruption(&self, phases: Phases) -> Result<Corruption> {
         let (tokenizer, Model { id, objective, .. }) = (self.tokenizer, self.model);
@@ -350,6 +373,9 @@ impl Runner<'_> {
                 Noise::Replace(Arc::new(unigrams.context("words are to be replaced, and no token was counted")?))
             }
             Objective::NextTokens => Noise::Nothing,
+            Objective::SequenceClasses => {
+                bail!("`{id}` was loaded with the head that classifies, which predicts no token")
+            }
         };
         Ok(Corruption { phases: self.phases(phases), noise, unknown: tokenizer.unknown() })
     }
@@ -383,6 +409,7 @@ impl Runner<'_> {
         let conditions = Conditions {
             removal: (pass.portion != Portion::All).then(|| self.ablation().removal),
             objective: self.model.objective.filter(|_| pass.predicts()),
+            task: self.task.filter(|_| pass.sequences == Sequences::Task).map(|task| task.info.kind),
         };
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         let grid = self.model.grid();

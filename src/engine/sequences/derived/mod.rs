@@ -5,4 +5,5 @@ pub mod pairs;
 pub mod repeats;
 pub mod sentence_pairs;
 pub mod shuffle;
+pub mod task;
 pub mod windows;

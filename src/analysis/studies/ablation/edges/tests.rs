@@ -26,7 +26,7 @@ fn place(layer: usize, head: usize) -> HeadPlace {
 fn state(grid: HeadGrid) -> EdgeSums {
     let mut sums = EdgeSums::new(grid);
     sums.begin_pass(&PassSetup {
-        conditions: Conditions { removal: Some(Replacement::Zero), objective: None },
+        conditions: Conditions { removal: Some(Replacement::Zero), objective: None, task: None },
         ..PassSetup::default()
     });
     sums

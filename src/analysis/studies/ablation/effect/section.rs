@@ -9,18 +9,16 @@ use crate::model::grid::HeadPlace;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::sequences::reading::Context;
-use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
-use crate::studies::ablation::band::band;
 use crate::studies::ablation::removal::PerToken;
-use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
+use crate::studies::ablation::verdicts::{HeadEffect, Verdicts, band, head_effects, judge};
+use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::stored;
-use crate::system::counted::plural;
 use crate::system::parallel::in_parallel;
 
 pub struct EffectSection {
@@ -59,69 +57,6 @@ pub struct Effects {
     pub relations: Vec<RelationEffects>,
 }
 
-/// What comes of removing a head; whether that is negligible is said beside it, for an effect can be surely above 0 and
-/// surely small.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// The loss rises: `q` is at most `settings.policy.label_q`.
-    Helpful,
-    /// It falls.
-    Harmful,
-    /// Neither can be said, but that it is negligible.
-    Negligible,
-    /// None of these can be said.
-    Undecided,
-}
-
-/// How many heads have each verdict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Verdicts {
-    /// Heads that are helpful.
-    pub helpful: u64,
-    /// Heads that are harmful.
-    pub harmful: u64,
-    /// Heads that are negligible.
-    pub negligible: u64,
-    /// Heads that are undecided.
-    pub undecided: u64,
-    /// Heads among the helpful and the harmful ones that are negligible as well.
-    #[serde(default)]
-    pub also_negligible: u64,
-}
-
-/// The effect of one head.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HeadEffect {
-    /// The head.
-    #[serde(flatten)]
-    pub place: HeadPlace,
-    /// The loss without the head less that with it, per masked token, in nats.
-    pub effect: Option<f64>,
-    /// Its 95 % interval.
-    pub ci95: Option<Interval>,
-    /// The two-sided p-value of the block test against 0; null where there is no standard error.
-    #[schemars(range(min = 0, max = 1))]
-    pub p: Option<f64>,
-    /// `p` corrected by Benjamini & Hochberg for all heads.
-    #[schemars(range(min = 0, max = 1))]
-    pub q: Option<f64>,
-    /// The p-value of the effect being within the band: the larger of the two one-sided ones against its ends; null where
-    /// there is no standard error.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 1))]
-    pub p_negligible: Option<f64>,
-    /// Twice that, corrected by Benjamini & Hochberg for all heads whose effect is within the band; null for the others.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 1))]
-    pub q_negligible: Option<f64>,
-    /// What comes of removing it; null where it was not removed by itself (`settings.ablation.effect_of`).
-    pub verdict: Option<Verdict>,
-    /// Whether it is negligible: `q_negligible` is at most `settings.policy.label_q`. A helpful or harmful head may be.
-    #[serde(default)]
-    pub negligible: bool,
-}
-
 /// The effects of all heads on the masked words of a relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationEffects {
@@ -149,27 +84,8 @@ impl Effects {
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.without_any())));
         let band = loss.zip(bare).map(|(loss, bare)| band(bare - loss, context.grid.count()));
-        let known = estimates.denominators.get("loss_effect", None).copied().unwrap_or_default();
-        let head = |place: usize| {
-            let effect = estimates.heads[place].get("loss_effect", None).copied().flatten();
-            let ci95 = estimates.ci95[place].get("loss_effect", None).copied().flatten();
-            let error = estimates.standard_errors[place].get("loss_effect", None).copied().flatten();
-            let estimate = effect.zip(error).and_then(|(effect, error)| known.estimate(effect, error, Scale::Real));
-            HeadEffect {
-                place: context.grid.place(place),
-                effect,
-                ci95,
-                p: estimate.map(|estimate| estimate.p_different(0.0)),
-                q: None,
-                p_negligible: estimate.zip(band).map(|(estimate, band)| estimate.p_between(-band, band)),
-                q_negligible: None,
-                verdict: effect.map(|_| Verdict::Undecided),
-                negligible: false,
-            }
-        };
-        let mut heads: Vec<HeadEffect> = (0..context.grid.count()).map(head).collect();
-        correct(&mut heads, band);
-        let Conditions { removal, objective } = sums.conditions;
+        let heads = head_effects("loss_effect", estimates, band, context);
+        let Conditions { removal, objective, .. } = sums.conditions;
         Self {
             removal,
             objective,
@@ -189,22 +105,7 @@ impl Effects {
     /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
-        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
-        let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
-        self.verdicts = Verdicts::default();
-        for head in &mut self.heads {
-            let Some(effect) = head.effect.filter(|_| head.verdict.is_some()) else { continue };
-            head.negligible = significant(head.q_negligible);
-            let verdict = match (significant(head.q), head.negligible) {
-                (true, _) if effect > 0.0 => Verdict::Helpful,
-                (true, _) if effect < 0.0 => Verdict::Harmful,
-                (_, true) => Verdict::Negligible,
-                _ => Verdict::Undecided,
-            };
-            head.verdict = Some(verdict);
-            *self.verdicts.of(verdict) += 1;
-            self.verdicts.also_negligible += u64::from(head.negligible && verdict != Verdict::Negligible);
-        }
+        self.verdicts = judge(&mut self.heads, enough, policy);
     }
 
     /// The heads that are negligible, by their places.
@@ -235,39 +136,6 @@ impl RelationEffects {
     }
 }
 
-impl Verdicts {
-    /// How many heads have each verdict that any has.
-    pub fn words(self) -> String {
-        let Self { helpful, harmful, negligible, undecided, .. } = self;
-        let named = [(helpful, "helpful"), (harmful, "harmful"), (negligible, "negligible"), (undecided, "undecided")];
-        let named = named.iter().filter(|(count, _)| *count > 0);
-        let named: Vec<String> =
-            named.map(|(count, verdict)| format!("{count} {} {verdict}", plural(count, "is", "are"))).collect();
-        named.join(", ")
-    }
-
-    fn of(&mut self, verdict: Verdict) -> &mut u64 {
-        match verdict {
-            Verdict::Helpful => &mut self.helpful,
-            Verdict::Harmful => &mut self.harmful,
-            Verdict::Negligible => &mut self.negligible,
-            Verdict::Undecided => &mut self.undecided,
-        }
-    }
-}
-
-impl Verdict {
-    /// The form of the report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Helpful => "helpful",
-            Self::Harmful => "harmful",
-            Self::Negligible => "negligible",
-            Self::Undecided => "undecided",
-        }
-    }
-}
-
 /// The effects on the words of each relation.
 fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) -> Vec<RelationEffects> {
     let named = total.iter().filter_map(|(group, losses)| match group {
@@ -292,26 +160,6 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
             ci95: heads.map(|head| interval(head).filter(|_| sums.measures(head))).collect(),
         }
     })
-}
-
-/// The q-values of both families: of effects other than 0, over all heads that have a p-value, and of effects within the
-/// band, over the heads whose effect is.
-fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
-    let (tested, p): (Vec<usize>, Vec<f64>) =
-        heads.iter().enumerate().filter_map(|(place, head)| Some((place, head.p?))).unzip();
-    tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(place, q)| heads[place].q = Some(q));
-    let is_within = |head: &HeadEffect| head.effect.zip(band).is_some_and(|(effect, band)| effect.abs() < band);
-    let within: Vec<Option<f64>> = heads.iter().map(|head| head.p_negligible.filter(|_| is_within(head))).collect();
-    heads.iter_mut().zip(q_of_those_above(&within)).for_each(|(head, q)| head.q_negligible = q);
-}
-
-impl HeadEffect {
-    /// Its verdict in words, both where it has two.
-    pub fn words(&self) -> String {
-        let verdict = self.verdict.map_or("not judged", Verdict::name);
-        let also = if self.negligible && self.verdict != Some(Verdict::Negligible) { ", negligible" } else { "" };
-        format!("{verdict}{also}")
-    }
 }
 
 stored!(EffectSection { effect: Effects });

@@ -1,4 +1,4 @@
-use super::section::{Effects, Verdict, Verdicts};
+use super::section::Effects;
 use super::sums::TokenGroup;
 use super::*;
 use crate::corpus::{Annotation, Upos};
@@ -12,6 +12,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::ablation::losses::Losses;
+use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
@@ -23,7 +24,7 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// How heads are removed.
 const CONDITIONS: Conditions =
-    Conditions { removal: Some(Replacement::Mean), objective: Some(Objective::MaskedTokens) };
+    Conditions { removal: Some(Replacement::Mean), objective: Some(Objective::MaskedTokens), task: None };
 
 /// A sentence of nine words, each a token and the dependent of the one before; words 1 and 8 are masked, and word 3,
 /// whose token is not known: true are 1 and 2.

@@ -4,10 +4,11 @@ use std::fmt::{self, Write};
 
 use comfy_table::CellAlignment;
 
-use super::section::{EffectSection, Effects, HeadEffect, RelationEffects, Verdict, Verdicts};
+use super::section::{EffectSection, Effects, RelationEffects};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::Replacement;
+use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts};
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section};
@@ -194,7 +195,7 @@ fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
     };
     let tokens = || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
     let few = short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
-    InBrief { found, shortage: few }
+    InBrief { found, shortage: few, ..InBrief::default() }
 }
 
 /// Heads that the figure shows from either end.

@@ -104,7 +104,7 @@ impl Gradients {
                 first_order_ci95: estimates.ci95[place].get("first_order_effect", None).copied().flatten(),
             }
         };
-        let Conditions { removal, objective } = sums.conditions;
+        let Conditions { removal, objective, .. } = sums.conditions;
         Self {
             removal,
             objective,

@@ -22,7 +22,7 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// How heads are removed.
 const CONDITIONS: Conditions =
-    Conditions { removal: Some(Replacement::Zero), objective: Some(Objective::MaskedTokens) };
+    Conditions { removal: Some(Replacement::Zero), objective: Some(Objective::MaskedTokens), task: None };
 
 /// A sentence with this many masked and scored tokens, and one more masked token that is not known.
 fn masked(index: u64, scored: usize) -> Sequence {

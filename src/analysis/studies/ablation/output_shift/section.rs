@@ -184,7 +184,7 @@ impl Section for OutputShiftSection {
                  any head."
             ))
         });
-        InBrief { found, shortage: None }
+        InBrief { found, ..InBrief::default() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

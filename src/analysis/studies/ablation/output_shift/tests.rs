@@ -17,7 +17,7 @@ use crate::system::parallel::all_cores;
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// How heads are removed.
-const CONDITIONS: Conditions = Conditions { removal: Some(Replacement::Mean), objective: None };
+const CONDITIONS: Conditions = Conditions { removal: Some(Replacement::Mean), objective: None, task: None };
 
 /// Two tokens of text between two special ones, hidden states of two dimensions.
 type States = [f32; 8];

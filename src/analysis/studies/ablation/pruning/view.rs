@@ -32,7 +32,7 @@ impl Section for PruningSection {
     }
 
     fn in_brief(&self, _: &Policy) -> InBrief {
-        InBrief { found: self.pruning.in_brief(), shortage: None }
+        InBrief { found: self.pruning.in_brief(), ..InBrief::default() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

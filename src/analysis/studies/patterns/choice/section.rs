@@ -251,7 +251,7 @@ impl Section for ChoiceSection {
         let Choice { fitted_on: [first, second], needed, layers, .. } = &self.choice;
         let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
         let shortage = || Shortage::new("how heads choose", [*first.min(second), *needed], tokens);
-        InBrief { found: None, shortage: layers.is_empty().then(shortage) }
+        InBrief { shortage: layers.is_empty().then(shortage), ..InBrief::default() }
     }
 
     fn figures(&self, _: &Policy) -> Vec<Figure> {

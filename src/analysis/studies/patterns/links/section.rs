@@ -187,7 +187,7 @@ impl Section for LinksSection {
             });
             let shortage =
                 rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
-            return InBrief { found: None, shortage };
+            return InBrief { shortage, ..InBrief::default() };
         };
         let LinkMetrics { place, accuracy, by_place, by_class, .. } = links;
         let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);

@@ -57,6 +57,11 @@ pub fn bias_gelu_tanh(states: &mut [f32], bias: &[f32]) {
     bias_then(states, bias, gelu_tanh);
 }
 
+/// `tanh(x + bias)`, for each row of `states`, in place.
+pub fn bias_tanh(states: &mut [f32], bias: &[f32]) {
+    bias_then(states, bias, f32::tanh);
+}
+
 /// `max(x + bias, 0)`, for each row of `states`, in place.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn bias_relu(states: &mut [f32], bias: &[f32]) {
@@ -91,6 +96,11 @@ pub fn gate_gelu(states: &mut [f32], bias: &[f32]) {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn gate_gelu_tanh(states: &mut [f32], bias: &[f32]) {
     gate_with(states, bias, gelu_tanh);
+}
+
+/// As [`gate_relu`], by `tanh`.
+pub fn gate_tanh(states: &mut [f32], bias: &[f32]) {
+    gate_with(states, bias, f32::tanh);
 }
 
 /// The same with `max(x, 0)`.

@@ -347,6 +347,7 @@ fn activate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
         Activation::Relu => kernels::bias_relu(wide, bias),
         Activation::Silu => kernels::bias_silu(wide, bias),
         Activation::QuickGelu => kernels::bias_quick_gelu(wide, bias),
+        Activation::Tanh => kernels::bias_tanh(wide, bias),
     }
 }
 
@@ -358,6 +359,7 @@ fn gate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
         Activation::Relu => kernels::gate_relu(wide, bias),
         Activation::Silu => kernels::gate_silu(wide, bias),
         Activation::QuickGelu => kernels::gate_quick_gelu(wide, bias),
+        Activation::Tanh => kernels::gate_tanh(wide, bias),
     }
 }
 

@@ -271,6 +271,7 @@ fn activate(activation: Activation, states: &Tensor) -> candle_core::Result<Tens
         Activation::GeluTanh => states.gelu(),
         Activation::Relu => states.relu(),
         Activation::Silu => states.silu(),
+        Activation::Tanh => states.tanh(),
         Activation::QuickGelu => {
             let factor = f64::from(kernels::QUICK_GELU);
             (states * factor)?.silu()? / factor

@@ -86,6 +86,7 @@ fn observation() -> Observation {
         controls: vec![Control { kind: ControlKind::ShuffledWords, seed: 0 }],
         removed: Vec::new(),
         ablation: None,
+        task: None,
         counts: None,
         probes: Vec::new(),
         links_from: None,

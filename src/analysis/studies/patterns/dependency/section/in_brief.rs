@@ -30,7 +30,7 @@ impl Relations {
             let sentences = commonest.sentences.filter(|&sentences| sentences > 0);
             let of_sentences = sentences.map(|sentences| policy.count(&MIN_SENTENCES) as f64 / sentences as f64);
             shortage.times = shortage.times.zip(of_sentences).map(|(words, sentences)| words.max(sentences));
-            return InBrief { found: None, shortage: Some(shortage) };
+            return InBrief { shortage: Some(shortage), ..InBrief::default() };
         }
         let tested = || all.iter().filter(|relation| relation.count >= least);
         let fires = |relation: &RelationMetrics| {

@@ -1,0 +1,98 @@
+//! A task of the user's own: how often the model is right, and the effect of each head on it (docs/methodology/tasks.md).
+
+mod metrics;
+mod section;
+mod sums;
+mod terms;
+mod view;
+
+use crate::passes::pass::{Pass, Portion, Sequences};
+use crate::studies::ablation::removal::EachHead;
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::metrics::metric;
+use crate::study::metrics::unit::Unit;
+use crate::study::section::section;
+use crate::study::verdict_rule::VerdictRule;
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use metrics::{METRICS, values};
+use section::{TaskResult, TaskSection};
+use sums::TaskSums;
+use terms::TERMS;
+
+/// The task of a run.
+pub struct OwnTask;
+
+impl Study for OwnTask {
+    type Section = TaskSection;
+
+    const CARD: Card = Card {
+        name: "task",
+        removes_heads: true,
+        question: "What can the model do of a task of yours, and which heads does it need for that?",
+        needs: "a file of items (`--task`), and a model with the head that they take, which predicts masked or next tokens or classifies \
+            sequences; no corpus: as many passes over a sample of \
+            the items as half of the heads, and two",
+        metrics: || metric::listed(METRICS),
+        range: |metric| if is_of_right(metric) { -1.0..=1.0 } else { f64::NEG_INFINITY..=f64::INFINITY },
+        unit: |metric| if is_of_right(metric) { Unit::Shares } else { Unit::Nats },
+        caveats: CAVEATS,
+        terms: TERMS,
+        figures: &["task-effects"],
+        tables: &["task_effects", "task_effects_by_group"],
+        options: &["task"],
+        verdicts: VERDICTS,
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        let pass = Pass { sequences: Sequences::Task, portion: Portion::Sample, ..Pass::PLAIN };
+        vec![PassSpec::new(pass, |subject| TaskSums::new(subject.grid, EachHead))]
+    }
+
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &TaskSums = observed.sums();
+        let blocks = sums.blocks.with_total();
+        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
+        let of_chance = |number: Option<usize>| values(blocks.at(number), None);
+        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
+        let task = TaskResult::new(sums, observed.left_out(), &estimates, context);
+        (estimates, TaskSection { task })
+    }
+}
+
+/// Whether a metric is of the share of items that are right.
+fn is_of_right(metric: &str) -> bool {
+    metric == "task_right_effect"
+}
+
+const VERDICTS: &[VerdictRule] = &[
+    VerdictRule {
+        verdict: "a model can do a task",
+        statistic: "share of items right less its baseline",
+        margin: "0",
+        family: "the task alone",
+        least: LEAST,
+        printed: "the share with its interval, the baseline",
+    },
+    VerdictRule {
+        verdict: "`helpful`, `harmful`, `negligible` for a task",
+        statistic: "`task_effect`",
+        margin: "as in `effect`; none where the model cannot do the task, or one answer is right for more than 60 % of the items",
+        family: "as in `effect`",
+        least: LEAST,
+        printed: "effect with its interval, q; the change in the share right",
+    },
+];
+const LEAST: &str = "{min_queries} items in {min_sentences} units";
+
+/// The limits of what the study shows.
+const CAVEATS: &[Caveat] = &[Caveat {
+    id: "task-items",
+    text: "Effects on a task are about more items like these: heads that matter for these templates may not for others, and several \
+            heads without an effect may do one thing together.",
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<TaskSection>(labelling.section).task.items > 0,
+}];
+
+#[cfg(test)]
+mod tests;

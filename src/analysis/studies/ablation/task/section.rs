@@ -1,0 +1,279 @@
+//! The section `task` of the report: how often the model is right, and the effect of each head.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::metrics::{effect, mean};
+use super::sums::{Item, Items, TaskSums};
+use crate::model::grid::HeadPlace;
+use crate::passes::ablation::Replacement;
+use crate::sequences::derived::task::TaskKind;
+use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::blocks::PerBlock;
+use crate::stats::interval::Interval;
+use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, band, head_effects, judge};
+use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::metrics::metric::Fraction;
+use crate::study::section::stored;
+use crate::system::parallel::in_parallel;
+
+/// The share of items above which one right answer makes a cloze task one of that answer's frequency: 60 %. Ten untrained GPT-2s
+/// on cloze items of one answer: 101 of 120 heads "matter", for a head that writes a constant favours one token.
+const ONE_ANSWER: f64 = 0.6;
+
+/// The share right without any skill, where an item has two sides.
+const EVEN: f64 = 0.5;
+
+pub struct TaskSection {
+    pub task: TaskResult,
+}
+
+/// Results of a model on a task, and the effect of each head on them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskResult {
+    /// Kind of the items; null where nothing was scored.
+    pub kind: Option<TaskKind>,
+    /// Replacement of removed heads; null where nothing was scored.
+    pub removal: Option<Replacement>,
+    /// Items that were scored.
+    pub items: u64,
+    /// Families or documents that they are of; each item is one where the file names none.
+    pub units: u64,
+    /// Items of the file that cannot be scored (`settings.task.skipped` has the reasons).
+    pub items_skipped: u64,
+    /// The share of items that are right.
+    pub right: RightShare,
+    /// The share that is right without any skill: of classes that of the most frequent one, else 1/2.
+    #[schemars(range(min = 0, max = 1))]
+    pub baseline: f64,
+    /// One-sided p-value of the block test of `right` being above `baseline`.
+    #[schemars(range(min = 0, max = 1))]
+    pub p_above_baseline: Option<f64>,
+    /// The share of items that have the most frequent answer; null in tasks whose items share none.
+    #[schemars(range(min = 0, max = 1))]
+    pub most_frequent_answer: Option<f64>,
+    /// Why no head has a verdict; null where heads may have one.
+    pub obstacle: Option<Obstacle>,
+    /// Minus the mean score of an item with all heads, in nats.
+    pub loss: Option<f64>,
+    /// Its 95 % interval.
+    pub loss_ci95: Option<Interval>,
+    /// The loss with all heads removed.
+    pub loss_without_heads: Option<f64>,
+    /// The share of items that are right with all heads removed.
+    pub right_without_heads: Option<f64>,
+    /// As `effect.band`, of this loss.
+    pub band: Option<f64>,
+    /// How many heads have each verdict.
+    pub verdicts: Verdicts,
+    /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `task_effect`.
+    pub heads: Vec<HeadOnTask>,
+    /// The items of each condition.
+    pub groups: Vec<GroupResult>,
+}
+
+/// A share of items.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RightShare {
+    /// The share; null where there is no item.
+    #[schemars(range(min = 0, max = 1))]
+    pub share: Option<f64>,
+    /// Its 95 % interval, over units.
+    pub ci95: Option<Interval>,
+}
+
+/// Why no head has a verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Obstacle {
+    /// The model is not shown to be right more often than without any skill.
+    NotAboveBaseline,
+    /// One answer is right for more than 60 % of the items.
+    OneAnswer,
+}
+
+/// Effect of one head on the task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadOnTask {
+    /// The effect on the loss.
+    #[serde(flatten)]
+    pub on_loss: HeadEffect,
+    /// Its metric `task_right_effect`: the share right without the head less that with it.
+    pub right_effect: Option<f64>,
+    /// Its 95 % interval.
+    pub right_ci95: Option<Interval>,
+}
+
+/// The items of one condition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupResult {
+    /// Its name.
+    pub group: String,
+    /// Items.
+    pub items: u64,
+    /// Units that begin with one of them.
+    pub units: u64,
+    /// Minus the mean score of an item with all heads, in nats.
+    pub loss: Option<f64>,
+    /// The share of items with a score above 0.
+    pub right: RightShare,
+    /// The effect of each head on the loss, layer by layer.
+    pub effects: Vec<Option<f64>>,
+    /// Their 95 % intervals; null where fewer than 10 blocks have such an item.
+    pub ci95: Vec<Option<Interval>>,
+}
+
+/// Some of the items, in all blocks and in each.
+struct Selection<'a, F> {
+    sums: &'a TaskSums,
+    total: &'a Items,
+    takes: F,
+}
+
+impl<F: Fn(&Item) -> bool> Selection<'_, F> {
+    fn value(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Fraction {
+        ratio(&mut self.total.values().filter(|item| (self.takes)(item)))
+    }
+
+    fn jackknife(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Jackknife {
+        let blocks: Vec<Fraction> =
+            self.sums.blocks.iter().map(|items| ratio(&mut items.values().filter(|item| (self.takes)(item)))).collect();
+        let part = |part: fn(&Fraction) -> f64| -> PerBlock { std::array::from_fn(|block| part(&blocks[block])) };
+        Jackknife::new(&part(Fraction::numerator), &part(Fraction::denominator))
+    }
+
+    fn right(&self) -> RightShare {
+        let ratio =
+            |items: &mut dyn Iterator<Item = &Item>| mean(items, |item| f64::from(u8::from(item.is_right(None))));
+        RightShare { share: self.value(ratio).value(), ci95: self.jackknife(ratio).on(Scale::Share).interval() }
+    }
+}
+
+/// Minus the mean score with all heads, or in the variant at this place.
+fn loss(items: &mut dyn Iterator<Item = &Item>, variant: Option<usize>) -> Fraction {
+    mean(items, |item| -item.score(variant))
+}
+
+impl TaskResult {
+    /// The section that these sums give; `estimates` are the metrics of the same.
+    pub fn new(sums: &TaskSums, items_skipped: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
+        let total = &sums.blocks.total();
+        let all = Selection { sums, total, takes: |_: &Item| true };
+        let bare = Some(sums.variant_without(&(0..sums.heads()).collect::<Vec<_>>()));
+        let basis = all.value(|items| loss(items, None)).basis();
+        let loss_of = |variant| all.value(|items| loss(items, variant)).value();
+        let (whole, without) = (loss_of(None), loss_of(bare));
+        let right_without = |item: &Item| f64::from(u8::from(item.is_right(bare)));
+        let kind = sums.conditions.task;
+        let most_frequent = most_frequent_answer(total);
+        let class = most_frequent.filter(|_| kind == Some(TaskKind::Classify));
+        // The chance of being right without reading the item.
+        let baseline = |item: &Item| class.map_or(EVEN, |(class, _)| f64::from(u8::from(item.answer == Some(class))));
+        let above = |item: &Item| f64::from(u8::from(item.is_right(None))) - baseline(item);
+        let band = whole.zip(without).map(|(whole, without)| band(without - whole, context.grid.count()));
+        let heads = head_effects("task_effect", estimates, band, context).into_iter().enumerate();
+        let on_task = |(place, on_loss): (usize, HeadEffect)| HeadOnTask {
+            on_loss,
+            right_effect: estimates.heads[place].get("task_right_effect", None).copied().flatten(),
+            right_ci95: estimates.ci95[place].get("task_right_effect", None).copied().flatten(),
+        };
+        Self {
+            kind,
+            removal: sums.conditions.removal,
+            items: basis.count,
+            units: basis.sentences,
+            items_skipped,
+            right: all.right(),
+            baseline: class.map_or(EVEN, |(_, share)| share),
+            p_above_baseline: all.jackknife(|items| mean(items, above)).p_above(0.0),
+            most_frequent_answer: most_frequent.map(|(_, share)| share),
+            obstacle: None,
+            loss: whole,
+            loss_ci95: all.jackknife(|items| loss(items, None)).interval(),
+            loss_without_heads: without,
+            right_without_heads: all.value(|items| mean(items, right_without)).value(),
+            band,
+            verdicts: Verdicts::default(),
+            heads: heads.map(on_task).collect(),
+            groups: groups(sums, total, context),
+        }
+    }
+
+    /// The verdicts by `policy`.
+    pub fn judge(&mut self, policy: &Policy) {
+        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
+        let is_above = self.p_above_baseline.is_some_and(|p| p <= most);
+        // The baseline of classes is their most frequent one already.
+        let is_of_one =
+            self.kind != Some(TaskKind::Classify) && self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);
+        self.obstacle = match (is_above, is_of_one) {
+            (false, _) => Some(Obstacle::NotAboveBaseline),
+            (true, true) => Some(Obstacle::OneAnswer),
+            (true, false) => None,
+        };
+        let may_have_one = self.obstacle.is_none();
+        for HeadOnTask { on_loss, .. } in &mut self.heads {
+            on_loss.verdict = on_loss.effect.filter(|_| may_have_one).map(|_| Verdict::Undecided);
+            on_loss.negligible = false;
+        }
+        let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
+        self.verdicts = judge(self.heads.iter_mut().map(|head| &mut head.on_loss), enough, policy);
+    }
+}
+
+/// The most frequent answer, the lowest of equally frequent ones, and the share of items that have it; `None` where they share
+/// none.
+fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
+    let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+    items.values().filter_map(|item| item.answer).for_each(|answer| *counts.entry(answer).or_default() += 1);
+    let (answer, most) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
+    Some((answer, most as f64 / items.len() as f64))
+}
+
+/// The items of each condition.
+fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<GroupResult> {
+    let named: BTreeSet<&str> = total.values().filter_map(|item| item.group.as_deref()).collect();
+    in_parallel(context.threads, named, |group| {
+        let of_group = Selection { sums, total, takes: |item: &Item| item.group.as_deref() == Some(group) };
+        let heads = 0..context.grid.count();
+        let losses = of_group.value(|items| loss(items, None));
+        let effect = |head: usize| move |items: &mut dyn Iterator<Item = &Item>| effect(items, Some(head));
+        GroupResult {
+            group: group.to_owned(),
+            items: losses.basis().count,
+            units: losses.basis().sentences,
+            loss: losses.value(),
+            right: of_group.right(),
+            effects: heads.clone().map(|head| of_group.value(effect(head)).value()).collect(),
+            ci95: heads.map(|head| of_group.jackknife(effect(head)).interval()).collect(),
+        }
+    })
+}
+
+/// The effect of a head on the items of a condition, as tables list it.
+#[derive(Serialize)]
+pub struct GroupEffect<'a> {
+    group: &'a str,
+    items: u64,
+    right: Option<f64>,
+    #[serde(flatten)]
+    place: HeadPlace,
+    effect: Option<f64>,
+    ci95: Option<Interval>,
+}
+
+impl GroupResult {
+    /// The effects of all heads, which are `heads` in their order.
+    pub fn of_heads<'a>(&'a self, heads: &'a [HeadOnTask]) -> impl Iterator<Item = GroupEffect<'a>> {
+        heads.iter().zip(self.effects.iter().zip(&self.ci95)).map(|(head, (&effect, &ci95))| {
+            let (group, items, right) = (self.group.as_str(), self.items, self.right.share);
+            GroupEffect { group, items, right, place: head.on_loss.place, effect, ci95 }
+        })
+    }
+}
+
+stored!(TaskSection { task: TaskResult });

@@ -1,0 +1,153 @@
+use std::sync::Arc;
+
+use super::section::{Obstacle, TaskResult};
+use super::*;
+use crate::corpus::SentenceFamily;
+use crate::model::grid::HeadGrid;
+use crate::passes::ablation::{Conditions, Replacement};
+use crate::passes::observer::{Event, Sums, observer_of};
+use crate::passes::setup::PassSetup;
+use crate::sequences::derived::task::TaskKind;
+use crate::sequences::sequence::{ItemPart, ScoreRule};
+use crate::sequences::sequence::{PredictedToken, Sequence};
+use crate::sequences::test_support::sentence;
+use crate::stats::blocks::Merge;
+use crate::studies::ablation::verdicts::{Verdict, Verdicts};
+use crate::studies::registry::default_policy;
+use crate::study::section::Completion;
+use crate::study::{AnyStudy, ObservedPass};
+use crate::system::parallel::all_cores;
+use sha2::{Digest, Sha256};
+
+const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
+
+/// A cloze item whose answer is token 1 and whose foil is token 0.
+fn cloze(index: u64, unit: u64, is_first: bool, answer: u32) -> Sequence {
+    let part = ItemPart { rule: ScoreRule::Against(0), answer: Some(answer), group: Some(Arc::from("all")) };
+    Sequence {
+        family: SentenceFamily { number: unit, is_first },
+        predictions: vec![PredictedToken::masked(1, 0, Some(1))],
+        item: Some(part),
+        ..sentence(index, 1, "dep")
+    }
+}
+
+/// Shows a sequence in all variants, by the difference of its two logits: with all heads, without each, without any.
+#[expect(clippy::cast_possible_truncation, reason = "a logit")]
+fn show(sums: &mut TaskSums, sequence: &Sequence, differences: &[f64]) {
+    let mut state = sums.begin(sequence);
+    for (variant, &difference) in differences.iter().enumerate() {
+        if variant > 0 {
+            sums.observe(&mut state, &mut Event::Variant(variant - 1));
+        }
+        sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &[0.0, difference as f32] });
+    }
+    sums.end_pack(vec![state]);
+}
+
+fn measured(sums: TaskSums, grid: HeadGrid) -> TaskResult {
+    let observer = observer_of(sums);
+    let context = EstimationContext { grid, threads: all_cores(), leaves_out: false };
+    let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
+    let (_, mut found) = AnyStudy::measure(&OwnTask, &Observed(&observed), &context);
+    found.complete(&Completion::Policy(&default_policy()));
+    section::<TaskSection>(&*found).task.clone()
+}
+
+#[test]
+fn scores_by_hand() {
+    let mut sums = TaskSums::new(GRID, EachHead);
+    // Two items of one unit: the model is right on the first alone, and without head 0 on neither.
+    show(&mut sums, &cloze(0, 7, true, 1), &[2.0, -1.0, 2.5, 0.0]);
+    show(&mut sums, &cloze(1, 7, false, 1), &[-1.0, -2.0, 1.5, 0.0]);
+    let found = measured(sums, GRID);
+    assert_eq!((found.items, found.units, found.items_skipped), (2, 1, 3));
+    assert_eq!((found.loss, found.loss_without_heads), (Some(-0.5), Some(0.0)));
+    assert_eq!((found.right.share, found.right_without_heads), (Some(0.5), Some(0.0)));
+    let of = |head: usize| (found.heads[head].on_loss.effect, found.heads[head].right_effect);
+    // (2 - -1 + -1 - -2) / 2 and (2 - 2.5 + -1 - 1.5) / 2.
+    assert_eq!([of(0), of(1)], [(Some(2.0), Some(-0.5)), (Some(-1.5), Some(0.5))]);
+    assert_eq!((found.groups.len(), found.groups[0].effects[1]), (1, Some(-1.5)));
+    // One unit decides nothing.
+    assert_eq!((found.p_above_baseline, found.obstacle), (None, Some(Obstacle::NotAboveBaseline)));
+}
+
+#[test]
+fn the_texts_of_a_pair_add_up_wherever_they_are() {
+    let text = |rule: ScoreRule| {
+        let part = ItemPart { rule, answer: None, group: None };
+        Sequence { item: Some(part), ..cloze(4, 4, true, 1) }
+    };
+    let (mut one, mut other) = (TaskSums::new(GRID, EachHead), TaskSums::new(GRID, EachHead));
+    show(&mut one, &text(ScoreRule::Gains), &[1.0; 4]);
+    show(&mut other, &text(ScoreRule::Loses), &[-1.0; 4]);
+    one.merge(&other);
+    let found = measured(one, GRID);
+    // ln σ(1) - ln σ(-1) = 1, σ being the logistic function: p of one of two tokens.
+    assert!((found.loss.unwrap() + 1.0).abs() < 1e-6 && found.most_frequent_answer.is_none());
+    assert_eq!((found.items, found.right.share), (1, Some(1.0)));
+}
+
+/// 128 items with these answers, scores and effects of heads; all heads are worth 4.
+fn planted(
+    grid: HeadGrid,
+    answer: impl Fn(u64) -> u32,
+    score: impl Fn(u64) -> f64,
+    effect: impl Fn(u64, usize) -> f64,
+) -> TaskResult {
+    let mut sums = TaskSums::new(grid, EachHead);
+    let (removal, task) = (Some(Replacement::Mean), Some(TaskKind::Cloze));
+    let conditions = Conditions { removal, task, objective: None };
+    sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
+    for index in 0..128 {
+        let without = (0..grid.count()).map(|head| score(index) - effect(index, head));
+        let all: Vec<f64> = [score(index)].into_iter().chain(without).chain([score(index) - 4.0]).collect();
+        show(&mut sums, &cloze(index, index, true, answer(index)), &all);
+    }
+    measured(sums, grid)
+}
+
+/// Eight answers in turn.
+fn mixed(index: u64) -> u32 {
+    u32::from(index.to_le_bytes()[0] % 8)
+}
+
+/// A number from -1 to 1 that looks random.
+fn noise(index: u64, of: impl std::fmt::Display) -> f64 {
+    let digest = Sha256::digest(format!("{index}/{of}"));
+    f64::from(u16::from_le_bytes([digest[0], digest[1]])) / 32767.5 - 1.0
+}
+
+#[test]
+fn heads_have_verdicts_where_the_model_can_do_the_task() {
+    let effect = |index, head| if head == 0 { 0.5 + noise(index, "effect") } else { 0.0 };
+    let able = planted(GRID, mixed, |_| 1.0, effect);
+    assert_eq!((able.obstacle, able.kind), (None, Some(TaskKind::Cloze)));
+    let verdict = |found: &TaskResult, head: usize| found.heads[head].on_loss.verdict;
+    assert_eq!([verdict(&able, 0), verdict(&able, 1)], [Some(Verdict::Helpful), Some(Verdict::Negligible)]);
+    // Right on every other item.
+    let unable = planted(GRID, mixed, |index| if index % 2 == 0 { 1.0 } else { -1.0 }, effect);
+    assert_eq!((unable.obstacle, verdict(&unable, 0)), (Some(Obstacle::NotAboveBaseline), None));
+    assert_eq!(unable.verdicts, Verdicts::default());
+    // One answer is right on 96 of 128 items.
+    let of_one = planted(GRID, |index| u32::from(index % 4 == 0), |_| 1.0, effect);
+    assert_eq!((of_one.obstacle, of_one.most_frequent_answer), (Some(Obstacle::OneAnswer), Some(0.75)));
+    assert!(of_one.heads.iter().all(|head| head.on_loss.verdict.is_none()));
+}
+
+#[test]
+fn no_head_matters_where_signs_are_exchanged() {
+    // The control of a task: the score of a random half of the units has the other sign, so that no head can matter for it. All
+    // sixteen heads have an effect of 1 ± 1 on the true scores.
+    let grid = HeadGrid { layers: 4, heads: 4 };
+    let decided = |seed: u64| {
+        let sign = |index: u64| if noise(index, format!("sign {seed}")) > 0.0 { 1.0 } else { -1.0 };
+        let effect = |index: u64, head: usize| sign(index) * (1.0 + noise(index, format!("{head}/{seed}")));
+        // Verdicts are asked for, so the model is right here.
+        let found = planted(grid, mixed, |_| 3.0, effect);
+        found.verdicts.helpful + found.verdicts.harmful
+    };
+    let decided: u64 = (0..20).map(decided).sum();
+    // 5 % of 320 heads.
+    assert!(decided <= 16, "{decided}");
+}

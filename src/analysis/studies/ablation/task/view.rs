@@ -1,0 +1,266 @@
+//! View of the section `task`: lines of the summary, the sentence that opens it, the figure, the cards of heads, tables.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+
+use super::section::{GroupResult, HeadOnTask, Obstacle, RightShare, TaskResult, TaskSection};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Replacement;
+use crate::studies::ablation::verdicts::Verdict;
+use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
+use crate::study::labels::policy::Policy;
+use crate::study::section::{Completion, HeadCard, Section};
+use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::show::in_brief::{InBrief, Shortage};
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::{decimal, plain_table, plus_minus, significance};
+use crate::system::counted::{counted, plural};
+
+/// Heads that the summary shows from either end.
+const SHOWN: usize = 5;
+
+/// Heads that the figure shows from either end.
+const DRAWN: usize = 12;
+
+impl Section for TaskSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Policy(policy) = known {
+            self.task.judge(policy);
+        }
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        Summary::written(|out| self.task.write_summary(out))
+    }
+
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        in_brief(&self.task, policy)
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+        let is_it = |head: &&HeadOnTask| head.on_loss.place == place;
+        let found = self.task.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.effect?)));
+        let Some((HeadOnTask { on_loss, right_effect, .. }, effect)) = found else { return HeadCard::default() };
+        let spread = plus_minus(on_loss.ci95, 3);
+        let removal = self.task.removal.map_or("", Replacement::name);
+        let right = right_effect.map_or_else(String::new, |right| format!(", {} right", points(right)));
+        let q = on_loss.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
+        let line = format!(
+            "without it (by {removal}) the loss of the task is {effect:+.3}{spread} nats an item more{right}: {}{q}",
+            on_loss.words()
+        );
+        let clause = match on_loss.verdict {
+            Some(Verdict::Helpful) => {
+                format!("raises the loss of the task by {effect:.3}{spread} nats an item when it is removed")
+            }
+            Some(Verdict::Harmful) => {
+                format!("lowers the loss of the task by {:.3}{spread} nats an item when it is removed", -effect)
+            }
+            _ => return HeadCard::from_iter([line]),
+        };
+        HeadCard::from_iter([line]).saying([clause])
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let TaskResult { heads, groups, .. } = &self.task;
+        if !grid.is(heads.iter().map(|head| head.on_loss.place)) {
+            return Some("`task.heads` does not have each head of the model once, layer by layer".to_owned());
+        }
+        let is_broken = |group: &&GroupResult| group.effects.len() != grid.count() || group.ci95.len() != grid.count();
+        let broken = groups.iter().find(is_broken)?;
+        Some(format!("the group `{}` of `task` has not an effect of each head", broken.group))
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        figure(&self.task).into_iter().collect()
+    }
+
+    fn tables(&self, _: &Policy) -> Vec<Table> {
+        let TaskResult { heads, groups, .. } = &self.task;
+        let by_group = groups.iter().flat_map(|group| group.of_heads(heads));
+        vec![Table::of("task_effects", heads), Table::of("task_effects_by_group", by_group)]
+    }
+}
+
+/// `83.1 % [79.5, 86.2]`
+impl fmt::Display for RightShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(share) = self.share else { return f.write_str("-") };
+        let of = |share: f64| decimal(100.0 * share, 1);
+        write!(f, "{} %", of(share))?;
+        self.ci95.map_or(Ok(()), |ci95| write!(f, " [{}, {}]", of(ci95.low()), of(ci95.high())))
+    }
+}
+
+/// A change in a share, in points.
+fn points(change: f64) -> String {
+    format!("{:+.1} points", 100.0 * change)
+}
+
+impl TaskResult {
+    /// The share right beside its baseline, as the beginning of a sentence.
+    fn can_do(&self) -> String {
+        let items = counted(self.items, "item");
+        let baseline = decimal(100.0 * self.baseline, 0);
+        format!("The model is right on {} of {items} of the task (baseline {baseline} %)", self.right)
+    }
+
+    /// The reason why no head has a verdict.
+    fn why_none(&self) -> Option<String> {
+        let most = decimal(100.0 * self.most_frequent_answer.unwrap_or(0.0), 0);
+        Some(match self.obstacle? {
+            Obstacle::NotAboveBaseline => {
+                "it is not shown to be above the baseline, so no head has a verdict".to_owned()
+            }
+            Obstacle::OneAnswer => {
+                format!("one answer is right for {most} % of the items, so no head has a verdict: mix the answers")
+            }
+        })
+    }
+
+    /// The heads by falling effect, with the effect.
+    fn ranked(&self) -> Vec<(f64, &HeadOnTask)> {
+        let mut order: Vec<_> = self.heads.iter().filter_map(|head| Some((head.on_loss.effect?, head))).collect();
+        order.sort_by(|a, b| b.0.total_cmp(&a.0));
+        order
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let Self { removal, loss, loss_without_heads, right_without_heads, loss_ci95, verdicts, band, groups, .. } =
+            self;
+        let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
+            return writeln!(out, "No item of the task was scored, so no head was removed.");
+        };
+        let skipped = match self.items_skipped {
+            0 => String::new(),
+            skipped => format!(" {} of the file cannot be scored.", counted(skipped, "item")),
+        };
+        let units = counted(self.units, "unit");
+        let bare_right = right_without_heads.map_or_else(|| "-".to_owned(), |right| decimal(100.0 * right, 1));
+        writeln!(
+            out,
+            "{}, of {units}; the loss is {loss:.3}{} nats an item. Without any head {bare_right} % are right and the loss is \
+             {bare:.3}.{skipped}",
+            self.can_do(),
+            plus_minus(*loss_ci95, 3),
+        )?;
+        match self.why_none() {
+            Some(why) => writeln!(out, "Heads removed one at a time (by {}): {why}.", removal.name())?,
+            None => writeln!(
+                out,
+                "Heads removed one at a time (by {}): of {} {} (negligible: surely within ±{band:.4}).",
+                removal.name(),
+                counted(self.heads.len(), "head"),
+                verdicts.words(),
+            )?,
+        }
+        writeln!(
+            out,
+            "The heads with the largest and smallest effects on the loss, ± half of the 95 % interval, q of being other than 0, and \
+             the change in the share right:\n"
+        )?;
+        let order = self.ranked();
+        let last = order.len().saturating_sub(SHOWN).max(SHOWN);
+        let shown = order.iter().enumerate().filter(|(rank, _)| *rank < SHOWN || *rank >= last).map(|(_, head)| *head);
+        out.table(table(shown));
+        if !groups.is_empty() {
+            writeln!(out, "\nBy group:\n")?;
+            out.table(by_group(groups, &self.heads));
+        }
+        Ok(())
+    }
+}
+
+fn table<'a>(heads: impl Iterator<Item = (f64, &'a HeadOnTask)>) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["head", "effect", "q", "right", "verdict"]);
+    for (effect, HeadOnTask { on_loss, right_effect, .. }) in heads {
+        let effect = format!("{effect:+.4}{}", plus_minus(on_loss.ci95, 4));
+        let q = on_loss.q.map_or_else(|| "-".to_owned(), significance);
+        let right = right_effect.map_or_else(|| "-".to_owned(), points);
+        table.add_row([on_loss.place.to_string(), effect, q, right, on_loss.words()]);
+    }
+    table.column_iter_mut().skip(1).take(3).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+/// Each condition with the head that it needs most.
+fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["group", "items", "right", "largest effect"]);
+    for GroupResult { group, items, right, effects, ci95, .. } in groups {
+        let each =
+            heads.iter().zip(effects).zip(ci95).filter_map(|((head, effect), ci95)| Some(((*effect)?, ci95, head)));
+        let largest = each.max_by(|a, b| a.0.total_cmp(&b.0));
+        let largest = largest.map_or_else(String::new, |(effect, ci95, head)| {
+            format!("{} {effect:+.4}{}", head.on_loss.place, plus_minus(*ci95, 4))
+        });
+        table.add_row([group.clone(), items.to_string(), right.to_string(), largest]);
+    }
+    table.column_iter_mut().skip(1).take(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+/// The share right, and how many heads matter.
+fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
+    let TaskResult { items, units, verdicts, heads, .. } = task;
+    if *items == 0 {
+        return InBrief::default();
+    }
+    let short = |count: u64, least, things: [&str; 2]| {
+        let asked = policy.count(least);
+        let shortage = || Shortage::new("verdicts on heads of the task", [count, asked], things.map(str::to_owned));
+        // More text adds no items.
+        (count < asked).then(|| Shortage { times: None, ..shortage() })
+    };
+    let of_units = || short(*units, &MIN_SENTENCES, ["unit of items", "units of items"]);
+    let shortage = short(*items, &MIN_QUERIES, ["item", "items"]).or_else(of_units);
+    let found = match task.why_none() {
+        Some(why) => format!("{}: {why}.", task.can_do()),
+        None => format!(
+            "{}. {} of {} {} for this task.",
+            task.can_do(),
+            verdicts.helpful,
+            counted(heads.len(), "head"),
+            plural(&verdicts.helpful, "matters", "matter")
+        ),
+    };
+    InBrief { shortage, opens: true, ..InBrief::found(found) }
+}
+
+/// The heads that the loss of the task rises most without, and least.
+fn figure(task: &TaskResult) -> Option<Figure> {
+    let (loss, bare) = (task.loss?, task.loss_without_heads?);
+    let order = task.ranked();
+    let last = order.len().saturating_sub(DRAWN).max(DRAWN);
+    let shown = order.iter().enumerate().filter(|(rank, _)| *rank < DRAWN || *rank >= last);
+    let row = |HeadOnTask { on_loss, .. }: &HeadOnTask| ForestRow {
+        name: on_loss.place.to_string(),
+        note: on_loss.words(),
+        marks: vec![Mark::of(on_loss.effect, on_loss.ci95)],
+    };
+    let left_out = order.len().saturating_sub(2 * DRAWN);
+    let left_out = match left_out {
+        0 => String::new(),
+        heads => format!(" {} in between {} left out.", counted(heads, "head"), plural(&heads, "is", "are")),
+    };
+    let chart = Chart::Forest(Forest {
+        scale: "rise of the loss of the task without the head, in nats an item".to_owned(),
+        shares: false,
+        nothing: Some(0.0),
+        marks: vec!["effect".to_owned()],
+        rows: shown.map(|(_, (_, head))| row(head)).collect(),
+    });
+    Some(Figure {
+        name: "task-effects",
+        title: "What the model loses of the task without each head".to_owned(),
+        reading: format!(
+            "{}; the loss is {loss:.3} nats an item with all heads and {bare:.3} without any. Each row is the loss with one head \
+             removed less that with all heads, with its 95 % interval.{left_out}",
+            task.can_do()
+        ),
+        chart,
+    })
+}

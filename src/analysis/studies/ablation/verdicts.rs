@@ -1,0 +1,207 @@
+//! The effect of removing each head on a loss, with its tests and its verdict: of the loss of training and of a task alike.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::grid::HeadPlace;
+use crate::stats::block_test::Scale;
+use crate::stats::interval::Interval;
+use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
+use crate::study::labels::evidence::LABEL_Q;
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::system::counted::plural;
+
+/// A head is negligible whose effect is surely below this share of that of all heads together: one hundredth.
+const LARGEST: f64 = 0.01;
+
+/// And below this part of an equal share of it, which in a model of many heads is less: one half, so that the average head
+/// never is negligible.
+const OF_EQUAL_SHARE: f64 = 0.5;
+
+/// The band in a model of this many heads, all of which together are worth `worth`, in the same unit; 0 where they are worth
+/// nothing.
+pub fn band(worth: f64, heads: usize) -> f64 {
+    LARGEST.min(OF_EQUAL_SHARE / heads as f64) * worth.max(0.0)
+}
+
+/// Verdict on removing a head. Whether the effect is negligible is said beside it, for an effect can be surely above 0 and
+/// surely small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The loss rises: `q` is at most `settings.policy.label_q`.
+    Helpful,
+    /// It falls.
+    Harmful,
+    /// Neither can be said, but that it is negligible.
+    Negligible,
+    /// None of these can be said.
+    Undecided,
+}
+
+/// How many heads have each verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdicts {
+    /// Heads that are helpful.
+    pub helpful: u64,
+    /// Heads that are harmful.
+    pub harmful: u64,
+    /// Heads that are negligible.
+    pub negligible: u64,
+    /// Heads that are undecided.
+    pub undecided: u64,
+    /// Heads among the helpful and the harmful ones that are negligible as well.
+    #[serde(default)]
+    pub also_negligible: u64,
+}
+
+/// The effect of one head.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadEffect {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The loss without the head less that with it, per scored token, or per item of a task, in nats.
+    pub effect: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<Interval>,
+    /// The two-sided p-value of the block test against 0; null where there is no standard error.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: Option<f64>,
+    /// `p` corrected by Benjamini & Hochberg for all heads.
+    #[schemars(range(min = 0, max = 1))]
+    pub q: Option<f64>,
+    /// The p-value of the effect being within the band: the larger of the two one-sided ones against its ends; null where
+    /// there is no standard error.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub p_negligible: Option<f64>,
+    /// Twice that, corrected by Benjamini & Hochberg for all heads whose effect is within the band; null for the others.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub q_negligible: Option<f64>,
+    /// Verdict on removing it; null where it was not removed by itself (`settings.ablation.effect_of`), or nothing can be
+    /// said of a task.
+    pub verdict: Option<Verdict>,
+    /// Whether it is negligible: `q_negligible` is at most `settings.policy.label_q`. A helpful or harmful head may be.
+    #[serde(default)]
+    pub negligible: bool,
+}
+
+/// The effects of all heads, which are this metric, with their tests, and corrected for all heads.
+pub fn head_effects(
+    metric: &str,
+    estimates: &Estimates,
+    band: Option<f64>,
+    context: &EstimationContext,
+) -> Vec<HeadEffect> {
+    let known = estimates.denominators.get(metric, None).copied().unwrap_or_default();
+    let head = |place: usize| {
+        let effect = estimates.heads[place].get(metric, None).copied().flatten();
+        let ci95 = estimates.ci95[place].get(metric, None).copied().flatten();
+        let error = estimates.standard_errors[place].get(metric, None).copied().flatten();
+        let estimate = effect.zip(error).and_then(|(effect, error)| known.estimate(effect, error, Scale::Real));
+        HeadEffect {
+            place: context.grid.place(place),
+            effect,
+            ci95,
+            p: estimate.map(|estimate| estimate.p_different(0.0)),
+            q: None,
+            p_negligible: estimate.zip(band).map(|(estimate, band)| estimate.p_between(-band, band)),
+            q_negligible: None,
+            verdict: effect.map(|_| Verdict::Undecided),
+            negligible: false,
+        }
+    };
+    let mut heads: Vec<HeadEffect> = (0..context.grid.count()).map(head).collect();
+    correct(&mut heads, band);
+    heads
+}
+
+/// The q-values of both families: of effects other than 0, over all heads that have a p-value, and of effects within the
+/// band, over the heads whose effect is.
+fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
+    let (tested, p): (Vec<usize>, Vec<f64>) =
+        heads.iter().enumerate().filter_map(|(place, head)| Some((place, head.p?))).unzip();
+    tested.into_iter().zip(benjamini_hochberg(&p)).for_each(|(place, q)| heads[place].q = Some(q));
+    let is_within = |head: &HeadEffect| head.effect.zip(band).is_some_and(|(effect, band)| effect.abs() < band);
+    let within: Vec<Option<f64>> = heads.iter().map(|head| head.p_negligible.filter(|_| is_within(head))).collect();
+    heads.iter_mut().zip(q_of_those_above(&within)).for_each(|(head, q)| head.q_negligible = q);
+}
+
+/// Gives each head that was removed by itself its verdict by `policy`, if there is evidence `enough`; how many have each.
+pub fn judge<'a>(heads: impl IntoIterator<Item = &'a mut HeadEffect>, enough: bool, policy: &Policy) -> Verdicts {
+    let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
+    let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
+    let mut verdicts = Verdicts::default();
+    for head in heads {
+        let Some(effect) = head.effect.filter(|_| head.verdict.is_some()) else { continue };
+        head.negligible = significant(head.q_negligible);
+        let verdict = match (significant(head.q), head.negligible) {
+            (true, _) if effect > 0.0 => Verdict::Helpful,
+            (true, _) if effect < 0.0 => Verdict::Harmful,
+            (_, true) => Verdict::Negligible,
+            _ => Verdict::Undecided,
+        };
+        head.verdict = Some(verdict);
+        *verdicts.of(verdict) += 1;
+        verdicts.also_negligible += u64::from(head.negligible && verdict != Verdict::Negligible);
+    }
+    verdicts
+}
+
+impl HeadEffect {
+    /// Its verdict in words, both where it has two.
+    pub fn words(&self) -> String {
+        let verdict = self.verdict.map_or("not judged", Verdict::name);
+        let also = if self.negligible && self.verdict != Some(Verdict::Negligible) { ", negligible" } else { "" };
+        format!("{verdict}{also}")
+    }
+}
+
+impl Verdicts {
+    /// How many heads have each verdict that any has.
+    pub fn words(self) -> String {
+        let Self { helpful, harmful, negligible, undecided, .. } = self;
+        let named = [(helpful, "helpful"), (harmful, "harmful"), (negligible, "negligible"), (undecided, "undecided")];
+        let named = named.iter().filter(|(count, _)| *count > 0);
+        let named: Vec<String> =
+            named.map(|(count, verdict)| format!("{count} {} {verdict}", plural(count, "is", "are"))).collect();
+        named.join(", ")
+    }
+
+    fn of(&mut self, verdict: Verdict) -> &mut u64 {
+        match verdict {
+            Verdict::Helpful => &mut self.helpful,
+            Verdict::Harmful => &mut self.harmful,
+            Verdict::Negligible => &mut self.negligible,
+            Verdict::Undecided => &mut self.undecided,
+        }
+    }
+}
+
+impl Verdict {
+    /// The form of the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Helpful => "helpful",
+            Self::Harmful => "harmful",
+            Self::Negligible => "negligible",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_by_hand() {
+        // Half of an equal share is 1/32 of 16 heads, 1/100 of 50 heads, and 1/288 of 144 heads.
+        assert_eq!([band(2.0, 16), band(2.0, 50)], [0.02, 0.02]);
+        assert!((band(2.88, 144) - 0.01).abs() < 1e-15);
+        assert_eq!(band(-0.3, 16), 0.0);
+    }
+}

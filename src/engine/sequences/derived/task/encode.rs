@@ -1,0 +1,252 @@
+//! Items as a model reads them: token ids, what is predicted where, and why an item cannot be scored.
+
+use std::collections::{BTreeMap, HashSet};
+
+use anyhow::{Context, Error, Result, anyhow};
+
+use super::file::{ClozeContext, Item, ItemContent, TaskFile};
+use super::{ItemSkip, Task, TaskInfo, TaskKind, reasons};
+use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
+use crate::model::parameters::Labels;
+use crate::model::tokenizer::ModelTokenizer;
+use crate::sequences::derived::corrupted::predicting_next;
+use crate::sequences::frame::Frame;
+use crate::sequences::sequence::{InputToken, ItemPart, PredictedToken, ScoreRule, Sequence};
+use crate::sequences::tally::SkipReason;
+use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::system::errors::{Class, Facts};
+
+/// Reads the items of a task for a model.
+pub struct TaskReader<'a> {
+    /// The model's tokenizer.
+    pub tokenizer: &'a ModelTokenizer,
+    /// Longest sequence.
+    pub max_tokens: usize,
+    /// The mask that the model fills in; `None` if it predicts the next token.
+    pub mask: Option<u32>,
+    /// The labels of its head that classifies sequences, if that is what it has.
+    pub labels: Option<&'a Labels>,
+    /// Its segments.
+    pub segments: usize,
+    /// Whether an item that cannot be scored is an error.
+    pub strict: bool,
+}
+
+/// A failure to score.
+enum Unscored {
+    /// An item, for this reason.
+    Skipped(ItemSkip),
+    /// All of them: the tokenizer failed.
+    Failed(Error),
+}
+
+impl From<ItemSkip> for Unscored {
+    fn from(reason: ItemSkip) -> Self {
+        Self::Skipped(reason)
+    }
+}
+
+impl From<Error> for Unscored {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+type Scored<T> = Result<T, Unscored>;
+
+impl TaskReader<'_> {
+    /// Reads all items.
+    /// Fails if the tokenizer fails, no item can be scored, or one cannot and that is an error.
+    pub fn read(&self, file: &TaskFile) -> Result<Task> {
+        let mut items: Vec<Vec<Sequence>> = Vec::new();
+        let mut skipped: BTreeMap<ItemSkip, u64> = BTreeMap::new();
+        let (mut first_skipped, mut units) = (None, HashSet::new());
+        for item in &file.items {
+            let family = SentenceFamily { number: item.unit, is_first: !units.contains(&item.unit) };
+            let reading = ItemReader { task: self, item, index: items.len() as u64, family, path: &file.path };
+            match reading.sequences() {
+                Ok(sequences) => {
+                    units.insert(item.unit);
+                    items.push(sequences);
+                }
+                Err(Unscored::Failed(error)) => return Err(error.class(Class::Input)),
+                Err(Unscored::Skipped(reason)) if self.strict => {
+                    let error = anyhow!("an item {} would be skipped, and --strict skips none", reason.describe());
+                    return Err(self.refusal(error, reason, file, item.line));
+                }
+                Err(Unscored::Skipped(reason)) => {
+                    *skipped.entry(reason).or_default() += 1;
+                    first_skipped.get_or_insert((reason, item.line));
+                }
+            }
+        }
+        if let Some((reason, line)) = first_skipped.filter(|_| items.is_empty()) {
+            let error = anyhow!("no item of the task can be scored: {}", reasons(&skipped));
+            return Err(self.refusal(error, reason, file, line));
+        }
+        let TaskFile { name, sha256, kind, .. } = file;
+        let info = TaskInfo {
+            name: name.clone(),
+            sha256: sha256.clone(),
+            kind: *kind,
+            items: file.items.len() as u64,
+            skipped,
+        };
+        Ok(Task { info, items, mask: self.mask.filter(|_| *kind == TaskKind::Pair) })
+    }
+
+    /// The error of an item that cannot be scored.
+    fn refusal(&self, error: Error, reason: ItemSkip, file: &TaskFile, line: u64) -> Error {
+        let mask = self.mask.and_then(|mask| self.tokenizer.token(mask));
+        error
+            .hint(reason.way_out(mask.as_deref(), self.labels))
+            .at(&file.path, line)
+            .of_option("task")
+            .class(Class::Input)
+    }
+
+    /// The id, if it is that of a token of the vocabulary.
+    fn known(&self, id: u32) -> Scored<u32> {
+        if Some(id) == self.tokenizer.unknown() { Err(ItemSkip::UnknownToken.into()) } else { Ok(id) }
+    }
+}
+
+/// Reads one item.
+struct ItemReader<'a> {
+    task: &'a TaskReader<'a>,
+    item: &'a Item,
+    /// Number among the items that can be scored.
+    index: u64,
+    family: SentenceFamily,
+    path: &'a str,
+}
+
+impl ItemReader<'_> {
+    fn sequences(&self) -> Scored<Vec<Sequence>> {
+        match &self.item.content {
+            ItemContent::Classify { text, pair, label } => {
+                let labels = self.task.labels.context("a task of classes needs a head that classifies")?;
+                let label = labels.number(label).ok_or(ItemSkip::UnknownLabel)?;
+                let sequence = self.classified(text, pair.as_deref())?;
+                let position = if labels.at_end { sequence.ids.len() - 1 } else { 0 };
+                let predicted = PredictedToken { position, word: 0, shown: InputToken::Itself, truth: Some(label) };
+                let sequence = Sequence { predictions: vec![predicted], ..sequence };
+                Ok(vec![self.part(sequence, ScoreRule::Class, Some(label))])
+            }
+            ItemContent::Cloze { context, answer, foil } => {
+                let (sequence, answer, foil) = match context {
+                    ClozeContext::Masked(text) => self.filled_in(text, [answer, foil])?,
+                    ClozeContext::Prompt(text) => self.continued(text, [answer, foil])?,
+                };
+                Ok(vec![self.part(sequence, ScoreRule::Against(foil), Some(answer))])
+            }
+            ItemContent::Pair { good, bad } => {
+                let [good, bad] = self.pair([self.text(good)?, self.text(bad)?])?;
+                Ok(vec![self.part(good, ScoreRule::Gains, None), self.part(bad, ScoreRule::Loses, None)])
+            }
+        }
+    }
+
+    fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>) -> Sequence {
+        let part = ItemPart { rule, answer, group: self.item.group.clone() };
+        Sequence { item: Some(part), ..sequence }
+    }
+
+    /// The sequence of a text, or of two.
+    fn classified(&self, text: &Content, pair: Option<&str>) -> Scored<Sequence> {
+        let first = self.sequence(text.clone())?;
+        let Some(pair) = pair else { return Ok(first) };
+        let second = self.text(pair)?;
+        let frame = Frame::of_pair(self.task.tokenizer)?.ok_or(ItemSkip::NoPairs)?;
+        let both = frame.with_segments(self.task.segments).around(&[&first, &second].map(|text| text.text().collect()));
+        if both.ids.len() > self.task.max_tokens {
+            return Err(ItemSkip::TooManyTokens.into());
+        }
+        Ok(Sequence { index: self.index, family: self.family, ..both })
+    }
+
+    /// The sequence of a text with one mask, with the ids of answer and foil.
+    fn filled_in(&self, text: &str, sides: [&str; 2]) -> Scored<(Sequence, u32, u32)> {
+        let mask = self.task.mask.ok_or(ItemSkip::NeedsPrompt)?;
+        let shown = self.task.tokenizer.token(mask).unwrap_or_default();
+        let masked = self.text(text)?;
+        let places: Vec<usize> = (0..masked.ids.len()).filter(|&place| masked.ids[place] == mask).collect();
+        let &[place] = &places[..] else { return Err(ItemSkip::NotOneMask.into()) };
+        let id = |side: &str| -> Scored<u32> {
+            let filled = self.text(&text.replacen(&shown, side, 1))?.ids;
+            let stays = |at: usize| at == place || filled[at] == masked.ids[at];
+            let is_one = filled.len() == masked.ids.len() && (0..filled.len()).all(stays);
+            if is_one { self.task.known(filled[place]) } else { Err(ItemSkip::NotOneToken.into()) }
+        };
+        let [answer, foil] = different(sides.map(id))?;
+        let word = masked.word_of_tokens()[place].unwrap_or_default();
+        let predictions = vec![PredictedToken::masked(place, word, Some(answer))];
+        Ok((Sequence { predictions, ..masked }, answer, foil))
+    }
+
+    /// The sequence of a prompt, with the ids of answer and foil.
+    fn continued(&self, prompt: &str, sides: [&str; 2]) -> Scored<(Sequence, u32, u32)> {
+        if self.task.mask.is_some() {
+            return Err(ItemSkip::NeedsMask.into());
+        }
+        let begun = self.text(prompt)?;
+        let last = begun.text_places().last().ok_or(ItemSkip::NoTokens)?;
+        let id = |side: &str| -> Scored<u32> {
+            // Without a space between them both could still be tokens of their own, and the item would be another one.
+            let is_of_word = |end: Option<char>| end.is_some_and(char::is_alphanumeric);
+            if is_of_word(prompt.chars().last()) && is_of_word(side.chars().next()) {
+                return Err(ItemSkip::JoinedToPrompt.into());
+            }
+            let whole = self.text(&format!("{prompt}{side}"))?;
+            let is_one = whole.text_places().last() == Some(last + 1) && whole.ids[..=last] == begun.ids[..=last];
+            if is_one { self.task.known(whole.ids[last + 1]) } else { Err(ItemSkip::NotOneToken.into()) }
+        };
+        let [answer, foil] = different(sides.map(id))?;
+        let word = begun.word_of_tokens()[last].unwrap_or_default();
+        let shown = InputToken::Unread;
+        let predictions = vec![PredictedToken { position: last, word, shown, truth: Some(answer) }];
+        Ok((Sequence { predictions, ..begun }, answer, foil))
+    }
+
+    /// Both texts, in a model that predicts the next token with their predictions.
+    fn pair(&self, sides: [Sequence; 2]) -> Scored<[Sequence; 2]> {
+        let [good, bad] = &sides;
+        if good.ids == bad.ids {
+            return Err(ItemSkip::NothingDiffers.into());
+        }
+        for token in sides.iter().flat_map(Sequence::text) {
+            self.task.known(token.id)?;
+        }
+        if self.task.mask.is_some() {
+            return Ok(sides);
+        }
+        if good.ids[0] != bad.ids[0] {
+            return Err(ItemSkip::FirstToken.into());
+        }
+        let next = |side: &Sequence| predicting_next(side, None).ok_or(ItemSkip::NoTokens);
+        Ok([next(good)?, next(bad)?])
+    }
+
+    /// The sequence of a text of the item.
+    fn text(&self, text: &str) -> Scored<Sequence> {
+        self.sequence(Content::Text(text.to_owned()))
+    }
+
+    fn sequence(&self, content: Content) -> Scored<Sequence> {
+        let origin = Origin { file: 0, path: self.path.into(), line: self.item.line };
+        let single = Sentence::single(self.path, content);
+        let sentence = Sentence { index: self.index, origin, family: self.family, ..single };
+        let tokenized = SentenceTokenizer::new(self.task.tokenizer, self.task.max_tokens, false).encode(sentence)?;
+        match tokenized {
+            Tokenized::Sequence(sequence) => Ok(Sequence { spelled: Vec::new(), ..*sequence }),
+            Tokenized::Skipped(SkipReason::TooManyTokens) => Err(ItemSkip::TooManyTokens.into()),
+            Tokenized::Skipped(SkipReason::NoTokens | SkipReason::WordWithoutTokens) => Err(ItemSkip::NoTokens.into()),
+        }
+    }
+}
+
+/// Answer and foil, unless they are one token.
+fn different([answer, foil]: [Scored<u32>; 2]) -> Scored<[u32; 2]> {
+    let (answer, foil) = (answer?, foil?);
+    if answer == foil { Err(ItemSkip::NothingDiffers.into()) } else { Ok([answer, foil]) }
+}

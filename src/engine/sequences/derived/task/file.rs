@@ -1,0 +1,268 @@
+//! Task files: JSON lines, one item a line, whose keys say which kind of task it is.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::TaskKind;
+use crate::corpus::{Content, ItemName, TreeHead, Word};
+use crate::system::errors::{Class, Facts};
+use crate::system::files::digest::hex;
+use crate::system::files::input;
+use crate::system::json::problem_in_line;
+use crate::system::printable::shortened;
+
+/// The longest file, 64 MiB: the 67,000 minimal pairs of Warstadt et al. 2020 have some 30 MB with their annotations.
+const MAX_TASK_BYTES: u64 = 1 << 26;
+
+/// A task as its file has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskFile {
+    /// Path, as messages name it.
+    pub path: Arc<str>,
+    /// Name without folders.
+    pub name: String,
+    /// SHA-256 of the bytes.
+    pub sha256: String,
+    /// Kind of all items.
+    pub kind: TaskKind,
+    /// Items in the order of the file.
+    pub items: Vec<Item>,
+}
+
+/// One item.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// 1-based line.
+    pub line: u64,
+    /// Number of its sampling unit, which items made from one template share.
+    pub unit: u64,
+    /// Condition that the item belongs to.
+    pub group: Option<Arc<str>>,
+    /// Texts and answers.
+    pub content: ItemContent,
+}
+
+/// The texts and answers of an item.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ItemContent {
+    /// A text, or two, with its class.
+    Classify {
+        /// The text, or the first one.
+        text: Content,
+        /// The second text.
+        pair: Option<String>,
+        /// The name or the number of the class.
+        label: String,
+    },
+    /// One token to be filled in, against another one.
+    Cloze {
+        /// Text around the answer.
+        context: ClozeContext,
+        /// The right answer.
+        answer: String,
+        /// A wrong answer.
+        foil: String,
+    },
+    /// A text that should be more probable than another one.
+    Pair {
+        /// The text that should be.
+        good: String,
+        /// The other text.
+        bad: String,
+    },
+}
+
+/// The context of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClozeContext {
+    /// Text with one mask.
+    Masked(String),
+    /// Beginning of a text, which the answer continues.
+    Prompt(String),
+}
+
+/// The keys of a line; others are passed over.
+#[derive(Deserialize)]
+struct Line {
+    text: Option<String>,
+    words: Option<Vec<String>>,
+    text_pair: Option<String>,
+    label: Option<ItemName>,
+    prompt: Option<String>,
+    answer: Option<String>,
+    foil: Option<String>,
+    good: Option<String>,
+    bad: Option<String>,
+    family: Option<ItemName>,
+    document: Option<ItemName>,
+    group: Option<String>,
+}
+
+/// Keys of each kind, for messages.
+const KINDS: &str = "`text` (and `text_pair`) or `words`, with `label` (classify); `text` with one mask, or `prompt`, with `answer` and `foil` (cloze); `good` and `bad` (pair)";
+
+impl TaskFile {
+    /// Reads a file.
+    /// Fails if it cannot be read, has no item, or a line is no item of the kind of the first; the error names the line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let text = input::read_to_string(path, MAX_TASK_BYTES).cannot("read the task", shown).class(Class::Input)?;
+        Self::parse(&text, path).of_option("task").class(Class::Input)
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self> {
+        let shown: Arc<str> = path.display().to_string().into();
+        let mut units = Units::default();
+        let mut items: Vec<Item> = Vec::new();
+        for (json, line) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
+            if json.trim().is_empty() {
+                continue;
+            }
+            let item = item(json, line, &mut units).and_then(|item| {
+                let (kind, first) =
+                    (item.content.kind(), items.first().map(|first| (first.content.kind(), first.line)));
+                if let Some((of_first, first)) = first.filter(|(of_first, _)| *of_first != kind) {
+                    let error = anyhow!("an item of kind {kind}, and that of line {first} is of kind {of_first}");
+                    return Err(error.hint("write one file for each kind"));
+                }
+                Ok(item)
+            });
+            items.push(item.at(&shown, line)?);
+        }
+        let kind = items.first().map(|item| item.content.kind());
+        let nothing =
+            || anyhow!("the task `{shown}` has no item").about(&shown).hint(format!("an item a line: {KINDS}"));
+        let name = path.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned());
+        let sha256 = hex(&Sha256::digest(text));
+        Ok(Self { kind: kind.ok_or_else(nothing)?, path: shown, name, sha256, items })
+    }
+}
+
+impl ItemContent {
+    fn kind(&self) -> TaskKind {
+        match self {
+            Self::Classify { .. } => TaskKind::Classify,
+            Self::Cloze { .. } => TaskKind::Cloze,
+            Self::Pair { .. } => TaskKind::Pair,
+        }
+    }
+}
+
+/// Sampling units by the name of the family, or else of the document.
+#[derive(Default)]
+struct Units {
+    named: HashMap<(bool, Box<str>), u64>,
+    next: u64,
+}
+
+impl Units {
+    /// The number of a unit; without a name it is a new one.
+    fn number(&mut self, name: Option<(bool, Box<str>)>) -> u64 {
+        let next = self.next;
+        let number = name.map_or(next, |name| *self.named.entry(name).or_insert(next));
+        self.next += u64::from(number == next);
+        number
+    }
+}
+
+/// The item of a line.
+fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
+    // serde would take an array for the fields in their order.
+    ensure!(json.trim_start().starts_with('{'), "a line is an object: `{}`", shortened(json));
+    let parsed: Line = serde_json::from_str(json)
+        .map_err(|error| anyhow!("not an item in JSON: {}: `{}`", problem_in_line(&error), shortened(json)))?;
+    let name = |is_family: bool, name: ItemName| (is_family, name.into_text());
+    let unit = parsed.family.map(|family| name(true, family)).or(parsed.document.map(|document| name(false, document)));
+    let (cloze, minimal) = (parsed.answer.zip(parsed.foil), parsed.good.zip(parsed.bad));
+    let words = parsed.words.map(|words| {
+        let word = |form: String| Word::new(form, TreeHead::Unknown, "_");
+        Content::Words(words.into_iter().map(word).collect())
+    });
+    if let Some(label) = parsed.label {
+        let both = (parsed.text.map(Content::Text), words, parsed.text_pair);
+        let (text, pair) = match both {
+            (Some(text), None, pair) => (text, pair),
+            (None, Some(words), None) => (words, None),
+            _ => bail!("a `label` is of a `text`, of `text` and `text_pair`, or of `words`: `{}`", shortened(json)),
+        };
+        let content = ItemContent::Classify { text, pair, label: label.into_text().into() };
+        return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
+    }
+    let content = match (parsed.text, parsed.prompt, cloze, minimal) {
+        (Some(text), None, Some((answer, foil)), None) => {
+            ItemContent::Cloze { context: ClozeContext::Masked(text), answer, foil }
+        }
+        (None, Some(prompt), Some((answer, foil)), None) => {
+            ItemContent::Cloze { context: ClozeContext::Prompt(prompt), answer, foil }
+        }
+        (None, None, None, Some((good, bad))) => ItemContent::Pair { good, bad },
+        _ => {
+            let error = anyhow!("the keys fit no kind of task: `{}`", shortened(json));
+            return Err(error.hint(format!("a task has {KINDS}")));
+        }
+    };
+    Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(lines: &[&str]) -> Result<TaskFile> {
+        TaskFile::parse(&lines.join("\n"), Path::new("items.jsonl"))
+    }
+
+    fn refused(lines: &[&str]) -> String {
+        format!("{:#}", read(lines).unwrap_err())
+    }
+
+    #[test]
+    fn items_of_one_family_or_document_are_one_unit() {
+        let task = read(&[
+            r#"{"good": "a b", "bad": "b a", "family": "x", "group": "order", "source": 7}"#,
+            "",
+            r#"{"good": "c d", "bad": "d c"}"#,
+            r#"{"good": "e f", "bad": "f e", "family": "x", "document": "y"}"#,
+            r#"{"good": "g h", "bad": "h g", "document": "x"}"#,
+        ]);
+        let task = task.unwrap();
+        assert_eq!((task.kind, &*task.name), (TaskKind::Pair, "items.jsonl"));
+        let of: Vec<_> = task.items.iter().map(|item| (item.line, item.unit)).collect();
+        // A family and a document of one name are two units.
+        assert_eq!(of, [(1, 0), (3, 1), (4, 0), (5, 2)]);
+        assert_eq!(task.items[0].group.as_deref(), Some("order"));
+    }
+
+    #[test]
+    fn the_keys_tell_the_kind() {
+        let kind = |line: &str| read(&[line]).unwrap().kind;
+        assert_eq!(kind(r#"{"text": "a [MASK]", "answer": "b", "foil": "c"}"#), TaskKind::Cloze);
+        assert_eq!(kind(r#"{"prompt": "a", "answer": " b", "foil": " c"}"#), TaskKind::Cloze);
+        assert_eq!(kind(r#"{"good": "a", "bad": "b"}"#), TaskKind::Pair);
+        assert_eq!(kind(r#"{"text": "a", "text_pair": "b", "label": 1}"#), TaskKind::Classify);
+        assert_eq!(kind(r#"{"words": ["a", "b"], "label": "yes"}"#), TaskKind::Classify);
+    }
+
+    #[test]
+    fn what_is_no_item_is_named_by_its_line() {
+        assert!(refused(&["", " "]).starts_with("the task `items.jsonl` has no item: an item a line: `text`"));
+        let pair = r#"{"good": "a", "bad": "b"}"#;
+        let mixed = refused(&[pair, r#"{"prompt": "a", "answer": "b", "foil": "c"}"#]);
+        assert!(mixed.starts_with("items.jsonl:2: an item of kind cloze, and that of line 1 is of kind pair: "));
+        for (line, why) in [
+            (r#"{"good": "a"}"#, "the keys fit no kind of task"),
+            (r#"{"text": "a", "prompt": "b", "answer": "b", "foil": "c"}"#, "the keys fit no kind of task"),
+            (r#"{"good": 1, "bad": "b"}"#, "not an item in JSON"),
+            (r#"{"words": ["a"], "text_pair": "b", "label": 1}"#, "a `label` is of a `text`"),
+            ("[1]", "a line is an object"),
+        ] {
+            let said = refused(&[pair, line]);
+            assert!(said.starts_with("items.jsonl:2: ") && said.contains(why), "{said}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Tasks: items that the user brings, each with its score (docs/methodology/tasks.md).
+//!
+//! A [`TaskFile`](file::TaskFile) knows no model. A [`Task`] is the same file as a model reads it: the sequences of each item, and how
+//! their logits add up to its score. What cannot be scored is left out, with the reason.
+
+pub mod encode;
+pub mod file;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::parameters::Labels;
+use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
+use crate::system::counted::counted;
+
+/// A kind of task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskKind {
+    /// A text, or a pair of texts, is to be given its class: `ln p(label)`.
+    Classify,
+    /// A token is to be filled in: `ln p(answer) - ln p(foil)`.
+    Cloze,
+    /// A text should be more probable than another one: `ln p(good) - ln p(bad)`.
+    Pair,
+}
+
+impl TaskKind {
+    /// Name in reports and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Classify => "classify",
+            Self::Cloze => "cloze",
+            Self::Pair => "pair",
+        }
+    }
+}
+
+impl fmt::Display for TaskKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The most labels that a message names.
+const MOST_NAMED: usize = 8;
+
+/// Why an item cannot be scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemSkip {
+    /// A text is longer than the model reads.
+    TooManyTokens,
+    /// A text has no token.
+    NoTokens,
+    /// The text of a cloze item does not have exactly one mask.
+    NotOneMask,
+    /// A prompt, and the model predicts masked tokens.
+    NeedsMask,
+    /// A text with a mask, and the model predicts the next token.
+    NeedsPrompt,
+    /// The answer or the foil is not exactly one token, or changes the tokens before it.
+    NotOneToken,
+    /// The answer or the foil continues the last word of the prompt.
+    JoinedToPrompt,
+    /// Answer and foil, or good and bad text, are the same tokens.
+    NothingDiffers,
+    /// A token that is to be scored is not in the vocabulary.
+    UnknownToken,
+    /// The texts differ in their first token, which nothing predicts.
+    FirstToken,
+    /// The model has no such label.
+    UnknownLabel,
+    /// A pair of texts, and the tokenizer makes no sequence of two.
+    NoPairs,
+}
+
+impl ItemSkip {
+    /// The reason in words, to follow a number of items.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::TooManyTokens => "with more tokens than the limit",
+            Self::NoTokens => "with a text without any token",
+            Self::NotOneMask => "without exactly one mask",
+            Self::NeedsMask => "with a prompt, where the model fills in a mask",
+            Self::NeedsPrompt => "with a mask, where the model continues a prompt",
+            Self::NotOneToken => "with an answer or foil that is not exactly one token",
+            Self::JoinedToPrompt => "with an answer or foil that continues the last word of the prompt",
+            Self::NothingDiffers => "whose two sides are the same tokens",
+            Self::UnknownToken => "with a scored token that is not in the vocabulary",
+            Self::FirstToken => "that differ in the first token, which nothing predicts",
+            Self::UnknownLabel => "with a label that the model does not have",
+            Self::NoPairs => "with two texts, which the tokenizer cannot put into one sequence",
+        }
+    }
+
+    /// The way out; `mask` is the model's mask, `labels` are what its head gives.
+    fn way_out(self, mask: Option<&str>, labels: Option<&Labels>) -> String {
+        let mask = mask.unwrap_or("[MASK]");
+        match self {
+            Self::TooManyTokens => {
+                "raise --max-tokens if the model has more positions, or leave the item out".to_owned()
+            }
+            Self::NotOneMask | Self::NeedsMask => format!("give `text` with {mask} in the place of the answer"),
+            Self::NeedsPrompt => "give `prompt`, the text up to the answer".to_owned(),
+            Self::NotOneToken => "take words that the vocabulary has whole".to_owned(),
+            Self::JoinedToPrompt => "begin `answer` and `foil` with the space that stands before them".to_owned(),
+            Self::UnknownLabel => labels.map_or_else(String::new, |Labels { names, count, .. }| match names.len() {
+                0 => format!("give numbers from 0 to {}", count - 1),
+                1..=MOST_NAMED => format!("its labels are {}", names.join(", ")),
+                _ => format!("its {count} labels are {}, ...", names[..MOST_NAMED].join(", ")),
+            }),
+            Self::NoPairs => "give one text an item".to_owned(),
+            Self::NoTokens | Self::NothingDiffers | Self::UnknownToken | Self::FirstToken => {
+                "mend the item or leave it out".to_owned()
+            }
+        }
+    }
+}
+
+/// Numbers of items with the reasons why they cannot be scored.
+pub fn reasons(skipped: &BTreeMap<ItemSkip, u64>) -> String {
+    let reason = |(reason, count): (&ItemSkip, &u64)| format!("{} {}", counted(*count, "item"), reason.describe());
+    skipped.iter().map(reason).collect::<Vec<_>>().join(", ")
+}
+
+/// A task as a run reads it; whatever the sums depend on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskInfo {
+    /// Name of the file.
+    pub name: String,
+    /// SHA-256 of the file.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
+    pub sha256: String,
+    /// Kind of its items.
+    pub kind: TaskKind,
+    /// Items of the file.
+    pub items: u64,
+    /// Items that cannot be scored, by reason.
+    pub skipped: BTreeMap<ItemSkip, u64>,
+}
+
+/// A task as a model reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// The facts of it that reports have.
+    pub info: TaskInfo,
+    /// The sequences of each item that can be scored.
+    items: Vec<Vec<Sequence>>,
+    /// The mask that hides what is to be predicted, in texts that are scored token by token.
+    mask: Option<u32>,
+}
+
+impl Task {
+    /// Number of items that can be scored.
+    pub fn count(&self) -> u64 {
+        self.items.len() as u64
+    }
+
+    /// Number of items that cannot be scored.
+    pub fn skipped(&self) -> u64 {
+        self.info.skipped.values().sum()
+    }
+
+    /// Number of sequences of the items that are taken.
+    pub fn sequence_count(&self, takes: impl Fn(u64) -> bool) -> u64 {
+        let taken = self.items.iter().flatten().filter(|sequence| takes(sequence.index));
+        let count = |sequence: &Sequence| if self.mask.is_some() { sequence.text_places().count() } else { 1 };
+        taken.map(count).sum::<usize>() as u64
+    }
+
+    /// The sequences of the items that are taken, by their number among those that can be scored.
+    pub fn sequences(&self, takes: impl Fn(u64) -> bool + Send) -> impl Iterator<Item = Sequence> + Send {
+        let taken = self.items.iter().flatten().filter(move |sequence| takes(sequence.index));
+        taken.flat_map(|sequence| match self.mask {
+            Some(mask) => word_l2r(sequence, mask),
+            None => vec![sequence.clone()],
+        })
+    }
+}
+
+/// One copy of the sequence for each token of its text: the token and the later tokens of its word are masked, and the token is
+/// predicted (`PLL-word-l2r`, Kauf & Ivanova 2023, section 3): earlier tokens of a word give its later ones away otherwise.
+fn word_l2r(sequence: &Sequence, mask: u32) -> Vec<Sequence> {
+    let words = sequence.word_of_tokens();
+    let variant = |place: usize| {
+        let mut variant = sequence.clone();
+        for later in (place..words.len()).take_while(|&later| words[later] == words[place]) {
+            variant.ids[later] = mask;
+            let truth = (later == place).then_some(sequence.ids[later]);
+            variant.predictions.push(PredictedToken {
+                position: later,
+                word: words[later].unwrap_or_default(),
+                shown: InputToken::Mask,
+                truth,
+            });
+        }
+        variant
+    };
+    sequence.text_places().map(variant).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::span::WordSpan;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn each_token_is_masked_with_the_rest_of_its_word() {
+        // Special, a word of two tokens, a word of one, special.
+        let words = WordSpan::whole([1..3, 3..4]);
+        let text = Sequence { ids: vec![1, 10, 11, 12, 2], words, ..sentence(0, 3, "dep") };
+        let variants = word_l2r(&text, 99);
+        let ids: Vec<_> = variants.iter().map(|variant| variant.ids.clone()).collect();
+        assert_eq!(ids, [[1, 99, 99, 12, 2], [1, 10, 99, 12, 2], [1, 10, 11, 99, 2]]);
+        let predicted: Vec<_> =
+            variants.iter().map(|variant| variant.predicted().zip(variant.targets()).collect::<Vec<_>>()).collect();
+        let one = |position: usize, truth: u32| -> Vec<(usize, u32)> { vec![(position, truth)] };
+        assert_eq!(predicted, [one(1, 10), one(2, 11), one(3, 12)]);
+    }
+}

@@ -1,0 +1,259 @@
+//! The study `task`, held against `fixtures/reference_tasks.py`, and as a user runs it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::golden::{largest_difference, record};
+use crate::support::{architecture, fixture, opened, parts_add_up, path, run, tiny_bert, weight_files};
+use candle_core::{DType, Device};
+use headscope::model::forward::batch::{Batch, Input};
+use headscope::model::forward::gates::Gates;
+use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::tensor::TensorEncoder;
+use headscope::model::forward::visitor::Needs;
+use headscope::model::forward::{Encoder, Start};
+use headscope::model::parameters::{Classifier, Parameters};
+use headscope::model::weights::Checkpoint;
+use serde_json::Value;
+
+/// Ours is float32, the reference float64.
+const TOLERANCE: f64 = 1e-5;
+
+/// The other studies have tests of their own.
+const OTHERS: [&str; 7] =
+    ["attention", "trees", "dependency", "words", "frequency", "explained-variance", "repeats,in-context"];
+
+fn alone() -> Vec<&'static str> {
+    OTHERS.iter().flat_map(|studies| ["--without", studies]).collect()
+}
+
+fn report(model: &str, task: &str, more: &[&str]) -> Value {
+    let (corpus, task) = (fixture("corpus/gold.conllu"), fixture(&format!("tasks/{task}.jsonl")));
+    let arguments =
+        ["analyze", model, "-c", path(&corpus), "--limit", "8", "--task", path(&task), "--no-run-info", "-o", "-"];
+    serde_json::from_str(&run(&[&arguments[..], &alone(), more].concat()).unwrap()).unwrap()
+}
+
+fn near(at: &str, found: &Value, expected: &Value) {
+    let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
+    assert!((a - b).abs() < TOLERANCE, "{at} is {a}, the reference {b}");
+}
+
+fn check(model: &str, task: &str, golden: &str, removal: &str) -> Value {
+    let golden = fs::read_to_string(fixture(&format!("goldens/{golden}.json"))).unwrap();
+    let expected: Value = serde_json::from_str(&golden).unwrap();
+    let report = report(model, task, &["--removal", removal]);
+    let found = &report["task"];
+    assert_eq!([&found["items"], &found["units"]], [&expected["items"], &expected["units"]]);
+    for key in ["loss", "baseline", "loss_without_heads", "right_without_heads", "band", "p_above_baseline"] {
+        near(key, &found[key], &expected[key]);
+    }
+    near("right", &found["right"]["share"], &expected["right"]);
+    near("the interval", &found["right"]["ci95"][0], &expected["right_ci95"][0]);
+    let heads = expected["heads"].as_array().unwrap();
+    assert_eq!(found["heads"].as_array().unwrap().len(), heads.len());
+    for (place, expected) in heads.iter().enumerate() {
+        let (head, found) = (&report["heads"][place], &found["heads"][place]);
+        let name = head["name"].as_str().unwrap();
+        near(name, &found["effect"], &expected["effect"]);
+        near(name, &found["right_effect"], &expected["right_effect"]);
+        near(name, &head["standard_errors"]["task_effect"], &expected["standard_error"]);
+        assert_eq!(found["effect"], head["metrics"]["task_effect"]);
+        for group in report["task"]["groups"].as_array().unwrap() {
+            near(name, &group["effects"][place], &expected["groups"][group["group"].as_str().unwrap()]);
+        }
+    }
+    report
+}
+
+#[test]
+fn masked_words_are_those_of_the_reference() {
+    let found = check("box:small", "cloze", "small-cloze", "mean");
+    assert_eq!([&found["settings"]["task"]["kind"], &found["task"]["kind"]], ["cloze", "cloze"]);
+}
+
+#[test]
+fn pairs_of_masked_texts_are_those_of_the_reference() {
+    check("box:small", "pairs", "small-pairs", "zero");
+}
+
+#[test]
+fn continued_prompts_are_those_of_the_reference_and_need_induction_heads() {
+    let found = check("box:causal", "copies", "causal-copies", "mean");
+    // Its three induction heads.
+    for place in [4, 5, 7] {
+        assert_eq!(found["task"]["heads"][place]["verdict"], "helpful", "{place}");
+    }
+}
+
+#[test]
+fn pairs_of_a_decoder_are_those_of_the_reference() {
+    check("box:causal", "pairs", "causal-pairs", "zero");
+}
+
+#[test]
+fn classes_are_those_of_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = classifier(folder.path());
+    let found = check(path(&model), "classes", "tiny-bert-classes", "zero");
+    assert_eq!(found["model"]["objective"], "sequence_classes");
+    near("baseline", &found["task"]["baseline"], &found["task"]["most_frequent_answer"]);
+}
+
+/// A classifier with a tokenizer, in this folder.
+fn classifier(folder: &Path) -> PathBuf {
+    for (model, files) in [
+        ("tiny-bert-classifier", ["config.json", "model.safetensors"]),
+        ("tiny-bert", ["tokenizer.json", "tokenizer_config.json"]),
+    ] {
+        for file in files {
+            fs::copy(fixture("models").join(model).join(file), folder.join(file)).unwrap();
+        }
+    }
+    folder.to_owned()
+}
+
+/// The logits of heads that classify sequences, as `fixtures/make_classifiers.py` has them, of both encoders.
+#[test]
+fn classifiers_are_those_of_transformers() {
+    for name in ["bert", "roberta", "distilbert", "electra", "albert", "deberta-v2", "gpt2"] {
+        let folder = fixture(&format!("models/tiny-{name}-classifier"));
+        let golden = fixture(&format!("goldens/classifiers/{name}.safetensors"));
+        let golden = candle_core::safetensors::load(&golden, &Device::Cpu).unwrap();
+        let whole = |name: &str| -> Vec<u32> { golden[name].to_dtype(DType::U32).unwrap().to_vec1().unwrap() };
+        let architecture = architecture(&folder);
+        let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
+        let config = fs::read_to_string(folder.join("config.json")).unwrap();
+        let Classifier { head, labels } = Classifier::load(&checkpoint, &architecture, &config).unwrap();
+        assert_eq!(
+            (labels.count, labels.names.join(" "), labels.at_end),
+            (3, "past present future".to_owned(), name == "gpt2")
+        );
+        assert_eq!([labels.number("present"), labels.number("2"), labels.number("3")], [Some(1), Some(2), None]);
+        let parameters = Parameters::load(&checkpoint, &architecture).unwrap().with_classifier(head);
+        let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+        let fast = PackedEncoder::new(parameters);
+        for index in 0..2 {
+            let (ids, segments) = (whole(&format!("ids.{index}")), whole(&format!("segments.{index}")));
+            let expected: Vec<f32> = golden[&format!("logits.{index}")].to_vec1().unwrap();
+            let place = if labels.at_end { ids.len() - 1 } else { 0 };
+            let input = Input { ids: &ids, segments: &segments, predicted: &[place], ..Input::default() };
+            let needs = Needs { logits: true, ..Needs::default() };
+            for encoder in [&slow as &dyn Encoder, &fast] {
+                let batch = Batch { inputs: vec![input] };
+                let found = record(encoder, Start::Embeddings, &batch, &Gates::default(), needs);
+                let difference = largest_difference(&found[0].logits, &expected);
+                assert!(difference <= 1e-5, "{name}: {difference:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_add_up_to_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, task, whole) =
+        (fixture("corpus/gold.conllu"), fixture("tasks/cloze.jsonl"), folder.path().join("whole.json"));
+    let common =
+        ["analyze", "box:small", "-c", path(&corpus), "--task", path(&task), "--sample", "60", "--no-run-info", "-q"];
+    parts_add_up(&[&common[..], &alone()].concat(), &whole);
+}
+
+#[test]
+fn the_summary_opens_with_the_task() {
+    let task = fixture("tasks/copies.jsonl");
+    let said = run(&["analyze", "box:causal", "--task", path(&task), "--no-run-info", "--sample", "30"]).unwrap();
+    let first = said.lines().find(|line| line.starts_with("- ")).unwrap();
+    assert!(
+        first.starts_with("- The model is right on ") && first.contains(" of 30 items of the task (baseline 50 %)"),
+        "{first}"
+    );
+    assert!(said.lines().count() <= 25, "{said}");
+}
+
+#[test]
+fn what_cannot_be_scored_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |model: &str, task: &str, more: &[&str]| {
+        let file = folder.path().join("items.jsonl");
+        fs::write(&file, task).unwrap();
+        let corpus = fixture("corpus/gold.conllu");
+        let arguments = ["analyze", model, "-c", path(&corpus), "--limit", "8", "--task", path(&file), "-q"];
+        let (status, message) = run(&[&arguments[..], &alone(), more].concat()).expect_err("an error");
+        (status, message.replace(path(folder.path()), "DIR"))
+    };
+    let cloze =
+        |text: &str, answer: &str| format!(r#"{{"text": "{text}", "answer": "{answer}", "foil": "the"}}"#) + "\n";
+    let good = cloze("the [MASK] was old .", "house");
+    let pair = "{\"good\": \"the house\", \"bad\": \"house the\"}\n";
+    let long = "the ".repeat(200);
+    let prompt = |prompt: &str| format!(r#"{{"prompt": "{prompt}", "answer": " was", "foil": " the"}}"#);
+    for (model, task, more, expected) in [
+        ("box:small", String::new(), vec![], "the task `DIR/items.jsonl` has no item"),
+        (
+            "box:small",
+            format!("{good}{pair}"),
+            vec![],
+            "DIR/items.jsonl:2: an item of kind pair, and that of line 1 is of kind cloze",
+        ),
+        (
+            "box:small",
+            cloze("the house was old .", "house"),
+            vec![],
+            "DIR/items.jsonl:1: no item of the task can be scored: 1 item without exactly one mask: give `text` with [MASK]",
+        ),
+        ("box:small", cloze("the [MASK] was [MASK] .", "house"), vec![], "1 item without exactly one mask"),
+        (
+            "box:small",
+            cloze("the [MASK] was old .", "house that was old"),
+            vec![],
+            "1 item with an answer or foil that is not exactly one token",
+        ),
+        ("box:small", cloze("the [MASK] was old .", "the"), vec![], "1 item whose two sides are the same tokens"),
+        ("box:small", cloze(&format!("{long}[MASK]"), "house"), vec![], "1 item with more tokens than the limit"),
+        ("box:small", prompt("the house"), vec![], "1 item with a prompt, where the model fills in a mask"),
+        ("box:causal", good.clone(), vec![], "1 item with a mask, where the model continues a prompt"),
+        (
+            "box:causal",
+            prompt("the house").replace("\" was", "\"was"),
+            vec![],
+            "1 item with an answer or foil that continues the last word of the prompt",
+        ),
+        (
+            "box:small",
+            format!("{good}{}", cloze("no mask", "house")),
+            vec!["--strict"],
+            "DIR/items.jsonl:2: an item without exactly one mask would be skipped, and --strict skips none",
+        ),
+    ] {
+        let (status, message) = error(model, &task, &more);
+        assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
+    }
+    let bench = tempfile::tempdir().unwrap();
+    let model = classifier(bench.path());
+    let class = |label: &str| format!("{{\"text\": \"the house\", \"label\": {label}}}");
+    for (model, label, more, expected) in [
+        (
+            path(&model),
+            "\"never\"",
+            vec![],
+            "1 item with a label that the model does not have: its labels are past, present, future",
+        ),
+        (path(&model), "3", vec![], "1 item with a label that the model does not have"),
+        (
+            path(&model),
+            "1",
+            vec!["--with", "effect"],
+            "--with effect: its loss is of tokens, and the task takes the head that classifies: run it without",
+        ),
+        ("box:small", "1", vec![], "there is no head that classifies sequences (`classifier.weight`)"),
+    ] {
+        let (status, message) = error(model, &class(label), &more);
+        assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
+    }
+    let (status, message) = run(&["analyze", "box:small", "--with", "task"]).expect_err("an error");
+    assert!(status == 2 && message.contains("--with task: there is no task: give --task FILE"), "{message}");
+    let missing = folder.path().join("none.jsonl");
+    let (status, message) = run(&["analyze", path(&tiny_bert()), "--task", path(&missing)]).expect_err("an error");
+    assert!(status == 2 && message.contains("cannot read the task"), "{status} {message}");
+}
