@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use anyhow::{Result, anyhow, ensure};
 
 use super::bounds::{MAX_RELATION_BYTES, MAX_RELATIONS};
-use super::sentence::{TreeHead, excerpt};
+use super::sentence::TreeHead;
 use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
 
 /// The relation that pools all others but `punct`.
 pub const ALL: &str = "all";

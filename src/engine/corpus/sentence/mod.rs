@@ -161,17 +161,3 @@ impl TreeHead {
         }
     }
 }
-
-/// The beginning of a value, short enough for an error message, control characters made visible.
-pub(super) fn excerpt(text: &str) -> String {
-    const SHOWN: usize = 60;
-    let mut shown = String::new();
-    for c in text.chars().take(SHOWN) {
-        // Quotes are no danger, and JSON is full of them.
-        if c == '"' { shown.push(c) } else { shown.extend(c.escape_debug()) }
-    }
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push_str("...");
-    }
-    shown
-}

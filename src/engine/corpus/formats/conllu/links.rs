@@ -8,9 +8,9 @@ use anyhow::{Result, anyhow, bail};
 use super::surface::{COLUMNS, number};
 use crate::corpus::annotation::value_of;
 use crate::corpus::relation::base;
-use crate::corpus::sentence::excerpt;
 use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, LinksFrom};
 use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
 
 /// Values of links that the words of a sentence have, until it is whole.
 #[derive(Default)]

@@ -13,9 +13,10 @@ use crate::corpus::annotation::{Annotation, Upos, value_of};
 use crate::corpus::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, MAX_SENTENCE_BYTES, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
-use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
+use crate::corpus::sentence::{Content, TreeHead, Word};
 use crate::corpus::tree;
 use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
 use links::NotedLinks;
 use surface::{COLUMNS, Surface, number, space_after};
 

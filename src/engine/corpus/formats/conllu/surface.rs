@@ -3,9 +3,10 @@
 use anyhow::{Result, anyhow, ensure};
 
 use crate::corpus::bounds::SentenceSize;
+use crate::corpus::sentence::Word;
 use crate::corpus::sentence::written::{Written, WrittenPiece};
-use crate::corpus::sentence::{Word, excerpt};
 use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
 
 /// ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
 pub(super) const COLUMNS: usize = 10;

@@ -11,8 +11,9 @@ use anyhow::{Result, anyhow, bail, ensure};
 use super::reader::{Context, FormatReader, Parsed};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_SENTENCE_BYTES};
 use crate::corpus::lines::Lines;
-use crate::corpus::sentence::{Content, Origin, excerpt};
+use crate::corpus::sentence::{Content, Origin};
 use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
 
 #[cfg(test)]
 mod tests;

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::of_other_length;
 use crate::corpus::bounds::MAX_LINKS;
-use crate::corpus::sentence::excerpt;
 use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, place};
+use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
 
 /// A link as a line has it: a source, and a target or a list of them.
 pub(super) type WrittenLink = (u64, Targets);
@@ -108,4 +108,10 @@ pub(super) fn classes(
     let Some((name, classes)) = given.into_iter().next() else { return Ok(Vec::new()) };
     ensure!(classes.len() == words, "{}", of_other_length(&format!("classes.{name}"), classes.len(), words));
     Ok(classes)
+}
+
+/// The error of a list that has not one entry for each word.
+pub(super) fn of_other_length(name: &str, length: usize, words: usize) -> String {
+    let entries = plural(&length, "entry", "entries");
+    format!("`{name}` has {length} {entries} for {}", counted(words, "word"))
 }

@@ -26,12 +26,12 @@ use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::links::LinkSet;
 use crate::corpus::sentence::written::{Misfit, Written, WrittenPiece};
-use crate::corpus::sentence::{Content, TreeHead, Word, excerpt};
+use crate::corpus::sentence::{Content, TreeHead, Word};
 use crate::corpus::tree;
-use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
 use crate::system::json::problem_in_line;
-use links::{LinkKeys, WrittenLink, classes};
+use crate::system::printable::excerpt;
+use links::{LinkKeys, WrittenLink, classes, of_other_length};
 
 pub(in crate::corpus) const ENTRY: FormatReader =
     FormatReader { name: "jsonl", extensions: &["jsonl", "ndjson"], may_have_text: true, read: next };
@@ -134,11 +134,6 @@ fn renamed(json: &str, error: Error) -> Error {
     };
     let renamed: Vec<String> = OTHER_NAMES.iter().filter_map(other_name).collect();
     if renamed.is_empty() { error } else { error.hint(format!("call {}", renamed.join(", "))) }
-}
-
-fn of_other_length(name: &str, length: usize, words: usize) -> String {
-    let entries = plural(&length, "entry", "entries");
-    format!("`{name}` has {length} {entries} for {}", counted(words, "word"))
 }
 
 fn of_no_words(name: &str) -> String {
