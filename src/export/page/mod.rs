@@ -126,7 +126,7 @@ fn with_code(text: &str) -> String {
     let escaped = escaped(text);
     let parts: Vec<&str> = escaped.split('`').collect();
     // A backtick without a partner is a backtick.
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return escaped;
     }
     let part = |(place, part): (usize, &&str)| {

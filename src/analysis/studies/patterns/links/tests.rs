@@ -199,11 +199,9 @@ fn planted(index: u64, rng: &mut ChaCha8Rng) -> (Sequence, Planted) {
         vec![links("maps", false, &maps, Some(&[0, 1, 2, 3, 4, 5])), links("rules", false, &followed, Some(&pick))];
     let mut heads: Planted = std::array::from_fn(|_| vec![None; words]);
     let nearest = |word: usize| (0..6).rev().find(|&other| classes[other] == classes[word]);
-    for word in 0..words {
-        // Even; by place; the same class; a class rule; right; noise.
-        heads[1][word] = word.checked_sub(if word < 12 { 6 } else { 1 });
-        heads[5][word] = Some(rng.random_range(0..words));
-    }
+    // Even; by place; the same class; a class rule; right; noise.
+    heads[1] = (0..words).map(|word| word.checked_sub(if word < 12 { 6 } else { 1 })).collect();
+    heads[5] = (0..words).map(|_| Some(rng.random_range(0..words))).collect();
     for &(word, atom) in &maps {
         heads[2][word] = nearest(word);
         heads[4][word] = Some(atom);
@@ -240,7 +238,7 @@ fn planted_heads_reach_as_far_as_they_deserve() {
     let passes = vec![ObservedPass { sums: &*sums[0], left_out: 0 }];
     let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
     let results = Results::new(&[(named("links").unwrap(), passes)], &context, &default_policy());
-    let found: Vec<Vec<(String, Option<Direction>, Option<Reach>, bool)>> = results
+    let found: Vec<Vec<_>> = results
         .verdicts(&default_policy())
         .into_iter()
         .map(|verdict| {
