@@ -449,7 +449,7 @@ fn configs() {
         (
             config.replace("\"hidden_act\": \"gelu\"", "\"hidden_act\": \"mish\""),
             "hidden_act: activation \"mish\" is not supported (supported: gelu, gelu_python, gelu_new, gelu_pytorch_tanh, \
-             gelu_fast, gelu_accurate, relu, silu, swish, quick_gelu) at line 11 column 22",
+             gelu_fast, gelu_accurate, relu, silu, swish, quick_gelu, tanh) at line 11 column 22",
         ),
         (
             config.replace("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 9223372036854775808"),

@@ -102,7 +102,7 @@ fn links_that_cannot_be_meant_are_refused_with_their_line() {
         (r#""links": {"maps": []}, "candidates": {"maps": [3]}"#, "`candidates`, `maps`: there is no word 3"),
         (
             r#""links": {"maps": []}, "candidates": {"map": [1]}"#,
-            "`candidates` names the type `map`, and `links` has none of that name; give the type a list",
+            "`candidates` names the type `map`, and `links` has none of that name: give the type a list",
         ),
         (r#""undirected": ["contact"]"#, "`undirected` names the type `contact`"),
         (r#""links": {"contact": []}, "min_distance": {"contacts": 6}"#, "`min_distance` names the type `contacts`"),

@@ -250,11 +250,13 @@ fn relabelling_by_a_preset_is_analysing_with_it() {
 }
 
 /// Thresholds that are numbers, and no rules that could be switched off.
-const NEVER_OFF: [&str; 6] = [
+const NEVER_OFF: [&str; 8] = [
     "syntactic_margin",
     "syntactic_min_count",
     "syntactic_specific_margin",
     "syntactic_beyond_margin",
+    "link_margin",
+    "link_beyond_margin",
     "min_queries",
     "min_sentences",
 ];

@@ -66,24 +66,27 @@ static DECODER: LazyLock<String> = LazyLock::new(|| {
 static EVERYTHING: LazyLock<String> = LazyLock::new(|| {
     let studies = of_encoders();
     let asked = ["--with", &studies.join(","), "--limit", "200", "--sample", "40", "--min-count", "20"];
-    let asked = [&asked[..], &["--remove", "L0H0", "-o", "-"]].concat();
+    let task = fixture("tasks/pairs.jsonl");
+    let asked = [&asked[..], &["--task", path(&task), "--remove", "L0H0", "-o", "-"]].concat();
     run(&[&["analyze", "box:small"], &asked[..]].concat()).unwrap()
 });
 
 #[test]
 fn figures_and_tables_are_those_of_the_cards() {
     let folder = tempfile::tempdir().unwrap();
-    let [everything, arcs, decoder] =
-        ["everything.json", "arcs.json", "decoder.json"].map(|name| folder.path().join(name));
+    let [everything, arcs, links, decoder] =
+        ["everything.json", "arcs.json", "links.json", "decoder.json"].map(|name| folder.path().join(name));
     fs::write(&everything, &*EVERYTHING).unwrap();
     fs::write(&decoder, &*DECODER).unwrap();
     // Cuts of arcs are tested, and edges are above chance, where there are enough of them.
     let enough = ["--limit", "300", "--sample", "300", "--with", "knockout,edges"];
     run(&[&["analyze", "box:small", "-q", "-o", path(&arcs)], &enough[..]].concat()).unwrap();
+    let reactions = fixture("corpus/reactions.jsonl");
+    run(&["analyze", "box:small", "-c", path(&reactions), "-q", "-o", path(&links)]).unwrap();
     // An unknown name is told of with all that the report has.
     let drawn = |option: &str, output: &str| -> BTreeSet<String> {
         let output = folder.path().join(output);
-        let names = [&everything, &arcs, &decoder].map(|report| {
+        let names = [&everything, &arcs, &links, &decoder].map(|report| {
             let (_, error) = run(&["export", path(report), option, "none", "-o", path(&output)]).unwrap_err();
             let names = error.split_once(": it has ").expect("a list").1;
             names.trim_end().split(", ").map(str::to_owned).collect::<Vec<_>>()
@@ -176,7 +179,7 @@ fn top_level_keys_are_in_their_order() {
         run(&["analyze", "--summary", "full", path(&model), "-c", path(&corpus), "--limit", "5", "-o", "-"]).unwrap();
     let keys: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("  \"")?.split_once('"')).map(|(key, _)| key).collect();
-    let expected = "schema_version tool in_brief model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests words frequency explained_variance caveats run";
+    let expected = "schema_version tool in_brief model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests links words frequency explained_variance caveats run";
     assert_eq!(keys, expected.split(' ').collect::<Vec<_>>());
 }
 

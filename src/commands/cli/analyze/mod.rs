@@ -182,7 +182,7 @@ pub struct AnalyzeArguments {
     /// Run each control so many times, with seeds from 0
     #[arg(
         long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = numbers::whole::<u64>(1..=1000),
-        help_heading = CONTROL
+        help_heading = CONTROL, hide_short_help = true
     )]
     control_seeds: u64,
     /// Run part I of N, for `headscope merge`
