@@ -75,6 +75,7 @@ class AnalyzeShard(Sentences, total=False):
     index: PathLike | None
     policy: PathLike | None
     min_count: int | None
+    links_from: str | None
 
 
 class Analyze(AnalyzeShard, total=False):

@@ -282,3 +282,22 @@ fn permuted_names_of_relations_give_no_label_of_a_relation() {
         assert_eq!(reaching(path(&corpus)), [""; 0], "seed {seed}");
     }
 }
+
+/// Rotated outputs leave the attention of layer 0 as it is, and so its firm labels: they are tested in a control as elsewhere.
+#[test]
+fn labels_of_a_control_are_tested() {
+    let corpus = gold();
+    let others = ["trees", "dependency", "words", "frequency", "explained-variance", "coreference", "choice"];
+    let others = others.iter().flat_map(|study| ["--without", study]);
+    let common = ["analyze", "box:small", "-c", path(&corpus), "--limit", "300", "--no-run-info", "-o", "-"];
+    let control = ["--control", "rotated", "--control-seeds", "1"];
+    let report: Value =
+        serde_json::from_str(&run(&[&common[..], &control, &others.collect::<Vec<_>>()].concat()).unwrap()).unwrap();
+    let firm = |head: &Value| {
+        head["labels"].as_array().unwrap().iter().any(|label| label["label"] != "broad" && label["borderline"] == false)
+    };
+    let heads = report["heads"].as_array().unwrap();
+    let of_layer_0 = heads[..4].iter().filter(|head| firm(head)).count() as u64;
+    let there = report["controls"][0]["firm_roles"].as_u64().unwrap();
+    assert!(of_layer_0 > 0 && there >= of_layer_0, "{there} of {of_layer_0}");
+}

@@ -134,6 +134,11 @@ pub struct CorpusFileInfo {
 }
 
 impl CorpusInfo {
+    /// The sentences with words whose heads are not annotated, in a corpus that has trees in others.
+    pub fn partly_annotated(&self) -> Option<u64> {
+        Some(self.unannotated).filter(|&sentences| 0 < sentences && sentences < self.sentences)
+    }
+
     /// Describes a corpus that was read to its end, by a decoder or by an encoder; some sentence of it was analysed.
     pub fn new(identity: CorpusIdentity, tally: &Tally, health: Health, is_decoder: bool) -> Self {
         let count = |reason: SkipReason| (reason, tally.skipped.get(&reason).copied().unwrap_or(0));

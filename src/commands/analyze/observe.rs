@@ -200,7 +200,6 @@ impl<'a> PreparedRun<'a> {
         let run::RunOutcome { tally, corpus, passes } = self.runner(shard).run(opened, observers)?;
         self.counted.as_ref().map_or(Ok(()), |counted| counted.ensure_same(&corpus))?;
         let (stage, identity) = (self.plan.first_stage(), self.identity_with(corpus)?);
-        let passes = self.plan.pooled(&stage, passes);
         let run = self.run_info(loaded);
         Ok(Observation { identity, tally, stage, passes, run })
     }
@@ -216,7 +215,6 @@ impl<'a> PreparedRun<'a> {
         let found = Results::new(&observed, &context, policy).upstream(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
         let passes = self.runner(shard).run_again(&first.identity.corpus, observers)?;
-        let passes = self.plan.pooled(&stage, passes);
         let identity = first.identity.clone();
         Ok(Observation { identity, tally: Tally::default(), stage, passes, run: self.run_info(loaded) })
     }

@@ -126,13 +126,6 @@ impl<B: Merge + Clone> Blocks<B> {
         WithTotal { blocks: self, total: self.total() }
     }
 
-    /// The same sums with all of them in the first block; `empty` is what the others are.
-    pub fn pooled(&self, empty: B) -> Self {
-        let mut pooled = Self::new(empty);
-        pooled.0[0] = self.total();
-        pooled
-    }
-
     /// Whether there are [`BLOCKS`] of them, and `fits` is true of each: blocks from a file may be invalid.
     pub fn fit(&self, fits: impl Fn(&B) -> bool) -> bool {
         self.0.len() == BLOCKS && self.0.iter().all(fits)
@@ -201,8 +194,6 @@ mod tests {
         let both = blocks.with_total();
         assert_eq!(blocks.folds(), [[0, 3200], [49, 3201]]);
         assert_eq!((both.at(Some(3)), both.at(None), both.total()), (&[42, 101], &total, &total));
-        let pooled = blocks.pooled([0, 0]);
-        assert_eq!((pooled[0], pooled[3], pooled.total()), (total, [0, 0], total));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::system::printable::is_unprintable;
 /// Whether JSON is indented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// A line for each value, by two spaces a level. Arrays of numbers have one line: intervals read as `[0.25, 0.5]`.
+    /// By two spaces a level. An object in an array is a row and has one line, but for its own arrays of objects, which have a
+    /// line a row. Arrays of numbers have one line: intervals read as `[0.25, 0.5]`.
     Indented,
     /// All on one line.
     Compact,
@@ -20,25 +21,31 @@ pub(super) enum Layout {
 /// Fails if it cannot be expressed in JSON.
 pub(super) fn written(value: &impl Serialize, layout: Layout) -> serde_json::Result<String> {
     let mut json = Vec::new();
-    let writer = JsonWriter { layout, arrays: Vec::new(), depth: 0, is_empty: true };
+    let writer = JsonWriter { layout, open: Vec::new(), depth: 0, is_empty: true };
     value.serialize(&mut Serializer::with_formatter(&mut json, writer))?;
     json.push(b'\n');
     Ok(String::from_utf8(json).expect("JSON is written from strings"))
 }
 
-/// Where the values of an array stand.
+/// An array or object that has begun, by where its values stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ArrayLines {
-    /// On one line, if the first turns out to be a number.
+enum Container {
+    /// An array before its first value.
     Undecided,
+    /// An array on one line.
     OneLine,
+    /// An array with a line for each value.
     LineEach,
+    /// An object with a line for each key.
+    Block,
+    /// An object on one line.
+    Row,
 }
 
 struct JsonWriter {
     layout: Layout,
-    /// The arrays that have begun, the innermost last.
-    arrays: Vec<ArrayLines>,
+    /// The containers that have begun, the innermost last.
+    open: Vec<Container>,
     /// The levels that are indented.
     depth: usize,
     /// Whether nothing has been written in the innermost array or object.
@@ -54,30 +61,44 @@ impl JsonWriter {
         (0..self.depth).try_for_each(|_| out.write_all(b"  "))
     }
 
-    /// Decides where the values of an array stand whose first is about to be written, and is no number.
-    fn is_no_number(&mut self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
-        match self.arrays.last_mut() {
-            Some(values @ ArrayLines::Undecided) => *values = ArrayLines::LineEach,
-            _ => return Ok(()),
+    fn space(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
+        if self.layout == Layout::Indented { out.write_all(b" ") } else { Ok(()) }
+    }
+
+    fn is_in_a_row(&self) -> bool {
+        self.open.contains(&Container::Row)
+    }
+
+    /// Decides where the values of an array stand whose first is about to be written. `stands_alone`: it has a line of its own.
+    fn begin_value(&mut self, out: &mut (impl Write + ?Sized), stands_alone: bool) -> io::Result<()> {
+        let Some(values @ Container::Undecided) = self.open.last_mut() else { return Ok(()) };
+        *values = if stands_alone { Container::LineEach } else { Container::OneLine };
+        if !stands_alone {
+            return Ok(());
         }
         self.depth += 1;
         self.new_line(out)
+    }
+
+    /// The same for what is neither a number nor an object: within a row it stands on its line.
+    fn begin_other(&mut self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
+        self.begin_value(out, !self.is_in_a_row())
     }
 }
 
 impl Formatter for JsonWriter {
     fn write_null<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.is_no_number(out)?;
+        self.begin_other(out)?;
         out.write_all(b"null")
     }
 
     fn write_bool<W: ?Sized + Write>(&mut self, out: &mut W, value: bool) -> io::Result<()> {
-        self.is_no_number(out)?;
+        self.begin_other(out)?;
         out.write_all(if value { b"true" } else { b"false" })
     }
 
     fn begin_string<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.is_no_number(out)?;
+        self.begin_other(out)?;
         out.write_all(b"\"")
     }
 
@@ -94,8 +115,8 @@ impl Formatter for JsonWriter {
     }
 
     fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.is_no_number(out)?;
-        self.arrays.push(ArrayLines::Undecided);
+        self.begin_other(out)?;
+        self.open.push(Container::Undecided);
         self.is_empty = true;
         out.write_all(b"[")
     }
@@ -105,11 +126,11 @@ impl Formatter for JsonWriter {
             return Ok(());
         }
         out.write_all(b",")?;
-        match self.arrays.last_mut() {
-            Some(ArrayLines::LineEach) => self.new_line(out),
+        match self.open.last_mut() {
+            Some(Container::LineEach) => self.new_line(out),
             Some(values) => {
-                *values = ArrayLines::OneLine;
-                if self.layout == Layout::Indented { out.write_all(b" ") } else { Ok(()) }
+                *values = Container::OneLine;
+                self.space(out)
             }
             None => Ok(()),
         }
@@ -121,7 +142,7 @@ impl Formatter for JsonWriter {
     }
 
     fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        if self.arrays.pop() == Some(ArrayLines::LineEach) {
+        if self.open.pop() == Some(Container::LineEach) {
             self.depth -= 1;
             self.new_line(out)?;
         }
@@ -129,8 +150,11 @@ impl Formatter for JsonWriter {
     }
 
     fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.is_no_number(out)?;
-        self.depth += 1;
+        self.begin_value(out, true)?;
+        let is_element = self.open.last().is_some_and(|container| *container != Container::Block);
+        let object = if is_element { Container::Row } else { Container::Block };
+        self.depth += usize::from(object == Container::Block);
+        self.open.push(object);
         self.is_empty = true;
         out.write_all(b"{")
     }
@@ -139,11 +163,16 @@ impl Formatter for JsonWriter {
         if !is_first {
             out.write_all(b",")?;
         }
-        self.new_line(out)
+        match self.open.last() {
+            Some(Container::Row) if is_first => Ok(()),
+            Some(Container::Row) => self.space(out),
+            _ => self.new_line(out),
+        }
     }
 
     fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        out.write_all(if self.layout == Layout::Indented { b": " } else { b":" })
+        out.write_all(b":")?;
+        self.space(out)
     }
 
     fn end_object_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
@@ -152,9 +181,11 @@ impl Formatter for JsonWriter {
     }
 
     fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.depth -= 1;
-        if !self.is_empty {
-            self.new_line(out)?;
+        if self.open.pop() == Some(Container::Block) {
+            self.depth -= 1;
+            if !self.is_empty {
+                self.new_line(out)?;
+            }
         }
         self.is_empty = false;
         out.write_all(b"}")
@@ -190,9 +221,7 @@ mod tests {
     "["
   ],
   "c": [
-    {
-      "d": [2]
-    },
+    {"d": [2]},
     [],
     [
       [0.5, null]
@@ -208,6 +237,22 @@ mod tests {
             compact,
             "{\"a\":[-0.5,1e-300],\"b [\":[\"-1\",\"[\"],\"c\":[{\"d\":[2]},[],[[0.5,null]],{}],\"e\":1}\n"
         );
+    }
+
+    #[test]
+    fn an_object_in_an_array_is_a_row() {
+        let row = json!({ "at": { "x": 1, "y": [2, 3] }, "of": ["a", "b"], "parts": [{ "p": 0.5 }, { "p": null }], "z": true });
+        let expected = r#"{
+  "rows": [
+    {"at": {"x": 1, "y": [2, 3]}, "of": ["a", "b"], "parts": [
+      {"p": 0.5},
+      {"p": null}
+    ], "z": true},
+    {}
+  ]
+}
+"#;
+        assert_eq!(written(&json!({ "rows": [row, {}] }), Layout::Indented).unwrap(), expected);
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

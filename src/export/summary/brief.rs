@@ -50,7 +50,7 @@ fn remarks(out: &mut Summary, report: &Report) -> fmt::Result {
 /// Whether everything in a corpus was read as it stands.
 fn is_read_whole(corpus: &CorpusInfo) -> bool {
     let left_out = corpus.skipped.values().chain(corpus.words_left_out.values());
-    let changed = [corpus.truncated, corpus.unannotated, corpus.passed_over];
+    let changed = [corpus.truncated, corpus.partly_annotated().unwrap_or(0), corpus.passed_over];
     left_out.chain(&changed).all(|count| *count == 0) && corpus.repeated.is_empty()
 }
 

@@ -217,8 +217,8 @@ fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {
         let cut = counted(report.corpus.truncated, sentence);
         writeln!(out, "Cut to {} tokens: {cut}.", report.settings.protocol.max_tokens)?;
     }
-    if report.corpus.unannotated > 0 {
-        writeln!(out, "Sentences with words whose head is not annotated: {}.", report.corpus.unannotated)?;
+    if let Some(sentences) = report.corpus.partly_annotated() {
+        writeln!(out, "Sentences with words whose head is not annotated: {sentences}.")?;
     }
     for [first, again] in &report.corpus.repeated {
         let [first, again] = [first, again].map(|name| one_line(name));

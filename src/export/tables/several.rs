@@ -11,7 +11,7 @@ const KEY: &str = "relation";
 /// The columns of [`PAPER`] that each report has when several stand side by side.
 const OF_EACH: [&str; 4] = ["head", "accuracy", "ci95_low", "ci95_high"];
 
-/// One table of those of several reports, each with the name of its report; there is at least one.
+/// One table from the tables of several reports, each named by its report; there is at least one.
 pub fn together(tables: &[(&str, Table)]) -> Table {
     if tables[0].1.name == PAPER { side_by_side(tables) } else { stacked(tables) }
 }

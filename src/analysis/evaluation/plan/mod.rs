@@ -115,18 +115,6 @@ impl Plan {
         requested.iter().map(|(pass, requests)| (pass.clone(), requests.iter().map(&observer).collect())).collect()
     }
 
-    /// The sums of a stage of this plan. The sums of controls have all blocks in one, as nothing depends on their blocks.
-    pub fn pooled(&self, stage: &Stage, passes: Vec<PassSums>) -> Vec<PassSums> {
-        let pool = |((_, requests), pass): (&(Pass, Vec<PassRequest>), PassSums)| {
-            let sums = requests.iter().zip(pass.sums);
-            let pool = |(want, sums): (&PassRequest, Box<dyn Observer>)| {
-                if want.control.is_some() { sums.duplicate(true) } else { sums }
-            };
-            PassSums { sums: sums.map(pool).collect(), ..pass }
-        };
-        self.of_stage(stage).iter().zip(passes).map(pool).collect()
-    }
-
     /// The sums of the passes of a run of this identity, from the bytes of a partial.
     /// Fails if the bytes do not belong to such a run.
     pub fn restore(identity: &Identity, stage: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {

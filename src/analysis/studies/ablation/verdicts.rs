@@ -19,8 +19,8 @@ const LARGEST: f64 = 0.01;
 /// never is negligible.
 const OF_EQUAL_SHARE: f64 = 0.5;
 
-/// The band in a model of this many heads, all of which together are worth `worth`, in the same unit; 0 where they are worth
-/// nothing.
+/// The band of negligible effects in a model whose heads, so many, are together worth `worth`, in the unit of `worth`; 0 where
+/// they are worth nothing.
 pub fn band(worth: f64, heads: usize) -> f64 {
     LARGEST.min(OF_EQUAL_SHARE / heads as f64) * worth.max(0.0)
 }

@@ -42,7 +42,7 @@ impl Partners {
         largest(candidates.filter(|&other| other != word), |other| self.weight(attention, direction, word, other))
     }
 
-    /// Whether weights are compared over those of even attention.
+    /// Whether weights are compared relative to even attention.
     pub fn compares_lifts(&self) -> bool {
         self.is_causal
     }

@@ -102,10 +102,6 @@ impl<S: Sums> Sums for ByClass<S> {
         self.each.iter_mut().zip(of_classes).for_each(|(sums, states)| sums.end_pack(states));
     }
 
-    fn pooled(&self) -> Self {
-        Self { classes: self.classes.clone(), each: self.each.iter().map(S::pooled).collect() }
-    }
-
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
         self.classes.fit(grid.layers)
             && self.each.len() == self.classes.kinds().len()

@@ -69,11 +69,6 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     /// Ends a pack: its sequences ran in one batch.
     fn end_pack(&mut self, _states: Vec<Self::SequenceState>) {}
 
-    /// The same sums with all blocks of sentences in one, where no result depends on blocks.
-    fn pooled(&self) -> Self {
-        self.clone()
-    }
-
     /// Whether the sums belong to a model of this grid and all lists have the right lengths. Sums that were read from a
     /// file may be invalid.
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool;
@@ -153,8 +148,8 @@ pub trait Observer: Send + Sync {
     /// Panics if they are of another study or of another analysis.
     fn merge(&mut self, other: &dyn Observer);
 
-    /// A copy of the observer with the same sums, or with [`Sums::pooled`] ones.
-    fn duplicate(&self, pooled: bool) -> Box<dyn Observer>;
+    /// A copy of the observer with the same sums.
+    fn duplicate(&self) -> Box<dyn Observer>;
 
     /// [`Sums::fits`]
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool;
@@ -267,8 +262,8 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
         self.sums.merge(sums(other));
     }
 
-    fn duplicate(&self, pooled: bool) -> Box<dyn Observer> {
-        observer_of(if pooled { self.sums.pooled() } else { self.sums.clone() })
+    fn duplicate(&self) -> Box<dyn Observer> {
+        observer_of(self.sums.clone())
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {

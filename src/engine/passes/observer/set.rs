@@ -128,7 +128,7 @@ impl ObserverSet {
 
     /// A set of the same observers with the same sums.
     pub fn duplicate(&self) -> Self {
-        Self::new(self.observers.iter().map(|observer| observer.duplicate(false)).collect())
+        Self::new(self.observers.iter().map(|observer| observer.duplicate()).collect())
     }
 
     /// The observers, when all was seen.

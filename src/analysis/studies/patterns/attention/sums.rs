@@ -86,12 +86,6 @@ impl Sums for AttentionSums {
         self.blocks[state.block].heads[head].add(&tokens::observe(&state.roles, view, &mut self.row));
     }
 
-    fn pooled(&self) -> Self {
-        let mut pooled = Self::new(self.grid, self.visibility);
-        pooled.blocks = self.blocks.pooled(AttentionBlock::new(self.grid));
-        pooled
-    }
-
     fn fits_classes(&self, classes: &LayerClasses) -> bool {
         classes.kinds() == [self.visibility]
     }

@@ -23,7 +23,7 @@ pub struct PlaceChoice {
 }
 
 impl PlaceChoice {
-    /// The choices for the source `number` of so many, with these candidates; `in_order` is known, and `tokens` counts those of a word.
+    /// The choices for source `number` of `sources`, with these candidates; `in_order` is known, and `tokens` counts the tokens of a word.
     pub fn new(
         word: usize,
         (number, sources): (usize, usize),
@@ -188,7 +188,7 @@ impl ClassHits {
     }
 }
 
-/// The fewest scored sources of a class that has a rule of its own: a share of fewer has a standard error of 9 points.
+/// The fewest scored sources of a class with its own rule: a share of fewer has a standard error of 9 points.
 const OWN_RULE: u64 = 30;
 
 /// The most classes of candidates that rules take, the commonest: rules over all forms are right for .18 of random links whose

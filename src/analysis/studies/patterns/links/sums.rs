@@ -405,12 +405,6 @@ impl Sums for LinksSums {
         }
     }
 
-    fn pooled(&self) -> Self {
-        let mut pooled = self.clone();
-        pooled.types.values_mut().for_each(|sums| sums.blocks = sums.blocks.pooled(LinkBlock::default()));
-        pooled
-    }
-
     fn fits_classes(&self, classes: &LayerClasses) -> bool {
         *classes == self.classes
     }

@@ -1,4 +1,4 @@
-//! Links by hand, and planted heads, each of which deserves exactly one level of `beyond`.
+//! Links by hand, and planted heads that each deserve exactly one level of `beyond`.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;

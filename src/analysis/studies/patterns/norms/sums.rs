@@ -200,13 +200,6 @@ impl Sums for AllNorms {
         self.blocks[state.block].add(place, &sums, self.buffers.vectors());
     }
 
-    fn pooled(&self) -> Self {
-        let mut pooled = Self::new(self.grid, self.visibility);
-        pooled.blocks = self.blocks.pooled(NormBlock::new(self.grid));
-        pooled.grams.clone_from(&self.grams);
-        pooled
-    }
-
     fn fits_classes(&self, classes: &LayerClasses) -> bool {
         classes.kinds() == [self.visibility]
     }

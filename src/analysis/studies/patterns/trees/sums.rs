@@ -95,12 +95,6 @@ impl Sums for TreeSums {
         }
     }
 
-    fn pooled(&self) -> Self {
-        let mut pooled = Self::new(self.grid, self.classes.clone(), self.from);
-        pooled.blocks = self.blocks.pooled(TreeCounts::new(self.grid));
-        pooled
-    }
-
     fn fits_classes(&self, classes: &LayerClasses) -> bool {
         *classes == self.classes
     }

@@ -94,8 +94,8 @@ impl DependencySums {
         self.agreements.iter_mut().for_each(|agreement| agreement.resize(self.grid.count()));
     }
 
-    /// Adds another's blocks: block `i` to block `into(i)`.
-    fn add(&mut self, other: &Self, into: impl Fn(usize) -> usize) {
+    /// Adds the blocks of another.
+    fn add(&mut self, other: &Self) {
         self.out_of_sight += other.out_of_sight;
         self.with_first += other.with_first;
         let mut places = vec![0; other.relations.len()];
@@ -108,7 +108,7 @@ impl DependencySums {
             self.later[place].merge(later);
         }
         for (number, theirs) in other.blocks.iter().enumerate() {
-            let block = &mut self.blocks[into(number)];
+            let block = &mut self.blocks[number];
             for (relation, &place) in theirs.iter().zip(&places).filter(|(relation, _)| relation.count > 0) {
                 at(block, place).merge(relation);
             }
@@ -119,7 +119,7 @@ impl DependencySums {
     fn in_order(&self) -> Self {
         let mut ordered = Self::new(self.grid, self.classes.clone(), self.from);
         ordered.relations = self.relations.keys().cloned().zip(0..).collect();
-        ordered.add(self, |block| block);
+        ordered.add(self);
         ordered
     }
 }
@@ -173,7 +173,7 @@ impl Merge for DependencySums {
     fn merge(&mut self, other: &Self) {
         let same = (self.grid, &self.classes, self.from) == (other.grid, &other.classes, other.from);
         assert!(same, "sums of one analysis");
-        self.add(other, |block| block);
+        self.add(other);
     }
 }
 
@@ -258,12 +258,6 @@ impl Sums for DependencySums {
         for (relation, difference) in beside.differences() {
             block[relation].over_others[head].merge(&difference);
         }
-    }
-
-    fn pooled(&self) -> Self {
-        let mut pooled = Self::new(self.grid, self.classes.clone(), self.from);
-        pooled.add(self, |_| 0);
-        pooled
     }
 
     fn fits_classes(&self, classes: &LayerClasses) -> bool {
