@@ -31,7 +31,7 @@ pub struct ReportArguments {
     /// partial, FILE.headscope
     #[arg(short, long = "output", value_name = "FILE", help_heading = OUTPUT)]
     pub outputs: Vec<PathBuf>,
-    /// Write JSON on one line, not indented: some 40 % fewer bytes
+    /// Write JSON on one line, not indented: some 8 % fewer bytes
     #[arg(long, requires = "outputs", help_heading = OUTPUT, hide_short_help = true)]
     pub compact: bool,
     /// Do not print the summary
