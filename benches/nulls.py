@@ -10,7 +10,7 @@ Nulls that are controls of the program (`--control`) give labels only. The other
     rotated        each head's part of the output projection is turned by a random rotation
     relabelled     the trained model, with the names of relations exchanged within each sentence
 
-For each null: firm roles, firm syntactic labels that reach their relation, firm `chooses:` labels, the lead of the parser over
+For each null: firm labels but `broad`, heads with one, firm syntactic labels that reach their relation, firm `chooses:` labels, the lead of the parser over
 distances and embeddings in points, and edges above the untrained model's; mean and range over seeds, the last two over
 --slow-seeds. The model is a BERT. Needs numpy and safetensors.
 """
@@ -80,9 +80,11 @@ def firm(labels):
 
 def found(report):
     """What a report says, by column."""
-    labels = [label for head in report["heads"] for label in firm(head["labels"])]
+    heads = [[label for label in firm(head["labels"]) if label["label"] != "broad"] for head in report["heads"]]
+    labels = [label for head in heads for label in head]
     row = {
-        "firm roles": sum(label["label"] != "broad" for label in labels),
+        "firm labels": len(labels),
+        "heads": sum(map(bool, heads)),
         "firm, beyond relation": sum(label["beyond"] in ("relation", "tags") for label in labels),
         "chooses": sum(bool(head["chooses"]) and not head["chooses"]["borderline"] for head in report["heads"]),
     }
@@ -149,7 +151,7 @@ def main():
             "rotated": of_model(lambda name, tensor, rng: turned(name, tensor, rng, width)),
             "relabelled": of_corpus,
         }
-        columns = ["firm roles", "firm, beyond relation", "chooses", "parser", "edges"]
+        columns = ["firm labels", "heads", "firm, beyond relation", "chooses", "parser", "edges"]
         print("| null | seeds | " + " | ".join(columns) + " |\n|---|---|" + "---|" * len(columns), flush=True)
 
         def print_row(name, seeds, rows):
@@ -163,7 +165,7 @@ def main():
         chosen = [option for control in CONTROLS for option in ("--control", control)]
         controls = run(given.model, given.corpus, *chosen, "--control-seeds", str(given.seeds))["controls"]
         for name in CONTROLS:
-            rows = [{"firm roles": control["firm_roles"]} for control in controls if control["control"] == name]
+            rows = [{"heads": control["firm_roles"]} for control in controls if control["control"] == name]
             print_row(f"`--control {name}`", given.seeds, rows)
 
 
