@@ -90,7 +90,7 @@ fn attention_hidden_states_and_logits_are_those_of_pytorch() {
 }
 
 /// Three heads of rxnmapper's ALBERT, the package's own among them, follow the maps of atoms, whatever rule of place and of elements
-/// they are held against; heads of its column 2 copy the element alone. All figures are those of `fixtures/reference_links.py`.
+/// they are held against; heads of its column 2 copy the element alone. `fixtures/reference_links.py` computes all figures.
 #[test]
 fn heads_follow_the_maps_of_atoms() {
     let (folder, corpus) = (typed(&packaged(ALBERT)), fixture("corpus/reactions.jsonl"));

@@ -56,7 +56,7 @@ fn links_made_of_trees_are_scored_as_trees_are() {
                 equal += usize::from(tree[of_tree] == link["accuracy"][of_link]);
             }
         }
-        // The best offset is among the rules of place, and the rules of word classes are those of trees, but for rare classes.
+        // Links share the rules of word classes with trees, except that rare classes have one rule together.
         let [tags, rules] =
             [&relation["tag_baseline"], &links["by_class_rules"]].map(|rules| rules["accuracy"].as_f64().unwrap());
         assert!(rules <= tags + 1e-12, "{rules} {tags}");

@@ -69,7 +69,7 @@ impl JsonWriter {
         self.open.contains(&Container::Row)
     }
 
-    /// Decides where the values of an array stand whose first is about to be written. `stands_alone`: it has a line of its own.
+    /// Chooses the layout of an array before its first value: a line for each value if the first one `stands_alone`.
     fn begin_value(&mut self, out: &mut (impl Write + ?Sized), stands_alone: bool) -> io::Result<()> {
         let Some(values @ Container::Undecided) = self.open.last_mut() else { return Ok(()) };
         *values = if stands_alone { Container::LineEach } else { Container::OneLine };
@@ -80,7 +80,7 @@ impl JsonWriter {
         self.new_line(out)
     }
 
-    /// The same for what is neither a number nor an object: within a row it stands on its line.
+    /// Begins a string, an array, a flag or null. Within a row they stay on the row's line.
     fn begin_other(&mut self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         self.begin_value(out, !self.is_in_a_row())
     }

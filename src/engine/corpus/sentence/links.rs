@@ -43,7 +43,7 @@ impl LinkSet {
         Self { kind, targets: BTreeMap::new(), candidates: None, lost: 0 }
     }
 
-    /// Adds a link, the other way round, too, where the type is undirected; one that is there already counts once.
+    /// Adds a link, and its reverse where the type is undirected. A repeated link counts once.
     pub(in crate::corpus) fn add(&mut self, from: usize, to: usize) {
         self.targets.entry(from).or_default().insert(to);
         if self.kind.is_undirected {

@@ -203,7 +203,7 @@ fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table 
     table
 }
 
-/// The share right, and how many heads matter.
+/// The share right, and how many heads are shown to matter.
 fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
     let TaskResult { items, units, verdicts, heads, .. } = task;
     if *items == 0 {
@@ -217,17 +217,21 @@ fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
     };
     let of_units = || short(*units, &MIN_SENTENCES, ["unit of items", "units of items"]);
     let shortage = short(*items, &MIN_QUERIES, ["item", "items"]).or_else(of_units);
-    let found = match task.why_none() {
-        Some(why) => format!("{}: {why}.", task.can_do()),
-        None => format!(
-            "{}. {} of {} {} for this task.",
-            task.can_do(),
-            verdicts.helpful,
-            counted(heads.len(), "head"),
-            plural(&verdicts.helpful, "matters", "matter")
-        ),
-    };
+    let verdict = task
+        .why_none()
+        .map_or_else(|| format!(". {}", shown_to_matter(verdicts.helpful, heads.len())), |why| format!(": {why}."));
+    let found = format!("{}{verdict}", task.can_do());
     InBrief { shortage, opens: true, ..InBrief::found(found) }
+}
+
+/// How many heads are shown to matter. That none is shown to does not say that none does.
+fn shown_to_matter(helpful: u64, heads: usize) -> String {
+    let heads = counted(heads, "head");
+    let shown = match helpful {
+        0 => format!("None of {heads} is"),
+        _ => format!("{helpful} of {heads} {}", plural(&helpful, "is", "are")),
+    };
+    format!("{shown} shown to matter for this task.")
 }
 
 /// The heads that the loss of the task rises most without, and least.
