@@ -128,6 +128,7 @@ impl<'a> PreparedRun<'a> {
             counts: sha256,
             probes: options.probes.clone(),
             links_from: options.links_from.clone(),
+            classes: options.classes.clone(),
             left_out: left_out.map(|study| study.card().name.to_owned()).collect(),
             studies: plan::names(&studies),
         };

@@ -47,6 +47,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         counts: None,
         probes: Vec::new(),
         links_from: None,
+        classes: None,
         left_out: Vec::new(),
         studies: names(studies),
     }
