@@ -226,6 +226,7 @@ impl<'a> PreparedRun<'a> {
         Subject {
             classes,
             probes,
+            classes_from: self.protocol.classes.as_deref(),
             found,
             threads,
             ..Subject::new(self.model.grid(), self.protocol.from_token, token_id)

@@ -1,7 +1,7 @@
 //! The attention of each head to each class of words, from the sums.
 
-use super::section::{ClassHead, ClassMetrics, ClassesSection, Ratio};
-use super::sums::{ClassBlock, ClassesSums, KeyBlock};
+use super::section::{ClassHead, ClassKind, ClassMetrics, ClassesSection, Ratio};
+use super::sums::{ClassBlock, ClassesSums, KeyBlock, KeySums};
 use crate::passes::observer::by_class::ByClass;
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{BLOCKS, PerBlock, WithTotal};
@@ -56,10 +56,15 @@ impl<'a> ClassOfLayers<'a> {
 pub(super) fn measured(sums: &ByClass<ClassesSums>, context: &EstimationContext) -> ClassesSection {
     let keys = &sums.each()[0].keys;
     let names = keys.iter().flat_map(|(key, sums)| sums.classes.keys().map(move |class| (&**key, &**class)));
-    let crowded = keys.iter().filter(|(_, sums)| sums.is_crowded).map(|(key, _)| key.to_string());
     ClassesSection {
         classes: in_parallel(context.threads, names, |(key, class)| of_class(sums, (key, class), context)),
-        crowded_classes: crowded.collect(),
+        class_kinds: keys.iter().map(ClassKind::from).collect(),
+    }
+}
+
+impl From<(&Box<str>, &KeySums)> for ClassKind {
+    fn from((key, sums): (&Box<str>, &KeySums)) -> Self {
+        Self { key: key.to_string(), classes: sums.classes.len() as u64, is_crowded: sums.is_crowded }
     }
 }
 

@@ -38,7 +38,7 @@ impl Study for WordClasses {
 
     fn passes(&self) -> Vec<PassSpec> {
         vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| {
-            ClassesSums::new(subject.grid, visibility, subject.from)
+            ClassesSums::new(subject.grid, visibility, subject.from).asked(subject.classes_from)
         })]
     }
 

@@ -28,16 +28,28 @@ use crate::system::printable::one_line;
 pub struct ClassesSection {
     /// One object for each class; empty for a corpus without classes.
     pub classes: Vec<ClassMetrics>,
-    /// Kinds of classes with more than [`MAX_CLASSES`], which are not measured.
-    pub crowded_classes: Vec<String>,
+    /// One object for each kind of classes.
+    pub class_kinds: Vec<ClassKind>,
 }
 
-stored!(ClassesSection { classes: Vec<ClassMetrics>, crowded_classes: Vec<String> });
+stored!(ClassesSection { classes: Vec<ClassMetrics>, class_kinds: Vec<ClassKind> });
+
+/// A kind of classes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClassKind {
+    /// Its name: `token` of tokens of a small vocabulary.
+    pub key: String,
+    /// Its classes that the corpus has.
+    pub classes: u64,
+    /// Whether there are more than 100, so that none is measured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_crowded: bool,
+}
 
 /// The attention of every head to words of one class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassMetrics {
-    /// The kind of class: `token` of tokens of a small vocabulary.
+    /// The kind of class.
     pub key: String,
     /// The class.
     pub class: String,
@@ -124,12 +136,16 @@ impl ClassMetrics {
 
 impl ClassesSection {
     fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
-        for key in &self.crowded_classes {
+        for ClassKind { key, classes, is_crowded } in &self.class_kinds {
             let key = one_line(key);
-            writeln!(
-                out,
-                "Words have more than {MAX_CLASSES} classes of the kind {key}: no label of them was tested."
-            )?;
+            if *is_crowded {
+                writeln!(
+                    out,
+                    "Words have more than {MAX_CLASSES} classes of the kind {key}: no label of them was tested."
+                )?;
+            } else if *classes == 0 {
+                writeln!(out, "No word has a class of the kind {key}: no label of it was tested.")?;
+            }
         }
         let found: Vec<(&ClassMetrics, &ClassHead)> =
             self.classes.iter().filter_map(|class| Some((class, class.best(policy)?))).collect();
@@ -167,7 +183,7 @@ impl ClassesSection {
 
 impl Section for ClassesSection {
     fn has_subject(&self) -> bool {
-        !(self.classes.is_empty() && self.crowded_classes.is_empty())
+        !self.class_kinds.is_empty()
     }
 
     fn summary(&self, policy: &Policy) -> Summary {

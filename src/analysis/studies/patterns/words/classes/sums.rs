@@ -119,6 +119,13 @@ impl ClassesSums {
     pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
         Self { grid, visibility, from, keys: BTreeMap::new(), columns: Vec::new() }
     }
+
+    /// The same, that know of this kind even if no word has a class of it.
+    pub fn asked(mut self, key: Option<&str>) -> Self {
+        let heads = self.grid.count();
+        self.keys.extend(key.map(|key| (key.into(), KeySums::new(heads))));
+        self
+    }
 }
 
 /// The words of a sequence by their classes of one kind.

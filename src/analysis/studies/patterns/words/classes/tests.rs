@@ -123,11 +123,11 @@ fn more_classes_than_there_is_room_for_are_said() {
     let more: Vec<Sequence> = (0..=MAX_CLASSES / 2).map(sentence).collect();
     let of = |corpus: &[Sequence]| {
         let found = results(named("classes").unwrap(), corpus, &HEADS[1..2]);
-        let ClassesSection { classes, crowded_classes } = section(&*found.sections[0].1);
-        (classes.len(), crowded_classes.clone())
+        let ClassesSection { classes, class_kinds } = section(&*found.sections[0].1);
+        (classes.len(), class_kinds[0].is_crowded)
     };
-    assert_eq!(of(&few), (MAX_CLASSES, vec![]));
-    assert_eq!(of(&more), (0, vec!["lemma".to_owned()]));
+    assert_eq!(of(&few), (MAX_CLASSES, false));
+    assert_eq!(of(&more), (0, true));
     // Sums of two parts have too many classes together.
     let grid = HeadGrid { layers: 1, heads: 1 };
     let mut parts = [0, MAX_CLASSES / 2].map(|first| {
