@@ -136,7 +136,7 @@ impl<'a> FrequencyOfClass<'a> {
         METRICS.iter().map(|metric| (metric.value)(&seen, 0)).collect()
     }
 
-    /// The same of a head without any preference.
+    /// The ratios of a head without any preference.
     fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
         let even = FrequencyHeadSums::default();
         let seen = self.inputs(number, [&even, &even]);
