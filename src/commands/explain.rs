@@ -210,8 +210,7 @@ pub fn markdown() -> String {
     let label = |entry: Entry| {
         let thresholds = entry.thresholds.unwrap_or_default();
         let names: Vec<&str> = thresholds.iter().map(|one| one.name).collect();
-        let Explanation { name, formula, source, .. } = entry.explanation;
-        [code(&[name]), code(&[&entry.filled(formula)]), code(&names), (*source).to_owned()]
+        [code(&[entry.name()]), code(&[&entry.filled(entry.explanation.formula)]), code(&names)]
     };
     let metrics = |study: &&dyn AnyStudy| {
         let names: Vec<&str> = (study.card().metrics)().iter().map(|(explanation, _)| explanation.name).collect();
@@ -221,8 +220,8 @@ pub fn markdown() -> String {
     let policy = registry::default_policy();
     let thresholds = policy.thresholds().map(|one| format!("`{}` {}", one.name, one.default)).collect::<Vec<_>>();
     let mut pages: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for Term { name, also, page, .. } in registry::terms() {
-        pages.entry(page).or_default().extend([name].into_iter().chain(also.iter()));
+    for Term { name, page, .. } in registry::terms() {
+        pages.entry(page).or_default().push(name);
     }
     let words = pages.into_iter().map(|(page, words)| [format!("[{page}](methodology/{page})"), code(&words)]);
     format!(
@@ -240,7 +239,7 @@ pub fn markdown() -> String {
          Labels are corrected over all heads and labels of one rule.\nTheir least evidence is `min_queries`, `min_sentences` and \
          `syntactic_min_count`.\n`headscope explain verdicts` has a row for each label as well.\n\n{}\n\
          ## Other words\n\n`headscope explain WORD` gives the meaning; the page defines it.\n\n{}",
-        table(["label", "rule", "thresholds", "source"], registry::labels().map(label)),
+        table(["label", "rule", "thresholds"], registry::labels().map(label)),
         thresholds.join(", "),
         table(["study", "metrics"], STUDIES.iter().filter_map(metrics)),
         rows(registry::verdicts_beside_labels()),
