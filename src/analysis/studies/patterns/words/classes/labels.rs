@@ -43,7 +43,7 @@ pub(super) const CLASS: Detector = Detector {
     },
     thresholds: &thresholds(&CONTENT_MASS),
     is_role: true,
-    parameter: Parameter::Any("class", |_| false),
+    parameter: Parameter::Keyed("class"),
     phrase: Phrase::Fixed("attends to words of the class {}"),
     shown: LabelStyle { code: None, colour: AnsiColor::BrightMagenta, in_controls: false },
     assess: |evidence, policy| {
