@@ -116,6 +116,12 @@ fn classes_that_cannot_be_meant_are_refused() {
     assert!(message.contains("bad.jsonl:1") && message.contains("name one of them with --classes"), "{message}");
     let (_, message) = refused(r#""ring": ["a"]"#, &["--classes", "ring"]);
     assert!(message.contains("bad.jsonl:1") && message.contains("`ring` has 1 entry for 2 words"), "{message}");
+    let long = format!(r#""ring": ["a", "{}"]"#, "b".repeat(257));
+    let (_, message) = refused(&long, &["--classes", "ring"]);
+    assert!(
+        message.contains("bad.jsonl:1") && message.contains("name of more than 256 bytes: give it a shorter"),
+        "{message}"
+    );
     let (status, message) = refused(two, &["--classes", "ring", "--without", "classes"]);
     assert_eq!(status, 2);
     assert!(message.contains("--classes ring is about the study classes: give --with classes as well"), "{message}");

@@ -2,6 +2,12 @@
 
 use std::sync::Arc;
 
+use anyhow::{Result, anyhow, ensure};
+
+use super::bounds::MAX_RELATION_BYTES;
+use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
+
 /// The annotations of a word, as far as the corpus has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotation {
@@ -28,6 +34,19 @@ pub struct WordClass {
     pub key: Arc<str>,
     /// Its name: `C`.
     pub name: Box<str>,
+}
+
+impl WordClass {
+    /// A class of a kind.
+    /// Fails if its name is too long for a label.
+    pub(super) fn shared(key: &Arc<str>, name: Box<str>) -> Result<Arc<Self>> {
+        ensure!(
+            name.len() <= MAX_RELATION_BYTES,
+            anyhow!("the class `{}` of `{key}` has a name of more than {MAX_RELATION_BYTES} bytes", excerpt(&name))
+                .hint("give it a shorter name: it stands in labels and tables")
+        );
+        Ok(Arc::new(Self { key: Arc::clone(key), name }))
+    }
 }
 
 /// The value of an entry in features and similar lists: `Sing` of `Number` in `Case=Nom|Number=Sing`.

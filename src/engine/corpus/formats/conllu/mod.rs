@@ -144,7 +144,7 @@ fn word(
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
     let value = |name: &str| named(name, columns).and_then(given);
     let requested: Box<[_]> = requested.iter().map(|name| value(name)).collect();
-    let class = classes.and_then(|key| Some(Arc::new(WordClass { key: Arc::clone(key), name: value(key)? })));
+    let class = classes.and_then(|key| Some(WordClass::shared(key, value(key)?))).transpose()?;
     let further = requested.iter().flatten().chain(class.iter().map(|class| &class.name)).map(|value| &**value);
     size.add([form, lemma, features, relation, entity].into_iter().chain(further))?;
     let annotation = Annotation {

@@ -114,8 +114,7 @@ pub(super) fn classes(
     let Some((name, classes)) = given.into_iter().next() else { return Ok(Vec::new()) };
     ensure!(classes.len() == words, "{}", of_other_length(&format!("classes.{name}"), classes.len(), words));
     let key: Arc<str> = wanted.map_or_else(|| name.into(), Arc::clone);
-    let class = |name: Box<str>| Arc::new(WordClass { key: Arc::clone(&key), name });
-    Ok(classes.into_iter().map(|name| name.map(class)).collect())
+    classes.into_iter().map(|name| name.map(|name| WordClass::shared(&key, name)).transpose()).collect()
 }
 
 /// The error of a list that has not one entry for each word.

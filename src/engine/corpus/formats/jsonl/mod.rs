@@ -212,7 +212,7 @@ impl Line {
         listed.ensure_whole(forms.len())?;
         let listed = |word: usize| {
             let name = listed.of_word(word).into_iter().flatten().next()?;
-            Some(Arc::new(WordClass { key: Arc::clone(class_key?), name }))
+            Some(WordClass::shared(class_key?, name))
         };
         let mut classes = Entries(classes(self.classes, forms.len(), class_key)?.into_iter());
         let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
@@ -221,7 +221,7 @@ impl Line {
         let (mut upos, mut lemmas, mut feats) = (entries(self.upos), entries(self.lemmas), entries(self.feats));
         for form in forms {
             let (lemma, features) = (lemmas.next(), feats.next());
-            let class = classes.next().or_else(|| listed(words.len()));
+            let class = classes.next().map(Ok).or_else(|| listed(words.len())).transpose()?;
             let relation = names.next().unwrap_or_else(|| "_".to_owned());
             let requested = requested.of_word(words.len());
             let given = [&lemma, &features].map(|value| value.as_deref().unwrap_or_default());
