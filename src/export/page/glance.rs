@@ -24,16 +24,16 @@ pub struct ShownSentence {
 impl ShownSentence {
     /// The attention of all heads of a model, with thumbnails.
     pub fn of_all(maps: &AttentionMaps, grid: HeadGrid) -> Self {
-        Self::new(maps, format!("data-heads={}", grid.heads))
+        Self::new(maps, &format!("data-heads={}", grid.heads))
     }
 
     /// The attention of these heads.
     pub fn of_chosen(maps: &AttentionMaps, heads: &[HeadPlace]) -> Self {
         let names: Vec<String> = heads.iter().map(ToString::to_string).collect();
-        Self { has_thumbnails: false, ..Self::new(maps, format!("data-heads=0 data-names=\"{}\"", names.join(" "))) }
+        Self { has_thumbnails: false, ..Self::new(maps, &format!("data-heads=0 data-names=\"{}\"", names.join(" "))) }
     }
 
-    fn new(maps: &AttentionMaps, heads: String) -> Self {
+    fn new(maps: &AttentionMaps, heads: &str) -> Self {
         // A text is put on one line before it is JSON, which knows no other escapes than its own.
         let json = |value: &serde_json::Value| escaped(&value.to_string());
         let tokens = json(&maps.tokens.iter().map(|token| one_line(token)).collect());
