@@ -2,11 +2,13 @@
 
 python tests/browser.py CHROMIUM PAGE.html [--screenshots FOLDER] [--blessed FOLDER [--bless]]
 python tests/browser.py CHROMIUM FIGURE.svg ...
+python tests/browser.py CHROMIUM PAGE.html --picture docs/figures/page.png
 
 The browser is driven over its devtools pipe with the standard library alone. It fails on a console message, a request to any
 network, text that does not stand out, a page wider than its window, a text of a figure that is cut, controls without a name, or a
 control that does nothing; and, with --blessed, where the page looks other than a person saw it. --bless writes what it looks like now, to be looked at
-before it is kept. Screenshots of the whole page go to a folder, if one is given. Looking at pictures needs Pillow from PyPI.
+before it is kept. Screenshots of the whole page go to a folder, if one is given. --picture writes the first screen of a page,
+as the README has it, and tests nothing. Looking at pictures needs Pillow from PyPI.
 """
 
 import argparse
@@ -371,6 +373,22 @@ def without_scripts(browser, address):
     browser("Emulation.setScriptExecutionDisabled", value=False)
 
 
+# The window of a small laptop, and so many colours that letters are smooth; a palette makes the file a third as large.
+WINDOW = (1280, 800)
+COLOURS = 64
+
+
+def picture(browser, address, file):
+    """The first screen of a page."""
+    from PIL import Image
+
+    browser("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    browser("Emulation.setDeviceMetricsOverride", width=WINDOW[0], height=WINDOW[1], deviceScaleFactor=1, mobile=False)
+    browser.open(address)
+    shot = Image.open(io.BytesIO(base64.b64decode(browser("Page.captureScreenshot")["data"]))).convert("RGB")
+    shot.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
+
+
 def figure(browser, address):
     """A figure alone has all of its texts in it."""
     browser.open(address)
@@ -387,6 +405,7 @@ def main():
     parser.add_argument("--screenshots", metavar="FOLDER")
     parser.add_argument("--blessed", metavar="FOLDER")
     parser.add_argument("--bless", action="store_true")
+    parser.add_argument("--picture", metavar="FILE.png")
     options = parser.parse_args()
     # Processes of an ended browser may still write to its profile while the folder is being removed.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -394,6 +413,9 @@ def main():
         try:
             for page in options.pages:
                 address = pathlib.Path(page).resolve().as_uri()
+                if options.picture:
+                    picture(browser, address, options.picture)
+                    continue
                 if page.endswith(".svg"):
                     figure(browser, address)
                     print(f"{page}: no text is cut")
