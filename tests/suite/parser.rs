@@ -143,11 +143,11 @@ fn the_summary_the_figure_and_the_tables_have_it() {
     let (corpus, saved) = (fixture("corpus/gold.conllu"), folder.path().join("report.json"));
     let summary = analyze("box:small", &corpus, &["--sample", "60", "-o", path(&saved)]);
     for wanted in [
-        "Heads of words from all heads",
+        "Syntactic heads from all attention heads",
         "heads by attention form a tree",
         "distances and embeddings",
         "attention of an untrained model",
-        "Lost without a layer",
+        "Points lost without a layer",
         "parser-read-not-used",
     ] {
         let known = summary.contains(wanted) || fs::read_to_string(&saved).unwrap().contains(wanted);

@@ -30,7 +30,7 @@ pub(super) fn of_studies(report: &Report) -> String {
     if lines.is_empty() {
         lines
     } else {
-        format!("Heads with the labels of each study, as their first or not:\n{lines}")
+        format!("Heads by study and label (first label or not):\n{lines}")
     }
 }
 
@@ -67,5 +67,5 @@ fn most(report: &Report, study: &dyn AnyStudy) -> Option<String> {
     let spread = plus_minus(ci95, 3);
     let chance = report.chance.get(column.id, None).copied().flatten();
     let chance = chance.map_or_else(String::new, |chance| format!(" (chance {})", decimal(chance, 3)));
-    Some(format!("{} has most of `{}`, {}{spread}{chance}", most.place, column.id, decimal(value(most)?, 3)))
+    Some(format!("{} has the largest `{}`, {}{spread}{chance}", most.place, column.id, decimal(value(most)?, 3)))
 }
