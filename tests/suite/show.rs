@@ -99,7 +99,7 @@ fn a_summary_opens_with_what_can_be_repeated() {
     assert!(brief[3].starts_with(&costliest), "{brief:?}");
 
     // Every study that gives labels says which heads have them.
-    let answers = summary.split("Heads with the labels of each study").nth(1).unwrap();
+    let answers = summary.split("Heads by study and label").nth(1).unwrap();
     for study in ["attention", "dependency", "words", "frequency", "norms", "repeats", "coreference", "trees"] {
         assert!(answers.contains(&format!("\n  {study}: ")), "{study}: {summary}");
     }

@@ -27,11 +27,7 @@ pub(super) fn of_studies(report: &Report) -> String {
     };
     let lines: String =
         report.sections.0.iter().filter(|(_, section)| section.has_subject()).filter_map(line).collect();
-    if lines.is_empty() {
-        lines
-    } else {
-        format!("Heads by study and label (first label or not):\n{lines}")
-    }
+    if lines.is_empty() { lines } else { format!("Heads by study and label (first label or not):\n{lines}") }
 }
 
 /// The heads with any of these labels.

@@ -101,7 +101,11 @@ impl Curves {
         )?;
         out.table(table(&self.orders, ShareOf::Loss));
         if let Some(bare) = self.loss_without_heads {
-            writeln!(out, "\nWhile it rises by at most this share of what all heads are worth ({:.3} nats):\n", bare - loss)?;
+            writeln!(
+                out,
+                "\nWhile it rises by at most this share of what all heads are worth ({:.3} nats):\n",
+                bare - loss
+            )?;
             out.table(table(&self.orders, ShareOf::AllHeads));
         }
         writeln!(out)?;

@@ -221,7 +221,7 @@ impl Relations {
         let beyond = reaching(Reach::Tags);
         writeln!(
             out,
-            "{} {} shown to reach beyond word classes: the head also finds more than the nearest word of a word class does.",
+            "{} {} shown to reach beyond word classes (to find more than the nearest word of a word class).",
             if beyond == 0 { "None".to_owned() } else { format!("{beyond} of them") },
             if beyond < 2 { "is" } else { "are" },
         )
