@@ -17,7 +17,7 @@ pub struct ShownSentence {
     has_thumbnails: bool,
     /// The sentence and where it is from.
     about: String,
-    /// What the script draws, as attributes of an element.
+    /// The data that the script draws, as attributes of an element.
     data: Value,
 }
 
