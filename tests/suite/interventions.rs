@@ -6,7 +6,7 @@ use crate::golden::{EVERYTHING, Forward, largest_difference, record, try_record}
 use crate::random::{RandomEncoder, classes, predicted, sentences};
 use crate::support::{architecture, fixture, opened, weight_files};
 use candle_core::{DType, Device};
-use headscope::model::forward::batch::{Batch, Input, TokenClass};
+use headscope::model::forward::batch::{Batch, Exchange, Input, TokenClass};
 use headscope::model::forward::gates::{Gate, Gates, Replacement};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
@@ -314,6 +314,43 @@ proptest! {
                     ..all
                 };
                 prop_assert_eq!(some, expected);
+            }
+        }
+    }
+
+    /// Both encoders exchange contexts alike, and a text that exchanges them with itself changes no bit.
+    #[test]
+    fn contexts_are_exchanged(random in RandomEncoder::any(), tokens in 1..30_usize, at in prop::option::of(0..30_usize)) {
+        let exchange = at.map_or(Exchange::Everywhere, |at| Exchange::At(at.min(tokens - 1)));
+        let pack = Pack { sentences: sentences(&[3, tokens, tokens]) };
+        let predicted = predicted(&pack.sentences);
+        let mut batch = pack.batch().with_predicted(&predicted);
+        batch.inputs[1].exchange = Some(exchange);
+        let mut gates = Gates::default();
+        gates.exchange(0, random.heads - 1);
+        let parameters = random.parameters();
+        let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+        let fast = PackedEncoder::new(parameters);
+        let run = |encoder: &dyn Encoder, batch: &Batch<'_>, gates| {
+            record(encoder, Start::Embeddings, batch, gates, AT_THE_END)
+        };
+        let plain = run(&fast, &batch, &Gates::default());
+        let exchanged = run(&fast, &batch, &gates);
+        prop_assert_eq!(&plain[0].hidden_states, &exchanged[0].hidden_states);
+        for (fast, slow) in exchanged.iter().zip(run(&slow, &batch, &gates)) {
+            let largest = slow.hidden_states.iter().fold(1.0_f32, |largest, value| largest.max(value.abs()));
+            prop_assert!(largest_difference(&fast.hidden_states, &slow.hidden_states) <= golden::TOLERANCE * largest);
+        }
+        batch.inputs[2] = Input { exchange: None, ..batch.inputs[1] };
+        let itself = run(&fast, &batch, &gates);
+        prop_assert_eq!(&plain[1].hidden_states, &itself[1].hidden_states);
+        prop_assert_eq!(&plain[1].hidden_states, &itself[2].hidden_states);
+        // Nothing is exchanged with a sequence of another length, or with none.
+        for wrong in [0, 2] {
+            let mut batch = pack.batch();
+            batch.inputs[wrong].exchange = Some(exchange);
+            if wrong == 2 || tokens != 3 {
+                prop_assert!(try_record(&fast, Start::Embeddings, &batch, &gates, AT_THE_END).is_err());
             }
         }
     }

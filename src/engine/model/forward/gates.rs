@@ -1,6 +1,6 @@
 //! Interventions in a forward pass: heads that are scaled or replaced, and rows of attention in place of a head's own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
@@ -69,12 +69,15 @@ const ROW_TOLERANCE: f64 = 1e-4;
 
 /// The interventions in a forward pass, by layer and head; the default keeps everything.
 ///
-/// Gates act on what a head writes, patched rows on its attention. Both act within the pass, so all later layers see them.
+/// Gates act on what a head writes, patched rows on its attention, and exchanges on both sequences of a
+/// [pair](super::batch::Input::exchange), after the gates. All act within the pass, so all later layers see them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
     gates: BTreeMap<(usize, usize), Gate>,
     /// The rows that stand in place of a head's own, by layer, head and sequence.
     rows: BTreeMap<(usize, usize, usize), AttentionRows>,
+    /// The heads whose contexts are exchanged between sequences.
+    exchanged: BTreeSet<(usize, usize)>,
 }
 
 impl Gates {
@@ -86,6 +89,16 @@ impl Gates {
     /// Puts rows of attention over one sequence in place of a head's own, and of those put there before.
     pub fn patch(&mut self, layer: usize, head: usize, sequence: usize, rows: AttentionRows) {
         self.rows.entry((layer, head, sequence)).or_default().extend(rows);
+    }
+
+    /// Exchanges the contexts of a head between the sequences of each pair.
+    pub fn exchange(&mut self, layer: usize, head: usize) {
+        self.exchanged.insert((layer, head));
+    }
+
+    /// The heads of a layer whose contexts are exchanged.
+    pub(super) fn exchanged_in(&self, layer: usize) -> impl Iterator<Item = usize> {
+        self.exchanged.range((layer, 0)..(layer + 1, 0)).map(|&(_, head)| head)
     }
 
     /// The gate of a head; `None` if it is kept.
@@ -154,6 +167,16 @@ impl Gates {
                     "sentence {number} has {n} tokens and the classes of {classes}: a replacement needs all of them"
                 );
             }
+        }
+        for &(layer, head) in &self.exchanged {
+            there(layer, head)?;
+        }
+        for (place, input) in batch.inputs.iter().enumerate() {
+            let Some(exchange) = input.exchange else { continue };
+            let (number, n) = (input.number, input.ids.len());
+            let next = batch.inputs.get(place + 1).map_or(0, |next| next.ids.len());
+            ensure!(next == n, "sentence {number} has {n} tokens and exchanges contexts with one of {next}");
+            ensure!(exchange.positions(n).end <= n, "sentence {number} exchanges contexts beyond its {n} tokens");
         }
         for (&(layer, head, sequence), rows) in &self.rows {
             there(layer, head)?;

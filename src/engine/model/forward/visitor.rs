@@ -105,7 +105,7 @@ pub struct HeadView<'a> {
     /// The values' norms after the output projection, if needed.
     pub value_norms: Option<ValueNorms<'a>>,
     /// `[n, head_dim]`, if needed: the rows that go into the output projection, `z_i = sum_j A[i,j] v_j`, the value
-    /// bias included, after the head's gate.
+    /// bias included, after the head's gate and before sequences exchange anything.
     pub context: Option<Rows<'a>>,
     /// The output of the head, if needed.
     pub output: Option<Output<'a>>,

@@ -163,6 +163,17 @@ impl PackedEncoder {
                 }
             }
         }
+        if writes {
+            for head in pass.gates.exchanged_in(number) {
+                for [here, there] in pass.batch.exchanged() {
+                    let (before, after) = context.split_at_mut(there.start * heads_width);
+                    let rows = before[here.start * heads_width..here.end * heads_width].chunks_exact_mut(heads_width);
+                    for (row, other) in rows.zip(after.chunks_exact_mut(heads_width)) {
+                        row[head * head_dim..][..head_dim].swap_with_slice(&mut other[head * head_dim..][..head_dim]);
+                    }
+                }
+            }
+        }
         Ok(())
     }
 
