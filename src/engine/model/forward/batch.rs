@@ -109,7 +109,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// The rows that exchange the contexts of heads: those of each sequence that does, and those of the next one.
+    /// The rows that exchange the contexts of heads, of a sequence and of the next one, for each sequence that exchanges any.
     pub(super) fn exchanged(&self) -> impl Iterator<Item = [Range<usize>; 2]> {
         self.inputs.iter().zip(self.spans()).filter_map(|(input, span)| {
             let positions = input.exchange?.positions(span.len());

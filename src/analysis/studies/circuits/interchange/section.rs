@@ -188,7 +188,7 @@ impl InterchangeResult {
         }
     }
 
-    /// The same with the metrics of heads.
+    /// Adds the metrics of heads.
     pub fn with_metrics(mut self, estimates: &Estimates) -> Self {
         for (place, head) in self.heads.iter_mut().enumerate() {
             let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();

@@ -50,7 +50,7 @@ fn measured(sums: InterchangeSums, grid: HeadGrid) -> InterchangeResult {
     section::<InterchangeSection>(&*found).interchange.clone()
 }
 
-/// So many items, the score of whose text is 4, of whose corrupted text 0, with heads that restore and destroy so much of it.
+/// So many items with a score of 4, of 0 in the corrupted text, and heads that restore and destroy so much.
 fn items(count: u64, heads: &[fn(u64) -> [f64; 2]]) -> InterchangeResult {
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let mut sums = InterchangeSums::new(grid, HeadsAlone);

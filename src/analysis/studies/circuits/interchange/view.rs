@@ -86,7 +86,7 @@ fn share(value: f64, ci95: Option<Interval>) -> String {
 }
 
 impl ExchangedHead {
-    /// What it restores and what it destroys, if that is known.
+    /// Both shares in words, if they are known.
     fn shares(&self) -> Option<[String; 2]> {
         Some([share(self.restored?, self.restored_ci95), share(self.destroyed?, self.destroyed_ci95)])
     }

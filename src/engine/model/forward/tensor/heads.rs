@@ -64,7 +64,7 @@ impl TensorEncoder {
         self.exchanged(number, Tensor::cat(&contexts, 0)?, pass)
     }
 
-    /// The contexts of a layer, `[tokens, heads * head_dim]`, once pairs of sequences have exchanged those of heads.
+    /// The contexts of a layer, `[tokens, heads * head_dim]`, with those of exchanged heads in each other's place.
     fn exchanged(&self, number: usize, contexts: Tensor, pass: &Pass<'_>) -> Result<Tensor> {
         let head_dim = self.config.head_dim();
         let (tokens, width) = contexts.dims2()?;

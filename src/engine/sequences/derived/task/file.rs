@@ -67,7 +67,7 @@ pub enum ItemContent {
         answer: String,
         /// A wrong answer.
         foil: String,
-        /// The same text as it was corrupted, if it was.
+        /// The corrupted context, if there is one.
         corrupted: Option<CorruptedContext>,
     },
     /// A text that should be more probable than another one.
