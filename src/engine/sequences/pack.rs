@@ -30,6 +30,7 @@ impl Pack {
             number: sentence.index,
             ids: &sentence.ids,
             segments: &sentence.segments,
+            compared: &sentence.compared,
             exchange: sentence.exchange(),
             ..Input::default()
         });

@@ -46,6 +46,8 @@ pub struct Sequence {
     pub entity_fields: Option<Arc<str>>,
     /// The tokens with a prediction, ascending by position; empty for an uncorrupted sentence.
     pub predictions: Vec<PredictedToken>,
+    /// The tokens on whose logits the direct effects of heads are compared.
+    pub compared: Vec<u32>,
     /// The part of an item of a [task](super::derived::task) that it is; `None` for text of a corpus.
     pub item: Option<ItemPart>,
 }

@@ -61,6 +61,8 @@ pub struct Input<'a> {
     pub classes: &'a [TokenClass],
     /// The positions whose logits are wanted, from 0 to `n - 1`.
     pub predicted: &'a [usize],
+    /// The tokens on whose logits the direct effects of heads are wanted.
+    pub compared: &'a [u32],
     /// Where the sequence exchanges the contexts of [exchanged](super::gates::Gates::exchange) heads with the next one, which has as
     /// many tokens; `None` of sequences that exchange nothing with the next one.
     pub exchange: Option<Exchange>,
@@ -114,6 +116,15 @@ impl<'a> Batch<'a> {
         self.inputs.iter().zip(self.spans()).filter_map(|(input, span)| {
             let positions = input.exchange?.positions(span.len());
             Some([span.start, span.end].map(|start| start + positions.start..start + positions.end))
+        })
+    }
+
+    /// The compared tokens of each sequence, among those of all sequences.
+    pub(super) fn compared(&self) -> impl Iterator<Item = Range<usize>> {
+        self.inputs.iter().scan(0, |start, input| {
+            let span = *start..*start + input.compared.len();
+            *start = span.end;
+            Some(span)
         })
     }
 

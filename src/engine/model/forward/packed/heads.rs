@@ -69,11 +69,11 @@ impl PackedEncoder {
         let layer = &self.parameters.layers[place];
         let visibility = config.visibility.of_layer(number);
         let bias = layer.query_key_value.bias.as_slice();
-        let Scratch { states, projected, context, weights, values, bare, products, input_norms, mixing, .. } = scratch;
+        let Scratch { states, projected, context, weights, values, bare, products, input_norms, mixing, direct: along, .. } = scratch;
         let tokens = pass.batch.tokens();
         let width = projected.len() / tokens;
         let has_values = width == 3 * heads_width;
-        let is_read = needs.contexts || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
+        let is_read = needs.contexts() || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
         let writes = has_values && is_read;
         if needs.outputs {
             let norms = sized(input_norms, tokens);
@@ -88,7 +88,11 @@ impl PackedEncoder {
         if needs.mixing {
             mixing.begin(tokens, heads_width);
         }
-        for (sequence, span) in pass.batch.spans().enumerate() {
+        if needs.direct {
+            self.through_output(place, along);
+        }
+        let all_compared = along.vectors.len() / hidden;
+        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
             let input = pass.batch.inputs[sequence];
             let in_sentence = || format!("sentence {}", input.number);
             let n = span.len();
@@ -110,6 +114,7 @@ impl PackedEncoder {
                     value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
                     context: None,
                     output: None,
+                    direct: None,
                 };
                 let gate = pass.gates.of(number, head);
                 let bare = sized(bare, n * head_dim);
@@ -141,7 +146,7 @@ impl PackedEncoder {
                     }
                 });
                 let view = HeadView { output, ..view };
-                if needs.heads() && !needs.contexts {
+                if needs.heads() && !needs.contexts() {
                     // At once, while attention is in cache.
                     pass.visitor.head(sequence, &view);
                 }
@@ -157,9 +162,17 @@ impl PackedEncoder {
                 if let Some(gate) = gate {
                     gate.apply(context, head_dim, heads_width, input.classes);
                 }
-                if needs.contexts {
-                    let context = Some(Rows::strided(context, n, head_dim, heads_width));
-                    pass.visitor.head(sequence, &HeadView { context, ..view });
+                if needs.contexts() {
+                    let direct = (needs.direct && !compared.is_empty()).then(|| {
+                        let through = &along.through[head * head_dim * all_compared + compared.start..];
+                        let through = Matrix::strided(through, head_dim, compared.len(), all_compared);
+                        let effects = sized(&mut along.effects, n * compared.len());
+                        let rows = Matrix::strided(context, n, head_dim, heads_width);
+                        multiply(MatrixMut::new(effects, n, compared.len()), rows, through);
+                        Rows::new(effects, compared.len())
+                    });
+                    let context = needs.contexts.then(|| Rows::strided(context, n, head_dim, heads_width));
+                    pass.visitor.head(sequence, &HeadView { context, direct, ..view });
                 }
             }
         }
