@@ -150,7 +150,11 @@ fn what_cannot_be_exchanged_is_named() {
     let good = item("the [MASK] was old .", "a [MASK] is old .");
     let bare = "{\"text\": \"the [MASK] was old .\", \"answer\": \"house\", \"foil\": \"the\"}\n";
     for (task, more, expected) in [
-        (bare.to_owned(), vec![], "DIR/items.jsonl:1: no item of the task can be scored: 1 item without `corrupted`"),
+        (
+            bare.to_owned(),
+            vec![],
+            "DIR/items.jsonl:1: no item of the task can be run beside its corrupted text: 1 item without `corrupted`",
+        ),
         (
             item("the [MASK] was old .", "the [MASK] was old old ."),
             vec![],

@@ -55,6 +55,10 @@ fn heads_that_copy_are_those_of_the_reference() {
     let found = report("box:causal", &[]);
     for (head, expected) in found["heads"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
         for metric in ["copy_logit", "copy_rank", "copy_scored"] {
+            if expected[metric]["value"].is_null() {
+                assert!(head["metrics"][metric].is_null(), "{head}");
+                continue;
+            }
             near(metric, &head["metrics"][metric], &expected[metric]["value"]);
             near(metric, &head["standard_errors"][metric], &expected[metric]["error"]);
         }

@@ -30,7 +30,7 @@ use crate::passes::run::{self, Runner, heads_of, token_limit};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::derived::task::encode::TaskReader;
 use crate::sequences::derived::task::file::TaskFile;
-use crate::sequences::derived::task::{InterchangeInfo, ItemSkip, Task, reasons};
+use crate::sequences::derived::task::{BESIDE_CORRUPTED, InterchangeInfo, ItemSkip, Task, reasons};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
@@ -286,7 +286,7 @@ fn read_task(
     };
     note("scored", task.texts.skipped, &task.info.skipped);
     if let Some(InterchangeInfo { skipped, .. }) = &task.info.interchange {
-        note("run beside their corrupted text", task.interchanged.skipped, skipped);
+        note(BESIDE_CORRUPTED, task.interchanged.skipped, skipped);
     }
     Ok(task)
 }

@@ -241,7 +241,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Eleven studies look at the sentences, and the preset's syntax is the twelfth.
     let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
-    let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 1);
+    let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 2);
     let copies = (Pass { portion: Portion::Sample, ..repeats(Repeats::Predicted, &Pass::PLAIN) }, 1);
     // Passes that follow others come last, whichever study they belong to.
     let last = [

@@ -258,8 +258,7 @@ pub(super) fn exchanged(
         None => Ok(None),
         Some(TaskFile { kind: TaskKind::Cloze, .. }) => Ok(Some(positions.unwrap_or_default())),
         Some(TaskFile { kind, path, .. }) => {
-            let error =
-                anyhow!("--with {about}: it takes items of kind cloze, and `{path}` has items of kind {kind}");
+            let error = anyhow!("--with {about}: it takes items of kind cloze, and `{path}` has items of kind {kind}");
             Err(error.of_option("with").of_value(about).hint(format!("leave out --with {about}")))
         }
     }

@@ -73,7 +73,7 @@ const ROW_TOLERANCE: f64 = 1e-4;
 /// [pair](super::batch::Input::exchange), after the gates. All act within the pass, so all later layers see them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
-    gates: BTreeMap<(usize, usize), Gate>,
+    gated: BTreeMap<(usize, usize), Gate>,
     /// The rows that stand in place of a head's own, by layer, head and sequence.
     rows: BTreeMap<(usize, usize, usize), AttentionRows>,
     /// The heads whose contexts are exchanged between sequences.
@@ -83,7 +83,7 @@ pub struct Gates {
 impl Gates {
     /// Gates a head in all sequences, in place of a gate it may have.
     pub fn set(&mut self, layer: usize, head: usize, gate: Gate) {
-        self.gates.insert((layer, head), gate);
+        self.gated.insert((layer, head), gate);
     }
 
     /// Puts rows of attention over one sequence in place of a head's own, and of those put there before.
@@ -96,6 +96,25 @@ impl Gates {
         self.exchanged.insert((layer, head));
     }
 
+    /// Exchanges the contexts of a layer, rows of `width` values with `head_dim` for each head, between the sequences of each pair.
+    pub(super) fn exchange_contexts(
+        &self,
+        layer: usize,
+        batch: &Batch<'_>,
+        contexts: &mut [f32],
+        [head_dim, width]: [usize; 2],
+    ) {
+        for head in self.exchanged_in(layer) {
+            for [here, there] in batch.exchanged() {
+                let (before, after) = contexts.split_at_mut(there.start * width);
+                let rows = before[here.start * width..here.end * width].chunks_exact_mut(width);
+                for (row, other) in rows.zip(after.chunks_exact_mut(width)) {
+                    row[head * head_dim..][..head_dim].swap_with_slice(&mut other[head * head_dim..][..head_dim]);
+                }
+            }
+        }
+    }
+
     /// The heads of a layer whose contexts are exchanged.
     pub(super) fn exchanged_in(&self, layer: usize) -> impl Iterator<Item = usize> {
         self.exchanged.range((layer, 0)..(layer + 1, 0)).map(|&(_, head)| head)
@@ -103,19 +122,19 @@ impl Gates {
 
     /// The gate of a head; `None` if it is kept.
     pub fn of(&self, layer: usize, head: usize) -> Option<&Gate> {
-        self.gates.get(&(layer, head))
+        self.gated.get(&(layer, head))
     }
 
     /// The same interventions with every gate that is fully open opened to the share `keep` alone.
     pub fn opened_to(&self, keep: f32) -> Self {
         let mut opened = self.clone();
-        opened.gates.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
+        opened.gated.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
         opened
     }
 
     /// The gates of a layer, by head.
     pub(super) fn of_layer(&self, layer: usize) -> impl Iterator<Item = (usize, &Gate)> {
-        self.gates.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
+        self.gated.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
     }
 
     /// The rows that stand in place of a head's own over a sequence, by layer, head and sequence.
@@ -151,7 +170,7 @@ impl Gates {
             );
             Ok(())
         };
-        for (&(layer, head), gate) in &self.gates {
+        for (&(layer, head), gate) in &self.gated {
             there(layer, head)?;
             ensure!(gate.keep.is_finite(), "the gate of L{layer}H{head} keeps {}: a number is expected", gate.keep);
             let Some(replacement) = &gate.replacement else { continue };

@@ -38,6 +38,8 @@ pub struct Scratch {
 pub(super) struct DirectScratch {
     /// `[compared, hidden]`: the vectors of the compared tokens.
     pub vectors: Vec<f32>,
+    /// Compared tokens of all sequences.
+    pub count: usize,
     /// `[heads * head_dim, compared]`: these through the output projection of a layer.
     pub through: Vec<f32>,
     /// `[n, compared]`: the direct effects of one head over one sequence.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::forward::Encoder;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, HeadInput, Sums};
@@ -82,7 +83,7 @@ impl Sums for CopyingSums {
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.has_direct_effects = known.encoder.is_some_and(|encoder| encoder.has_direct_effects());
+        self.has_direct_effects = known.encoder.is_some_and(Encoder::has_direct_effects);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> CopyingState {
@@ -133,7 +134,8 @@ impl CopyingSums {
             let others = || (0..copies.length).filter(|place| *place != target).map(|place| f64::from(effects[place]));
             let count = others().count() as f64;
             // Of a head that writes nothing all are raised alike.
-            let below: f64 = others().map(|other| if other < own { 1.0 } else { f64::from(u8::from(other == own)) / 2.0 }).sum();
+            let below: f64 =
+                others().map(|other| if other < own { 1.0 } else { f64::from(u8::from(other == own)) / 2.0 }).sum();
             sums.queries += 1;
             sums.rank += below / count;
             state.effects.push((place, query, own - others().sum::<f64>() / count));

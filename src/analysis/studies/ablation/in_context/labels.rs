@@ -8,17 +8,17 @@ use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, asses
 use crate::study::metrics::explanation::Explanation;
 
 const RANK: Threshold = Threshold::rule(
-    "copy_rank",
+    "copies_rank",
     0.9,
-    "smallest `copy_rank` of `copies`; chosen here: the three induction heads of box:causal have 0.96 to 1.00, its other heads 0.46 \
-        to 0.61",
+    "smallest `copy_rank` of `copies`; chosen here: the three induction heads of box:causal have 0.96 to 1.00, its other heads 0.47 \
+        to 0.64",
 );
 
 pub(super) const COPIES: Detector = Detector {
     explanation: Explanation {
         name: "copies",
         measures: "What the head writes raises the logit of the token that it attends to most above those of other tokens.",
-        formula: "copy_rank >= {copy_rank}, firm if q <= {label_q}",
+        formula: "copy_rank >= {copies_rank}, firm if q <= {label_q}",
         chance: "0.5",
         source: "Copying as the second half of the definition of induction heads: Olsson et al. 2022 (arXiv:2209.11895); direct effects: \
             Elhage et al. 2021 (transformer-circuits.pub).",

@@ -12,7 +12,7 @@ use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::in_brief::InBrief;
+use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{decimal, percent_of, plain_table, plus_minus, significance};
@@ -39,8 +39,8 @@ impl Section for InterchangeSection {
         Summary::written(|out| self.interchange.write_summary(out))
     }
 
-    fn in_brief(&self, _: &Policy) -> InBrief {
-        self.interchange.in_brief()
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        self.interchange.in_brief(policy)
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
@@ -104,13 +104,13 @@ impl ExchangedHead {
     }
 }
 
-/// `"one token" (1 of 12 tokens)`, as a mean over items.
+/// `the corruption "one token" (1.0 of 12.0 tokens changed)`, as a mean over items.
 impl fmt::Display for CorruptionOfItems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mean = |tokens: u64| decimal(tokens as f64 / self.items.max(1) as f64, 1);
         let changed = format!("{} of {} tokens", mean(self.changed), mean(self.tokens));
         match &self.name {
-            Some(name) => write!(f, "\"{name}\" ({changed} changed)"),
+            Some(name) => write!(f, "the corruption \"{name}\" ({changed} changed)"),
             None => write!(f, "a corruption of {changed}"),
         }
     }
@@ -151,10 +151,11 @@ impl InterchangeResult {
         (!self.gap_is_shown).then_some("The gap is not 4 standard errors above 0, so no head has a share of it")
     }
 
-    fn in_brief(&self) -> InBrief {
+    fn in_brief(&self, policy: &Policy) -> InBrief {
         if self.items == 0 {
             return InBrief::default();
         }
+        let shortage = Shortage::of_items("verdicts on exchanged heads", [self.items, self.units], policy);
         let corruption = self.corruption();
         let carry = self.ranked().into_iter().filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
         let named: Vec<String> = carry.take(3).map(|head| head.place.to_string()).collect();
@@ -163,7 +164,7 @@ impl InterchangeResult {
             Some(why) => format!("Under {corruption}: {}.", why.replacen("The", "the", 1)),
             None => format!("Under {corruption} {}{named}.", self.found()),
         };
-        InBrief::found(found)
+        InBrief { shortage, ..InBrief::found(found) }
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
@@ -181,8 +182,8 @@ impl InterchangeResult {
         let not_lowered = percent_of(self.not_lowered.unwrap_or(0.0));
         writeln!(
             out,
-            "Contexts of heads exchanged {at} between text and corrupted text of {}, of {}: {}. The corruption lowers the score by \
-             {gap:.3}{} nats an item, and does not lower that of {not_lowered} of them.{skipped}",
+            "Contexts of heads exchanged {at} between text and corrupted text of {}, of {}: {}. It lowers the score by {gap:.3}{} nats \
+             an item; the score of {not_lowered} of the items is not lowered.{skipped}",
             counted(self.items, "item"),
             counted(self.units, "unit"),
             self.corruption(),
@@ -227,8 +228,8 @@ impl InterchangeResult {
             name: "interchange",
             title: "How much of the answer each head carries".to_owned(),
             reading: format!(
-                "The corruption, {}, lowers the score by {gap:.3} nats an item. Each row is the share of that which the head restores \
-                 in the corrupted text, and which it destroys in the text, with 95 % intervals.{left_out}",
+                "Under {} an item loses {gap:.3} nats of its score. Each row has the share of that which the head restores in the \
+                 corrupted text, and which it destroys in the text, with 95 % intervals.{left_out}",
                 self.corruption()
             ),
             chart,

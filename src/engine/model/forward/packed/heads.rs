@@ -60,38 +60,47 @@ impl<'a> Projected<'a> {
 }
 
 impl PackedEncoder {
-    /// Self-attention of all sequences of the batch: queries, keys and values from `scratch.projected`, without their
-    /// biases yet; the contexts of the heads into `scratch.context`, if anybody needs them.
-    pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
-        let config = &self.parameters.config;
-        let (hidden, heads_width, head_dim) = (config.hidden_size, config.heads_width(), config.head_dim());
-        let (place, needs) = (self.parameters.order[number], pass.needs);
-        let layer = &self.parameters.layers[place];
-        let visibility = config.visibility.of_layer(number);
-        let bias = layer.query_key_value.bias.as_slice();
-        let Scratch { states, projected, context, weights, values, bare, products, input_norms, mixing, direct: along, .. } = scratch;
-        let tokens = pass.batch.tokens();
-        let width = projected.len() / tokens;
-        let has_values = width == 3 * heads_width;
-        let is_read = needs.contexts() || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
-        let writes = has_values && is_read;
-        if needs.outputs {
-            let norms = sized(input_norms, tokens);
-            kernels::dot_rows(states, states, hidden, norms);
+    /// Prepares the buffers of a stored layer for its heads; they write contexts if anybody needs them.
+    fn begin_layer(&self, place: usize, writes: bool, pass: &Pass<'_>, scratch: &mut Scratch) {
+        let (config, tokens) = (&self.parameters.config, pass.batch.tokens());
+        let (hidden, heads_width) = (config.hidden_size, config.heads_width());
+        if pass.needs.outputs {
+            let norms = sized(&mut scratch.input_norms, tokens);
+            kernels::dot_rows(&scratch.states, &scratch.states, hidden, norms);
             norms.iter_mut().for_each(|square| *square = square.sqrt());
         }
         if writes {
             // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
-            let context = sized(context, tokens * heads_width);
-            context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(&bias[2 * heads_width..]));
+            let bias = &self.parameters.layers[place].query_key_value.bias[2 * heads_width..];
+            let context = sized(&mut scratch.context, tokens * heads_width);
+            context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(bias));
         }
-        if needs.mixing {
-            mixing.begin(tokens, heads_width);
+        if pass.needs.mixing {
+            scratch.mixing.begin(tokens, heads_width);
         }
-        if needs.direct {
-            self.through_output(place, along);
+        if pass.needs.direct {
+            self.through_output(place, &mut scratch.direct);
         }
-        let all_compared = along.vectors.len() / hidden;
+    }
+
+    /// Self-attention of all sequences of the batch: queries, keys and values from `scratch.projected`, without their
+    /// biases yet; the contexts of the heads into `scratch.context`, if anybody needs them.
+    pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
+        let config = &self.parameters.config;
+        let (heads_width, head_dim) = (config.heads_width(), config.head_dim());
+        let (place, needs) = (self.parameters.order[number], pass.needs);
+        let layer = &self.parameters.layers[place];
+        let visibility = config.visibility.of_layer(number);
+        let bias = layer.query_key_value.bias.as_slice();
+        let tokens = pass.batch.tokens();
+        let width = scratch.projected.len() / tokens;
+        let has_values = width == 3 * heads_width;
+        let is_read =
+            needs.contexts() || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
+        let writes = has_values && is_read;
+        self.begin_layer(place, writes, pass, scratch);
+        let direct_scratch = &mut scratch.direct;
+        let Scratch { projected, context, weights, values, bare, products, input_norms, mixing, .. } = scratch;
         for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
             let input = pass.batch.inputs[sequence];
             let in_sentence = || format!("sentence {}", input.number);
@@ -163,29 +172,15 @@ impl PackedEncoder {
                     gate.apply(context, head_dim, heads_width, input.classes);
                 }
                 if needs.contexts() {
-                    let direct = (needs.direct && !compared.is_empty()).then(|| {
-                        let through = &along.through[head * head_dim * all_compared + compared.start..];
-                        let through = Matrix::strided(through, head_dim, compared.len(), all_compared);
-                        let effects = sized(&mut along.effects, n * compared.len());
-                        let rows = Matrix::strided(context, n, head_dim, heads_width);
-                        multiply(MatrixMut::new(effects, n, compared.len()), rows, through);
-                        Rows::new(effects, compared.len())
-                    });
+                    let rows = Matrix::strided(context, n, head_dim, heads_width);
+                    let direct = needs.direct.then(|| direct_scratch.of_head(head, rows, &compared)).flatten();
                     let context = needs.contexts.then(|| Rows::strided(context, n, head_dim, heads_width));
                     pass.visitor.head(sequence, &HeadView { context, direct, ..view });
                 }
             }
         }
         if writes {
-            for head in pass.gates.exchanged_in(number) {
-                for [here, there] in pass.batch.exchanged() {
-                    let (before, after) = context.split_at_mut(there.start * heads_width);
-                    let rows = before[here.start * heads_width..here.end * heads_width].chunks_exact_mut(heads_width);
-                    for (row, other) in rows.zip(after.chunks_exact_mut(heads_width)) {
-                        row[head * head_dim..][..head_dim].swap_with_slice(&mut other[head * head_dim..][..head_dim]);
-                    }
-                }
-            }
+            pass.gates.exchange_contexts(number, pass.batch, context, [head_dim, heads_width]);
         }
         Ok(())
     }

@@ -318,7 +318,7 @@ impl Encoder for PackedEncoder {
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
         pass.show_states(start.layer(), &scratch.states, hidden);
         if needs.direct {
-            self.vectors(batch, &mut scratch.direct.vectors)?;
+            self.vectors(batch, &mut scratch.direct)?;
         }
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention depends on what the last layer writes.

@@ -65,7 +65,10 @@ impl Repeats {
         Ok(match (self, tokenizer.mask()) {
             (Self::Plain, _) => plain.map(plain_alone).collect(),
             (Self::Predicted, _) => {
-                let compared = |sequence| Sequence { compared: Copies::of(&sequence).map_or_else(Vec::new, |copies| copies.tokens(&sequence)), ..sequence };
+                let compared = |sequence| Sequence {
+                    compared: Copies::of(&sequence).map_or_else(Vec::new, |copies| copies.tokens(&sequence)),
+                    ..sequence
+                };
                 plain.map(plain_alone).filter_map(|sequence| predicting_next(&sequence, None)).map(compared).collect()
             }
             (Self::Masked, None) => Vec::new(),

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use anyhow::{Context, Error, Result, anyhow};
 
 use super::file::{ClozeContext, Item, ItemContent, TaskFile};
-use super::{ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, Task, TaskInfo, TaskKind, reasons};
+use super::{
+    BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, Task, TaskInfo, TaskKind, reasons,
+};
 use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
 use crate::model::parameters::Labels;
 use crate::model::tokenizer::ModelTokenizer;
@@ -60,11 +62,11 @@ impl TaskReader<'_> {
     /// Reads all items.
     /// Fails if the tokenizer fails, no item can be scored, or one cannot and that is an error.
     pub fn read(&self, file: &TaskFile) -> Result<Task> {
-        let (texts, skipped) = self.items(file, |item| item.sequences())?;
+        let (texts, skipped) = self.items(file, None)?;
         let (interchanged, interchange) = match self.exchanged {
             None => (ItemTexts::default(), None),
             Some(positions) => {
-                let (texts, skipped) = self.items(file, |item| item.interchanged(positions))?;
+                let (texts, skipped) = self.items(file, Some(positions))?;
                 (texts, Some(InterchangeInfo { positions, skipped }))
             }
         };
@@ -81,11 +83,11 @@ impl TaskReader<'_> {
         Ok(Task { info, texts: ItemTexts { mask, ..texts }, interchanged })
     }
 
-    /// The texts that `read` makes of each item, and how many items have none, by reason.
+    /// The texts of each item, or with its corrupted text where contexts are exchanged, and how many items have none, by reason.
     fn items(
         &self,
         file: &TaskFile,
-        read: impl Fn(&ItemReader<'_>) -> Scored<Vec<Sequence>>,
+        exchanged: Option<ExchangedPositions>,
     ) -> Result<(ItemTexts, BTreeMap<ItemSkip, u64>)> {
         let mut items: Vec<Vec<Sequence>> = Vec::new();
         let mut skipped: BTreeMap<ItemSkip, u64> = BTreeMap::new();
@@ -93,7 +95,11 @@ impl TaskReader<'_> {
         for item in &file.items {
             let family = SentenceFamily { number: item.unit, is_first: !units.contains(&item.unit) };
             let reading = ItemReader { task: self, item, index: items.len() as u64, family, path: &file.path };
-            match read(&reading) {
+            let texts = match exchanged {
+                None => reading.sequences(),
+                Some(positions) => reading.interchanged(positions),
+            };
+            match texts {
                 Ok(sequences) => {
                     units.insert(item.unit);
                     items.push(sequences);
@@ -110,7 +116,11 @@ impl TaskReader<'_> {
             }
         }
         if let Some((reason, line)) = first_skipped.filter(|_| items.is_empty()) {
-            let error = anyhow!("no item of the task can be scored: {}", reasons(&skipped));
+            let error = anyhow!(
+                "no item of the task can be {}: {}",
+                exchanged.map_or("scored", |_| BESIDE_CORRUPTED),
+                reasons(&skipped)
+            );
             return Err(self.refusal(error, reason, file, line));
         }
         Ok((ItemTexts { items, mask: None, skipped: skipped.values().sum() }, skipped))

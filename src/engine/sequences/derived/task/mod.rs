@@ -172,6 +172,9 @@ pub struct InterchangeInfo {
     pub skipped: BTreeMap<ItemSkip, u64>,
 }
 
+/// What is done with items of which heads exchange their contexts, in messages.
+pub const BESIDE_CORRUPTED: &str = "run beside its corrupted text";
+
 /// The positions at which heads exchange their contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
