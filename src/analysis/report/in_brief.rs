@@ -67,7 +67,7 @@ fn choices(report: &Report) -> String {
     format!("Heads above layer 0 that go by one part of their input alone, firmly: {kinds}.")
 }
 
-/// What each control has of firm roles, in the mean over its seeds.
+/// Firm roles in each control, in the mean over its seeds.
 fn in_controls(report: &Report) -> String {
     let controls = report.controls_by_kind();
     let said = controls.iter().filter_map(|(kind, runs)| {
@@ -158,7 +158,7 @@ fn relation(heads: &[HeadReport]) -> Option<String> {
     ))
 }
 
-/// What there was too little of, and how many more sentences it would take.
+/// Labels with too little evidence, and how many more sentences they would take.
 fn too_little(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;

@@ -133,7 +133,7 @@ impl Pass {
         are_of_corpus || self.sequences.are_items()
     }
 
-    /// The same pass without these heads as well.
+    /// This pass without these heads as well.
     pub fn without(mut self, removed: &[HeadPlace]) -> Self {
         self.removed.extend(removed);
         self.removed.sort_unstable();
@@ -150,7 +150,7 @@ impl Pass {
         gates
     }
 
-    /// The same pass under `control`; `None` if the pass has nothing that the control takes away.
+    /// This pass under `control`; `None` if the pass has nothing that the control takes away.
     pub fn under(self, control: Control) -> Option<Self> {
         let seed = control.seed;
         match (control.kind, self.sequences) {

@@ -148,7 +148,7 @@ pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) 
 /// The heads of one meaning: how many, by which codes, in which colour.
 type Coded = (usize, BTreeSet<String>, Style);
 
-/// What the codes of a grid mean, the most frequent first.
+/// The meanings of the codes of a grid, the most frequent first.
 fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> Vec<(String, Coded)> {
     let mut counts: BTreeMap<String, Coded> = BTreeMap::new();
     for head in heads {

@@ -33,12 +33,12 @@ pub struct OutputShiftSection {
     pub cluster_shift: OutputShifts,
 }
 
-/// What the model loses without clusters of heads that look alike, in nats a masked token.
+/// Loss without clusters of heads that look alike, in nats a masked token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effects {
     /// Sentences with a scored token, the first of each family alone.
     pub sentences: u64,
-    /// What counts as a sentence: a window where a decoder read documents.
+    /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
     /// The task that the losses are of; null where nothing was predicted.
@@ -52,7 +52,7 @@ pub struct Effects {
     pub clusters: Vec<ClusterEffects>,
 }
 
-/// What is lost without one cluster.
+/// Loss without one cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterEffects {
     /// The rises of the loss.
@@ -128,7 +128,7 @@ impl Interplay {
 pub struct OutputShifts {
     /// Sentences with a token of text, the first of each family alone.
     pub sentences: u64,
-    /// What counts as a sentence: a window where a decoder read documents.
+    /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
     /// Tokens of text.
@@ -146,7 +146,7 @@ pub struct Change {
     pub ci95: Option<Interval>,
 }
 
-/// What changes without a cluster, without its heads one by one, and without all but one of them.
+/// Changes without a cluster, without its heads one by one, and without all but one of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Removed {
     /// The heads, layer by layer.

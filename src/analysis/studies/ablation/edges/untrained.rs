@@ -41,7 +41,7 @@ impl Untrained {
         Self { seed: SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
     }
 
-    /// The same with its edges tested by its own percentile.
+    /// This model with its edges tested by its own percentile.
     pub fn tested(self, found: &[EdgeEstimate]) -> Self {
         let mut q: Vec<f64> = found.iter().filter_map(|edge| edge.q).collect();
         q.sort_by(f64::total_cmp);

@@ -31,17 +31,17 @@ pub struct GradientSection {
     pub gradient: Gradients,
 }
 
-/// What heads are worth to the model's own task, to first order.
+/// First-order effect of each head on the model's own task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gradients {
-    /// What the gates of heads go towards; null where nothing was scored.
+    /// The point that the gates of heads go towards; null where nothing was scored.
     pub removal: Option<Replacement>,
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
     /// Sentences with a scored token, the first of each family alone.
     pub sentences: u64,
-    /// What counts as a sentence: a window where a decoder read documents.
+    /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
     /// Sentences of the sample without a token to score.
@@ -55,7 +55,7 @@ pub struct Gradients {
     /// How far the order of the heads by each measure is that by the effect of their removal; empty where that was not
     /// measured.
     pub rank_correlations: Vec<Agreement>,
-    /// What heads are worth when all come in together; absent unless that was asked for.
+    /// Integrated gradients; absent unless they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrated: Option<Integrated>,
 }

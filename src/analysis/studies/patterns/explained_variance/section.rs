@@ -37,7 +37,7 @@ struct FormSummed {
     cues: Vec<String>,
     /// The share that all explain, in the mean of all heads.
     explained: Option<f64>,
-    /// What each group adds to all others, in the mean of all heads; without groups that the corpus lacks.
+    /// The share that each group adds to all others, in the mean of all heads; without groups that the corpus lacks.
     unique: BTreeMap<String, f64>,
 }
 

@@ -33,13 +33,13 @@ pub struct LayerMixing {
     pub mixing_ratio: Option<f64>,
     /// Its 95 % interval.
     pub ci95: Option<Interval>,
-    /// The same if all heads of the layer attended evenly to the keys that a token sees.
+    /// The ratio if all heads of the layer attended evenly to the keys that a token sees.
     #[schemars(range(min = 0, max = 1))]
     pub even: Option<f64>,
 }
 
 impl LayerMixing {
-    /// That of a layer, from the sums of its class of layers.
+    /// The ratio of a layer, from the sums of its class of layers.
     pub fn new(sums: &AllNorms, layer: usize) -> Self {
         let by_block =
             |of: &dyn Fn(&NormBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };

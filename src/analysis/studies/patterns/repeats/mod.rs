@@ -100,7 +100,7 @@ pub struct RepeatsSection {
 struct Made {
     /// Sequences whose tokens come twice; 0 where the vocabulary has fewer than 40 words or the model too few positions.
     plain: u64,
-    /// The same with one token of the second copy masked; 0 also where there is no mask.
+    /// As above, with one token of the second copy masked; 0 also where there is no mask.
     masked: u64,
 }
 

@@ -50,7 +50,7 @@ pub struct ParserReport {
     pub roots: u64,
     /// Why there is no parser; null where there is one.
     pub none: Option<String>,
-    /// What the attention between the words of the sample took in memory, of the model and of the untrained one, in bytes.
+    /// Memory that the attention between the words of the sample took, of the model and of the untrained one, in bytes.
     pub kept_bytes: u64,
     /// The penalty on the square of every parameter.
     pub penalty: f64,
@@ -68,7 +68,7 @@ pub struct ParserReport {
     pub ridges: Vec<f64>,
     /// By relation, the most frequent first.
     pub relations: Vec<RelationAccuracy>,
-    /// What each layer carries.
+    /// The part of each layer.
     pub layers: Vec<LayerPart>,
     /// The weights of each head, layer by layer.
     pub heads: Vec<HeadWeights>,
@@ -165,7 +165,7 @@ pub struct SimpleAccuracies {
     pub tags: Option<f64>,
 }
 
-/// What a layer carries.
+/// The part of the tree that is lost without a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerPart {
     /// The layer, counted from 0.
@@ -183,8 +183,8 @@ pub struct HeadWeights {
     /// The head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// What one standard deviation of its attention adds to the log-odds of a word being the head, the mean of both fits: of the
-    /// attention from the dependent, and of that to it.
+    /// Log-odds of a word being the head that one standard deviation of the attention adds, from the dependent and to it; the
+    /// mean of both fits.
     pub weight: ByDirection<f64>,
 }
 

@@ -35,7 +35,7 @@ fn parsed(index: u64, heads: &[Option<usize>]) -> Sequence {
     Sequence { tree: Some(heads.iter().map(arc).collect()), ..sentence(index, heads.len(), "obj") }
 }
 
-/// What is kept of it, of heads with these weights between its tokens.
+/// The kept part of a sequence, of heads with these weights between its tokens.
 fn kept(sequence: &Sequence, classes: &LayerClasses, heads: &[Vec<f32>]) -> KeptSentence {
     let mut seen = SeenSentence::new(sequence, classes, MEAN, heads.len()).expect("a tree");
     for (head, weights) in heads.iter().enumerate() {
