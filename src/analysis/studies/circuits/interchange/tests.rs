@@ -1,4 +1,4 @@
-use super::section::{ExchangeVerdict, VerdictCounts};
+use super::section::{ExchangeVerdict, ShareTests, VerdictCounts};
 use super::*;
 use crate::corpus::SentenceFamily;
 use crate::model::forward::batch::Exchange;
@@ -116,5 +116,5 @@ fn the_gap_is_none_where_the_corruption_lowers_as_many_scores_as_it_raises() {
     }
     let found = measured(sums, GRID);
     assert_eq!((found.gap, found.gap_is_shown, found.not_lowered), (Some(0.0), false, Some(0.5)));
-    assert!(found.heads.iter().all(|head| head.restored.is_none() && head.restored_tests == Default::default()));
+    assert!(found.heads.iter().all(|head| head.restored.is_none() && head.restored_tests == ShareTests::default()));
 }
