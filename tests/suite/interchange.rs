@@ -186,5 +186,5 @@ fn what_cannot_be_exchanged_is_named() {
     let (status, message) = run(&["analyze", "box:small", "--with", "interchange"]).expect_err("an error");
     assert!(status == 2 && message.contains("--with interchange: there is no task: give --task FILE"), "{message}");
     let (status, message) = run(&["analyze", "box:small", "--positions", "all"]).expect_err("an error");
-    assert!(status == 2 && message.contains("--positions is about the study interchange"), "{message}");
+    assert!(status == 2 && message.contains("--positions all is about the study interchange"), "{message}");
 }

@@ -196,6 +196,12 @@ impl ExchangedPositions {
     }
 }
 
+impl fmt::Display for ExchangedPositions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// A task as a model reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
