@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, assess};
+use crate::study::labels::{Assessment, Bound, Detector, LabelStyle, Parameter, Phrase, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const RANK: Threshold = Threshold::rule(
@@ -32,6 +32,12 @@ pub(super) const COPIES: Detector = Detector {
     shown: LabelStyle { code: Some("copy"), colour: AnsiColor::Magenta, in_controls: false },
     assess: |evidence, policy| {
         let measured = evidence.metric("copy_rank", None);
-        assess("copies", "copy_rank", measured, Bound::AtLeast, policy.rule(&RANK)).into_iter().collect()
+        let mut assessment = assess("copies", "copy_rank", measured, Bound::AtLeast, policy.rule(&RANK));
+        // Of an induction head it is the second half of the definition, and no surer than the first.
+        if let Some((Assessment { label, .. }, induction)) = assessment.as_mut().zip(evidence.label("induction")) {
+            label.margin = label.margin.min(induction.margin);
+            label.rests_on = Some(induction.label.clone());
+        }
+        assessment.into_iter().collect()
     },
 };
