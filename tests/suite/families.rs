@@ -539,7 +539,7 @@ fn heads_that_were_trained_otherwise_are_refused() {
 }
 
 /// The tiny ESM with ESM-2's vocabulary.
-fn esm_with_vocabulary() -> TempDir {
+pub fn esm_with_vocabulary() -> TempDir {
     let folder = TempDir::new().unwrap();
     let from = fixture("models/tiny-esm");
     fs::copy(from.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
-use crate::corpus::{Input, LinksFrom, Unit};
+use crate::corpus::{Input, LinkOptions, Unit};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
@@ -64,8 +64,8 @@ pub struct AnalyzeOptions {
     pub ablation: Option<Ablation>,
     /// The columns or keys of the corpus that are probed for, beside those that always are.
     pub probes: Vec<String>,
-    /// Where CoNLL-U has links, if it has.
-    pub links_from: Option<LinksFrom>,
+    /// The links that stand beside the corpus.
+    pub links: LinkOptions,
     /// The studies that are run.
     pub studies: Vec<&'static dyn AnyStudy>,
     /// The names of the requested studies.
@@ -87,11 +87,6 @@ pub struct AnalyzeOptions {
 }
 
 impl AnalyzeOptions {
-    /// The further columns of the corpus that are read.
-    pub fn columns(&self) -> (&[String], Option<&LinksFrom>) {
-        (&self.probes, self.links_from.as_ref())
-    }
-
     /// Whether its task takes the head of the model that classifies sequences.
     pub fn classifies(&self) -> bool {
         self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Classify)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Error, anyhow};
@@ -11,7 +11,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use crate::commands::analyze::options::{GIVE_COUNTS, ONLY_ONCE};
 use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::presets;
-use crate::corpus::{Input, LinksFrom};
+use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
@@ -20,6 +20,8 @@ use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Counts};
 use crate::system::errors::Facts;
+use crate::system::printable::printable;
+use crate::system::terminal::say;
 
 /// Reads the name of a study; one of the version before becomes that of now.
 pub(super) fn names() -> impl TypedValueParser<Value = String> {
@@ -186,19 +188,44 @@ pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> R
     Ok(probes)
 }
 
-/// Where links are read from; refuses that where the study of links does not run.
-pub(super) fn links_from(
+/// Reads the least distance of a type.
+pub(super) fn min_distance(text: &str) -> Result<(String, usize), String> {
+    let wrong = || "expected TYPE=N, a type and a number of words, as in contact=6".to_owned();
+    let (name, words) = text.rsplit_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+    Ok((name.to_owned(), words.parse().ok().filter(|&words| words > 0).ok_or_else(wrong)?))
+}
+
+/// The links beside the corpus; refuses their options where the study of links does not run.
+pub(super) fn links(
     studies: &[&'static dyn AnyStudy],
     from: Option<LinksFrom>,
-) -> Result<Option<LinksFrom>, Usage> {
-    let about = registry::with_option("links-from");
-    if let Some(from) = from.as_ref().filter(|_| studies.iter().all(|study| study.card().name != about)) {
-        return Err(anyhow!("--links-from {from} is about the study {about}")
-            .of_option("links-from")
-            .of_value(from)
-            .hint(format!("give --with {about} as well")));
+    [file, rules]: [Option<PathBuf>; 2],
+    (undirected, min_distance): (Vec<String>, Vec<(String, usize)>),
+) -> Result<LinkOptions, Usage> {
+    let given = [
+        ("links-from", from.as_ref().map(LinksFrom::to_string)),
+        ("links", file.as_ref().map(|file| file.display().to_string())),
+        ("link-rules", rules.as_ref().map(|file| file.display().to_string())),
+        ("undirected", undirected.first().cloned()),
+        ("min-distance", min_distance.first().map(|(name, words)| format!("{name}={words}"))),
+    ];
+    for (option, value) in given.into_iter().filter_map(|(option, value)| Some((option, value?))) {
+        let about = registry::with_option(option);
+        if studies.iter().all(|study| study.card().name != about) {
+            return Err(anyhow!("--{option} {value} is about the study {about}")
+                .of_option(option)
+                .of_value(value)
+                .hint(format!("give --with {about} as well")));
+        }
     }
-    Ok(from)
+    let min_distance = min_distance.into_iter().collect();
+    let types = LinkTypeOptions { undirected: undirected.into_iter().collect(), min_distance };
+    let file = file.as_deref().map(LinkFile::read).transpose()?.map(Arc::new);
+    let rules = rules.as_deref().map(LinkRules::read).transpose()?.map(Arc::new);
+    for name in file.iter().flat_map(|file| file.single_types()) {
+        say(&format!("note: --links: a single line is of the type `{}`", printable(name)));
+    }
+    Ok(LinkOptions { from, file, rules, types })
 }
 
 /// Refuses a corpus that can be read only once where it would be read again.

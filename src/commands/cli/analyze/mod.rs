@@ -33,7 +33,7 @@ use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
-use chosen::{ablation, can_count, controls, links_from, probes, refuse_reading_again, studies, task};
+use chosen::{ablation, can_count, controls, links, probes, refuse_reading_again, studies, task};
 use shard::ShardArgument;
 
 const EXAMPLES: &str = "\
@@ -173,6 +173,29 @@ pub struct AnalyzeArguments {
         registry::with_option("links-from")
     ))]
     links_from: Option<LinksFrom>,
+    #[arg(long, value_name = "FILE", help_heading = STUDIES, hide_short_help = true, help = format!(
+        "Of the study `{}`: read links from a table beside the corpus, TSV or CSV with the columns sentence, from, to and type; \
+         `sentence` is the id of a sentence or #N, its number counted from 0, `from` and `to` are numbers of words counted from 1",
+        registry::with_option("links")
+    ))]
+    links: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", help_heading = STUDIES, hide_short_help = true, help = format!(
+        "Of the study `{}`: make links by the rules of this TOML file, a table for each type: from and to are conditions on annotations \
+         of words, and same, side, within and nearest on both",
+        registry::with_option("link-rules")
+    ))]
+    link_rules: Option<PathBuf>,
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', help_heading = STUDIES, hide_short_help = true, help = format!(
+        "Of the study `{}`: types whose links count in both directions, as contacts do. Several are separated by commas",
+        registry::with_option("undirected")
+    ))]
+    undirected: Vec<String>,
+    #[arg(long, value_name = "TYPE=N", value_delimiter = ',', value_parser = chosen::min_distance, help_heading = STUDIES,
+        hide_short_help = true, help = format!(
+        "Of the study `{}`: how far apart the words of a type's links are at least, as in contact=6. Several are separated by commas",
+        registry::with_option("min-distance")
+    ))]
+    min_distance: Vec<(String, usize)>,
     /// Label beside it
     ///
     /// Labels an untrained model, or sentences with their words in random order, and says which labels heads keep; not of
@@ -295,7 +318,8 @@ impl AnalyzeArguments {
         refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
         let probes = probes(&studies, self.probes)?;
-        let links_from = links_from(&studies, self.links_from)?;
+        let links =
+            links(&studies, self.links_from, [self.links, self.link_rules], (self.undirected, self.min_distance))?;
         let about = registry::with_option("show-example");
         if self.show_example && studies.iter().all(|study| study.card().name != about) {
             return Err(anyhow!("--show-example is about the study {about}")
@@ -339,7 +363,7 @@ impl AnalyzeArguments {
             removed: heads(self.removed),
             ablation,
             probes,
-            links_from,
+            links,
             studies,
             with,
             without: self.without,

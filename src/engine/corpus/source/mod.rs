@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::vec;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -22,15 +22,17 @@ use super::formats::reader::{Context, FileContext, Parsed};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
-use super::sentence::links::LinksFrom;
+use super::sentence::links::LinkTypes;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 
 pub(super) mod indexing;
+pub(super) mod links;
 pub(super) mod scope;
 mod selected;
 mod shares;
 
+use links::{LinkOptions, LinksBeside};
 use selected::SelectedSegments;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
@@ -52,6 +54,9 @@ pub struct Corpus {
     documents: u64,
     /// How many documents have begun, of all.
     met_documents: u64,
+    /// How many sentences were met, of all.
+    met_sentences: u64,
+    links: LinksBeside,
     /// Whether the next sentence is the first of its file.
     begins_file: bool,
     scope: scope::Scope,
@@ -138,20 +143,22 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, with the links of CoNLL-U if they are wanted, and
+    /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, with the links that stand beside it, and
     /// [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
     pub fn open_with(
         inputs: &[Input],
         scope: &scope::Scope,
-        (requested, links): (&[String], Option<&LinksFrom>),
+        (requested, links): (&[String], &LinkOptions),
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
         if index.is_some() {
             indexing::ensure_files(inputs).class(Class::Input)?;
         }
-        let mut corpus = Self::open(inputs)?.within(scope).keeping(requested);
-        corpus.context.links_from = links.cloned();
+        let mut corpus = Self::open(inputs)?.within(scope).keeping(&links.columns(requested));
+        corpus.context.links_from = links.from.clone();
+        corpus.context.links = LinkTypes::new(links.types.clone());
+        corpus.links = LinksBeside::new(links, requested.len());
         corpus.indexed(index)
     }
 
@@ -191,6 +198,11 @@ impl Corpus {
             Some(((file, _), _)) => Err(index.changed(&file.path)).class(Class::Input),
             None => Ok(()),
         }
+    }
+
+    /// The types of rules that have made no link so far.
+    pub fn idle_rules(&self) -> Vec<&str> {
+        self.links.idle_rules()
     }
 
     /// Its index, if it has one.
@@ -244,6 +256,8 @@ impl Corpus {
             document: 0,
             documents: 0,
             met_documents: 0,
+            met_sentences: 0,
+            links: LinksBeside::default(),
             begins_file: false,
             scope: scope::Scope::default(),
             left: u64::MAX,
@@ -360,11 +374,22 @@ impl Corpus {
 
     fn read(&mut self) -> Result<Option<Sentence>> {
         if let Some(selected) = &mut self.selected {
-            return selected.next(&mut self.context);
+            let Some((mut sentence, format)) = selected.next(&mut self.context)? else { return Ok(None) };
+            let number = sentence.index;
+            self.links.add(&mut sentence, number, format, &mut self.context.links)?;
+            return Ok(Some(sentence));
         }
-        self.decided();
-        let parsed = self.parsed()?;
-        Ok(parsed.map(|(parsed, index)| self.sentence(parsed, index)))
+        let is_whole = self.decided().part == scope::ReadPart::All;
+        let Some((parsed, index)) = self.parsed()? else {
+            if is_whole {
+                self.links.ensure_used(&self.context.links)?;
+            }
+            return Ok(None);
+        };
+        let format = self.current.as_ref().context("the file of a sentence is open")?.0.format;
+        let mut sentence = self.sentence(parsed, index);
+        self.links.add(&mut sentence, self.met_sentences - 1, format, &mut self.context.links)?;
+        Ok(Some(sentence))
     }
 
     /// The next sentence of all files as its reader has it, with its index.
@@ -390,6 +415,7 @@ impl Corpus {
         let Some((FileName { format, .. }, lines)) = &mut self.current else { return Ok(None) };
         while self.left > 0 {
             let Some(parsed) = (format.entry().read)(lines, &mut self.context)? else { return Ok(None) };
+            self.met_sentences += 1;
             // A file begins a document, too.
             let begins_document = std::mem::take(&mut self.begins_file) || parsed.begins_document;
             self.met_documents += u64::from(begins_document);
@@ -413,6 +439,12 @@ impl Corpus {
                 self.documents += 1;
             }
             return Ok(Some((parsed, index)));
+        }
+        let is_cut =
+            matches!(self.scope.decided.as_deref(), Some(scope::Decided { part: scope::ReadPart::OfFiles(_), .. }));
+        // Sentences that a limit leaves out of a file count for the numbers of those after it.
+        while is_cut && self.links.go_by_number() && (format.entry().read)(lines, &mut self.context)?.is_some() {
+            self.met_sentences += 1;
         }
         Ok(None)
     }

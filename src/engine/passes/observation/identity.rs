@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::PROGRAM;
-use crate::corpus::{CorpusIdentity, LinksFrom, Unit};
+use crate::corpus::{CorpusIdentity, LinkSources, LinksFrom, Unit};
 use crate::model::families::Architecture;
 use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
@@ -95,6 +95,9 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub links_from: Option<LinksFrom>,
+    /// Links that were read beside the corpus; absent if there were none.
+    #[serde(default, skip_serializing_if = "LinkSources::is_empty")]
+    pub links: LinkSources,
     /// Studies that would have run, but for a corpus that can be read only once or a model that knows no words; absent if there
     /// are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -105,11 +108,6 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// The further columns of the corpus that are read.
-    pub fn columns(&self) -> (&[String], Option<&LinksFrom>) {
-        (&self.probes, self.links_from.as_ref())
-    }
-
     /// The text that went through the model as one sequence.
     pub fn context(&self) -> Context {
         self.reading.as_ref().map(|reading| reading.context).unwrap_or_default()
