@@ -255,7 +255,8 @@ fn a_table_that_does_not_fit_is_refused_before_the_model_is_loaded() {
     assert!(status == 2 && message.contains("expected TYPE=N"), "{message}");
     let (status, message) = refused("#0\t1\t2\tx\n", &["--without", "links"]);
     assert!(status == 2 && message.contains("is about the study links: give --with links as well"), "{message}");
-    let missing = ["analyze", path(&tiny_bert()), "-c", path(&corpus), "--links", "/no/links.tsv", "-q"];
+    let model = tiny_bert();
+    let missing = ["analyze", path(&model), "-c", path(&corpus), "--links", "/no/links.tsv", "-q"];
     let (status, message) = run(&missing).unwrap_err();
     assert!(status == 3 && message.contains("cannot read the links `/no/links.tsv`"), "{message}");
 }
@@ -295,7 +296,8 @@ fn contacts_beside_fasta_are_those_of_json_lines() {
     assert!(contact["pairs"]["taken"].as_u64().unwrap() > 0, "{contact}");
     assert_eq!(report["settings"]["links"]["min_distance"]["contact"], 6);
     // A model that has no token for a residue cannot be asked.
-    let words = ["analyze", path(&tiny_bert()), "-c", path(&fasta), "-q"];
+    let model = tiny_bert();
+    let words = ["analyze", path(&model), "-c", path(&fasta), "-q"];
     let (status, message) = run(&[&words[..], &options].concat()).unwrap_err();
     assert!(status == 3 && message.contains("links are between the 20 residues, and the model reads"), "{message}");
     // Of a protein that is cut, the links between its first ten residues are left.

@@ -96,7 +96,7 @@ fn options_say_what_types_are() {
     assert_eq!(sentences[0].links[0].kind.min_distance, 6);
     files.types.min_distance = BTreeMap::from([("contacts".to_owned(), 6)]);
     assert_eq!(
-        files.error("links.tsv", &table.replace('c', "contact")),
+        files.error("links.tsv", &table.replace("\tc\n", "\tcontact\n")),
         "--min-distance names the type `contacts`, and links are of `contact`, `d`; did you mean `contact`?"
     );
 }
