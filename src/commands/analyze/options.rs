@@ -28,7 +28,6 @@ pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headsc
 /// A model, a corpus, what is asked of them, and the form in which that ends.
 #[derive(Clone)]
 pub struct AnalyzeOptions {
-    /// The model.
     pub model: ModelRef,
     /// The corpus, in the order it is read.
     pub corpus: Vec<Input>,
@@ -96,7 +95,6 @@ impl AnalyzeOptions {
 /// A sentence over which a report has the attention of every head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// This one.
     Text(String),
     /// One of those that the study `examples` chose.
     Example,
@@ -121,7 +119,6 @@ pub enum Outcome {
 /// The sums of one shard.
 #[derive(Clone)]
 pub struct PartialOptions {
-    /// The shard.
     pub shard: Shard,
     /// The file.
     pub path: PathBuf,

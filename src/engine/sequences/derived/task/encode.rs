@@ -26,7 +26,6 @@ pub struct TaskReader<'a> {
     pub mask: Option<u32>,
     /// The labels of its head that classifies sequences, if that is what it has.
     pub labels: Option<&'a Labels>,
-    /// Its segments.
     pub segments: usize,
     /// Whether an item that cannot be scored is an error.
     pub strict: bool,
