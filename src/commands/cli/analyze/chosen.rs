@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Error, anyhow};
@@ -199,13 +199,13 @@ pub(super) fn min_distance(text: &str) -> Result<(String, usize), String> {
 pub(super) fn links(
     studies: &[&'static dyn AnyStudy],
     from: Option<LinksFrom>,
-    [file, rules]: [Option<PathBuf>; 2],
+    [file, rules]: [Option<&Path>; 2],
     (undirected, min_distance): (Vec<String>, Vec<(String, usize)>),
 ) -> Result<LinkOptions, Usage> {
     let given = [
         ("links-from", from.as_ref().map(LinksFrom::to_string)),
-        ("links", file.as_ref().map(|file| file.display().to_string())),
-        ("link-rules", rules.as_ref().map(|file| file.display().to_string())),
+        ("links", file.map(|file| file.display().to_string())),
+        ("link-rules", rules.map(|file| file.display().to_string())),
         ("undirected", undirected.first().cloned()),
         ("min-distance", min_distance.first().map(|(name, words)| format!("{name}={words}"))),
     ];
@@ -220,8 +220,8 @@ pub(super) fn links(
     }
     let min_distance = min_distance.into_iter().collect();
     let types = LinkTypeOptions { undirected: undirected.into_iter().collect(), min_distance };
-    let file = file.as_deref().map(LinkFile::read).transpose()?.map(Arc::new);
-    let rules = rules.as_deref().map(LinkRules::read).transpose()?.map(Arc::new);
+    let file = file.map(LinkFile::read).transpose()?.map(Arc::new);
+    let rules = rules.map(LinkRules::read).transpose()?.map(Arc::new);
     for name in file.iter().flat_map(|file| file.single_types()) {
         say(&format!("note: --links: a single line is of the type `{}`", printable(name)));
     }

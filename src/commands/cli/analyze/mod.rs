@@ -318,8 +318,12 @@ impl AnalyzeArguments {
         refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
         let probes = probes(&studies, self.probes)?;
-        let links =
-            links(&studies, self.links_from, [self.links, self.link_rules], (self.undirected, self.min_distance))?;
+        let links = links(
+            &studies,
+            self.links_from,
+            [self.links.as_deref(), self.link_rules.as_deref()],
+            (self.undirected, self.min_distance),
+        )?;
         let about = registry::with_option("show-example");
         if self.show_example && studies.iter().all(|study| study.card().name != about) {
             return Err(anyhow!("--show-example is about the study {about}")

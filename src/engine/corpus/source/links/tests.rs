@@ -94,6 +94,7 @@ fn options_say_what_types_are() {
     assert_eq!(files.links(table), [found([("c", &[(1, 5), (5, 1)]), ("d", &[(1, 2)])])]);
     let sentences = files.read("links.tsv", table.as_bytes()).unwrap();
     assert_eq!(sentences[0].links[0].kind.min_distance, 6);
+    files.types.undirected.clear();
     files.types.min_distance = BTreeMap::from([("contacts".to_owned(), 6)]);
     assert_eq!(
         files.error("links.tsv", &table.replace("\tc\n", "\tcontact\n")),
