@@ -258,7 +258,7 @@ fn a_table_that_does_not_fit_is_refused_before_the_model_is_loaded() {
     let model = tiny_bert();
     let missing = ["analyze", path(&model), "-c", path(&corpus), "--links", "/no/links.tsv", "-q"];
     let (status, message) = run(&missing).unwrap_err();
-    assert!(status == 3 && message.contains("cannot read the links `/no/links.tsv`"), "{message}");
+    assert!(status == 2 && message.contains("cannot read the links `/no/links.tsv`"), "{message}");
 }
 
 #[test]
