@@ -39,6 +39,9 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     report.unread().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
     writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
     writeln!(out, "{}\n", head.description)?;
+    if head.is_absent() {
+        return Ok(());
+    }
     let rows = head.labels.iter().chain(&head.chooses).map(row);
     let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(near)).collect();
     if rows.is_empty() {
@@ -53,6 +56,9 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
 }
 
 fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
+    if head.is_absent() {
+        return Ok(());
+    }
     head.labels.iter().try_for_each(|label| more(out, label))?;
     if let Some(group) = head.key_value_group {
         let shares = |other: &&HeadReport| {

@@ -292,6 +292,24 @@ fn relative_positions() {
     check("tiny-roberta-relative-key-query");
 }
 
+/// As transformers 4 runs them, and saves them, without some of their heads.
+#[test]
+fn heads_that_were_pruned() {
+    for (name, absent) in [
+        ("tiny-bert", vec!["L0H1", "L1H0", "L1H2"]),
+        ("tiny-distilbert", vec!["L0H0", "L0H1"]),
+        // Of six layers, the first and the third share the weights that lack a head.
+        ("tiny-albert", vec!["L0H1", "L2H1", "L5H0", "L5H2"]),
+        ("tiny-t5", vec!["L0H1", "L1H0"]),
+        ("tiny-gpt2", vec!["L0H0", "L1H1", "L1H2"]),
+    ] {
+        let name = format!("pruned/{name}");
+        check(&name);
+        let config = support::architecture(&fixture("models").join(&name)).config;
+        assert_eq!(config.absent.iter().map(ToString::to_string).collect::<Vec<_>>(), absent, "{name}");
+    }
+}
+
 /// A model of `fixtures/models` with the tokenizer of the tiny BERT.
 fn with_tokenizer(name: &str) -> TempDir {
     let folder = TempDir::new().unwrap();

@@ -147,6 +147,10 @@ pub struct ModelInfo {
     /// Heads per layer.
     #[schemars(range(min = 1))]
     pub heads: usize,
+    /// The heads that were pruned before the checkpoint was saved (`pruned_heads`); absent if it has all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "grid::names")]
+    #[schemars(with = "Vec<String>")]
+    pub absent: Vec<HeadPlace>,
     /// Heads of keys and values per layer, where several heads of queries share one; absent where each has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize", range(min = 1))]
@@ -211,6 +215,7 @@ impl ModelInfo {
             family: family.to_string(),
             layers,
             heads,
+            absent: config.absent.clone(),
             key_value_heads: config.key_value_heads.filter(|&shared| shared < heads),
             visibility: config.visibility.clone(),
             head_dim: config.head_dim(),

@@ -150,6 +150,8 @@ impl Runner<'_> {
         if pass.derivatives {
             return Ok(once.towards(grid, &gates));
         }
+        let is_absent = |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|at| self.model.absent().contains(at));
+        removed.retain(|removed| !is_absent(removed));
         if self.chooses(pass)
             && let Some(choice) = self.ablation().effect_of
         {
@@ -405,7 +407,7 @@ impl Runner<'_> {
         let is_decoder = self.model.is_decoder();
         let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));
         let sequences: &mut Sequencer<'_> = &mut sequences;
-        let mut observers = ObserverSet::new(observers);
+        let mut observers = ObserverSet::new(observers).without(self.model.absent());
         let conditions = Conditions {
             removal: (pass.portion != Portion::All).then(|| self.ablation().removal),
             objective: self.model.objective.filter(|_| pass.predicts()),
@@ -421,7 +423,7 @@ impl Runner<'_> {
                 .filter_map(|variant| variant.removed.first())
         };
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
-        let chosen = self.chooses(pass).then(places);
+        let chosen = (self.chooses(pass) || !self.model.absent().is_empty()).then(places);
         observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen });
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let observers = if pass.derivatives {

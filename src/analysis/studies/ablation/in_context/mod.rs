@@ -30,6 +30,7 @@ impl Study for InContext {
 
     const CARD: Card = Card {
         name: "in-context",
+        allows_absent_heads: true,
         question: "How much better does a decoder predict tokens that it has read before?",
         needs: "a decoder with the head that predicts the next token; no corpus: 64 sequences of random tokens, once",
         of_decoders: true,
