@@ -107,7 +107,8 @@ pub fn families(report: &Report) -> Vec<LabelFamily> {
         for label in labels.chain(none) {
             let GridLabel { code, hue, family } = shown(label);
             let place = order.get(family.as_str()).copied();
-            let place = place.unwrap_or(order.len() + usize::from(label == UNLABELLED) + 2 * usize::from(label == ABSENT));
+            let place =
+                place.unwrap_or(order.len() + usize::from(label == UNLABELLED) + 2 * usize::from(label == ABSENT));
             let entry = found.entry((place, family.clone())).or_insert_with(|| LabelFamily {
                 code: None,
                 hue,

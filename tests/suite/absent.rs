@@ -42,7 +42,10 @@ fn a_pruned_model_is_the_model_without_these_heads() {
     for (head, known) in found["heads"].as_array().unwrap().iter().zip(expected["heads"].as_array().unwrap()) {
         let keys = ["metrics", "ci95", "standard_errors"];
         if is_absent(head) {
-            assert_eq!((&head["primary"], &head["labels"], &head["nearest"]), (&json!("absent"), &json!([]), &json!([])));
+            assert_eq!(
+                (&head["primary"], &head["labels"], &head["nearest"]),
+                (&json!("absent"), &json!([]), &json!([]))
+            );
             assert_eq!(keys.map(|key| numbers(&head[key])), [0; 3], "{head}");
         } else {
             assert_eq!(keys.map(|key| &head[key]), keys.map(|key| &known[key]), "{}", head["name"]);
@@ -61,7 +64,9 @@ fn a_pruned_model_is_the_model_without_these_heads() {
     for relation in found["relations"].as_array().unwrap() {
         assert!(!ABSENT.contains(&relation["name"].as_str().unwrap()));
         let of_absent = relation["by_head"].as_array().unwrap().iter().filter(|head| is_absent(head));
-        assert!(of_absent.clone().count() == 3 && of_absent.clone().all(|head| head["accuracy"]["dep->head"].is_null()));
+        assert!(
+            of_absent.clone().count() == 3 && of_absent.clone().all(|head| head["accuracy"]["dep->head"].is_null())
+        );
     }
 }
 
@@ -78,7 +83,10 @@ fn absent_heads_have_a_sign_and_a_word_everywhere() {
     let row = rows.iter().find(|row| row.first() == Some(&"L1")).unwrap();
     assert_eq!((row[1], row[3]), ("-", "-"), "{summary}");
     let of_heads = summary.lines().filter(|line| line.contains("a firm role"));
-    assert!(of_heads.clone().count() > 0 && of_heads.clone().all(|line| line.contains("of 9 heads") || line.contains("of 9 ")));
+    assert!(
+        of_heads.clone().count() > 0
+            && of_heads.clone().all(|line| line.contains("of 9 heads") || line.contains("of 9 "))
+    );
 
     let sentence = "L0H1 is absent: the checkpoint was saved without it.";
     assert!(fs::read_to_string(&page).unwrap().contains(sentence));
@@ -88,7 +96,7 @@ fn absent_heads_have_a_sign_and_a_word_everywhere() {
     let table = fs::read_to_string(table).unwrap();
     assert!(table.lines().any(|line| line.starts_with("0,1,L0H1,absent,,")), "{table}");
     let explained = run(&["explain", "absent"]).unwrap();
-    assert!(explained.contains("saved without the head") && run(&["explain", "-", ]).is_ok(), "{explained}");
+    assert!(explained.contains("saved without the head") && run(&["explain", "-",]).is_ok(), "{explained}");
     // The same words by another policy, and heads that neither side has are compared with nothing.
     let again = at("again.json");
     let policy = at("policy.toml");
@@ -97,7 +105,8 @@ fn absent_heads_have_a_sign_and_a_word_everywhere() {
     let again: Value = serde_json::from_str(&fs::read_to_string(&again).unwrap()).unwrap();
     let absent = again["heads"].as_array().unwrap().iter().filter(|head| head["primary"] == "absent").count();
     assert_eq!(absent, 3);
-    let compared: Value = serde_json::from_str(&run(&["compare", path(&saved), path(&saved), "--json"]).unwrap()).unwrap();
+    let compared: Value =
+        serde_json::from_str(&run(&["compare", path(&saved), path(&saved), "--json"]).unwrap()).unwrap();
     assert_eq!(compared["heads"].as_array().unwrap().len(), 9);
 }
 
@@ -125,7 +134,8 @@ fn attention_of_an_absent_head_is_shown_nowhere() {
 
     let corpus = fixture("corpus/gold.conllu");
     let asked = refusal(&["analyze", path(&model), "-c", path(&corpus), "--with", "edges"]);
-    let expected = "error: --with edges: `tiny-bert` lacks heads (pruned_heads), and this study asks about all; leave it out\n";
+    let expected =
+        "error: --with edges: `tiny-bert` lacks heads (pruned_heads), and this study asks about all; leave it out\n";
     assert_eq!(asked, (2, expected.to_owned()));
     let matched = refusal(&["match", path(&model), path(&tiny_bert()), "-c", path(&corpus)]);
     assert!(matched.1.contains("was saved without some heads (pruned_heads)"), "{matched:?}");
@@ -135,6 +145,7 @@ fn attention_of_an_absent_head_is_shown_nowhere() {
 fn shards_of_a_pruned_model_add_up() {
     let folder = tempfile::tempdir().unwrap();
     let (model, corpus) = (pruned(), fixture("corpus/gold.conllu"));
-    let common = ["analyze", path(&model), "-c", path(&corpus), "--with", "effect", "--sample", "20", "--no-run-info", "-q"];
+    let common =
+        ["analyze", path(&model), "-c", path(&corpus), "--with", "effect", "--sample", "20", "--no-run-info", "-q"];
     parts_add_up(&common, &folder.path().join("whole.json"));
 }

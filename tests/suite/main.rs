@@ -80,6 +80,7 @@ mod report;
 mod resume;
 mod rollout;
 mod segments;
+mod sentences;
 mod shards;
 mod sharp;
 mod show;

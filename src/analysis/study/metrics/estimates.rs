@@ -6,8 +6,8 @@ use std::num::NonZeroUsize;
 
 use super::by_block::ByBlock;
 use super::metric::{Column, Denominator, Fraction, Intervals, Metrics, StandardErrors, Values, WithoutBlocks};
-use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::grid::visibility::LayerClasses;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::{Estimate, Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;

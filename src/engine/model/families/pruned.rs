@@ -51,18 +51,28 @@ pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[St
         Some(other) => return Err(expected(other)),
     };
     let mut stored: Vec<&String> = Vec::new();
-    stems.iter().for_each(|stem| if !stored.contains(&stem) { stored.push(stem) });
+    stems.iter().for_each(|stem| {
+        if !stored.contains(&stem) {
+            stored.push(stem)
+        }
+    });
     let mut absent = BTreeSet::new();
     for (key, value) in layers {
         let numbers = value.as_array().map(|heads| heads.iter().map(Value::as_u64).collect::<Option<BTreeSet<u64>>>());
         let numbers = numbers.flatten().ok_or_else(|| expected(value))?;
         let stem = key.parse().ok().and_then(|layer: usize| stored.get(layer)).copied();
         let count = counted(stored.len(), "layer");
-        let beyond = || anyhow!("pruned_heads names layer {}: the model has {count} with weights, counted from 0", shortened(key)).of_value(key);
+        let beyond = || {
+            anyhow!("pruned_heads names layer {}: the model has {count} with weights, counted from 0", shortened(key))
+                .of_value(key)
+        };
         let stem = stem.ok_or_else(beyond)?;
         let heads = config.num_attention_heads;
         if let Some(head) = numbers.iter().find(|&&head| head >= heads as u64) {
-            let error = anyhow!("pruned_heads names head {head} of layer {key}, which had {}, counted from 0", counted(heads, "head"));
+            let error = anyhow!(
+                "pruned_heads names head {head} of layer {key}, which had {}, counted from 0",
+                counted(heads, "head")
+            );
             return Err(error.of_value(head));
         }
         let error = || anyhow!("pruned_heads leaves layer {key} without a head, and transformers runs no such layer");
@@ -73,14 +83,16 @@ pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[St
     }
     ensure!(
         absent.is_empty() || PRUNABLE.contains(&family.model_type),
-        anyhow!("pruned_heads is there, and transformers prunes no head of {family}").hint("analyse the model as it was before")
+        anyhow!("pruned_heads is there, and transformers prunes no head of {family}")
+            .hint("analyse the model as it was before")
     );
     Ok(absent.into_iter().collect())
 }
 
 fn expected(value: &Value) -> anyhow::Error {
     let shown = shortened(&value.to_string());
-    anyhow!("pruned_heads holds {shown}: expected layers with lists of heads, such as {{\"0\": [2, 5]}}").of_value(value)
+    anyhow!("pruned_heads holds {shown}: expected layers with lists of heads, such as {{\"0\": [2, 5]}}")
+        .of_value(value)
 }
 
 #[cfg(test)]

@@ -150,7 +150,8 @@ impl Runner<'_> {
         if pass.derivatives {
             return Ok(once.towards(grid, &gates));
         }
-        let is_absent = |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|at| self.model.absent().contains(at));
+        let is_absent =
+            |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|at| self.model.absent().contains(at));
         removed.retain(|removed| !is_absent(removed));
         if self.chooses(pass)
             && let Some(choice) = self.ablation().effect_of

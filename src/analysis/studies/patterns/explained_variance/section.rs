@@ -57,10 +57,9 @@ impl Summed {
     pub fn new(shares: &[FormShares; FORMS], has: impl Fn(usize) -> bool) -> Self {
         let form = |form: usize| {
             let shares = &shares[form];
-            let unique = GROUPS
-                .iter()
-                .enumerate()
-                .filter_map(|(place, group)| Some((group.name.to_owned(), mean(shares, &has, |head| &head.unique[place])?)));
+            let unique = GROUPS.iter().enumerate().filter_map(|(place, group)| {
+                Some((group.name.to_owned(), mean(shares, &has, |head| &head.unique[place])?))
+            });
             FormSummed {
                 cues: shares.cues.iter().map(|&cue| name(cue)).collect(),
                 explained: mean(shares, &has, |head| &head.all),
