@@ -72,6 +72,7 @@ mod parser;
 mod planted_causal;
 mod policy;
 mod probes;
+mod prose;
 mod pruning;
 mod removal;
 mod repeats;
