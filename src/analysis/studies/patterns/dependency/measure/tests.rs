@@ -116,7 +116,8 @@ fn the_words_on_which_one_alone_is_right() {
 #[test]
 fn ties_between_heads_and_between_offsets() {
     let sums = relation(4, [[1, 2], [2, 2]], &[(-2, 3), (-1, 3), (1, 3)]);
-    assert_eq!(best_head(&sums, None), (0, 1));
+    assert_eq!(best_head(&sums, None, |_| true), (0, 1));
+    assert_eq!(best_head(&sums, None, |place| place == 1), (1, 0));
     assert_eq!(offset_at(best_offset(&sums)), 1);
     assert_eq!(offset_at(best_offset(&relation(4, [[0; 2]; 2], &[(-2, 3), (3, 3)]))), -2);
 }
