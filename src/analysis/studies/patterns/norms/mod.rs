@@ -29,7 +29,6 @@ impl Study for Norms {
 
     const CARD: Card = Card {
         name: "norms",
-        allows_absent_heads: true,
         question: "How much does each head write, and is its attention to sinks more than a way to park it?",
         needs: "any corpus; the types of sinks also need the study `attention`",
         controls: &ControlKind::ALL,
