@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod card;
+mod drawn;
 pub mod figures;
 pub mod head_table;
 mod heads;
@@ -26,7 +27,6 @@ use json::JsonForm;
 pub enum Target {
     /// JSON on standard output.
     Stdout(JsonForm),
-    /// A file.
     File(PathBuf, Writer),
 }
 

@@ -23,6 +23,7 @@ mod candle;
 mod checkpoints;
 mod choice;
 mod clark2019;
+mod classes;
 mod compare;
 mod comparison_outputs;
 mod confirm;
@@ -55,6 +56,7 @@ mod hub;
 mod in_the_box;
 mod index;
 mod installed;
+mod interchange;
 #[cfg(unix)]
 mod interrupted;
 mod interventions;

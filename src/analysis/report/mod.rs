@@ -39,7 +39,7 @@ use crate::study::{AnyStudy, columns, saved};
 use crate::system::json::value_of;
 use crate::system::parallel::both;
 
-pub use attention_maps::{AttentionMaps, MOST_TOKENS};
+pub use attention_maps::{AttentionMaps, MOST_TOKENS, SentenceArc, SentenceUnit};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;
@@ -302,7 +302,7 @@ impl Report {
         self.in_brief = in_brief::of(self);
     }
 
-    /// The same evidence under another policy: new labels, q-values and caveats.
+    /// This evidence under another policy: new labels, q-values and caveats.
     ///
     /// The labels of the controls are left out, because a report does not have the evidence for them.
     pub fn relabel(mut self, policy: Policy) -> Self {

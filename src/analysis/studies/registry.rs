@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ablation, heads, patterns, replication};
+use super::{ablation, circuits, heads, patterns, replication};
 use crate::study::AnyStudy;
 use crate::study::health::HealthId;
 use crate::study::labels::entry::Entry;
@@ -22,6 +22,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &patterns::dependency::Dependency,
     &patterns::links::Links,
     &patterns::words::Words,
+    &patterns::words::classes::WordClasses,
     &patterns::frequency::Frequency,
     &patterns::explained_variance::Explained,
     &patterns::repeats::RepeatedTokens,
@@ -32,6 +33,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &ablation::effect::Effect,
     &ablation::in_context::InContextEffect,
     &ablation::task::OwnTask,
+    &circuits::interchange::Interchange,
     &ablation::gradient::Gradient,
     &ablation::knockout::ArcKnockout,
     &ablation::pruning::Pruning,

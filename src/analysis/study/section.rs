@@ -81,7 +81,7 @@ pub enum Completion<'a> {
     Labels(&'a [String]),
     /// How many heads of a layer, one after the other, share their keys and values; not of models whose heads have their own.
     SharedKeys(usize),
-    /// What a decoder read at once: what sections count in sentences are windows of documents.
+    /// The unit that a decoder read: sections count windows of documents as sentences.
     Reading(Context),
 }
 
@@ -92,10 +92,22 @@ pub struct HeadCard {
     pub lines: Vec<String>,
     /// Its part of the sentence on the head: verb phrases whose subject is the head, each with its number.
     pub clauses: Vec<String>,
-    /// Figures.
+    /// Figures, which say on the page what the lines say elsewhere.
     pub figures: Vec<Figure>,
-    /// The same lines as a table, where they are alike.
+    /// The heads that it is related to, which say on the page what the lines say elsewhere.
+    pub neighbours: Vec<Neighbour>,
+    /// The lines as a table, where they are alike.
     pub table: Option<CardTable>,
+}
+
+/// A head that another is related to.
+pub struct Neighbour {
+    /// How it is related: a phrase before its name.
+    pub how: &'static str,
+    /// The head.
+    pub place: HeadPlace,
+    /// How strongly, in a few words.
+    pub strength: String,
 }
 
 /// A small table on the card of a head.
@@ -113,7 +125,7 @@ impl FromIterator<String> for HeadCard {
 }
 
 impl HeadCard {
-    /// The same with these clauses.
+    /// Adds these clauses.
     pub fn saying(self, clauses: impl IntoIterator<Item = String>) -> Self {
         Self { clauses: clauses.into_iter().collect(), ..self }
     }

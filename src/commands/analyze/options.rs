@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
-use crate::corpus::{Input, LinksFrom, Unit};
+use crate::corpus::{FurtherColumns, Input, LinksFrom, Unit};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
-use crate::sequences::derived::task::TaskKind;
 use crate::sequences::derived::task::file::TaskFile;
+use crate::sequences::derived::task::{ExchangedPositions, TaskKind};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
@@ -28,7 +28,6 @@ pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headsc
 /// A model, a corpus, what is asked of them, and the form in which that ends.
 #[derive(Clone)]
 pub struct AnalyzeOptions {
-    /// The model.
     pub model: ModelRef,
     /// The corpus, in the order it is read.
     pub corpus: Vec<Input>,
@@ -66,6 +65,8 @@ pub struct AnalyzeOptions {
     pub probes: Vec<String>,
     /// Where CoNLL-U has links, if it has.
     pub links_from: Option<LinksFrom>,
+    /// The column or key of the corpus with the class of each word, if one was named.
+    pub classes: Option<String>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn AnyStudy>,
     /// The names of the requested studies.
@@ -76,6 +77,8 @@ pub struct AnalyzeOptions {
     pub left_out: Vec<&'static dyn AnyStudy>,
     /// The task that heads are removed for, if a study needs it.
     pub task: Option<Arc<TaskFile>>,
+    /// Where heads exchange their contexts between the texts of the task and their corrupted texts, if a study asks for that.
+    pub exchanged: Option<ExchangedPositions>,
     /// A file with counts of tokens, which replace the counts of the corpus.
     pub counts: Option<PathBuf>,
     /// The index of the corpus, by which a shard reads its own part alone.
@@ -88,8 +91,9 @@ pub struct AnalyzeOptions {
 
 impl AnalyzeOptions {
     /// The further columns of the corpus that are read.
-    pub fn columns(&self) -> (&[String], Option<&LinksFrom>) {
-        (&self.probes, self.links_from.as_ref())
+    pub fn columns(&self) -> FurtherColumns<'_> {
+        let (links, classes) = (self.links_from.as_ref(), self.classes.as_deref());
+        FurtherColumns { requested: &self.probes, links, classes }
     }
 
     /// Whether its task takes the head of the model that classifies sequences.
@@ -101,7 +105,6 @@ impl AnalyzeOptions {
 /// A sentence over which a report has the attention of every head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// This one.
     Text(String),
     /// One of those that the study `examples` chose.
     Example,
@@ -126,7 +129,6 @@ pub enum Outcome {
 /// The sums of one shard.
 #[derive(Clone)]
 pub struct PartialOptions {
-    /// The shard.
     pub shard: Shard,
     /// The file.
     pub path: PathBuf,

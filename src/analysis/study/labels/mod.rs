@@ -27,7 +27,7 @@ pub const UNLABELLED: &str = "unlabelled";
 /// How the grid of a summary shows such a head where it is surely short of the nearest labels, and its legend.
 pub const UNLABELLED_SHOWN: [&str; 2] = [".", "no role found"];
 
-/// The same of a head of which that cannot be said: see `HeadReport::is_undecided`.
+/// How the grid shows a head with too little to say: see `HeadReport::is_undecided`.
 pub const UNDECIDED_SHOWN: [&str; 2] =
     ["?", "too little to say: the interval of the nearest label reaches its threshold, or no rule could be tested"];
 
@@ -68,7 +68,6 @@ pub const NO_HEAD: Explanation = Explanation {
 pub struct Detector {
     /// Its documentation, for `explain` and the docs.
     pub explanation: Explanation,
-    /// Its thresholds.
     pub thresholds: &'static [&'static Threshold],
     /// Whether the label is a role of the head: one that every untrained head has, too, is none.
     pub is_role: bool,
@@ -89,6 +88,8 @@ pub enum Parameter {
     None,
     /// Labels are `family:parameter`, with any words for the parameter; some parameters are known.
     Any(&'static str, fn(&str) -> bool),
+    /// Labels are `family:key=value`, with any words for both.
+    Keyed(&'static str),
     /// Labels are `family:parameter`, with one of these.
     OneOf(&'static str, fn() -> Vec<String>),
 }
@@ -98,7 +99,6 @@ pub enum Parameter {
 pub struct LabelStyle {
     /// The label, shortened; `None` if the label itself, or its parameter, is short enough.
     pub code: Option<&'static str>,
-    /// Its colour.
     pub colour: AnsiColor,
     /// Whether controls name it even where they have none, because it is what they are run for.
     pub in_controls: bool,
@@ -116,7 +116,7 @@ impl Detector {
     pub fn gives(&self, label: &str) -> bool {
         match self.parameter {
             Parameter::None => label == self.explanation.name,
-            Parameter::Any(..) | Parameter::OneOf(..) => self.parameter_of(label).is_some(),
+            Parameter::Any(..) | Parameter::Keyed(_) | Parameter::OneOf(..) => self.parameter_of(label).is_some(),
         }
     }
 
@@ -148,6 +148,7 @@ impl Detector {
         let valid = match self.parameter {
             Parameter::None => false,
             Parameter::Any(family, _) => name == family && !parameter.is_empty(),
+            Parameter::Keyed(family) => name == family && parameter.contains('='),
             Parameter::OneOf(family, all) => name == family && all().iter().any(|one| one == parameter),
         };
         valid.then_some(parameter)
@@ -165,7 +166,7 @@ impl Detector {
             Parameter::None => vec![self.explanation.name.to_owned()],
             Parameter::OneOf(family, all) => all().iter().map(|one| format!("{family}:{one}")).collect(),
             Parameter::Any(family, is_known) if is_known(code) => vec![format!("{family}:{code}")],
-            Parameter::Any(..) => Vec::new(),
+            Parameter::Any(..) | Parameter::Keyed(_) => Vec::new(),
         };
         let place = labels.iter().position(|label| self.code(label) == code)?;
         Some(labels.swap_remove(place))
@@ -177,7 +178,6 @@ impl Detector {
 pub struct Evidence<'a> {
     /// The head's place in lists of all heads.
     pub place: usize,
-    /// Its metrics.
     pub metrics: &'a Metrics<Measured>,
     /// Its study's section of the report.
     pub section: &'a dyn Any,

@@ -33,6 +33,32 @@ pub enum Chart {
     Arcs(Arcs),
     /// Bars of heads, each of parts.
     Stacks(Stacks),
+    /// Bars side by side, each beside a level.
+    Bars(Bars),
+}
+
+/// Bars side by side, from the left to the right.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    /// The quantity of the horizontal scale.
+    pub across: String,
+    /// The name of the level that each bar stands beside; empty where there is none.
+    pub level: String,
+    /// Whether the numbers are shares, shown in per cent.
+    pub shares: bool,
+    /// The bars.
+    pub bars: Vec<Bar>,
+}
+
+/// A bar.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// Its place on the horizontal scale.
+    pub name: String,
+    /// Its height; none where there was nothing to measure.
+    pub mark: Option<Mark>,
+    /// The level beside it.
+    pub level: Option<f64>,
 }
 
 /// A bar for each head, stacked of parts, layer by layer.
@@ -49,7 +75,6 @@ pub struct Stacks {
 /// A bar: shares that add up to 1, or nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
-    /// The head.
     pub place: HeadPlace,
     /// The shares, from the bottom.
     pub parts: Vec<f64>,
@@ -66,7 +91,6 @@ pub struct Forest {
     pub nothing: Option<f64>,
     /// The meanings of the marks of a row, in their order; each has a shape of its own.
     pub marks: Vec<String>,
-    /// The rows.
     pub rows: Vec<ForestRow>,
 }
 
@@ -115,7 +139,6 @@ pub struct Curve {
     pub name: String,
     /// Whether it is there for the others to be held against.
     pub beside: bool,
-    /// Its points.
     pub points: Vec<Mark>,
 }
 
@@ -126,18 +149,16 @@ pub struct Edges {
     pub width: String,
     /// The kinds that edges have, where that is known.
     pub kinds: Vec<EdgeKind>,
-    /// The edges.
     pub edges: Vec<Edge>,
 }
 
-/// A kind of edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgeKind {
     /// The line that it is drawn with.
     pub line: EdgeLine,
     /// One word for it.
     pub name: &'static str,
-    /// What the word means.
+    /// The meaning of the word.
     pub meaning: String,
 }
 
@@ -193,14 +214,12 @@ pub struct Tree {
 pub struct TreeJoin {
     /// Heads by their place, joins by the number of heads more than their place among the joins.
     pub of: [usize; 2],
-    /// The height.
     pub height: f64,
 }
 
 /// Sentences with arcs between their words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arcs {
-    /// The sentences.
     pub sentences: Vec<ArcSentence>,
 }
 
@@ -211,7 +230,6 @@ pub struct ArcSentence {
     pub about: String,
     /// Its words and special tokens.
     pub units: Vec<String>,
-    /// The arcs.
     pub arcs: Vec<Arc>,
     /// Arcs of the gold tree that are drawn beside them, each from where attention should start.
     pub gold: Vec<[usize; 2]>,

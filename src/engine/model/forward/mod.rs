@@ -47,7 +47,7 @@ pub enum Start<'a> {
         /// `[tokens, hidden]`: the hidden states of that number, one sequence after the other.
         states: &'a [f32],
     },
-    /// The same, with everything that layers wrote in that pass held, but for the heads of this layer that have a gate: they are
+    /// As the one above, with everything that layers wrote in that pass held, but for the heads of this layer that have a gate: they are
     /// gone from what its attention wrote, and only the residual stream carries that on. The heads of later layers are shown, and
     /// nothing of them but their attention.
     Held {
@@ -55,7 +55,7 @@ pub enum Start<'a> {
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered it.
         states: &'a [f32],
-        /// What all layers wrote.
+        /// The outputs of all layers.
         writes: &'a Writes,
     },
 }
@@ -79,7 +79,7 @@ pub trait Encoder: Send + Sync {
         self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
 
-    /// The same from a chosen start and with interventions. A pass that starts from the hidden states of a layer, as a
+    /// A pass from a chosen start and with interventions. A pass that starts from the hidden states of a layer, as a
     /// whole pass over the same batch showed them, is equal to the rest of that pass, bit for bit.
     /// Fails as [`Encoder::forward`], and if the start or the gates do not fit the model and the batch.
     fn forward_from(
@@ -110,6 +110,12 @@ pub trait Encoder: Send + Sync {
     /// The heads of a layer, which attend from rows in place of its input, if the encoder has them for that.
     fn layer_attention(&self, _layer: usize, _positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
         None
+    }
+
+    /// Whether logits, before any bound, are linear in what heads write once the scale of the final norm is known, so that heads have
+    /// direct effects on them.
+    fn has_direct_effects(&self) -> bool {
+        false
     }
 
     /// The weights of the heads of a layer, if the encoder gives access to them.
@@ -257,6 +263,10 @@ fn check_finite(values: &[f32], layer: usize) -> Result<()> {
 /// The message where more of held heads is needed than there is.
 const HELD_SHOWS_ATTENTION: &str =
     "a run in which everything is held but the residual stream shows attention and nothing else";
+
+/// The message where direct effects are needed of an encoder that has none.
+const NO_DIRECT: &str = "direct effects are needed, but the logits are not linear in what heads write, or the head that predicts was not \
+    loaded with the encoder";
 
 /// The message where logits are needed and the prediction head was not loaded.
 const NO_PREDICTION: &str = "logits are needed, but the head that predicts was not loaded with the encoder";

@@ -63,9 +63,7 @@ const OF_DECODERS: &str = "score";
 
 /// A head that classifies sequences, with its labels.
 pub struct Classifier {
-    /// The head.
     pub head: PredictionHead,
-    /// The labels.
     pub labels: Labels,
 }
 

@@ -33,13 +33,14 @@ impl Study for Effect {
         allows_absent_heads: true,
         removes_heads: true,
         question: "What does the model lose without each head?",
-        needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read twice more: as many passes over a sample of its \
-            sentences as half of the heads, and two",
+        needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read \
+            twice more: half as many passes over a sample as there are heads",
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["effects"],
+        drawn: &[("loss_effect", "Loss without it, nats a token more")],
         tables: &["effects", "effects_by_relation"],
         options: &["effect-of"],
         verdicts: VERDICTS,

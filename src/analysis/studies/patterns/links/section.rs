@@ -102,11 +102,12 @@ impl LinksSection {
         if unscored > 0 {
             writeln!(out, "Not scored: {} whose candidates are all targets, or none.", counted(unscored, "source"))?;
         }
+        tested.iter().filter_map(|links| links.of_pairs()).try_for_each(|line| writeln!(out, "{line}"))?;
         self.write_reach(out, policy)?;
         let rare = self.links.len() - tested.len();
         if rare > 0 {
             let (is, types) = (plural(&rare, "is", "are"), counted(rare, "rarer type"));
-            writeln!(out, "{types} of links {is} in the report only, and {is} not tested.")?;
+            writeln!(out, "{types} of links {is} in the report and {is} not tested.")?;
         }
         Ok(())
     }

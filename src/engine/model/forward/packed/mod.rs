@@ -3,6 +3,7 @@
 //! The matrix products are the `gemm` crate's, over all tokens of a batch; attention is computed for one sequence
 //! and head at a time, and looked at while it is in cache.
 
+mod direct;
 mod heads;
 mod held;
 mod mixing;
@@ -197,7 +198,7 @@ impl PackedEncoder {
         self.add(update, &layer.attention_output, [of_update, layer.attention_norm.as_ref()], states);
     }
 
-    /// The same of the feed-forward block.
+    /// Adds the feed-forward block.
     fn add_feed_forward(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
         let of_update = layer.write_norms.as_ref().map(|[_, of_feed_forward]| of_feed_forward);
         self.add(update, &layer.output, [of_update, Some(&layer.output_norm)], states);
@@ -269,6 +270,10 @@ impl Encoder for PackedEncoder {
         Some(Matrix::new(weight, config.embedding_width(), config.hidden_size))
     }
 
+    fn has_direct_effects(&self) -> bool {
+        self.parameters.direct_head().is_some()
+    }
+
     fn head_weights(&self, layer: usize) -> Option<HeadWeights<'_>> {
         let (hidden, width) = (self.parameters.config.hidden_size, self.parameters.config.heads_width());
         let layer = self.parameters.layers().nth(layer)?;
@@ -312,6 +317,9 @@ impl Encoder for PackedEncoder {
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
         pass.show_states(start.layer(), &scratch.states, hidden);
+        if needs.direct {
+            self.vectors(batch, &mut scratch.direct)?;
+        }
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention depends on what the last layer writes.
             let last = number + 1 == layers;
@@ -323,6 +331,9 @@ impl Encoder for PackedEncoder {
             }
             if !last || needs.last_states() {
                 self.feed_forward(number, layer, &mut pass, scratch);
+                if last && needs.direct {
+                    self.show_final_scales(&mut pass, &scratch.states);
+                }
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
                     self.normalise(&mut scratch.states, norm);
                 }
@@ -351,7 +362,7 @@ fn activate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
     }
 }
 
-/// Of each row, `[2 * width]`, plus its bias: the activation of the first half times the second half, in place of the first.
+/// Gates each row, `[2 * width]`, plus its bias: the activation of the first half times the second half, in place of the first.
 fn gate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
     match activation {
         Activation::Gelu => kernels::gate_gelu(wide, bias),

@@ -14,7 +14,9 @@ use candle_core::{D, DType, Device, Module, Tensor};
 use super::batch::{Batch, Input};
 use super::gates::Gates;
 use super::visitor::{Needs, Visitor, Written};
-use super::{Encoder, HELD_SHOWS_ATTENTION, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels};
+use super::{
+    Encoder, HELD_SHOWS_ATTENTION, NO_DIRECT, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels,
+};
 use crate::model::config::cost::Cost;
 use crate::model::config::{Activation, BlockPlan, Config};
 use crate::model::parameters::{self, Parameters};
@@ -45,7 +47,7 @@ impl TensorEncoder {
         Self::with_precision(parameters, device, DType::F32)
     }
 
-    /// The same in another floating-point type; float64 keeps rounding out of comparisons.
+    /// This encoder in another floating-point type; float64 keeps rounding out of comparisons.
     /// Fails if the device has no room for the parameters, or cannot compute in this type.
     pub fn with_precision(parameters: &Parameters, device: &Device, precision: DType) -> Result<Self> {
         let Parameters { config, embeddings, layers, order, final_norm, prediction } = parameters;
@@ -178,7 +180,7 @@ impl TensorEncoder {
         Ok(states)
     }
 
-    /// What the feed-forward block of a layer makes of its input, `[tokens, hidden]` both.
+    /// The feed-forward block of a layer, from its input to its output, `[tokens, hidden]` both.
     fn feed_forward(&self, layer: &Layer, input: &Tensor) -> Result<Tensor> {
         let wide = layer.intermediate.forward(input)?;
         let active = if self.config.gated {
@@ -238,6 +240,7 @@ impl Encoder for TensorEncoder {
         let needs = visitor.needs();
         check_input(&self.config, start, batch, gates)?;
         ensure!(!needs.logits || self.prediction.is_some(), NO_PREDICTION);
+        ensure!(!needs.direct, NO_DIRECT);
         if batch.inputs.is_empty() {
             return Ok(());
         }
