@@ -15,6 +15,7 @@ mod reference_choice;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod absent;
 mod attention_maps;
 mod bad_input;
 mod batch;
@@ -22,6 +23,7 @@ mod candle;
 mod checkpoints;
 mod choice;
 mod clark2019;
+mod classes;
 mod compare;
 mod comparison_outputs;
 mod confirm;
@@ -54,6 +56,7 @@ mod hub;
 mod in_the_box;
 mod index;
 mod installed;
+mod interchange;
 #[cfg(unix)]
 mod interrupted;
 mod interventions;
@@ -80,6 +83,7 @@ mod report;
 mod resume;
 mod rollout;
 mod segments;
+mod sentences;
 mod shards;
 mod sharp;
 mod show;

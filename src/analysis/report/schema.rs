@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::studies::registry;
 use crate::studies::registry::{STUDIES, default_policy};
 use crate::study::AnyStudy;
-use crate::study::labels::{Detector, Label, Near, Parameter, UNLABELLED};
+use crate::study::labels::{ABSENT, Detector, Label, Near, Parameter, UNLABELLED};
 use crate::study::metrics::metric::{Denominator, Keys};
 
 /// A value of each metric; those of studies that were not run are absent.
@@ -85,13 +85,14 @@ fn label() -> Schema {
             json!({ "enum": all().iter().map(|one| format!("{family}:{one}")).collect::<Vec<_>>() })
         }
         Parameter::Any(family, _) => json!({ "pattern": format!("^{family}:.") }),
+        Parameter::Keyed(family) => json!({ "pattern": format!("^{family}:[^=]+=.") }),
     };
     json_schema!({ "type": "string", "anyOf": registry::detectors().map(of_detector).collect::<Vec<_>>() })
 }
 
 /// The label of a head that stands first.
 pub(super) fn primary(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [label(), { "const": UNLABELLED }] })
+    json_schema!({ "anyOf": [label(), { "enum": [UNLABELLED, ABSENT] }] })
 }
 
 /// Names of labels.

@@ -20,7 +20,8 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::model::{Fingerprint, Model};
-use crate::report::AttentionMaps;
+use crate::report::{AttentionMaps, SentenceArc, SentenceUnit};
+use crate::sequences::fold::units::Units;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tally::SkipReason;
@@ -103,12 +104,16 @@ pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
                 let error = anyhow!("there is no head {head}: `{id}` has {grid}, both counted from 0");
                 return Err(error.of_value(head));
             }
+            if let Some(head) = heads.iter().find(|head| model.absent().contains(head)) {
+                let error = anyhow!("{head} is absent: `{}` was saved without it (pruned_heads)", model.id);
+                return Err(error.of_value(head));
+            }
             heads.clone()
         }
     })
 }
 
-/// The attention of these heads over a sentence, `[heads, tokens, tokens]`.
+/// The attention of these heads over a sentence, `[heads, tokens, tokens]`; zeros for heads that are absent.
 /// Fails if the forward pass fails.
 pub fn attention(
     model: &Model,
@@ -125,7 +130,8 @@ pub fn attention(
             error.hint(format!("choose fewer heads or a shorter sentence, or let it have more by `--memory {limit}`"))
         })
         .class(Class::Input)?;
-    let places = heads.iter().enumerate().map(|(place, head)| ((head.layer, head.head), place)).collect();
+    let present = heads.iter().enumerate().filter(|(_, head)| !model.absent().contains(head));
+    let places = present.map(|(place, head)| ((head.layer, head.head), place)).collect();
     let mut recorder = Recorder { places, weights: vec![0.0; heads.len() * size] };
     let pack = Pack { sentences: vec![sequence.clone()] };
     model.encoder.forward_from(Start::Embeddings, &pack.batch(), gates, scratch, &mut recorder)?;
@@ -137,8 +143,30 @@ pub fn attention(
 pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Result<AttentionMaps> {
     let heads: Vec<HeadPlace> = model.grid().places().collect();
     let weights = attention(model, sequence, &heads, gates, &mut Scratch::default())?;
-    let tokens = sequence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect();
-    Ok(AttentionMaps::new(tokens, &weights))
+    Ok(rounded(model, sequence, &weights))
+}
+
+/// This attention of heads over a sentence, `[heads, tokens, tokens]`, rounded, with the words and the tree of the sentence.
+pub fn rounded(model: &Model, sequence: &Sequence, weights: &[f32]) -> AttentionMaps {
+    let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
+    let found = Units::new(sequence);
+    let texts = found.texts(sequence, token);
+    let unit = |(unit, text): (usize, String)| {
+        let span = &found.spans[unit];
+        SentenceUnit { text, tokens: [span.start(), span.end()], is_word: found.words[unit].is_some() }
+    };
+    let is_causal = model.architecture.config.visibility.in_all_layers().is_causal();
+    let arc = |(unit, word): (usize, &Option<usize>)| {
+        let gold = &sequence.tree.as_ref()?[(*word)?];
+        let head = found.of_word[gold.head.word()?];
+        let [from, to] = if is_causal { [unit.max(head), unit.min(head)] } else { [unit, head] };
+        Some(SentenceArc { from, to, relation: gold.relation.clone() })
+    };
+    AttentionMaps {
+        units: texts.into_iter().enumerate().map(unit).collect(),
+        arcs: found.words.iter().enumerate().filter_map(arc).collect(),
+        ..AttentionMaps::new((0..sequence.ids.len()).map(token).collect(), weights)
+    }
 }
 
 /// Copies the views of chosen heads to their places.

@@ -14,7 +14,7 @@ mod sentence;
 mod source;
 mod tree;
 
-pub use annotation::{Annotation, Upos};
+pub use annotation::{Annotation, Upos, WordClass};
 pub use bounds::{
     MAX_FILE_LINKS, MAX_LINE_BYTES, MAX_LINK_TYPES, MAX_LINKS, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED,
     MAX_SENTENCE_BYTES, MAX_WORDS,
@@ -35,4 +35,4 @@ pub use source::links::file::LinkFile;
 pub use source::links::rules::LinkRules;
 pub use source::links::{LinkOptions, LinkSources};
 pub use source::scope::{Scope, TakenDocuments};
-pub use source::{Corpus, CorpusIdentity, FileIdentity};
+pub use source::{Corpus, CorpusIdentity, FileIdentity, FurtherColumns};

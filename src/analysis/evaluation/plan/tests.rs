@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::corpus::{LinkSet, LinkSources, LinkType};
+use crate::corpus::{Annotation, LinkSet, LinkSources, LinkType, WordClass};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
@@ -48,6 +48,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         probes: Vec::new(),
         links_from: None,
         links: LinkSources::default(),
+        classes: None,
         left_out: Vec::new(),
         studies: names(studies),
     }
@@ -131,7 +132,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
     panel
 }
 
-/// A sequence with links from each word to the one before it, and contacts of both.
+/// A sequence with links from each word to the one before it, and contacts of both; each word has a class.
 fn linked(mut sequence: Sequence) -> Sequence {
     let links = |name: &str, is_undirected| {
         let kind = Arc::new(LinkType { name: name.into(), is_undirected, min_distance: 1 });
@@ -140,6 +141,10 @@ fn linked(mut sequence: Sequence) -> Sequence {
         LinkSet { kind, targets: words.map(|word| (word, [other(word)].into())).collect(), candidates: None, lost: 0 }
     };
     sequence.links = vec![links("before", false), links("contact", true)];
+    sequence.annotations.resize(sequence.words.len(), Annotation::default());
+    for (word, annotation) in sequence.annotations.iter_mut().enumerate() {
+        annotation.class = Some(Arc::new(WordClass { key: "parity".into(), name: (word % 2).to_string().into() }));
+    }
     sequence
 }
 
@@ -240,9 +245,9 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let [plain, masked] = [Repeats::Plain, Repeats::Masked].map(|made| (repeats(made, &Pass::PLAIN), 1));
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
-    // Eleven studies look at the sentences, and the preset's syntax is the twelfth.
+    // Twelve studies look at the sentences, and the preset's syntax is the thirteenth.
     let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
-    let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 1);
+    let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 2);
     let copies = (Pass { portion: Portion::Sample, ..repeats(Repeats::Predicted, &Pass::PLAIN) }, 1);
     // Passes that follow others come last, whichever study they belong to.
     let last = [
@@ -253,7 +258,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 1),
     ];
     let all = [
-        (Pass::PLAIN, 12),
+        (Pass::PLAIN, 13),
         plain,
         masked,
         predicted,
@@ -262,6 +267,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (sampled.clone(), 1),
         copies,
         (Pass { sequences: Sequences::Task, ..sampled.clone() }, 1),
+        (Pass { sequences: Sequences::Interchange, ..sampled.clone() }, 1),
         (Pass { derivatives: true, ..sampled.clone() }, 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 4),
         (Pass { sequences: Sequences::Sentences, weights: Weights::Sharp { seed: 0 }, ..sampled.clone() }, 1),
@@ -273,7 +279,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
     let controlled = [
-        (fresh.clone(), 8),
+        (fresh.clone(), 9),
         (repeats(Repeats::Plain, &fresh), 1),
         (repeats(Repeats::Masked, &fresh), 1),
         windows(&fresh),
@@ -292,8 +298,8 @@ fn studies_of_a_report_are_those_that_it_lists() {
     let refusal = self::studies(&["cats".to_owned()]).err().unwrap().to_string();
     assert_eq!(
         refusal,
-        "there is no study `cats`: there are attention, norms, trees, dependency, links, words, frequency, explained-variance, \
-            repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, gradient, knockout, pruning, output-shift, edges, \
+        "there is no study `cats`: there are attention, norms, trees, dependency, links, words, classes, frequency, explained-variance, \
+            repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, interchange, gradient, knockout, pruning, output-shift, edges, \
             similarity, cluster-effect, cluster-shift, probes, parser, examples, clark2019"
     );
 }

@@ -1,6 +1,7 @@
 //! The choices of a run from its arguments: studies, controls, ablation, and the columns to probe for.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +13,12 @@ use crate::commands::analyze::options::{GIVE_COUNTS, ONLY_ONCE};
 use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::presets;
 use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
+use crate::evaluation::askable::is_of_items;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
 use crate::sequences::derived::task::file::TaskFile;
+use crate::sequences::derived::task::{ExchangedPositions, TaskKind};
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Counts};
@@ -188,6 +191,22 @@ pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> R
     Ok(probes)
 }
 
+/// The value of an option that one study has; refuses it where that study does not run.
+pub(super) fn of_study<T: Display>(
+    studies: &[&'static dyn AnyStudy],
+    option: &'static str,
+    value: Option<T>,
+) -> Result<Option<T>, Usage> {
+    let about = registry::with_option(option);
+    if let Some(value) = value.as_ref().filter(|_| studies.iter().all(|study| study.card().name != about)) {
+        return Err(anyhow!("--{option} {value} is about the study {about}")
+            .of_option(option)
+            .of_value(value)
+            .hint(format!("give --with {about} as well")));
+    }
+    Ok(value)
+}
+
 /// Reads the least distance of a type.
 pub(super) fn min_distance(text: &str) -> Result<(String, usize), String> {
     let wrong = || "expected TYPE=N, a type and a number of words, as in contact=6".to_owned();
@@ -202,22 +221,11 @@ pub(super) fn links(
     [file, rules]: [Option<&Path>; 2],
     (undirected, min_distance): (Vec<String>, Vec<(String, usize)>),
 ) -> Result<LinkOptions, Usage> {
-    let given = [
-        ("links-from", from.as_ref().map(LinksFrom::to_string)),
-        ("links", file.map(|file| file.display().to_string())),
-        ("link-rules", rules.map(|file| file.display().to_string())),
-        ("undirected", undirected.first().cloned()),
-        ("min-distance", min_distance.first().map(|(name, words)| format!("{name}={words}"))),
-    ];
-    for (option, value) in given.into_iter().filter_map(|(option, value)| Some((option, value?))) {
-        let about = registry::with_option(option);
-        if studies.iter().all(|study| study.card().name != about) {
-            return Err(anyhow!("--{option} {value} is about the study {about}")
-                .of_option(option)
-                .of_value(value)
-                .hint(format!("give --with {about} as well")));
-        }
-    }
+    let from = of_study(studies, "links-from", from)?;
+    let file = of_study(studies, "links", file.map(Path::display))?.and(file);
+    let rules = of_study(studies, "link-rules", rules.map(Path::display))?.and(rules);
+    of_study(studies, "undirected", undirected.first())?;
+    of_study(studies, "min-distance", min_distance.first().map(|(name, words)| format!("{name}={words}")))?;
     let min_distance = min_distance.into_iter().collect();
     let types = LinkTypeOptions { undirected: undirected.into_iter().collect(), min_distance };
     let file = file.map(LinkFile::read).transpose()?.map(Arc::new);
@@ -250,18 +258,40 @@ pub(super) fn refuse_reading_again(
     Err(others.into_iter().rev().fold(error, Error::of_option))
 }
 
-/// The task of a run, and the names of the studies that are switched on: with a task its study is.
-pub(super) fn task(path: Option<&Path>, mut with: Vec<String>) -> Result<(Option<Arc<TaskFile>>, Vec<String>), Usage> {
-    let study = registry::with_option("task");
-    let is_named = with.iter().any(|name| name == study);
+/// The task of a run, and the names of the studies that are switched on: with a task its study is, unless it is switched off.
+pub(super) fn task(
+    path: Option<&Path>,
+    mut with: Vec<String>,
+    without: &[String],
+) -> Result<(Option<Arc<TaskFile>>, Vec<String>), Usage> {
     let Some(path) = path else {
-        let lacking = || anyhow!("--with {study}: there is no task").of_option("with").of_value(study);
-        return if is_named { Err(lacking().hint("give --task FILE")) } else { Ok((None, with)) };
+        let is_of_task = |name: &&String| registry::named(name).is_some_and(is_of_items);
+        let Some(study) = with.iter().find(is_of_task) else { return Ok((None, with)) };
+        let lacking = anyhow!("--with {study}: there is no task").of_option("with").of_value(study);
+        return Err(lacking.hint("give --task FILE"));
     };
-    if !is_named {
+    let study = registry::with_option("task");
+    if !with.iter().chain(without).any(|name| name == study) {
         with.push(study.to_owned());
     }
     Ok((Some(Arc::new(TaskFile::read(path)?)), with))
+}
+
+/// Where heads exchange their contexts, if a study asks for that; refuses a task of another kind.
+pub(super) fn exchanged(
+    studies: &[&'static dyn AnyStudy],
+    task: Option<&TaskFile>,
+    positions: Option<ExchangedPositions>,
+) -> Result<Option<ExchangedPositions>, Usage> {
+    let about = registry::with_option("positions");
+    match task.filter(|_| studies.iter().any(|study| study.card().name == about)) {
+        None => Ok(None),
+        Some(TaskFile { kind: TaskKind::Cloze, .. }) => Ok(Some(positions.unwrap_or_default())),
+        Some(TaskFile { kind, path, .. }) => {
+            let error = anyhow!("--with {about}: it takes items of kind cloze, and `{path}` has items of kind {kind}");
+            Err(error.of_option("with").of_value(about).hint(format!("leave out --with {about}")))
+        }
+    }
 }
 
 /// Each control that was named, once, with each seed.

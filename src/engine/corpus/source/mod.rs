@@ -70,6 +70,17 @@ pub struct Corpus {
     failed: bool,
 }
 
+/// What a run reads of a corpus beside its words and trees.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FurtherColumns<'a> {
+    /// Columns of CoNLL-U, or keys of JSON lines, of each word.
+    pub requested: &'a [String],
+    /// Links that stand beside them.
+    pub links: Option<&'a LinkOptions>,
+    /// The column or key that has the class of each word.
+    pub classes: Option<&'a str>,
+}
+
 /// A file without its hash, which is not known yet.
 struct FileName {
     name: String,
@@ -143,22 +154,26 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, with the links that stand beside it, and
-    /// [`indexed`](Self::indexed).
+    /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, with the links
+    /// that stand beside it and the classes of words if they are wanted, and [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
     pub fn open_with(
         inputs: &[Input],
         scope: &scope::Scope,
-        (requested, links): (&[String], &LinkOptions),
+        columns: FurtherColumns<'_>,
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
         if index.is_some() {
             indexing::ensure_files(inputs).class(Class::Input)?;
         }
+        let FurtherColumns { requested, links, classes } = columns;
+        let none = LinkOptions::default();
+        let links = links.unwrap_or(&none);
         let mut corpus = Self::open(inputs)?.within(scope).keeping(&links.columns(requested));
         corpus.context.links_from = links.from.clone();
         corpus.context.links = LinkTypes::new(links.types.clone());
         corpus.links = LinksBeside::new(links, requested.len());
+        (corpus.context.reads_classes, corpus.context.classes) = (true, classes.map(Into::into));
         corpus.indexed(index)
     }
 

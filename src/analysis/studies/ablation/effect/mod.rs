@@ -30,6 +30,7 @@ impl Study for Effect {
 
     const CARD: Card = Card {
         name: "effect",
+        allows_absent_heads: true,
         removes_heads: true,
         question: "What does the model lose without each head?",
         needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read \
@@ -39,6 +40,7 @@ impl Study for Effect {
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["effects"],
+        drawn: &[("loss_effect", "Loss without it, nats a token more")],
         tables: &["effects", "effects_by_relation"],
         options: &["effect-of"],
         verdicts: VERDICTS,

@@ -27,6 +27,7 @@ impl Study for Attention {
 
     const CARD: Card = Card {
         name: "attention",
+        allows_absent_heads: true,
         question: "Where does each head attend: to an offset, to special tokens or punctuation, or broadly?",
         needs: "any corpus",
         by_default: true,
@@ -53,6 +54,7 @@ impl Study for Attention {
             "entropy" => Unit::Nats,
             _ => Unit::Shares,
         },
+        drawn: &[("offset_mass", "Attention by offset, in tokens")],
         aim: |label| aims::of(&label.label).map(|(aim, metric)| (aim, Some(metric))),
         ..Card::NEW
     };

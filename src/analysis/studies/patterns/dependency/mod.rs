@@ -72,6 +72,7 @@ impl Study for Dependency {
 
     const CARD: Card = Card {
         name: "dependency",
+        allows_absent_heads: true,
         question: "Which dependency relations does each head's attention follow, and better than a fixed offset or word \
             classes do?",
         needs: "a corpus with dependency trees",
@@ -87,7 +88,7 @@ impl Study for Dependency {
             let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
             Some((Aim::Partner { relation, direction }, None))
         },
-        figures: &["relations"],
+        figures: &["relations", "relations:HEAD", "distances:HEAD"],
         tables: &["relations", "by_head", "by_distance", "rules", "paper"],
         of_language: true,
         ..Card::NEW

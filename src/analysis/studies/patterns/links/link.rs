@@ -12,8 +12,9 @@ use crate::study::labels::Bound;
 use crate::study::labels::evidence::{Direction, Reach, Side};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::metric::Denominator;
-use crate::study::show::wording::percent;
+use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
 use crate::system::counted::counted;
+use crate::system::printable::one_line;
 
 /// How well heads and rules find the targets of one type of links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -87,6 +88,11 @@ pub struct PairCounts {
     /// The share of linked ones among as many drawn at random.
     #[schemars(range(min = 0, max = 1))]
     pub chance: f64,
+    /// The share of linked ones among as many at the separations that are linked most often in the other half of the sentences; null
+    /// where one half has no pair.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub by_separation: Option<f64>,
 }
 
 /// The best rule of a group.
@@ -322,6 +328,24 @@ impl LinkMetrics {
         (LeadTest { difference, p, q: None }, is_above)
     }
 
+    /// A line on the pairs that a head joins most, of the head that is best at that; `None` of types with a direction.
+    pub fn of_pairs(&self) -> Option<String> {
+        let pairs = self.pairs.as_ref()?;
+        let precision = |head: &HeadLinks| head.precision_at_length.unwrap_or_default();
+        let best =
+            self.by_head.iter().reduce(|best, next| if precision(next) > precision(best) { next } else { best })?;
+        Some(format!(
+            "Links of {}: {}{} % of the pairs with the largest corrected weights of {}, as many as words, are linked; of random pairs \
+             {} %, of the separations that are linked most often {} %.",
+            one_line(&self.name),
+            percent(best.precision_at_length),
+            plus_minus_percent(best.precision_ci95),
+            best.place,
+            percent(Some(pairs.chance)),
+            percent(pairs.by_separation),
+        ))
+    }
+
     /// How far the best head is above the best rule of place.
     pub fn lead(&self) -> f64 {
         self.accuracy - self.by_place.accuracy
@@ -333,10 +357,10 @@ impl LinkMetrics {
         let rules = by_class_rules
             .as_ref()
             .map_or_else(String::new, |rules| format!(", class rules {}", percent(Some(rules.accuracy))));
-        let special = self.best().and_then(|head| *head.to_special.get(*direction));
+        let special = more_to_special(self.best().and_then(|head| *head.to_special.get(*direction)));
         format!(
             "the best head of links {} ({}): {} % of {}, where the best rule of place ({}) has {} and the best of the same class ({}) \
-             {}{rules}; a special token has more weight for {} %",
+             {}{rules}{special}",
             self.title(),
             direction.name(),
             percent(Some(*accuracy)),
@@ -345,7 +369,6 @@ impl LinkMetrics {
             percent(Some(by_place.accuracy)),
             by_class.rule,
             percent(Some(by_class.accuracy)),
-            percent(special),
         )
     }
 }

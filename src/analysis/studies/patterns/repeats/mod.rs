@@ -36,6 +36,7 @@ impl Study for RepeatedTokens {
 
     const CARD: Card = Card {
         name: "repeats",
+        allows_absent_heads: true,
         question: "Which heads find the same token again, what came after or before it, or what a mask stands for?",
         needs: "no corpus: 64 sequences of random tokens of the vocabulary, and 512 with a mask, about 31,000 tokens",
         on_decoders: true,
@@ -98,7 +99,7 @@ pub struct RepeatsSection {
 /// Sequences of random tokens that were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 struct Made {
-    /// Sequences whose tokens come twice; 0 where the vocabulary has fewer than 40 words or the model too few positions.
+    /// Sequences whose tokens come twice; 0 where the vocabulary has fewer than 4 words or the model too few positions.
     plain: u64,
     /// As above, with one token of the second copy masked; 0 also where there is no mask.
     masked: u64,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail, ensure};
 
 use super::reader::{Context, FormatReader, Parsed};
-use crate::corpus::annotation::Annotation;
+use crate::corpus::annotation::{Annotation, WordClass};
 use crate::corpus::bounds::{MAX_ID_BYTES, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
@@ -34,6 +34,9 @@ pub(super) const ENTRY: FormatReader =
 
 /// The type of the links from atoms of the products to atoms of the reactants.
 const MAPS: &str = "maps";
+
+/// The kind of class that atoms have.
+const ELEMENT: &str = "element";
 
 /// The word between both sides.
 const ARROW: &str = ">>";
@@ -118,7 +121,7 @@ impl Reaction {
         let links = links.collect();
         let (mut words, mut size) = (Vec::new(), SentenceSize::default());
         for word in reactants.into_words().chain([word(ARROW.to_owned(), None)]).chain(products.into_words()) {
-            size.add([&*word.form, word.annotation.class.as_deref().unwrap_or_default()])?;
+            size.add([&*word.form, word.annotation.class.as_deref().map_or("", |class| &class.name)])?;
             words.push(word);
         }
         Ok((words, links))
@@ -150,6 +153,7 @@ impl Molecule {
 }
 
 fn word(form: String, element: Option<Box<str>>) -> Word {
-    let annotation = Annotation { class: element, ..Annotation::default() };
+    let class = element.map(|name| Arc::new(WordClass { key: ELEMENT.into(), name }));
+    let annotation = Annotation { class, ..Annotation::default() };
     Word { form, head: TreeHead::Unknown, relation: "_".to_owned(), annotation }
 }

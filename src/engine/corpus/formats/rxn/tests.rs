@@ -1,5 +1,7 @@
 use super::*;
-use crate::corpus::{Corpus, Format, Sentence};
+use std::path::Path;
+
+use crate::corpus::{Corpus, Format, FurtherColumns, Input, Scope, Sentence};
 
 fn read(text: &str) -> Result<Vec<Sentence>> {
     Corpus::from_bytes("test.rxn", text.as_bytes().to_vec(), Format::Rxn).collect()
@@ -33,7 +35,7 @@ fn a_reaction_by_hand() {
     // The last carbon has no number, and sodium is a candidate.
     assert_eq!(maps(&reaction), (vec![(10, vec![1]), (11, vec![2]), (12, vec![5])], vec![1, 2, 4, 5, 6, 8]));
     let Content::Words(words) = &reaction.content else { panic!("a reaction has words") };
-    let classes: Vec<_> = words.iter().map(|word| word.annotation.class.as_deref()).collect();
+    let classes: Vec<_> = words.iter().map(|word| word.annotation.class.as_deref().map(|class| &*class.name)).collect();
     assert_eq!(classes[..4], [Some("C"), Some("O"), None, Some("Cl")]);
     assert_eq!(classes[7..10], [Some("Na"), None, Some("C")]);
 }
@@ -118,14 +120,13 @@ fn ids_and_extensions_stand_behind_a_reaction() {
 
 #[test]
 fn reactions_by_number_have_the_links_of_json() {
-    let fixture = |name: &str| {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/corpus/");
-        std::fs::read(format!("{path}{name}")).unwrap()
+    let corpus = |name: &str| -> Vec<Sentence> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/corpus/").to_owned() + name;
+        let input = Input::parse(Path::new(&path), None).unwrap();
+        let corpus = Corpus::open_with(&[input], &Scope::sentences(), FurtherColumns::default(), None).unwrap();
+        corpus.collect::<Result<_>>().unwrap()
     };
-    let corpus = |name: &str, format: Format| -> Vec<Sentence> {
-        Corpus::from_bytes(name, fixture(name), format).collect::<Result<_>>().unwrap()
-    };
-    let (json, smiles) = (corpus("reactions.jsonl", Format::Jsonl), corpus("reactions.rxn", Format::Rxn));
+    let (json, smiles) = (corpus("reactions.jsonl"), corpus("reactions.rxn"));
     assert_eq!((json.len(), smiles.len()), (240, 240));
     for (json, smiles) in json.iter().zip(&smiles) {
         assert_eq!((&json.content, &json.links), (&smiles.content, &smiles.links), "{}", smiles.origin);

@@ -229,7 +229,7 @@ impl Key {
             Self::Lemma => annotation.lemma.as_deref(),
             Self::Upos => annotation.upos.map(Upos::tag),
             Self::Relation => Some(&*word.relation).filter(|relation| *relation != "_"),
-            Self::Class => annotation.class.as_deref(),
+            Self::Class => annotation.class.as_deref().map(|class| &*class.name),
             Self::Feature(name) => value_of(name, annotation.features.as_deref()?),
             Self::Column(column) => annotation.requested.get(first + column)?.as_deref(),
         }

@@ -3,7 +3,7 @@ use std::fs;
 use std::io::Write as _;
 
 use super::*;
-use crate::corpus::{Corpus, Input, Scope, Unit};
+use crate::corpus::{Corpus, FurtherColumns, Input, Scope, Unit};
 use crate::system::errors::Class;
 
 const CORPUS: &str = "# sent_id = a\n1\tA\t_\t_\t_\t_\t0\troot\t_\t_\n2\tB\t_\t_\t_\t_\t1\tdep\t_\t_\n\n\
@@ -40,7 +40,8 @@ impl Files {
         let options = LinkOptions { file, rules, types: self.types.clone(), ..LinkOptions::default() };
         let input = Input::parse(&self.folder.path().join(self.corpus), None).unwrap();
         let requested = ["xpos".to_owned()];
-        Corpus::open_with(&[input], &self.scope, (&requested, &options), None)?.collect()
+        let columns = FurtherColumns { requested: &requested, links: Some(&options), classes: None };
+        Corpus::open_with(&[input], &self.scope, columns, None)?.collect()
     }
 
     fn links(&self, table: &str) -> Vec<Found> {

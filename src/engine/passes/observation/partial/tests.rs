@@ -57,6 +57,8 @@ fn observation() -> Observation {
         family: text("bert"),
         layers: GRID.layers,
         heads: GRID.heads,
+        absent: Vec::new(),
+        stored_layers: None,
         key_value_heads: None,
         visibility: LayerClasses::default(),
         head_dim: 1,
@@ -91,6 +93,7 @@ fn observation() -> Observation {
         probes: Vec::new(),
         links_from: None,
         links: LinkSources::default(),
+        classes: None,
         left_out: Vec::new(),
         studies: vec![text("attention")],
     };

@@ -33,7 +33,7 @@ impl RelationMetrics {
         let grid = context.grid;
         let scored = ArcScores::new(blocks, &RelationSums::of_heads(grid.count()));
         let total = &scored.total;
-        let of_fold = |sums: &RelationSums| best_head(sums, key.side);
+        let of_fold = |sums: &RelationSums| best_head(sums, key.side, |place| context.has(place));
         let best = of_fold(total);
         let (heldout_accuracy, heldout_interval) = scored.held_out(of_fold, |sums, &best| sums.hits_of(best));
 
@@ -46,7 +46,7 @@ impl RelationMetrics {
         let of_head = |place: usize| {
             let seen = directions(key.side);
             let compared = [0, 1].map(|direction| {
-                if !seen.contains(&Direction::BOTH[direction]) {
+                if !seen.contains(&Direction::BOTH[direction]) || !context.has(place) {
                     return None;
                 }
                 let head = scored.predicted(|sums| sums.hits_of((place, direction)));
@@ -60,10 +60,14 @@ impl RelationMetrics {
                     let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, direction)).sum();
                     scored.versus_tags(&head, &tags.predicted, both)
                 });
+                let more =
+                    scored.per_block(|sums| sums.to_special.get(place).map_or(0.0, |more| more[direction] as f64));
+                let to_special = more.iter().sum::<f64>() / total.count as f64;
                 Some(BaselineComparison {
                     accuracy: scored.share(head.right),
                     ci95: scored.interval(&head.by_block),
                     alone,
+                    to_special: Some(to_special).filter(|_| key.side.is_none() || direction == 0),
                     offset,
                     tags,
                     specific,
@@ -78,6 +82,7 @@ impl RelationMetrics {
                 accuracy: ByDirection::new(|direction| Some(compared[direction].as_ref()?.accuracy)),
                 ci95: ByDirection::new(|direction| compared[direction].as_ref()?.ci95),
                 where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].as_ref()?.alone, missed)),
+                to_special: ByDirection::new(|direction| compared[direction].as_ref()?.to_special),
                 versus_offset: ByDirection::new(|direction| Some(compared[direction].as_ref()?.offset.clone())),
                 versus_tags: ByDirection::new(|direction| compared[direction].as_ref()?.tags.clone()),
                 specific: ByDirection::new(|direction| compared[direction].as_ref()?.specific.clone()),
@@ -154,7 +159,7 @@ impl SimpleParsers {
         let scored = ArcScores::new(&blocks, &RelationSums::of_heads(heads));
         let by_block = |hits: Option<Hits>| hits.map(|hits| hits.by_block);
         let tags = || scored.held_out_hits(|sums| Rules::best(&sums.cues), |sums, rules| rules.hits(&sums.cues));
-        let head = |sums: &RelationSums| best_head(sums, None);
+        let head = |sums: &RelationSums| best_head(sums, None, |_| true);
         let next = baseline_offsets().position(|offset| offset == 1).expect("an offset of the baseline");
         Self {
             head: by_block(scored.held_out_hits(head, |sums, &best| sums.hits_of(best))),
@@ -175,6 +180,8 @@ struct BaselineComparison {
     ci95: Option<Interval>,
     /// Words on which the head is right and the best offset is not.
     alone: u64,
+    /// The share of words for which a special token has more weight than every other word.
+    to_special: Option<f64>,
     offset: Comparison,
     tags: Option<TagComparison>,
     specific: Option<Specificity>,
@@ -304,18 +311,14 @@ impl RelationSums {
     }
 }
 
-/// Place and direction of the head with most hits; ties go to the lowest place, then to [`Direction::BOTH`]'s first.
-fn best_head(sums: &RelationSums, side: Option<Side>) -> (usize, usize) {
+/// Place and direction of the head with most hits, of those that the model has; ties go to the lowest place, then to [`Direction::BOTH`]'s first.
+fn best_head(sums: &RelationSums, side: Option<Side>, has: impl Fn(usize) -> bool) -> (usize, usize) {
     let seen = directions(side);
-    let mut best = (0, seen[0] as usize);
-    for (place, hits) in sums.hits.iter().enumerate() {
-        for direction in seen.iter().map(|&direction| direction as usize) {
-            if hits[direction] > sums.hits[best.0][best.1] {
-                best = (place, direction);
-            }
-        }
-    }
-    best
+    let present = (0..sums.hits.len()).filter(|&place| has(place));
+    let all = present.flat_map(|place| seen.iter().map(move |&direction| (place, direction as usize)));
+    // Of equal ones `max_by_key` takes the last.
+    let best = all.rev().max_by_key(|&(place, direction)| sums.hits[place][direction]);
+    best.unwrap_or((0, seen[0] as usize))
 }
 
 /// The slot of the offset with most hits; ties go to the smaller distance, then to the word on the right.
