@@ -11,7 +11,7 @@ use textwrap::core::display_width;
 
 use super::figures;
 use super::page::filled;
-use super::page::glance::Thumbnails;
+use super::page::glance::ShownSentence;
 use super::svg::{Medium, clipped};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;
@@ -185,7 +185,7 @@ fn sentence(viewed: &SentenceAttention) -> ArcSentence {
 struct ViewPage<'a> {
     title: String,
     facts: Vec<(&'static str, String)>,
-    thumbnails: &'a [Thumbnails],
+    thumbnails: &'a [ShownSentence],
     heads: Vec<HeadFigure>,
     footer: String,
 }
@@ -199,31 +199,25 @@ struct HeadFigure {
     rows: Vec<Vec<String>>,
 }
 
-/// A page with a figure for each head.
+/// A page with each sentence to play with, and a figure for each head; none of all heads, which the sentences have as thumbnails.
 /// Fails for no attention.
-pub fn page(model: &str, heads: &[HeadPlace], seen: &[SentenceAttention]) -> Result<Vec<u8>> {
+pub fn page(
+    model: &str,
+    sentences: &[ShownSentence],
+    heads: &[HeadPlace],
+    seen: &[SentenceAttention],
+) -> Result<Vec<u8>> {
     let of_head = |head: &HeadPlace| {
         let drawn = ArcDrawing::new(seen.iter().filter(|viewed| viewed.head == *head));
         let (columns, rows) = figures::of_sentences(&drawn.arcs);
         let svg = Value::from_safe_string(drawn.svg(Medium::Page));
         HeadFigure { title: drawn.title, reading: drawn.reading, svg, columns, rows }
     };
-    let sentences = seen.len() / heads.len().max(1);
-    view_page(model, sentences, &[], heads.iter().map(of_head).collect())
-}
-
-/// A page with thumbnails of all heads for each sentence.
-/// Fails for no attention.
-pub fn page_of_all(model: &str, thumbnails: &[Thumbnails]) -> Result<Vec<u8>> {
-    view_page(model, thumbnails.len(), thumbnails, Vec::new())
-}
-
-fn view_page(model: &str, sentences: usize, thumbnails: &[Thumbnails], heads: Vec<HeadFigure>) -> Result<Vec<u8>> {
     let page = ViewPage {
         title: format!("Attention of {model}"),
-        facts: vec![("Sentences", sentences.to_string())],
-        thumbnails,
-        heads,
+        facts: vec![("Sentences", sentences.len().to_string())],
+        thumbnails: sentences,
+        heads: heads.iter().map(of_head).collect(),
         footer: "Layers, heads and sentences are counted from 0.".to_owned(),
     };
     filled("attention", &page)
@@ -314,7 +308,7 @@ from\\to   1  2  3  4
     fn a_page_escapes_what_it_shows() {
         let mut hostile = viewed();
         hostile.texts[1] = "<script>\u{202e}".to_owned();
-        let html = String::from_utf8(page("<b>", &[hostile.head], &[hostile]).unwrap()).unwrap();
+        let html = String::from_utf8(page("<b>", &[], &[hostile.head], &[hostile]).unwrap()).unwrap();
         assert!(html.contains("&lt;script&gt;") && !html.contains('\u{202e}') && !html.contains("<b>"));
     }
 }

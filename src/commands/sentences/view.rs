@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::{HeadChoice, NamedSentence, SentenceChoice, attention, attention_maps, chosen, heads, load, view_of};
-use crate::export::attention::{SentenceAttention, figure, grid, page, page_of_all};
-use crate::export::page::glance::Thumbnails;
+use super::{HeadChoice, NamedSentence, SentenceChoice, attention, chosen, heads, load, rounded, view_of};
+use crate::export::attention::{SentenceAttention, figure, grid, page};
+use crate::export::page::glance::ShownSentence;
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::HeadPlace;
@@ -72,19 +72,25 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     let sentences = chosen(&options.sentences, &mut encoder)?;
     let gates = Pass::PLAIN.gates();
     let draws_page = outputs.iter().any(|(_, drawing)| *drawing == Drawing::Html);
-    let mut thumbnails = Vec::new();
-    if draws_page && options.heads == HeadChoice::All {
-        for NamedSentence { sequence, .. } in &sentences {
-            ensure_short(sequence).class(Class::Usage)?;
-            let sentence = (!matches!(options.sentences, SentenceChoice::Texts(_))).then_some(sequence.index);
-            let maps = attention_maps(&model, sequence, &gates)?;
-            thumbnails.push(Thumbnails::new(&AttentionMaps { sentence, ..maps }, model.grid()));
-        }
-    }
+    let is_of_all = options.heads == HeadChoice::All;
     let mut scratch = Scratch::default();
     let mut seen: Vec<SentenceAttention> = Vec::new();
+    let mut shown: Vec<ShownSentence> = Vec::new();
     for sentence in &sentences {
-        let weights = attention(&model, &sentence.sequence, &heads, &gates, &mut scratch)?;
+        let sequence = &sentence.sequence;
+        if draws_page && is_of_all {
+            ensure_short(sequence).class(Class::Usage)?;
+        }
+        let weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
+        if draws_page {
+            let index = (!matches!(options.sentences, SentenceChoice::Texts(_))).then_some(sequence.index);
+            let maps = AttentionMaps { sentence: index, ..rounded(&model, sequence, &weights) };
+            shown.push(if is_of_all {
+                ShownSentence::of_all(&maps, model.grid())
+            } else {
+                ShownSentence::of_chosen(&maps, &heads)
+            });
+        }
         for (place, head) in heads.iter().enumerate() {
             seen.push(viewed(options, &model, sentence, &weights, (place, *head)));
         }
@@ -97,8 +103,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     for (mut output, drawing) in outputs {
         let bytes = match drawing {
             Drawing::Svg => figure(&seen).into_bytes(),
-            Drawing::Html if thumbnails.is_empty() => page(&model.id, &heads, &seen)?,
-            Drawing::Html => page_of_all(&model.id, &thumbnails)?,
+            Drawing::Html => page(&model.id, &shown, if is_of_all { &[] } else { &heads }, &seen)?,
         };
         output.write(&bytes)?;
         output.commit()?;

@@ -30,7 +30,7 @@ pub(super) fn labels_alone(out: &mut Summary, report: &Report, width: Option<usi
     let labels = || report.heads.iter().flat_map(|head| &head.labels);
     let marks = [
         (labels().any(|label| label.borderline), format!("{BORDERLINE} after a label: borderline")),
-        (labels().any(|label| label.tied), format!("{TIED}: another one may stand first")),
+        (labels().any(|label| label.tied), format!("{TIED}: near tie for the first label")),
         (report.heads.iter().any(|head| head.labels.len() > 1), "+n: n more labels".to_owned()),
     ];
     let marks = marks.into_iter().filter(|(is_there, _)| *is_there).map(|(_, meaning)| meaning);
@@ -184,8 +184,7 @@ pub(super) fn tied(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     }
     writeln!(
         out,
-        "\n{open} of {} with several labels might as well have another one first ({TIED}): the intervals of {} margins meet.",
+        "\n{TIED} near tie for the first label: {open} of {} with several labels (the intervals of the margins overlap).",
         counted(several().count(), "head"),
-        plural(&open, "its", "their"),
     )
 }

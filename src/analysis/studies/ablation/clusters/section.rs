@@ -376,9 +376,9 @@ fn effects(
     let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
     writeln!(
         out,
-        "Clusters of heads that look alike, removed as a whole, head by head, and all but one (mean over which one is kept): \
-         the rise of the loss in nats, over {masked_tokens} {tokens} of {}. One will do where all but one can go, whichever is \
-         kept, the change being surely within ±{band:.4}; random sets are of as many heads of the same layers.\n",
+        "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): rise of the \
+         loss in nats, over {masked_tokens} {tokens} of {}. One will do: whichever head is kept, the rise is within ±{band:.4} by \
+         the equivalence test. Random sets have as many heads of the same layers.\n",
         sequences(*sentences, *read)
     )?;
     let shown = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
@@ -399,8 +399,8 @@ fn shifts(OutputShifts { sentences, read, tokens, clusters }: &OutputShifts, out
     }
     writeln!(
         out,
-        "Clusters of heads that look alike, removed as a whole, head by head, and all but one (mean over which one is kept): \
-         how far the last hidden states of {} of {} turn, as 1 - cosine.\n",
+        "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): change of the \
+         last hidden states of {} of {}, as 1 - cosine.\n",
         counted(*tokens, "token"),
         sequences(*sentences, *read)
     )?;

@@ -55,12 +55,11 @@ impl Untrained {
                 .to_owned();
         };
         format!(
-            "That is a shift of at least {LEAST_SHIFT} and an excess (in ln) surely above {percentile:+.2}, the 95th percentile of an \
-             untrained model of the same shape and sharpness, {} of whose own {} {} so: {more} the product of what the earlier \
-             head shifts in the layer and what shifts the later head, no more.",
+            "Above chance means a shift of at least {LEAST_SHIFT}, and an excess (in ln) whose interval is above {percentile:+.2}, the \
+             95th percentile in an untrained model of the same shape and sharpness ({} of its {} pass); that is {more} the product \
+             of what the earlier head shifts in the layer and what shifts the later head.",
             self.above,
-            counted(self.edges, "edge"),
-            plural(&self.above, "is", "are")
+            counted(self.edges, "edge")
         )
     }
 

@@ -11,7 +11,7 @@ use super::section::{EdgesReport, EdgesSection, LayerPair};
 use super::strongest::{Edge, HeadEdges, MOSTLY_DIRECT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section};
+use crate::study::section::{Completion, HeadCard, Neighbour, Section};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
@@ -73,7 +73,15 @@ impl Section for EdgesSection {
                 edge.target, edge.shift, edge.excess
             )
         });
-        up.into_iter().chain(down).collect::<HeadCard>().saying(clause)
+        let neighbour = |how: &'static str, place: HeadPlace, edge: &Edge| {
+            let sure = if edge.above { "above chance" } else { "not above chance" };
+            let strength = format!("excess {:+.2}{}, {sure}", edge.excess, plus_minus(edge.excess_ci95, 2));
+            Neighbour { how, place, strength }
+        };
+        let source = upstream.as_ref().map(|edge| neighbour("shifted most by", edge.source, edge));
+        let target = downstream.as_ref().map(|edge| neighbour("shifts most", edge.target, edge));
+        let neighbours = source.into_iter().chain(target).collect();
+        HeadCard { neighbours, ..up.into_iter().chain(down).collect() }.saying(clause)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -123,23 +131,21 @@ impl EdgesReport {
         };
         writeln!(
             out,
-            "Heads removed one at a time (by {}): how far the attention of each later head shifts (squared Hellinger distance, over \
-             {} of {}), through whatever lies between. Of {} {above} {} above chance; {without_shift} {} no shift. {} \
-             The strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
+            "Heads removed one at a time (by {}): shift of the attention of each later head (squared Hellinger distance, over {} of \
+             {}), through all that lies between. Above chance: {above} of {}; without any shift: {without_shift}. {} Strongest \
+             edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n",
             removal.name(),
             counted(*tokens, "token"),
             sequences(*sentences, *read),
             format_args!("{pairs} {} of heads", plural(pairs, "pair", "pairs")),
-            plural(above, "is", "are"),
-            plural(without_shift, "has", "have"),
             untrained.meaning()
         )?;
         out.table_without(table(strongest.iter().take(SHOWN), labels), MAY_GO);
         if strongest.iter().any(|edge| edge.ratio.is_some()) {
             writeln!(
                 out,
-                "\nDirect is the shift with all other heads and feed-forward blocks held as they were, so that the residual stream alone \
-                 lacks the earlier head, over the shift; above 1, what lies between opposes it."
+                "\nDirect: the share of the shift that remains when all other heads and feed-forward blocks are held as they were. \
+                 Above 1, the parts between oppose the shift."
             )?;
         }
         let long: Vec<&Vec<HeadPlace>> = chains.iter().filter(|chain| chain.len() > 2).collect();

@@ -134,8 +134,8 @@ impl Gradients {
         writeln!(
             out,
             "Gradients of the heads' gates (towards the {}): loss of {masked_tokens} {tokens} of {}, {loss:.3} nats \
-             a token. Importance is the mean size of a sentence's derivative, first order what a token's loss would rise without the \
-             head if it went on as it begins. The most and least important, ± half of the 95 % interval:\n",
+             a token. Importance: mean absolute derivative of a sentence. First order: rise of a token's loss without the head, by \
+             linear extrapolation. Largest and smallest importance, ± half of the 95 % interval:\n",
             removal.name(),
             sequences(*sentences, *read)
         )?;
@@ -151,8 +151,8 @@ impl Gradients {
         if !rank_correlations.is_empty() {
             writeln!(
                 out,
-                "\nRank correlation with the effect of removing each head (Spearman, all {} heads; the one over blocks of one \
-                 parity, the other over the other, mean of both ways) and its 95 % interval:",
+                "\nRank correlation with the effect of removing each head (Spearman, all {} heads; metric and effect from opposite \
+                 halves of the text, averaged over both assignments), with its 95 % interval:",
                 heads.len()
             )?;
             for Agreement { metric, correlation, .. } in rank_correlations {

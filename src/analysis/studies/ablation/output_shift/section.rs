@@ -118,8 +118,8 @@ impl OutputShiftReport {
         };
         writeln!(
             out,
-            "Heads removed one at a time (by {}): how far the output turns, as 1 - cosine of the last hidden states of {} \
-             and of the means of {}. The heads without which it moves most, and least, ± half of the 95 % interval:\n",
+            "Heads removed one at a time (by {}): change of the output, as 1 - cosine, of the last hidden states of {} \
+             (output shift) and of the means of {} (pooled shift). Largest and smallest shifts, ± half of the 95 % interval:\n",
             removal.name(),
             counted(*tokens, "token"),
             sequences(*sentences, *read)

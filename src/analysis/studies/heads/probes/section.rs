@@ -192,7 +192,7 @@ impl TaskProbes {
         let is = plural(&adding, "is", "are");
         writeln!(
             out,
-            "{adding} of {} {is} shown to add more than a point to a linear reading of the embedding{}. Those that add most:\n",
+            "{adding} of {} {is} shown to add more than a point to a linear probe of the word embedding{}. Largest gains:\n",
             counted(heads.len(), "head"),
             self.untrained(),
         )?;

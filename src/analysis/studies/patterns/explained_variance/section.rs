@@ -91,7 +91,7 @@ impl Section for ExplainedSection {
             return Summary::default();
         }
         format!(
-            "Variance of attention that known cues explain, mean of heads (what a group adds to all others):\n{forms}"
+            "Variance of attention explained by known cues, mean of heads (in brackets: what each group adds to all others):\n{forms}"
         )
         .into()
     }

@@ -63,8 +63,8 @@ impl NormsSection {
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         writeln!(
             out,
-            "Mixing ratio: how much of a token's vector comes from other tokens after attention, residual connection and, where \
-             it follows, normalisation; in per cent, ± half of the 95 % interval, and beside it that of even attention.\n"
+            "Mixing ratio: the share of a token's vector that comes from other tokens, after attention, residual connection and \
+             normalisation (where that follows), in %, ± half of the 95 % interval, beside the ratio of even attention:\n"
         )?;
         let mut table = plain_table();
         table.set_header(["", "mixing ratio", "even attention"]);

@@ -115,12 +115,12 @@ impl Section for RepeatsSection {
                     .into()
             }
             (_, 0) => format!(
-                "Random tokens that come twice: {}; none with a mask, for there is no mask token.\n",
+                "Repeated random tokens: {}; none masked, since there is no mask token.\n",
                 counted(plain, "sequence")
             )
             .into(),
             _ => format!(
-                "Random tokens that come twice: {}, and {masked} with a mask in the second copy.\n",
+                "Repeated random tokens: {}, and {masked} with a mask in the second copy.\n",
                 counted(plain, "sequence")
             )
             .into(),

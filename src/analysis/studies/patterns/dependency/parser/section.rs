@@ -213,7 +213,7 @@ impl ParserReport {
 
     fn table(&self) -> comfy_table::Table {
         let mut table = plain_table();
-        table.set_header(["parser", "right in per cent", "attention is ahead by"]);
+        table.set_header(["parser", "right, in %", "attention ahead by"]);
         for ParserAccuracy { parser, share, ahead } in &self.accuracies {
             let ahead = ahead.difference.map_or_else(String::new, |points| signed(points, ahead.ci95));
             table.add_row([parser, &format!("{}{}", percent(share.accuracy), plus_minus_percent(share.ci95)), &ahead]);
@@ -237,8 +237,8 @@ impl ParserReport {
         let (words, sentences) = (counted(self.words, "word"), counted(self.sentences, "sentence"));
         writeln!(
             out,
-            "Heads of words from all heads: which word is the head of each word, by a linear reading of the attention between the \
-             two in all heads, fitted on one half of {sentences} and scored on the other ({words}):\n"
+            "Syntactic heads from all attention heads: a linear model of the attention between two words, in all heads, says which \
+             word is the syntactic head; fitted on one half of {sentences} and scored on the other ({words}):\n"
         )?;
         out.table(self.table());
         let roots = (percent(self.root_accuracy.accuracy), plus_minus_percent(self.root_accuracy.ci95));
@@ -259,7 +259,7 @@ impl ParserReport {
             |part: &LayerPart| Some(format!("L{} {}", part.layer, signed(part.lost.difference?, part.lost.ci95)));
         let parts: Vec<String> = self.layers.iter().filter_map(part).collect();
         if !parts.is_empty() {
-            writeln!(out, "Lost without a layer, fitted again, in points: {}.", parts.join(", "))?;
+            writeln!(out, "Points lost without a layer (refitted): {}.", parts.join(", "))?;
         }
         match self.unfinished() {
             0 => Ok(()),
@@ -302,7 +302,7 @@ stored!(ParserSection { parser: ParserReport });
 impl Section for ParserSection {
     fn summary(&self, policy: &Policy) -> Summary {
         match &self.parser.none {
-            Some(why) => format!("Heads of words from all heads: there are none, for {why}.\n").into(),
+            Some(why) => format!("Syntactic heads from all attention heads: none, for {why}.\n").into(),
             None => Summary::written(|out| self.parser.write_summary(out, policy)),
         }
     }

@@ -258,7 +258,7 @@ fn every_parser_is_scored_on_the_same_words() {
     assert_eq!(section.defect(GRID), None);
     assert!(section.defect(HeadGrid { layers: 2, heads: 1 }).is_some());
     let summary = section.summary(&default_policy()).to_string();
-    assert!(summary.contains("right-branching") && summary.contains("Lost without a layer"), "{summary}");
+    assert!(summary.contains("right-branching") && summary.contains("Points lost without a layer"), "{summary}");
     assert_eq!(
         section
             .tables(&crate::studies::registry::default_policy())
