@@ -98,7 +98,7 @@ pub struct AnalyzeArguments {
     /// Text unit per sequence (decoders only) [default: document where documents are the unit, or else sentence]
     #[arg(long, value_name = "CONTEXT", value_parser = one_of(CONTEXTS), help_heading = INPUT, hide_short_help = true)]
     context: Option<Context>,
-    /// Of a decoder: whether the token for the beginning of text stands before what it reads at once
+    /// Whether the token for the beginning of text stands first (decoders only)
     #[arg(long, value_name = "WHEN", value_parser = one_of(BOS), default_value = "auto", help_heading = INPUT, hide_short_help = true)]
     bos: Bos,
     /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
@@ -146,11 +146,10 @@ pub struct AnalyzeArguments {
     /// `parser`
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = STUDIES)]
     sample: Option<u64>,
-    /// Of studies that remove each head in turn: what stands for the context of a removed head [default: mean]
+    /// Replacement of a removed head's context [default: mean]
     #[arg(long, value_name = "REPLACEMENT", value_parser = one_of(REPLACEMENTS), help_heading = STUDIES, hide_short_help = true)]
     removal: Option<Replacement>,
-    /// Of studies that mask words: mask a seventh of the words, N times, each time others; with 7 every word is masked once
-    /// [default: 1]
+    /// Mask a seventh of the words N times, each time others; with 7 every word is masked once [default: 1]
     #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7), help_heading = STUDIES, hide_short_help = true)]
     phases: Option<u8>,
     #[arg(long, value_name = "HEADS", help_heading = STUDIES, hide_short_help = true, help = format!(
@@ -237,8 +236,7 @@ pub struct AnalyzeArguments {
     index: Option<PathBuf>,
     /// Keep what is done in this folder, and go on from there
     ///
-    /// What is done is kept in sixteen parts of each stage, and what is there already is taken: a run that was cut off goes on where
-    /// it was
+    /// Finished work is kept in sixteen parts of each stage: a run that was cut off goes on where it was
     #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS)]
     resume: Option<PathBuf>,
     /// Keep the sums that the report is of as well, as one partial, FILE.headscope: `headscope diff` compares partials of the same
