@@ -262,6 +262,7 @@ const CONTROLS: &[Named<ControlKind>] = &[
 /// The replacements for the context of a removed head.
 const REPLACEMENTS: &[Named<Replacement>] = &[
     (Replacement::Mean, "mean", "Its mean over the tokens of the same class: first special, other special, mask, text"),
+    (Replacement::Constant, "constant", "One mean over all tokens, which `headscope prune` can write into a model"),
     (Replacement::Zero, "zero", "Zeros"),
 ];
 

@@ -37,6 +37,10 @@ pub struct Curves {
     /// The replacement of a removed head; null in reports of 0.1.
     #[serde(default)]
     pub removal: Option<Replacement>,
+    /// The constant that replaces each head, layer by layer, with a value for each of its dimensions; absent for other kinds of
+    /// removal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constants: Option<Vec<Vec<f32>>>,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
     pub masked_tokens: u64,
     /// The mean loss of such a token with all heads, in nats.
@@ -145,6 +149,7 @@ impl Curves {
             read: Context::default(),
             objective: sums.conditions.objective,
             removal: sums.conditions.removal,
+            constants: sums.constants.clone(),
             masked_tokens: tokens,
             loss: scored.then_some(loss),
             // Every order ends without any head.
