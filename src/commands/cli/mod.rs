@@ -85,6 +85,7 @@ enum Action {
     Compare(saved::compare::CompareArguments),
     Confirm(saved::confirm::ConfirmArguments),
     Gate(saved::gate::GateArguments),
+    Prune(saved::prune::PruneArguments),
     View(sentences::view::ViewArguments),
     #[command(hide = true)]
     Maps(sentences::maps::MapsArguments),
@@ -130,6 +131,7 @@ pub fn parse() -> Command {
         Action::Compare(arguments) => arguments.command(),
         Action::Confirm(arguments) => arguments.command(),
         Action::Gate(arguments) => arguments.command(),
+        Action::Prune(arguments) => arguments.command(),
         Action::View(arguments) => arguments.command(),
         Action::Maps(arguments) => arguments.command(),
         Action::Match(arguments) => arguments.command(),

@@ -145,8 +145,7 @@ impl Model {
 
     /// How many layers and heads there are.
     pub fn grid(&self) -> HeadGrid {
-        let config = &self.architecture.config;
-        HeadGrid { layers: config.num_hidden_layers, heads: config.num_attention_heads }
+        self.architecture.grid()
     }
 
     /// Whether tokens see none after them.

@@ -18,7 +18,7 @@ use super::{Checkpoint, StoredTensor, ValueType, safetensors as format, torch};
 use crate::model::families::Architecture;
 use crate::model::files::names::{WEIGHTS, is_index, is_pickle};
 use crate::model::files::{ModelFile, ModelFiles};
-use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::model::grid::HeadPlace;
 use crate::system::errors::{Class, Facts};
 
 /// The heads to remove, each with the constant that replaces what it gives, `[head_dim]`; zeros if there is none.
@@ -105,7 +105,7 @@ impl PrunedWeights {
                 let (file, stored) = checkpoint.stored(&name(part)).expect("it was read");
                 changes[file].insert(stored.place.start, change);
             };
-            if heads.values().any(Option::is_some) {
+            if heads.values().any(|constant| constant.is_some()) {
                 ensure!(
                     names.biases.attention_output,
                     anyhow!("the output projections of `{id}` have no bias, so no constant can stand for a head")
@@ -136,7 +136,10 @@ impl PrunedWeights {
 
     /// The names of the files that [`write`](Self::write) writes, in the order of the files that they are made of.
     pub fn names(&self) -> Vec<String> {
-        self.files.iter().map(|file| as_safetensors(&file.path().file_name().unwrap_or_default().to_string_lossy())).collect()
+        self.files
+            .iter()
+            .map(|file| as_safetensors(&file.path().file_name().unwrap_or_default().to_string_lossy()))
+            .collect()
     }
 
     /// Writes the file of this number in the format of safetensors.
@@ -148,17 +151,17 @@ impl PrunedWeights {
         file.ensure_unchanged()
     }
 
-    /// The index of several files of weights, by its name; `None` if there is no need of a new one.
+    /// The index of several files of weights, by its name; `None` if there is one file.
     /// Fails if the names of tensors cannot be read.
     pub fn index(&self) -> Result<Option<(&'static str, String)>> {
-        if self.files.len() < 2 || !self.files.iter().any(|file| is_pickle(file.path())) {
+        if self.files.len() < 2 {
             return Ok(None);
         }
         let (mut map, mut total) = (BTreeMap::new(), 0);
-        for (file, name) in self.files.iter().zip(self.names()) {
-            for (tensor, stored) in torch::tensors(file)? {
-                total += stored.shape.iter().product::<usize>() as u64 * stored.values.bytes();
-                map.insert(tensor, name.clone());
+        for ((file, changes), name) in self.files.iter().zip(&self.changes).zip(self.names()) {
+            for tensor in tensors(file, changes)?.0 {
+                total += tensor.size();
+                map.insert(tensor.name, name.clone());
             }
         }
         let index = serde_json::json!({"metadata": {"total_size": total}, "weight_map": map});
@@ -181,15 +184,16 @@ fn by_weights<'a>(
     architecture: &'a Architecture,
     removed: &'a RemovedHeads,
 ) -> Result<BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>> {
-    let (config, stems) = (&architecture.config, &architecture.names.layers);
-    let grid = HeadGrid { layers: config.num_hidden_layers, heads: config.num_attention_heads };
+    let (grid, stems) = (architecture.grid(), &architecture.names.layers);
     if let Some(stray) = grid.stray(removed.keys().copied()) {
         return Err(anyhow!("there is no head {stray}: the model has {grid}, both counted from 0").of_value(stray));
     }
     let mut heads: BTreeMap<&str, BTreeMap<usize, &Option<Vec<f32>>>> = BTreeMap::new();
     for (&HeadPlace { layer, head }, constant) in removed {
-        let all: BTreeSet<HeadPlace> =
-            (0..grid.layers).filter(|&other| stems[other] == stems[layer]).map(|layer| HeadPlace { layer, head }).collect();
+        let all: BTreeSet<HeadPlace> = (0..grid.layers)
+            .filter(|&other| stems[other] == stems[layer])
+            .map(|layer| HeadPlace { layer, head })
+            .collect();
         if let Some(kept) = all.iter().find(|place| !removed.contains_key(place)) {
             let shared: Vec<String> = all.iter().map(ToString::to_string).collect();
             return Err(anyhow!("L{layer}H{head} shares its weights with {kept}, which would go as well")
@@ -208,35 +212,36 @@ struct Written {
     dtype: Dtype,
 }
 
-/// Writes a file of weights with changes, by the places of the tensors that change. Values that change are float32, or float64 where
-/// they were: nothing of a constant is lost to a narrower type.
-fn write(file: &ModelFile, changes: &BTreeMap<u64, Change>, out: &mut dyn Write) -> Result<()> {
-    let (tensors, metadata) = if is_pickle(file.path()) {
+/// The tensors of a file in the order in which they are written, and what it says beside them. Values that change are float32, or
+/// float64 where they were: a narrower type would round them.
+fn tensors(
+    file: &ModelFile,
+    changes: &BTreeMap<u64, Change>,
+) -> Result<(Vec<Written>, Option<HashMap<String, String>>)> {
+    let (mut tensors, metadata): (Vec<Written>, _) = if is_pickle(file.path()) {
         let tensors = torch::tensors(file).map_err(|problem| torch::with_way_out(problem, file.path()))?;
-        let dtype = |values: &ValueType| match values {
-            ValueType::F64 => Some(Dtype::F64),
-            ValueType::F32 => Some(Dtype::F32),
-            ValueType::F16 => Some(Dtype::F16),
-            ValueType::Bf16 => Some(Dtype::BF16),
-            // Numbers of positions and the like, which are no parameters.
-            ValueType::Other(_) => None,
-        };
-        let tensors = tensors.into_iter().filter_map(|(name, stored)| {
-            let dtype = dtype(&stored.values)?;
+        let written = |(name, stored): (String, StoredTensor)| {
+            let dtype = match stored.values {
+                ValueType::F64 => Dtype::F64,
+                ValueType::F32 => Dtype::F32,
+                ValueType::F16 => Dtype::F16,
+                ValueType::Bf16 => Dtype::BF16,
+                // Numbers of positions and the like, which are no parameters.
+                ValueType::Other(_) => return None,
+            };
             Some(Written { name, stored, dtype })
-        });
-        (tensors.collect(), Some(HashMap::from([("format".to_owned(), "pt".to_owned())])))
+        };
+        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        (tensors.into_iter().filter_map(written).collect(), Some(metadata))
     } else {
         let (header, start) = format::header(file)?;
         let written = |(name, info): (String, &TensorInfo)| {
-            let (values, place) = (ValueType::F32, start + info.data_offsets.0 as u64..start + info.data_offsets.1 as u64);
-            let stored = StoredTensor { values, shape: info.shape.clone(), strides: None, place };
+            let place = start + info.data_offsets.0 as u64..start + info.data_offsets.1 as u64;
+            let stored = StoredTensor { values: ValueType::F32, shape: info.shape.clone(), strides: None, place };
             Written { name, stored, dtype: info.dtype }
         };
-        let tensors: Vec<Written> = header.tensors().into_iter().map(written).collect();
-        (tensors, header.metadata().clone())
+        (header.tensors().into_iter().map(written).collect(), header.metadata().clone())
     };
-    let mut tensors: Vec<Written> = tensors;
     for tensor in &mut tensors {
         let is_new = matches!(changes.get(&tensor.stored.place.start), Some(Change::Values(_)));
         if (is_new && tensor.dtype != Dtype::F64) || tensor.stored.is_scattered() {
@@ -245,14 +250,20 @@ fn write(file: &ModelFile, changes: &BTreeMap<u64, Change>, out: &mut dyn Write)
     }
     // Wider values come first, so that all are aligned.
     tensors.sort_by(|a, b| b.dtype.bitsize().cmp(&a.dtype.bitsize()).then_with(|| a.name.cmp(&b.name)));
+    Ok((tensors, metadata))
+}
+
+/// Writes a file of weights with changes, by the places of the tensors that change.
+fn write(file: &ModelFile, changes: &BTreeMap<u64, Change>, out: &mut dyn Write) -> Result<()> {
+    let (tensors, metadata) = tensors(file, changes)?;
     let mut end = 0;
-    let infos = tensors.iter().map(|Written { name, stored, dtype }| {
+    let infos = tensors.iter().map(|tensor| {
         let start = end;
-        end += stored.shape.iter().product::<usize>() * dtype.bitsize() / 8;
-        (name.clone(), TensorInfo { dtype: *dtype, shape: stored.shape.clone(), data_offsets: (start, end) })
+        end += tensor.size();
+        let info = TensorInfo { dtype: tensor.dtype, shape: tensor.stored.shape.clone(), data_offsets: (start, end) };
+        (tensor.name.clone(), info)
     });
-    let header = Metadata::new(metadata, infos.collect())?;
-    let mut header = serde_json::to_vec(&header)?;
+    let mut header = serde_json::to_vec(&Metadata::new(metadata, infos.collect())?)?;
     // The data begins at a multiple of eight bytes, as the format's own writer has it.
     header.resize(header.len().next_multiple_of(8), b' ');
     out.write_all(&(header.len() as u64).to_le_bytes())?;
@@ -265,6 +276,11 @@ fn write(file: &ModelFile, changes: &BTreeMap<u64, Change>, out: &mut dyn Write)
 }
 
 impl Written {
+    /// Its bytes.
+    fn size(&self) -> usize {
+        self.stored.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
+    }
+
     /// The values as the file has them, with their change.
     fn bytes(&self, file: &ModelFile, change: Option<&Change>) -> Result<Vec<u8>> {
         let width = self.dtype.bitsize() / 8;
@@ -277,7 +293,7 @@ impl Written {
                 self.stored.read(file)?.iter().flat_map(|value| value.to_le_bytes()).collect()
             }
             _ => {
-                let mut bytes = vec![0; self.stored.shape.iter().product::<usize>() * width];
+                let mut bytes = vec![0; self.size()];
                 file.read_at(&mut bytes, self.stored.place.start)?;
                 bytes
             }
@@ -321,7 +337,9 @@ mod tests {
     fn names_are_those_of_transformers() {
         let names = ["model.safetensors", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin"].map(as_safetensors);
         assert_eq!(names, ["model.safetensors", "model.safetensors", "model-00001-of-00002.safetensors"]);
-        assert!(["tf_model.h5", "model.safetensors.index.json", "x.ONNX"].iter().all(|name| is_weights(Path::new(name))));
+        assert!(
+            ["tf_model.h5", "model.safetensors.index.json", "x.ONNX"].iter().all(|name| is_weights(Path::new(name)))
+        );
         assert!(!["tokenizer.model", "vocab.json", "spiece.model"].iter().any(|name| is_weights(Path::new(name))));
     }
 }

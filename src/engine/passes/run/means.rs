@@ -62,7 +62,6 @@ impl ContextSums {
         heads.map(|head| std::array::from_fn(|class| of_class(head, class))).collect()
     }
 
-
     /// The mean context of each head over all tokens, `[heads]`. Heads of layers that share their weights, and so have one stem in
     /// `stems`, share the mean over these layers.
     pub fn constants(&self, stems: &[String]) -> Vec<Replacement> {

@@ -15,7 +15,7 @@ use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::Losses;
 use crate::studies::ablation::removal::PerToken;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::stored;
+use crate::study::section::{PruningOrder, stored};
 use crate::study::upstream::Ranking;
 use crate::system::parallel::in_parallel;
 
@@ -250,6 +250,22 @@ impl Curves {
             }
         }
         layers
+    }
+}
+
+impl Curves {
+    /// The orders, for whoever removes their heads.
+    pub fn exported(&self) -> Vec<PruningOrder> {
+        let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
+        // The heads of an order in the order of the model: their constants are so.
+        let exported = |Curve { by, heads, loss: without, .. }: &Curve| {
+            let all = BTreeSet::from_iter(heads);
+            let constant =
+                |head: &HeadPlace| self.constants.as_ref()?.get(all.iter().position(|place| *place == head)?);
+            let heads = heads.iter().map(|head| (*head, constant(head).cloned())).collect();
+            PruningOrder { by: by.clone(), removal, heads, loss, without: without.clone() }
+        };
+        self.orders.iter().map(exported).collect()
     }
 }
 
