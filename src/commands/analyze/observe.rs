@@ -275,7 +275,8 @@ fn read_task(
 ) -> Result<Task> {
     let mask = tokenizer.mask().filter(|_| model.objective == Some(Objective::MaskedTokens));
     let (labels, segments) = (model.labels.as_ref(), model.architecture.config.type_vocab_size);
-    let task = TaskReader { tokenizer, max_tokens, mask, labels, segments, strict: options.strict }.read(file)?;
+    let (pooling, strict) = (&model.pooling, options.strict);
+    let task = TaskReader { tokenizer, max_tokens, mask, labels, pooling, segments, strict }.read(file)?;
     if task.skipped() > 0 {
         let (items, skipped) = (counted(task.info.items, "item"), reasons(&task.info.skipped));
         say(&format!("note: --task: of {items} {} cannot be scored: {skipped}", task.skipped()));

@@ -92,9 +92,19 @@ impl AnalyzeOptions {
         (&self.probes, self.links_from.as_ref())
     }
 
-    /// Whether its task takes the head of the model that classifies sequences.
-    pub fn classifies(&self) -> bool {
-        self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Classify)
+    /// The things that the head of the model classifies that its task takes; `None` if it takes no such head.
+    pub fn classified(&self) -> Option<Classified> {
+        match self.task.as_ref()?.kind {
+            TaskKind::Classify => Some(Classified::Sequences),
+            TaskKind::Tag => Some(Classified::Tokens),
+            TaskKind::Cloze | TaskKind::Pair | TaskKind::Triple => None,
+        }
+    }
+
+    /// Whether a pass needs the head by which the model was trained.
+    pub fn predicts(&self, pass: &Pass) -> bool {
+        let compares_vectors = || self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Triple);
+        pass.predicts() && !(pass.sequences == Sequences::Task && compares_vectors())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Packing: whole sentences side by side, in corpus order, without padding.
+//! Packing: whole sentences side by side, in corpus order, without padding. Texts that are scored together stay together.
 //!
 //! The encoder's matrix products run over a pack's tokens together; attention stays within each sentence.
 
@@ -84,7 +84,7 @@ where
                 tokens + sentence.ids.len() <= PACK_TOKENS
                     && first.index / SEGMENT_SENTENCES == sentence.index / SEGMENT_SENTENCES
             });
-            if !fits {
+            if !fits && !sentence.follows_its_item() {
                 self.held = Some(sentence);
                 break;
             }

@@ -67,6 +67,12 @@ impl Sequence {
         self.forms.get(word).or_else(|| self.spelled.get(word)).map_or("", String::as_str)
     }
 
+    /// Whether it is scored together with the sequence before it, so that both must go through the model side by side.
+    pub fn follows_its_item(&self) -> bool {
+        let is_later = |rule| matches!(rule, ScoreRule::Embeds(TripleText::Positive | TripleText::Negative, _));
+        self.item.as_ref().is_some_and(|item| is_later(item.rule))
+    }
+
     /// The places of its tokens of text, ascending: the queries of most metrics.
     pub fn text_places(&self) -> impl Iterator<Item = usize> {
         let kinds = self.kinds.iter().enumerate();
@@ -183,6 +189,19 @@ pub enum ScoreRule {
     Loses,
     /// The log-probability of the truth, which is right where it is the largest.
     Class,
+    /// The cosine of its pooled states with those of the item's anchor, less that of the negative text.
+    Embeds(TripleText, Pooling),
+}
+
+/// A text of a triple.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TripleText {
+    /// The one that the others are compared with.
+    Anchor,
+    /// The one that should be nearer.
+    Positive,
+    /// The other one.
+    Negative,
 }
 
 /// The part of an item that a sequence is.

@@ -44,8 +44,8 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
     /// All that must be known of a sequence.
     type State: Send + Sync;
 
-    /// The part of the forward pass that it is read from.
-    fn needs() -> Needs;
+    /// The part of the forward pass that it is read from, in a pass under these conditions.
+    fn needs(conditions: &Conditions) -> Needs;
 
     /// Empty sums, with all heads and for each of this many variants.
     fn new(variants: usize) -> Self;
@@ -144,7 +144,7 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
     type SequenceState = RemovalState<Q::State>;
 
     fn needs(&self) -> Needs {
-        Q::needs()
+        Q::needs(&self.conditions)
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {

@@ -5,6 +5,7 @@ mod file;
 mod gather;
 mod index;
 mod missing;
+mod modules;
 pub(super) mod names;
 pub(super) mod nested;
 mod store;
@@ -15,5 +16,6 @@ pub(super) use gather::gather;
 #[cfg(feature = "hub")]
 pub(super) use missing::MissingFile;
 pub(super) use missing::Place;
+pub use modules::Pooling;
 pub(super) use store::FileStore;
 pub use store::{AdapterFiles, ModelFiles, TokenizerFiles};

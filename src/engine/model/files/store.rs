@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::file::ModelFile;
+use super::modules::Pooling;
 use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, LONGEST_TOKENIZER};
 use super::nested::is_first_module;
 use crate::model::families::Architecture;
@@ -30,6 +31,8 @@ pub struct ModelFiles {
     pub weights: Vec<ModelFile>,
     /// The adapter that is merged into them.
     pub adapter: Option<AdapterFiles>,
+    /// How a sentence encoder pools, or why that is not known.
+    pub pooling: Result<Pooling, String>,
 }
 
 impl ModelFiles {
@@ -49,7 +52,7 @@ impl ModelFiles {
 }
 
 /// The list of the modules of a sentence encoder.
-const MODULES: &str = "modules.json";
+pub(super) const MODULES: &str = "modules.json";
 
 /// The files of an adapter.
 #[derive(Clone, Debug)]

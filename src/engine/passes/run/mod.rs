@@ -377,7 +377,7 @@ impl Runner<'_> {
                 Noise::Replace(Arc::new(unigrams.context("words are to be replaced, and no token was counted")?))
             }
             Objective::NextTokens => Noise::Nothing,
-            Objective::SequenceClasses => {
+            Objective::SequenceClasses | Objective::TokenClasses => {
                 bail!("`{id}` was loaded with the head that classifies, which predicts no token")
             }
         };
