@@ -71,6 +71,7 @@ mod parser;
 mod planted_causal;
 mod policy;
 mod probes;
+mod pruned;
 mod pruning;
 mod removal;
 mod repeats;
