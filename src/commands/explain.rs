@@ -1,6 +1,7 @@
 //! `headscope explain`: what labels, metrics, studies and the other words of a report are; and the page
 //! docs/detectors.md.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::{Error, Result, anyhow};
@@ -205,37 +206,44 @@ const BESIDE: [&str; 3] = ["_expected", "_over_chance", "_over_position"];
 
 /// docs/detectors.md.
 pub fn markdown() -> String {
-    let names = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-    let entry = |entry: Entry| {
-        let [formula, chance] = [entry.explanation.formula, entry.explanation.chance].map(|text| entry.filled(text));
-        let formula = if formula.is_empty() { formula } else { format!("`{formula}`") };
-        [format!("`{}`", entry.name()), formula, chance, entry.explanation.source.to_owned()]
+    let code = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    let label = |entry: Entry| {
+        let thresholds = entry.thresholds.unwrap_or_default();
+        let names: Vec<&str> = thresholds.iter().map(|one| one.name).collect();
+        [code(&[entry.name()]), code(&[&entry.filled(entry.explanation.formula)]), code(&names)]
     };
-    let own = |entry: &Entry| BESIDE.iter().all(|ending| !entry.name().ends_with(ending));
+    let metrics = |study: &&dyn AnyStudy| {
+        let names: Vec<&str> = (study.card().metrics)().iter().map(|(explanation, _)| explanation.name).collect();
+        let own: Vec<&str> = names.into_iter().filter(|name| BESIDE.iter().all(|end| !name.ends_with(end))).collect();
+        (!own.is_empty()).then(|| [code(&[study.card().name]), code(&own)])
+    };
     let policy = registry::default_policy();
-    let thresholds =
-        policy.thresholds().map(|one| [format!("`{}`", one.name), one.default.to_string(), one.about.into()]);
-    let words = registry::terms().map(|Term { name, also, page, .. }| {
-        [names(&[&[*name], *also].concat()), format!("[{page}](methodology/{page})")]
-    });
+    let thresholds = policy.thresholds().map(|one| format!("`{}` {}", one.name, one.default)).collect::<Vec<_>>();
+    let mut pages: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for Term { name, page, .. } in registry::terms() {
+        pages.entry(page).or_default().push(name);
+    }
+    let words = pages.into_iter().map(|(page, words)| [format!("[{page}](methodology/{page})"), code(&words)]);
     format!(
-        "# Labels and metrics\n\n\
-         Each label with its rule under the default policy, each metric with its formula, and the chance level and source of both.\n\
-         `headscope explain NAME` says the same in words, with caveats; a metric is evidence, a label a policy over evidence.\n\
-         Symbols are those of [units](methodology/units.md); v is the number of keys that a query sees.\n\
-         `headscope explain --markdown > docs/detectors.md` makes this page.\n\n\
-         ## Labels\n\n{}\n## Thresholds\n\nA policy file sets them by name ([labels](methodology/labels.md)).\n\n{}\n\
+        "# Labels, metrics and verdicts\n\n\
+         A metric is evidence, a label a policy over evidence: the tables have the rules under the default policy.\n\
+         `headscope explain NAME` prints the meaning, formula, chance level, source and caveats of each name here.\n\
+         [Methodology](methodology/README.md) defines the metrics of each study, and \
+         [units](methodology/units.md) the symbols.\n\
+         `fixtures/regenerate` makes this page.\n\n\
+         ## Labels\n\n{}\n## Thresholds\n\nA policy file sets them by name ([labels](methodology/labels.md)); \
+         `headscope explain offset_mass` says where a default comes from.\n\n{}.\n\n\
          ## Metrics\n\nThree endings hold a metric against chance ([words](methodology/words.md)): `_over_chance` is the metric less \
-         that of uniform attention, `_expected` what the head's preference for offsets alone lets expect, and `_over_position` \
-         the metric less that.\n\n{}\n## Verdicts\n\n\
-         Labels are corrected over all heads and labels of one rule; `min_queries`, `min_sentences` and `syntactic_min_count` are \
-         their least evidence.\n`headscope explain verdicts` has a row for each label as well.\n\n{}\n\
+         that of uniform attention.\n`_expected` is what the head's preference for offsets alone lets expect, and \
+         `_over_position` the metric less that.\n\n{}\n## Verdicts\n\n\
+         Labels are corrected over all heads and labels of one rule.\nTheir least evidence is `min_queries`, `min_sentences` and \
+         `syntactic_min_count`.\n`headscope explain verdicts` has a row for each label as well.\n\n{}\n\
          ## Other words\n\n`headscope explain WORD` gives the meaning; the page defines it.\n\n{}",
-        table(["label", "rule", "chance level", "source"], registry::labels().map(entry)),
-        table(["threshold", "default", "meaning and source"], thresholds),
-        table(["metric", "formula", "chance level", "source"], registry::metrics().filter(own).map(entry)),
+        table(["label", "rule", "thresholds"], registry::labels().map(label)),
+        thresholds.join(", "),
+        table(["study", "metrics"], STUDIES.iter().filter_map(metrics)),
         rows(registry::verdicts_beside_labels()),
-        table(["words", "page"], words),
+        table(["page", "words"], words),
     )
 }
 

@@ -31,7 +31,6 @@ pub struct MergeOptions {
 /// The outcome of `headscope merge`.
 #[derive(Clone)]
 pub enum Merged {
-    /// Reports.
     Report(ReportOptions),
     /// One partial, for shards to be run after it.
     Partial(PathBuf),

@@ -21,7 +21,6 @@ use crate::system::printable::one_line;
 /// One head over one sentence.
 #[derive(Clone, Debug)]
 pub struct SentenceAttention {
-    /// The head.
     pub head: HeadPlace,
     /// The place of the sentence, counted from 0.
     pub sentence: u64,
@@ -33,7 +32,7 @@ pub struct SentenceAttention {
     pub is_word: Vec<bool>,
     /// The gold head of each, `[units]`; empty without a tree.
     pub heads: Vec<Option<usize>>,
-    /// What each sees, `[units]`: in a decoder itself and what stands before it.
+    /// The units that each unit sees, `[units]`: in a decoder itself and those before it.
     pub seen: Vec<Range<usize>>,
     /// The attention between them, `[units, units]`; 0 where nothing is seen.
     pub weights: WordAttention,
@@ -67,7 +66,7 @@ const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.0
 const ATTENTION: Style = AnsiColor::Blue.on_default();
 const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
-/// What the rows and the columns are: a word attends from its row.
+/// The axes of rows and columns: a word attends from its row.
 const AXES: &str = "from\\to";
 
 /// Most columns that a word takes.

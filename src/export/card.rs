@@ -259,7 +259,7 @@ pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
     out
 }
 
-/// The same as data.
+/// The labels as data.
 /// Fails if it cannot be expressed in JSON.
 pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
     let entry = |(head, label): &(&HeadReport, &Label)| {
@@ -275,7 +275,7 @@ fn number(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 3), plus_minus(ci95, 3))
 }
 
-/// The same with its sign.
+/// The value with its sign.
 fn signed(value: f64, ci95: Option<Interval>) -> String {
     format!("{value:+.3}{}", plus_minus(ci95, 3))
 }

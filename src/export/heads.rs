@@ -85,7 +85,6 @@ pub struct LabelFamily {
     pub code: Option<String>,
     /// Its colour.
     pub hue: Hue,
-    /// Its meaning.
     pub meaning: &'static str,
     /// So many heads have it as their first label.
     pub first: usize,

@@ -26,7 +26,6 @@ use json::JsonForm;
 pub enum Target {
     /// JSON on standard output.
     Stdout(JsonForm),
-    /// A file.
     File(PathBuf, Writer),
 }
 

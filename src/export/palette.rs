@@ -9,7 +9,6 @@ use anstyle::AnsiColor;
 /// A colour, by its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
-    /// Text.
     Text,
     /// Text beside the matter, axes.
     Muted,

@@ -131,9 +131,7 @@ fn shards_and_parts_of_windows_add_up() {
     same(&["--resume", path(&parts)]);
     // Studies that count sentences say what they counted.
     let summary = run(&["show", path(&whole), "--summary", "full"]).unwrap();
-    for study in
-        ["how far the output turns", "how far the attention of each later head shifts", "Which heads are the same"]
-    {
+    for study in ["change of the output", "shift of the attention of each later head", "Similar heads"] {
         let line = summary.lines().find(|line| line.contains(study)).unwrap();
         assert!(line.contains(" windows") && !line.contains("sentence"), "{line}");
     }

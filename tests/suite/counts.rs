@@ -76,8 +76,8 @@ fn no_two_places_of_an_output_disagree() {
         });
         assert!(line.is_some(), "{count} {family}: {summary}");
     }
-    // A study lists the heads that have one of its labels, as their first or not.
-    let listed = summary.split_once("as their first or not:").unwrap().1;
+    // A study lists the heads that have one of its labels, first label or not.
+    let listed = summary.split_once("(first label or not):").unwrap().1;
     let separator = listed.split_once(", separator ").unwrap().1;
     let named: Vec<String> = separator
         .split([',', '\n'])

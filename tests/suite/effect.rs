@@ -182,8 +182,8 @@ fn effects_are_taken_where_the_gradient_says_they_matter() {
     let saved = folder.path().join("merged.json");
     fs::write(&saved, merged).unwrap();
     let summary = run(&["show", path(&saved), "--summary", "full"]).unwrap();
-    let chosen = "Of 16 heads 4 were removed by themselves, chosen by their gradient on the blocks of even number; effects are \
-                  over the others, and of a choice there is no rank correlation of effect and gradient.";
+    let chosen = "Removed by itself: 4 of 16 heads, chosen by the gradient on the even blocks; effects are over the odd blocks, \
+                  without a rank correlation of effect and gradient.";
     assert!(summary.contains(chosen), "{summary}");
 
     let refusal = |more: &[&str]| run(&[&["analyze", "box:small"], more].concat()).unwrap_err().1;

@@ -71,6 +71,7 @@ mod parser;
 mod planted_causal;
 mod policy;
 mod probes;
+mod prose;
 mod pruned;
 mod pruning;
 mod removal;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::golden::{EVERYTHING, Golden, largest_difference, record};
 use crate::support::{self, fixture, opened, path, run, tiny_bert, weight_files};
-use headscope::model::files::{ModelFile, ModelFiles, TokenizerFiles};
+use headscope::model::files::{ModelFile, ModelFiles, Pooling, TokenizerFiles};
 use headscope::model::forward::Start;
 use headscope::model::forward::batch::{Batch, Input, TokenClass};
 use headscope::model::forward::gates::{Gate, Gates};
@@ -28,6 +28,7 @@ fn files(folder: &Path) -> ModelFiles {
         tokenizer: TokenizerFiles::find(&tiny_bert()).unwrap(),
         weights: opened(&weight_files(folder)),
         adapter: None,
+        pooling: Ok(Pooling::Text),
     }
 }
 

@@ -95,11 +95,11 @@ fn a_summary_opens_with_what_can_be_repeated() {
     // The head that costs most.
     let effects = report["effect"]["heads"].as_array().unwrap();
     let most = effects.iter().max_by(|a, b| a["effect"].as_f64().partial_cmp(&b["effect"].as_f64()).unwrap()).unwrap();
-    let costliest = format!("Of heads removed one at a time {} costs most, ", most["name"].as_str().unwrap());
+    let costliest = format!("Removing one head costs most for {}: ", most["name"].as_str().unwrap());
     assert!(brief[3].starts_with(&costliest), "{brief:?}");
 
     // Every study that gives labels says which heads have them.
-    let answers = summary.split("Heads with the labels of each study").nth(1).unwrap();
+    let answers = summary.split("Heads by study and label").nth(1).unwrap();
     for study in ["attention", "dependency", "words", "frequency", "norms", "repeats", "coreference", "trees"] {
         assert!(answers.contains(&format!("\n  {study}: ")), "{study}: {summary}");
     }

@@ -27,7 +27,7 @@ pub struct CorpusInfo {
     pub words: u64,
     /// Tokens of the longest of them, or of the longest window where they were read in windows.
     pub longest: u64,
-    /// What a decoder read at once; absent of an encoder, which reads each sentence by itself.
+    /// Sentences or windows that a decoder read; absent of an encoder, which reads each sentence by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ContextInfo")]
     pub context: Option<ContextInfo>,
@@ -66,12 +66,12 @@ pub struct CorpusInfo {
     /// Whether the model could read it: checks of the input, each with the threshold of the policy; empty in reports of 0.1.
     #[serde(default)]
     pub health: Health,
-    /// What kind of text it is; absent in reports of 0.1.
+    /// The kind of text; absent in reports of 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextInfo>,
 }
 
-/// What a decoder read at once: sentences, or windows of consecutive sentences of a document.
+/// Sequences that a decoder read: sentences, or windows of consecutive sentences of a document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ContextInfo {
     /// Sentences or windows.

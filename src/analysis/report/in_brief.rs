@@ -67,7 +67,7 @@ fn choices(report: &Report) -> String {
     format!("Heads above layer 0 that go by one part of their input alone, firmly: {kinds}.")
 }
 
-/// What each control has of firm roles, in the mean over its seeds.
+/// Firm roles in each control, in the mean over its seeds.
 fn in_controls(report: &Report) -> String {
     let controls = report.controls_by_kind();
     let said = controls.iter().filter_map(|(kind, runs)| {
@@ -76,8 +76,8 @@ fn in_controls(report: &Report) -> String {
         let digits = usize::from(mean.fract() != 0.0);
         let what = match kind {
             ControlKind::RandomInit => "an untrained model has",
-            ControlKind::RandomSharp => "an untrained model as sharp has",
-            ControlKind::Rotated => "with turned outputs there are",
+            ControlKind::RandomSharp => "an untrained model of the same sharpness has",
+            ControlKind::Rotated => "with rotated outputs there are",
             ControlKind::ShuffledWords => "over shuffled words there are",
         };
         Some(format!("{what} {}", decimal(mean, digits)))
@@ -147,18 +147,18 @@ fn relation(heads: &[HeadReport]) -> Option<String> {
         (Some(tags), reach) => {
             let beats = match reach {
                 Some(Reach::Tags) => "it beats word classes",
-                _ if tags.difference > 0.0 => "that it beats word classes is not shown",
+                _ if tags.difference > 0.0 => "not shown to beat word classes",
                 _ => "it does not beat word classes",
             };
-            format!(" and word classes (tags) for {}: {beats}", percent_of(label.score - tags.difference))
+            format!(" and word classes (tags) for {}; {beats}", percent_of(label.score - tags.difference))
         }
     };
     Some(format!(
-        "{start} {name}, by {place}: right for {score} of its words, where the best fixed offset is right for {offset}{beside}."
+        "{start} {name}, by {place}: right for {score} of its words; the best fixed offset is right for {offset}{beside}."
     ))
 }
 
-/// What there was too little of, and how many more sentences it would take.
+/// Labels with too little evidence, and how many more sentences they would take.
 fn too_little(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;

@@ -15,7 +15,7 @@ pub fn lines(report: &Report) -> Vec<String> {
     shortages(report).into_iter().map(line).collect()
 }
 
-/// What labels of whole studies lack; studies that lack the same are one.
+/// Evidence that labels of whole studies lack; studies that lack the same are one.
 pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
     let mut found: Vec<Shortage> = Vec::new();
     for (study, _) in &report.sections.0 {

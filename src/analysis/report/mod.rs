@@ -301,7 +301,7 @@ impl Report {
         self.in_brief = in_brief::of(self);
     }
 
-    /// The same evidence under another policy: new labels, q-values and caveats.
+    /// This evidence under another policy: new labels, q-values and caveats.
     ///
     /// The labels of the controls are left out, because a report does not have the evidence for them.
     pub fn relabel(mut self, policy: Policy) -> Self {

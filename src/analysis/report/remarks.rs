@@ -7,7 +7,7 @@ use crate::system::counted::{counted, plural, ranges};
 use crate::system::printable::printable;
 
 impl Report {
-    /// What intervals and tests are about more of.
+    /// The population that intervals and tests generalise to.
     pub fn unit(&self) -> String {
         let [sentence, _] = self.model.text_units();
         self.corpus.unit.to_string().replace("sentence", sentence)
@@ -54,7 +54,7 @@ impl Report {
     }
 }
 
-/// What a decoder read at once, and with what that begins.
+/// The sequences that a decoder read, and the token that they begin with.
 fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
     let (mean, most) = (tokens.mean, tokens.largest);
     let read = match reading.context {

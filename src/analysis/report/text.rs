@@ -10,7 +10,7 @@ use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
 use crate::system::counted::plural;
 
-/// What kind of text a corpus is.
+/// The kind of text of a corpus.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextInfo {
     /// Tokens of text, of the sentences analysed: special tokens left out.

@@ -15,7 +15,6 @@ use crate::sequences::fold::words::FromToken;
 
 /// A pass that a study observes, with sums of its own.
 pub struct PassSpec {
-    /// The pass.
     pub pass: Pass,
     /// Whether it is of the second stage, whose sums are made from the results of the first stage.
     pub follows: bool,
@@ -33,12 +32,12 @@ impl PassSpec {
         Self { pass, follows: false, make, restore: observer::restored::<S> }
     }
 
-    /// The same with sums for each class of layers, made for the keys that its queries see.
+    /// A pass with sums for each class of layers, made for the keys that its queries see.
     pub fn by_class<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>, Visibility) -> S + 'static) -> Self {
         Self::new(pass, move |subject| ByClass::new(subject.classes, |visibility| make(subject, visibility)))
     }
 
-    /// The same pass in the second stage.
+    /// This pass in the second stage.
     pub fn following(self) -> Self {
         Self { follows: true, ..self }
     }
@@ -58,7 +57,6 @@ impl PassSpec {
 /// The model and the settings that empty sums are made for.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// The heads.
     pub grid: HeadGrid,
     /// The classes of layers by the keys that their queries see.
     pub classes: &'a LayerClasses,
@@ -100,7 +98,6 @@ pub struct Observed<'a>(pub &'a [ObservedPass<'a>]);
 /// The sums of a study over one of its passes.
 #[derive(Clone, Copy)]
 pub struct ObservedPass<'a> {
-    /// Its sums.
     pub sums: &'a dyn Observer,
     /// Sentences of the corpus that are in none of the pass's sequences, though they could be encoded.
     pub left_out: u64,

@@ -82,7 +82,7 @@ pub enum Completion<'a> {
     Labels(&'a [String]),
     /// How many heads of a layer, one after the other, share their keys and values; not of models whose heads have their own.
     SharedKeys(usize),
-    /// What a decoder read at once: what sections count in sentences are windows of documents.
+    /// The unit that a decoder read: sections count windows of documents as sentences.
     Reading(Context),
 }
 
@@ -95,7 +95,7 @@ pub struct HeadCard {
     pub clauses: Vec<String>,
     /// Figures.
     pub figures: Vec<Figure>,
-    /// The same lines as a table, where they are alike.
+    /// The lines as a table, where they are alike.
     pub table: Option<CardTable>,
 }
 
@@ -114,7 +114,7 @@ impl FromIterator<String> for HeadCard {
 }
 
 impl HeadCard {
-    /// The same with these clauses.
+    /// Adds these clauses.
     pub fn saying(self, clauses: impl IntoIterator<Item = String>) -> Self {
         Self { clauses: clauses.into_iter().collect(), ..self }
     }

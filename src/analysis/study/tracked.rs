@@ -19,7 +19,6 @@ pub struct Tracked {
     pub words: u64,
     /// The best fixed offset.
     pub offset: i32,
-    /// Its accuracy.
     pub offset_accuracy: f64,
     /// The accuracy of the nearest words of word classes; null where no such word has one.
     pub tags_accuracy: Option<f64>,
@@ -39,12 +38,10 @@ pub struct RelationPart {
 /// How well a head follows the relation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tracker {
-    /// The head.
     #[serde(flatten)]
     pub place: HeadPlace,
     /// The end of the ranking.
     pub direction: Direction,
-    /// Its accuracy.
     pub accuracy: f64,
     /// The 95 % interval of that.
     pub ci95: Option<Interval>,

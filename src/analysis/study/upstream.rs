@@ -64,7 +64,6 @@ impl Ranking {
 pub struct ArcClaim {
     /// The head's place in lists of all heads.
     pub place: usize,
-    /// The label.
     pub label: String,
     /// The relation, by a name under which arcs are [scored](crate::corpus::relation::scored_as).
     pub relation: String,
@@ -81,7 +80,6 @@ pub struct HeadAim {
     pub place: usize,
     /// The label: the first of the head's labels that has an aim.
     pub label: String,
-    /// Its aim.
     pub aim: Aim,
     /// The mean score of the aim over the whole corpus.
     pub mean: f64,

@@ -20,6 +20,7 @@ use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
 use crate::model::Model;
+use crate::model::files::Pooling;
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::passes::observation::identity::{Identity, Protocol, RunInfo, Tool};
@@ -277,6 +278,9 @@ fn read_task(
     let (labels, segments) = (model.labels.as_ref(), model.architecture.config.type_vocab_size);
     let (pooling, strict) = (&model.pooling, options.strict);
     let task = TaskReader { tokenizer, max_tokens, mask, labels, pooling, segments, strict }.read(file)?;
+    if let Some(pooling) = task.info.pooling.filter(|pooling| *pooling == Pooling::Text) {
+        say(&format!("note: --task: the vector of a text is {}", pooling.words()));
+    }
     if task.skipped() > 0 {
         let (items, skipped) = (counted(task.info.items, "item"), reasons(&task.info.skipped));
         say(&format!("note: --task: of {items} {} cannot be scored: {skipped}", task.skipped()));

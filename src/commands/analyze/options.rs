@@ -8,10 +8,12 @@ use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
 use crate::corpus::{Input, LinksFrom, Unit};
 use crate::model::grid::HeadPlace;
+use crate::model::parameters::Classified;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
+use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::derived::task::file::TaskFile;
 use crate::sequences::fold::words::FromToken;
@@ -28,7 +30,6 @@ pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headsc
 /// A model, a corpus, what is asked of them, and the form in which that ends.
 #[derive(Clone)]
 pub struct AnalyzeOptions {
-    /// The model.
     pub model: ModelRef,
     /// The corpus, in the order it is read.
     pub corpus: Vec<Input>,
@@ -111,7 +112,6 @@ impl AnalyzeOptions {
 /// A sentence over which a report has the attention of every head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// This one.
     Text(String),
     /// One of those that the study `examples` chose.
     Example,
@@ -136,7 +136,6 @@ pub enum Outcome {
 /// The sums of one shard.
 #[derive(Clone)]
 pub struct PartialOptions {
-    /// The shard.
     pub shard: Shard,
     /// The file.
     pub path: PathBuf,

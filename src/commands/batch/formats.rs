@@ -6,7 +6,6 @@ use crate::passes::observation::partial;
 /// A format in which a run is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunFormat {
-    /// Its report.
     Report(Writer),
     /// Its sums, which no report has.
     Partial,

@@ -22,9 +22,7 @@ use crate::system::files::input;
 pub struct Inputs {
     /// The program.
     pub tool: Tool,
-    /// The model.
     pub model: ModelInputs,
-    /// The corpus.
     pub corpus: CorpusInputs,
     /// The options, as they stand on a command line.
     pub options: Vec<String>,

@@ -66,7 +66,6 @@ pub struct LedgerEntry {
 pub struct ReportSummary {
     /// The model's id.
     pub model: String,
-    /// Layers.
     pub layers: usize,
     /// Heads per layer.
     pub heads: usize,
@@ -126,7 +125,7 @@ impl LedgerEntry {
         Self { inputs, reports: BTreeMap::new(), found }.with(written)
     }
 
-    /// The same with more reports, which are written.
+    /// This run with more reports, which are written.
     /// Fails if one is gone already.
     pub fn with<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
         for path in more {

@@ -1,4 +1,4 @@
-//! What is to be done of a run so that its reports are there and up to date.
+//! The work left for a run so that its reports are there and up to date.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::ledger::{Ledger, file_name};
 use super::overview::Status;
 use crate::export::Writer;
 
-/// What is to be done of a run, and why.
+/// The work left for a run, and why.
 pub enum Outstanding {
     /// The run itself.
     Run {
@@ -27,7 +27,7 @@ pub enum Outstanding {
 }
 
 impl Outstanding {
-    /// What is to be done of a run with these inputs so that the files `asked` are there and up to date; `None`: nothing.
+    /// The work left for a run with these inputs so that the files `asked` are there and up to date; `None`: nothing.
     pub fn of(ledger: &Ledger, run: &str, inputs: &Inputs, asked: &[(PathBuf, RunFormat)]) -> Option<Self> {
         let Some(entry) = ledger.entry(run) else {
             let failed = |message| format!("it failed when it was last tried: {message}");
@@ -56,7 +56,7 @@ impl Outstanding {
         })
     }
 
-    /// The same in words.
+    /// The work in words.
     pub fn in_words(&self) -> String {
         match self {
             Self::Run { reason } => format!("to do: {reason}"),

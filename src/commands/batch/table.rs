@@ -31,7 +31,6 @@ pub struct OptionSyntax {
 pub enum OptionArity {
     /// None: it is a switch.
     Nothing,
-    /// One.
     One,
     /// One or several.
     Several,

@@ -18,7 +18,7 @@ pub struct SchemaArguments {
     of: SchemaArgument,
 }
 
-/// What has a schema.
+/// The documents with a schema.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum SchemaArgument {
     /// A report in JSON

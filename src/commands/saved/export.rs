@@ -36,7 +36,6 @@ pub enum Exported {
 /// A flat table, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedTable {
-    /// Its name.
     pub name: String,
     /// The conditions that its rows have to meet, all of them.
     pub rows: Vec<Condition>,
@@ -97,7 +96,7 @@ fn read(path: &Path) -> Result<Report> {
     json::parse(&path.display().to_string(), &json::read_text(path)?)
 }
 
-/// The same where its texts are shown: see [`json::parse_to_show`].
+/// A report whose texts are shown: see [`json::parse_to_show`].
 fn read_to_show(path: &Path) -> Result<Report> {
     json::parse_to_show(&path.display().to_string(), &json::read_text(path)?)
 }

@@ -1,6 +1,5 @@
 //! The papers that the sources of labels and metrics name. docs/methodology/references.md lists the same.
 
-/// A paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Paper {
     /// As sources name it: authors and year.

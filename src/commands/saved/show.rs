@@ -34,7 +34,6 @@ pub struct ShowOptions {
 /// The part of a report that is shown.
 #[derive(Clone, Debug)]
 pub enum ShownPart {
-    /// The summary.
     Summary(Detail),
     /// One head: its sentence and its labels, or all on it.
     Head(HeadPlace, Detail),
@@ -42,7 +41,6 @@ pub enum ShownPart {
     Heads,
     /// The heads that follow a relation best.
     Relation {
-        /// Its name.
         name: String,
         /// So many of them.
         top: usize,

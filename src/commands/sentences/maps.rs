@@ -29,13 +29,11 @@ const LONGEST_HEADER: usize = 100_000_000;
 /// Sentences, heads, and the file of their attention.
 #[derive(Clone, Debug)]
 pub struct MapsOptions {
-    /// The model.
     pub model: ModelRef,
     /// How the tokenizer reads text.
     pub tokenizer: TokenizerOptions,
     /// The sentences to write maps of.
     pub sentences: SentenceChoice,
-    /// The heads.
     pub heads: HeadChoice,
     /// Whether the rollout of all heads is written in place of their attention.
     pub rollout: bool,

@@ -36,11 +36,9 @@ use crate::system::terminal;
 /// Two models, the sentences that both read, and where the outcome goes.
 #[derive(Clone, Debug)]
 pub struct MatchOptions {
-    /// The models.
     pub models: [ModelRef; 2],
     /// How both tokenizers read text.
     pub tokenizer: TokenizerOptions,
-    /// The sentences.
     pub sentences: SentenceChoice,
     /// Longer sentences are skipped.
     pub max_tokens: Option<usize>,

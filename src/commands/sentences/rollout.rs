@@ -15,7 +15,7 @@ pub fn rollout(attention: &[f32], grid: HeadGrid, tokens: usize) -> Vec<f32> {
     product(attention.chunks_exact(grid.heads * tokens * tokens).map(of_layer), tokens)
 }
 
-/// The same of attention that is even over the keys that each query sees, layer by layer.
+/// The rollout of attention that is even over the keys that each query sees, layer by layer.
 pub fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<f32> {
     let even = |visibility: Visibility| {
         let mut attention = vec![0.0; tokens * tokens];

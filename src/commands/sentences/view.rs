@@ -30,7 +30,6 @@ use crate::system::terminal::{self, print};
 /// Sentences, heads, and how their attention is shown.
 #[derive(Clone, Debug)]
 pub struct ViewOptions {
-    /// The model.
     pub model: ModelRef,
     /// How the tokenizer reads text.
     pub tokenizer: TokenizerOptions,

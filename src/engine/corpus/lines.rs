@@ -103,7 +103,7 @@ impl Lines {
         Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new(), place: 0, piece: None })
     }
 
-    /// The same for lines that begin after this many unread lines.
+    /// Lines that begin after this many unread lines.
     pub(super) fn after(mut self, lines: u64) -> Self {
         self.number = lines;
         self

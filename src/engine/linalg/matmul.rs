@@ -78,7 +78,7 @@ impl<'a, T: Number> Matrix<'a, T> {
         Self { values: &self.values[rows.start * self.row_stride..], rows: rows.len(), ..self }
     }
 
-    /// The same values with rows and columns exchanged.
+    /// The values with rows and columns exchanged.
     pub fn transposed(self) -> Self {
         Self {
             rows: self.columns,

@@ -156,20 +156,20 @@ impl Model {
         self.architecture.config.visibility.are_causal()
     }
 
-    /// The same architecture before training: fresh weights by the family's own initialisation.
+    /// This architecture before training: fresh weights by the family's own initialisation.
     /// Fails if `initializer_range` of `config.json` is no standard deviation.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         Ok(Box::new(PackedEncoder::new(self.fresh(seed)?)))
     }
 
-    /// The same before training, but that each layer attends as far from evenly as the trained one over a sample.
+    /// As [`Model::untrained`], but each layer attends as far from evenly as the trained one over a sample.
     /// Fails as [`Model::untrained`], and if the sample does not fit the model.
     pub fn untrained_and_sharp(&self, seed: u64, sample: &SharpnessSample<'_>) -> Result<Box<dyn Encoder>> {
         let sharp = sharpened(self.fresh(seed)?, &*self.encoder, sample)?;
         Ok(Box::new(PackedEncoder::new(sharp)))
     }
 
-    /// The same weights, but that what each head writes is turned at random.
+    /// These weights, with the output of each head turned at random.
     /// Fails if the files of the weights were changed.
     pub fn rotated(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         let checkpoint = self.sources.checkpoint(&self.architecture)?;

@@ -13,12 +13,12 @@ use crate::stats::blocks::merge_fields;
 /// How heads are removed in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ablation {
-    /// What stands for the context of a removed head.
+    /// The replacement of a removed head's context.
     pub removal: Replacement,
     /// So many variants of each sentence have words masked: 1, or up to 7, in which every word is masked once.
     #[schemars(range(min = 1, max = 7))]
     pub phases: u8,
-    /// Of at most so many sentences of the corpus, drawn by their numbers.
+    /// The number of sentences of the corpus at most, drawn by their numbers.
     #[schemars(range(min = 1))]
     pub sample: u64,
     /// The heads whose effect is measured, where it is not that of all; absent if it is.
@@ -33,11 +33,11 @@ pub struct Ablation {
 /// the others at random. They are chosen on the blocks of even number of the sample and removed on those of odd number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
-    /// Of the largest so many.
+    /// How many of the largest.
     pub top: usize,
-    /// Of the smallest so many.
+    /// How many of the smallest.
     pub bottom: usize,
-    /// Of the others so many.
+    /// How many of the others.
     pub random: usize,
 }
 
@@ -89,7 +89,7 @@ pub struct Conditions {
 // A worker that began no pass knows none of them.
 merge_fields!(Conditions { removal, objective, task });
 
-/// What stands for the context of a removed head, at every position.
+/// The replacement of a removed head's context, at every position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Replacement {

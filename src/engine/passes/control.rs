@@ -23,7 +23,7 @@ pub enum ControlKind {
     RandomInit,
     /// The learned weights, but not how sharply each layer attends.
     RandomSharp,
-    /// That later layers read what heads write: the outputs of heads are turned at random.
+    /// Takes away that later layers read what heads write: the outputs of heads are turned at random.
     Rotated,
     /// The order of words: each sentence's words are shuffled, and their arcs go with them.
     ShuffledWords,

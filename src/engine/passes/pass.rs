@@ -122,7 +122,7 @@ impl Pass {
         matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted) | Sequences::Task)
     }
 
-    /// The same pass without these heads as well.
+    /// This pass without these heads as well.
     pub fn without(mut self, removed: &[HeadPlace]) -> Self {
         self.removed.extend(removed);
         self.removed.sort_unstable();
@@ -139,7 +139,7 @@ impl Pass {
         gates
     }
 
-    /// The same pass under `control`; `None` if the pass has nothing that the control takes away.
+    /// This pass under `control`; `None` if the pass has nothing that the control takes away.
     pub fn under(self, control: Control) -> Option<Self> {
         let seed = control.seed;
         match (control.kind, self.sequences) {

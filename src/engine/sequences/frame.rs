@@ -51,7 +51,7 @@ impl Frame {
         self.special.iter().map(Vec::len).sum()
     }
 
-    /// The same for a model with this many segments, if it has any: a missing segment becomes the last one.
+    /// This frame for a model with so many segments, if it has any: a missing segment becomes the last one.
     pub fn with_segments(mut self, count: usize) -> Self {
         let last = u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1);
         let all = self.special.iter_mut().flatten().map(|(_, segment)| segment).chain(&mut self.segments);

@@ -79,7 +79,7 @@ impl Sequence {
         kinds.filter(|(_, kind)| !kind.is_special()).map(|(place, _)| place)
     }
 
-    /// The same as a decoder reads it: its first token, special or not, is [`TokenKind::First`].
+    /// This sequence as a decoder reads it: its first token, special or not, is [`TokenKind::First`].
     pub fn begun(mut self) -> Self {
         if let Some(first) = self.kinds.first_mut() {
             *first = TokenKind::First;
@@ -220,7 +220,6 @@ pub struct ItemPart {
 pub struct PredictedToken {
     /// The place in the sequence whose logits predict it: its own, or where it is the next token the one before.
     pub position: usize,
-    /// Its word.
     pub word: usize,
     /// The input of the model there.
     pub shown: InputToken,
@@ -239,7 +238,6 @@ impl PredictedToken {
 /// The input of the model at the place of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputToken {
-    /// The mask.
     Mask,
     /// Another token.
     Replacement,
@@ -252,9 +250,7 @@ pub enum InputToken {
 /// A token without its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Its id.
     pub id: u32,
-    /// Its kind.
     pub kind: TokenKind,
 }
 

@@ -170,7 +170,7 @@ mod tests {
         assert_eq!((found.kappa, ci95.high()), (Some(1.0), 1.0));
     }
 
-    /// Of two things one is `x` on both sides and one `y`: in half of the orders both agree, in the others neither does.
+    /// Two things, one `x` on both sides and one `y`: in half of the orders both agree, in the others neither does.
     #[test]
     fn a_share_by_chance_by_hand() {
         let found = ShareByChance::new(&[('x', 'x'), ('y', 'y')], 2);

@@ -21,7 +21,7 @@ pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
 /// The largest difference that is one of rounding: ratios of counts below 10^9 that differ at all differ by more.
 pub(super) const ROUNDING: f64 = 1e-12;
 
-/// What a share of 1 may differ from 1 by: it is a ratio of sums of f32, whose last digit is 6e-8.
+/// The distance from 1 below which a share counts as 1: it is a ratio of sums of f32, whose last digit is 6e-8.
 const SINGLE: f64 = 1e-6;
 
 /// The share of a distribution below a 95 % interval, and above it.
@@ -205,7 +205,7 @@ impl Jackknife {
         Self { all, without, effective_blocks: effective_blocks(denominators), scale: Scale::Real }
     }
 
-    /// The same on its scale.
+    /// This value on its scale.
     pub fn on(self, scale: Scale) -> Self {
         Self { scale, ..self }
     }

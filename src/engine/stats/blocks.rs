@@ -95,7 +95,7 @@ pub use merge_fields;
 pub struct Blocks<B>(Vec<B>);
 
 impl<B: Merge + Clone> Blocks<B> {
-    /// The same empty sums in every block.
+    /// Equal empty sums in every block.
     pub fn new(empty: B) -> Self {
         Self(vec![empty; BLOCKS])
     }

@@ -10,7 +10,6 @@ use super::interval::Interval;
 pub struct DifferenceTest {
     /// The second number less the first.
     pub difference: f64,
-    /// Its standard error.
     pub standard_error: f64,
     /// How likely so large a difference is at least if there is none beyond the tolerance; two-sided.
     pub p: f64,

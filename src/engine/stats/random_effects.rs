@@ -13,9 +13,7 @@ const LEAST_ERROR: f64 = 1e-6;
 /// The mean of a number over corpora that have it differently (DerSimonian & Laird 1986).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomEffects {
-    /// The mean.
     pub mean: f64,
-    /// Its standard error.
     pub standard_error: f64,
     /// The standard deviation of the number between corpora beyond what their sampling explains.
     pub tau: f64,
@@ -24,7 +22,7 @@ pub struct RandomEffects {
 }
 
 impl RandomEffects {
-    /// Of estimates with their standard errors, one a corpus; `None` of fewer than two.
+    /// Random-effects estimate of estimates with their standard errors, one a corpus; `None` of fewer than two.
     ///
     /// With weights `w = 1 / s²`, `Q = sum w (y - mean)²` and `tau² = max(0, (Q - (K - 1)) / (sum w - sum w² / sum w))`; the mean is
     /// then that by weights `1 / (s² + tau²)`, and its standard error the root of one by their sum.

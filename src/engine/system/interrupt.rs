@@ -17,10 +17,10 @@ const BY_SIGNAL: u8 = 128;
 /// The time that a last word has: standard error may be a pipe that nobody reads.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
-/// What an interrupted run leaves, and the way out, where the command has more to say than [`OUTPUTS_ARE_REMOVED`].
+/// The remains of an interrupted run, and the way out, where the command has more to say than [`OUTPUTS_ARE_REMOVED`].
 static LEFT: Mutex<Option<(String, String)>> = Mutex::new(None);
 
-/// What any command leaves.
+/// The remains of any command.
 pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
 
 /// From now on an interrupted run says that it leaves `what`, and `way_out`.

@@ -101,7 +101,7 @@ pub fn problem(error: &serde_json::Error) -> String {
     expected.or_else(object).map_or_else(|| text.clone(), |(words, place)| format!("{before}expected {words}{place}"))
 }
 
-/// The same where the number of the line stands before it: only the column is at its end.
+/// The problem where the number of the line stands before it: only the column is at its end.
 pub fn problem_in_line(error: &serde_json::Error) -> String {
     problem(error).replace(&format!(" at line {} column ", error.line()), " at column ")
 }

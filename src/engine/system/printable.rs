@@ -8,7 +8,7 @@ pub fn printable(text: &str) -> String {
     escaped(text, |c| is_unprintable(c) && c != '\n')
 }
 
-/// The same for text on one line, such as a name that somebody else gave.
+/// As above, for text on one line, such as a name that somebody else gave.
 pub fn one_line(text: &str) -> String {
     escaped(text, is_unprintable)
 }

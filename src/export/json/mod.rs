@@ -106,7 +106,7 @@ pub fn parse(name: &str, text: &str) -> Result<Report> {
     }
 }
 
-/// The same for a terminal: each text of it is one line, of which a terminal obeys nothing.
+/// As [`parse`], for a terminal: each text of it is one line, of which a terminal obeys nothing.
 /// Fails as [`parse`].
 pub fn parse_to_show(name: &str, text: &str) -> Result<Report> {
     parse(name, &on_one_line(text))
@@ -136,7 +136,7 @@ fn not_whole(name: &str, defect: &str) -> Error {
     anyhow!("{name}: the report is not whole: {defect}").about(name)
 }
 
-/// The same of a report that another version may have written, with fewer metrics or more.
+/// As [`parse`], of a report that another version may have written, with fewer metrics or more.
 /// Fails if it is no report, one of another schema version, or one whose parts do not fit together.
 pub fn parse_as_far_as_it_goes(name: &str, text: &str) -> Result<Report> {
     parsed(name, text).class(Class::Input)

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::system::printable;
 
-/// The same report with its texts, and its keys, on one line each; what a terminal would obey is shown.
+/// The report with its texts, and its keys, on one line each; what a terminal would obey is shown.
 /// Fails if it is no JSON.
 pub(super) fn on_one_line(json: &str) -> serde_json::Result<Cow<'_, str>> {
     if is_plain(json) {

@@ -13,7 +13,7 @@ use crate::system::printable::one_line;
 pub struct Thumbnails {
     /// The sentence and where it is from.
     about: String,
-    /// What the script draws, as attributes of an element.
+    /// The data that the script draws, as attributes of an element.
     data: Value,
 }
 

@@ -64,7 +64,7 @@ struct StudyLine {
     line: String,
 }
 
-/// What a study has of a head as a table.
+/// A study's data on a head as a table.
 #[derive(Serialize)]
 struct ExampleTable {
     columns: &'static [&'static str],

@@ -17,7 +17,7 @@ struct ComparisonPage {
     title: String,
     facts: Vec<(&'static str, String)>,
     reports: Vec<ReportColumn>,
-    /// What compares and what does not, where decoders stand beside encoders.
+    /// The comparisons that hold and those that do not, where decoders stand beside encoders.
     beside: Option<&'static str>,
     families: Vec<FamilyCounts>,
     kept: String,
@@ -27,7 +27,6 @@ struct ComparisonPage {
     footer: String,
 }
 
-/// One of the reports.
 #[derive(Serialize)]
 struct ReportColumn {
     name: String,

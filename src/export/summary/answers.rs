@@ -27,11 +27,7 @@ pub(super) fn of_studies(report: &Report) -> String {
     };
     let lines: String =
         report.sections.0.iter().filter(|(_, section)| section.has_subject()).filter_map(line).collect();
-    if lines.is_empty() {
-        lines
-    } else {
-        format!("Heads with the labels of each study, as their first or not:\n{lines}")
-    }
+    if lines.is_empty() { lines } else { format!("Heads by study and label (first label or not):\n{lines}") }
 }
 
 /// The heads with any of these labels.
@@ -67,5 +63,5 @@ fn most(report: &Report, study: &dyn AnyStudy) -> Option<String> {
     let spread = plus_minus(ci95, 3);
     let chance = report.chance.get(column.id, None).copied().flatten();
     let chance = chance.map_or_else(String::new, |chance| format!(" (chance {})", decimal(chance, 3)));
-    Some(format!("{} has most of `{}`, {}{spread}{chance}", most.place, column.id, decimal(value(most)?, 3)))
+    Some(format!("{} has the largest `{}`, {}{spread}{chance}", most.place, column.id, decimal(value(most)?, 3)))
 }

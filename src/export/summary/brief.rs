@@ -16,8 +16,8 @@ use crate::system::printable::one_line;
 /// So many labels are named.
 const NAMED: usize = 5;
 
-/// What a decoder's heads are known for, which stands before relations: copying in context, and the sink (Olsson et al. 2022,
-/// Xiao et al. 2024).
+/// The labels that a decoder's heads are known for, which stand before relations: copying in context, and the sink
+/// (Olsson et al. 2022, Xiao et al. 2024).
 const OF_DECODERS: [&str; 4] = ["induction", "duplicate-token", "previous-token", "first-token"];
 
 /// The sentences of a report, its grid, the labels with the strongest evidence, and what to type next.
@@ -37,7 +37,7 @@ pub(super) fn write(out: &mut Summary, report: &Report, presets: &[&Preset], wid
     next(out, labels.first().map(|(_, label)| *label))
 }
 
-/// What to know of model and corpus before the labels, on a line each: unknown tokens, copies, families.
+/// Remarks on model and corpus before the labels, on a line each: unknown tokens, copies, families.
 fn remarks(out: &mut Summary, report: &Report) -> fmt::Result {
     let of_both = ["model", "corpus"].into_iter().zip(report.remarks()).filter(|(_, remarks)| !remarks.is_empty());
     out.blank();
@@ -76,7 +76,7 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     Ok(())
 }
 
-/// What the score of a label is held against.
+/// The reference of a label's score.
 fn beside(label: &Label) -> String {
     let offset = label.versus_offset.as_ref().map(|versus| ("best offset", label.score - versus.difference));
     let tags = label.versus_tags.as_ref().map(|versus| ("word classes", label.score - versus.difference));
@@ -104,7 +104,7 @@ fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     named
 }
 
-/// What to type for more, of a report whose strongest label is `first`.
+/// The commands to type for more, of a report whose strongest label is `first`.
 fn next(out: &mut Summary, first: Option<&Label>) -> fmt::Result {
     let explained =
         first.map_or("broad", |label| label.label.split_once(':').map_or(&*label.label, |(family, _)| family));

@@ -30,7 +30,7 @@ pub(super) fn labels_alone(out: &mut Summary, report: &Report, width: Option<usi
     let labels = || report.heads.iter().flat_map(|head| &head.labels);
     let marks = [
         (labels().any(|label| label.borderline), format!("{BORDERLINE} after a label: borderline")),
-        (labels().any(|label| label.tied), format!("{TIED}: another one may stand first")),
+        (labels().any(|label| label.tied), format!("{TIED}: near tie for the first label")),
         (report.heads.iter().any(|head| head.labels.len() > 1), "+n: n more labels".to_owned()),
     ];
     let marks = marks.into_iter().filter(|(is_there, _)| *is_there).map(|(_, meaning)| meaning);
@@ -148,7 +148,7 @@ pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) 
 /// The heads of one meaning: how many, by which codes, in which colour.
 type Coded = (usize, BTreeSet<String>, Style);
 
-/// What the codes of a grid mean, the most frequent first.
+/// The meanings of the codes of a grid, the most frequent first.
 fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> Vec<(String, Coded)> {
     let mut counts: BTreeMap<String, Coded> = BTreeMap::new();
     for head in heads {
@@ -184,8 +184,7 @@ pub(super) fn tied(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     }
     writeln!(
         out,
-        "\n{open} of {} with several labels might as well have another one first ({TIED}): the intervals of {} margins meet.",
+        "\n{TIED} near tie for the first label: {open} of {} with several labels (the intervals of the margins overlap).",
         counted(several().count(), "head"),
-        plural(&open, "its", "their"),
     )
 }

@@ -24,7 +24,7 @@ use crate::system::printable::one_line;
 /// How much a summary says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// What fits on one screen.
+    /// The part that fits on one screen.
     Brief,
     /// Also the remarks of each study.
     Full,
@@ -39,7 +39,7 @@ pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Optio
     summary.fit(width)
 }
 
-/// What follows a shard of the first of two stages, said before all of them have run.
+/// The note after a shard of the first of two stages, said before all of them have run.
 const FIRST_OF_TWO: &str = "this is the first of two stages: `headscope merge` adds up its shards into one .headscope, and each \
     shard runs again with `--after` that file\n";
 
@@ -204,7 +204,7 @@ fn words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// What of the corpus was not read as it stands.
+/// The parts of the corpus that were not read as they stand.
 fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {
     let Report { corpus, .. } = report;
     let reasons = corpus.skipped.iter().filter(|(_, count)| **count > 0);

@@ -38,7 +38,7 @@ const BESIDE: f64 = 4.0;
 pub(super) struct Extent([f64; 4]);
 
 impl Extent {
-    /// That of no text.
+    /// The letters of no text.
     pub(super) const NONE: Self = Self([f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY]);
 
     /// Takes in a text of this width whose base line begins at a place.

@@ -9,7 +9,7 @@ use crate::system::printable::printable;
 /// The decimals of numbers.
 const DIGITS: usize = 3;
 
-/// What is rounded to 0.
+/// The largest number that is rounded to 0.
 const SMALLEST: f64 = 0.0005;
 
 /// A column with a longer text is a paragraph.

@@ -63,7 +63,7 @@ pub fn scored<T>(sequence: &Sequence, of: impl Fn(usize) -> T) -> Vec<ScoredToke
     scored_of(sequence, |word| Some(of(word)))
 }
 
-/// The same of the words of which `of` knows something.
+/// Scored tokens for which `of` returns a value.
 pub fn scored_of<T>(sequence: &Sequence, of: impl Fn(usize) -> Option<T>) -> Vec<ScoredToken<T>> {
     let score = |token: &PredictedToken| {
         Some(ScoredToken { position: token.position, truth: token.truth?, of: of(token.word)? })

@@ -13,7 +13,6 @@ use crate::studies::ablation::removal::{PerToken, Quantity};
 /// `1 - cos` of vectors with all heads and without some, summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShiftSum {
-    /// The sum.
     pub sum: ExactSum,
     /// The vectors that are both not zero.
     pub vectors: u64,

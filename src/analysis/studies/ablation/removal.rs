@@ -65,7 +65,6 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
 
 /// A quantity whose change is a mean over tokens.
 pub trait PerToken {
-    /// The tokens.
     fn tokens(&self) -> u64;
 
     /// How much it changes in the variant at this place, summed.

@@ -20,7 +20,6 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 pub enum Aim {
     /// The other end of the arcs of a relation, by a name under which they are [scored](scored_as).
     Partner {
-        /// The relation.
         relation: String,
         /// The end at which the head's attention starts.
         direction: Direction,
@@ -33,9 +32,7 @@ pub enum Aim {
     FirstSpecial,
     /// The first token of what a decoder reads.
     FirstToken,
-    /// The separators.
     Separators,
-    /// Punctuation.
     Punctuation,
     /// Other words of this universal part of speech.
     Tag(String),
@@ -73,7 +70,6 @@ pub struct Score {
     /// The mean over queries: of arcs the share that is right, of tokens and words their attention to the goals, of what
     /// attends to everything the entropy as a share of the largest.
     pub mean: f64,
-    /// The queries.
     pub queries: u64,
 }
 

@@ -94,7 +94,7 @@ fn goals_of_units_are_those_of_their_tokens() {
     assert_eq!(of(Aim::Spread), [None, None, None, None]);
 }
 
-/// Of a window of two sentences each has the queries of its own; what they look at may stand before it.
+/// Each sentence of a window of two has the queries of its own; the keys may stand before it.
 #[test]
 fn goals_of_a_part_are_those_of_its_queries() {
     let window = Sequence { texts: vec![1..2, 2..4], ..three() };

@@ -27,7 +27,6 @@ pub struct FoldScores<'a, S> {
 pub struct Hits {
     /// Among all words.
     pub right: u64,
-    /// By block.
     pub by_block: PerBlock,
 }
 
@@ -36,9 +35,7 @@ pub struct Hits {
 pub struct ShareDifference {
     /// The difference.
     pub value: f64,
-    /// Its interval.
     pub ci95: Option<Interval>,
-    /// Its standard error.
     pub standard_error: Option<f64>,
 }
 

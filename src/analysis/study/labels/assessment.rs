@@ -135,8 +135,8 @@ fn smallest_of(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl Assessment {
-    /// The same of a label that is given only where none of the `others` is: its p-value is the largest of its own and of
-    /// theirs of failing.
+    /// The assessment of a label that is given only where none of the `others` is. Intersection-union test: the largest of its
+    /// p-value and their p-values of failing.
     pub fn where_none_of<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
         for other in others {
             self.fires &= !other.fires;

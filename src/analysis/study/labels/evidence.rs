@@ -102,7 +102,7 @@ pub struct UseTest {
     pub q: Option<f64>,
     /// Whether it is above 0 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
     pub used: Option<bool>,
-    /// The same of the arcs that are not at the relation's best offset.
+    /// The use of the arcs that are not at the relation's best offset.
     pub off_offset: UseOffOffset,
 }
 

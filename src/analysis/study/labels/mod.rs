@@ -27,7 +27,7 @@ pub const UNLABELLED: &str = "unlabelled";
 /// How the grid of a summary shows such a head where it is surely short of the nearest labels, and its legend.
 pub const UNLABELLED_SHOWN: [&str; 2] = [".", "no role found"];
 
-/// The same of a head of which that cannot be said: see `HeadReport::is_undecided`.
+/// How the grid shows a head with too little to say: see `HeadReport::is_undecided`.
 pub const UNDECIDED_SHOWN: [&str; 2] =
     ["?", "too little to say: the interval of the nearest label reaches its threshold, or no rule could be tested"];
 
@@ -51,7 +51,6 @@ pub const NO_LABEL: Explanation = Explanation {
 pub struct Detector {
     /// Its documentation, for `explain` and the docs.
     pub explanation: Explanation,
-    /// Its thresholds.
     pub thresholds: &'static [&'static Threshold],
     /// Whether the label is a role of the head: one that every untrained head has, too, is none.
     pub is_role: bool,
@@ -81,7 +80,6 @@ pub enum Parameter {
 pub struct LabelStyle {
     /// The label, shortened; `None` if the label itself, or its parameter, is short enough.
     pub code: Option<&'static str>,
-    /// Its colour.
     pub colour: AnsiColor,
     /// Whether controls name it even where they have none, because it is what they are run for.
     pub in_controls: bool,
@@ -160,7 +158,6 @@ impl Detector {
 pub struct Evidence<'a> {
     /// The head's place in lists of all heads.
     pub place: usize,
-    /// Its metrics.
     pub metrics: &'a Metrics<Measured>,
     /// Its study's section of the report.
     pub section: &'a dyn Any,

@@ -24,7 +24,6 @@ pub struct Threshold {
     pub name: &'static str,
     /// The values that it may have.
     pub range: Range,
-    /// Its default.
     pub default: Value,
     /// Its meaning, and the source of its default.
     pub about: &'static str,
@@ -143,7 +142,7 @@ impl Policy {
         policy
     }
 
-    /// The same with other values for some thresholds.
+    /// This policy with other values for some thresholds.
     /// Panics if there is no threshold of such a name: presets are written by hand.
     pub fn with<'a>(mut self, values: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         for (name, value) in values {

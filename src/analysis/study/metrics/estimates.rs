@@ -15,9 +15,7 @@ use crate::system::parallel::in_parallel;
 
 /// The context for computing ratios.
 pub struct EstimationContext {
-    /// The heads.
     pub grid: HeadGrid,
-    /// Threads.
     pub threads: NonZeroUsize,
     /// Whether every ratio without each block is kept, for the block test of two analyses.
     pub leaves_out: bool,
@@ -75,7 +73,7 @@ impl Estimates {
         Self::by_class(columns, context, &all, of_head, |block, _| of_chance(block))
     }
 
-    /// The same where chance levels and denominators are those of a class of layers, the second argument of `of_chance`.
+    /// As [`Estimates::new`], with chance levels and denominators of a class of layers, the second argument of `of_chance`.
     pub fn by_class(
         columns: &[Column],
         context: &EstimationContext,
@@ -126,7 +124,7 @@ impl Estimates {
         self.denominators.zip_map(&self.own_denominators[place], own)
     }
 
-    /// The same, with a metric by block as well, for others to be held against.
+    /// These estimates with a metric by block as well, for others to be held against.
     pub fn with_blocks(mut self, metric: &'static str, blocks: ByBlock) -> Self {
         self.by_block.insert(metric, blocks);
         self

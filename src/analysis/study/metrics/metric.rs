@@ -126,12 +126,12 @@ impl Fraction {
         Self { numerator, denominator, ..Self::NONE }
     }
 
-    /// The same ratio over this many things, in this many sentences.
+    /// This ratio over so many things, in so many sentences.
     pub fn over(self, count: u64, sentences: u64) -> Self {
         Self { basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
     }
 
-    /// The same denominator without a value, where each head has a value of its own over the same things.
+    /// This denominator without a value, where each head has a value of its own over the same things.
     pub fn unknown(&self) -> Self {
         Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
@@ -215,7 +215,7 @@ impl<T> Metrics<T> {
         self.0.0.extend(other.0.0);
     }
 
-    /// The same values in the order of `columns`; `None` unless they are exactly those columns.
+    /// The values in the order of `columns`; `None` unless they are exactly those columns.
     ///
     /// JSON objects have no order, so another program may have changed it.
     pub fn in_order(mut self, columns: &[Column]) -> Option<Self> {

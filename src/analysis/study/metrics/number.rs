@@ -34,7 +34,7 @@ pub struct Number<'a> {
     pub trials: Option<u64>,
     /// Whether it has as much evidence as the policy requires.
     pub enough: bool,
-    /// The same without each block, if that was computed.
+    /// The number without each block, if that was computed.
     pub left_out: Option<&'a Jackknife>,
 }
 
@@ -44,7 +44,7 @@ pub struct Number<'a> {
 pub enum Part {
     /// The labels of heads.
     Labels,
-    /// What studies find of relations, beside metrics.
+    /// Numbers on relations, beside metrics.
     Relations,
     /// The metrics of heads.
     Metrics,

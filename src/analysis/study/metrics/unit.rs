@@ -18,16 +18,16 @@ pub enum Unit {
 /// A value for each unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PerUnit<T> {
-    /// Of shares and other pure numbers of their size.
+    /// Value for shares and other pure numbers of their size.
     pub shares: T,
-    /// Of entropies and losses.
+    /// Value for entropies and losses.
     pub nats: T,
-    /// Of distances between tokens.
+    /// Value for distances between tokens.
     pub tokens: T,
 }
 
 impl<T: Copy> PerUnit<T> {
-    /// The same value for every unit.
+    /// One value for every unit.
     pub fn all(value: T) -> Self {
         Self { shares: value, nats: value, tokens: value }
     }

@@ -49,7 +49,6 @@ pub struct Stacks {
 /// A bar: shares that add up to 1, or nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
-    /// The head.
     pub place: HeadPlace,
     /// The shares, from the bottom.
     pub parts: Vec<f64>,
@@ -66,7 +65,6 @@ pub struct Forest {
     pub nothing: Option<f64>,
     /// The meanings of the marks of a row, in their order; each has a shape of its own.
     pub marks: Vec<String>,
-    /// The rows.
     pub rows: Vec<ForestRow>,
 }
 
@@ -115,7 +113,6 @@ pub struct Curve {
     pub name: String,
     /// Whether it is there for the others to be held against.
     pub beside: bool,
-    /// Its points.
     pub points: Vec<Mark>,
 }
 
@@ -126,18 +123,16 @@ pub struct Edges {
     pub width: String,
     /// The kinds that edges have, where that is known.
     pub kinds: Vec<EdgeKind>,
-    /// The edges.
     pub edges: Vec<Edge>,
 }
 
-/// A kind of edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgeKind {
     /// The line that it is drawn with.
     pub line: EdgeLine,
     /// One word for it.
     pub name: &'static str,
-    /// What the word means.
+    /// The meaning of the word.
     pub meaning: String,
 }
 
@@ -193,14 +188,12 @@ pub struct Tree {
 pub struct TreeJoin {
     /// Heads by their place, joins by the number of heads more than their place among the joins.
     pub of: [usize; 2],
-    /// The height.
     pub height: f64,
 }
 
 /// Sentences with arcs between their words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arcs {
-    /// The sentences.
     pub sentences: Vec<ArcSentence>,
 }
 
@@ -211,7 +204,6 @@ pub struct ArcSentence {
     pub about: String,
     /// Its words and special tokens.
     pub units: Vec<String>,
-    /// The arcs.
     pub arcs: Vec<Arc>,
     /// Arcs of the gold tree that are drawn beside them, each from where attention should start.
     pub gold: Vec<[usize; 2]>,

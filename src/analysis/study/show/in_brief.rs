@@ -7,9 +7,9 @@ use crate::study::metrics::metric::Denominator;
 /// A study's part of a report in brief.
 #[derive(Debug, Default, PartialEq)]
 pub struct InBrief {
-    /// What it found, as a sentence that can be repeated to somebody who has not seen the report.
+    /// The finding, as a sentence that can be repeated to somebody who has not seen the report.
     pub found: Option<String>,
-    /// What it had too little of to say.
+    /// The shortage that kept it from a finding.
     pub shortage: Option<Shortage>,
     /// Whether its sentence stands before all others: what a run was asked about by name.
     pub opens: bool,
@@ -22,16 +22,16 @@ impl InBrief {
     }
 }
 
-/// What was too little to say something.
+/// Too little text to say something.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shortage {
-    /// What could not be said, as a noun.
+    /// The thing that could not be said, as a noun.
     pub of: String,
     /// How much there is.
     pub count: u64,
     /// How much it takes.
     pub asked: u64,
-    /// Of what: one, and several.
+    /// The things that were too few: one, and several.
     pub things: [String; 2],
     /// The threshold that asks for it, by its name in the policy, where one does.
     pub threshold: Option<&'static str>,
@@ -40,13 +40,13 @@ pub struct Shortage {
 }
 
 impl Shortage {
-    /// That of so many things where so many are asked, which come with the text.
+    /// The shortage of so many things where so many are asked, which come with the text.
     pub fn new(of: &str, [count, asked]: [u64; 2], things: [String; 2]) -> Self {
         let times = (count > 0).then(|| asked as f64 / count as f64);
         Self { of: of.to_owned(), count, asked, things, threshold: None, times }
     }
 
-    /// That of labels that rest on a denominator, if it is too small.
+    /// The shortage of labels that rest on a denominator, if it is too small.
     pub fn of_labels(of: String, rests_on: &Denominator, policy: &Policy) -> Option<Self> {
         let (count, things, least) = EvidenceGap::of(rests_on, policy)?.counted();
         let both = [(rests_on.sentences, &MIN_SENTENCES), (rests_on.count, &MIN_QUERIES)];

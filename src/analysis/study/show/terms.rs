@@ -7,7 +7,6 @@ pub struct Term {
     pub name: &'static str,
     /// Other words for it, such as its key in a report.
     pub also: &'static [&'static str],
-    /// Its meaning.
     pub meaning: &'static str,
     /// The page of docs/methodology/ that defines it.
     pub page: &'static str,

@@ -49,7 +49,7 @@ A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or witho
 Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
 ";
 
-/// What the short help leaves out.
+/// The part that the short help leaves out.
 const MORE: &str = "\
 More options and the list of studies: headscope analyze --help
 What a study, a label or a number is: headscope explain NAME
@@ -227,7 +227,7 @@ pub struct AnalyzeArguments {
     report: ReportArguments,
 }
 
-/// What a decoder reads at once.
+/// The sequences of a decoder.
 const CONTEXTS: &[Named<Context>] = &[
     (Context::Sentence, "sentence", "Each sentence by itself"),
     (Context::Document, "document", "As many whole sentences of a document as fit, one after the other"),

@@ -15,7 +15,6 @@ use crate::system::printable::{one_line, shortened};
 /// A shard as it was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardArgument {
-    /// This one.
     Named(Shard),
     /// The shard of this job in an array with as many jobs as shards; the value is the first of them.
     Auto(Shard),

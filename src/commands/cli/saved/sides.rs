@@ -81,7 +81,7 @@ impl OutcomeArguments {
 }
 
 impl SidesArguments {
-    /// What was named.
+    /// The options of both sides.
     /// Fails if both are standard input, or a preset is one of studies.
     pub fn named(self) -> Result<SidesOptions, Usage> {
         let Self { a, b, presets, policy, min_count, threads } = self;

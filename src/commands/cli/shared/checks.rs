@@ -64,7 +64,7 @@ pub fn has_extension(path: &Path, extension: &str) -> bool {
     name.strip_suffix(extension).and_then(|stem| stem.strip_suffix('.')).is_some_and(|stem| !stem.is_empty())
 }
 
-/// What a file's name ends in after its last dot, empty if there is none.
+/// A file's name after its last dot, empty if there is none.
 pub fn extension(path: &Path) -> String {
     path.extension().unwrap_or_default().to_string_lossy().into_owned()
 }

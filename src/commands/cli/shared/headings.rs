@@ -2,7 +2,7 @@
 
 /// The model and the sentences.
 pub const INPUT: &str = "Input";
-/// What is asked of every head.
+/// Studies of every head.
 pub const STUDIES: &str = "Studies";
 /// Beside what an answer is read.
 pub const CONTROL: &str = "Controls";

@@ -10,7 +10,7 @@ pub fn whole<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> R
     }
 }
 
-/// The same of a number that has no largest.
+/// A number without an upper bound.
 pub fn from<N: TryFrom<u64>>(least: u64) -> impl Fn(&str) -> Result<N, String> + Clone {
     whole(least..=u64::MAX)
 }

@@ -13,8 +13,7 @@ pub fn any() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.about)))
 }
 
-/// The same where nothing is measured: presets that are no policy are not offered. They are refused in words of their
-/// own.
+/// The presets that are policies, where nothing is measured; an error of its own refuses the others.
 pub fn policies() -> PossibleValuesParser {
     let value = |preset: &Preset| PossibleValue::new(preset.name).help(preset.about).hide(!preset.is_policy());
     PossibleValuesParser::new(PRESETS.iter().map(value))

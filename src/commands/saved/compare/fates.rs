@@ -1,4 +1,4 @@
-//! What became of every label of a head: kept, gained, lost, or not to be told for want of power.
+//! The fate of every label of a head: kept, gained, lost, or not to be told for want of power.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ struct Assessed<'a> {
     is_read: bool,
     /// For every label; `[heads][labels]`.
     roles: Vec<Vec<Assessment>>,
-    /// The same for the labels of how heads choose.
+    /// The assessments of labels of how heads choose.
     choices: Vec<Vec<Assessment>>,
 }
 
@@ -111,7 +111,7 @@ fn of_labels(sides: [&Assessed<'_>; 2], assessed: [&[Assessment]; 2]) -> Vec<Lab
     names.into_iter().map(comparison).collect()
 }
 
-/// What became of a label that a head has on one side at least, by how it stands on both; `None` where it could not be assessed.
+/// The fate of a label that a head has on one side at least, by how it stands on both; `None` where it could not be assessed.
 pub(super) fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
     use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach};
     match sides {
@@ -126,7 +126,7 @@ pub(super) fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Do
     }
 }
 
-/// What became of a head by all the labels that it has on either side.
+/// The fate of a head by all the labels that it has on either side.
 fn of_all(labels: &[LabelComparison]) -> Fate {
     let any = |fates: &[Fate]| labels.iter().any(|label| fates.contains(&label.outcome));
     let firm = [0, 1].map(|side| labels.iter().any(|label| label.firm()[side]));

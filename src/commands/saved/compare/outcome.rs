@@ -24,7 +24,7 @@ pub struct CompareOutcome {
     pub changed: bool,
     /// How the corpora differ, in words; null where both analyses are over the same text.
     pub corpora: Option<String>,
-    /// What is to be known of comparing heads by place; null where the weights are the same, heads were matched, or `--matched` says
+    /// The caveat on comparing heads by place; null where the weights are the same, heads were matched, or `--matched` says
     /// that one model was trained on from the other.
     pub lineage: Option<String>,
     /// How heads were matched; null where they are compared by place.
@@ -66,7 +66,7 @@ pub struct HeadAgreement {
     pub choice: Option<CategoryAgreement>,
 }
 
-/// What became of a label, or of a head by all its labels.
+/// The fate of a label, or of a head by all its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
@@ -76,11 +76,11 @@ pub enum Fate {
     Gained,
     /// It is firm in the first analysis and out of reach in the second. Of a head: the second has no firm label of it.
     Lost,
-    /// Of a head: a label was gained or lost, and both sides have a firm one.
+    /// A label was gained or lost, and both sides of the head have a firm one.
     Changed,
     /// One side at least could not decide: `doubt` says why. Of a head: this is so of all its labels.
     CouldNotTell,
-    /// Of a head: neither side has a label, firm or borderline.
+    /// Neither side of the head has a label, firm or borderline.
     None,
 }
 
@@ -144,11 +144,11 @@ pub struct HeadComparison {
     pub place: HeadPlace,
     /// Its partner in the second.
     pub partner: HeadPlace,
-    /// What became of its labels.
+    /// The fate of its labels.
     pub outcome: Fate,
     /// Its first label in the first analysis, firm or borderline, or `unlabelled`.
     pub primary_a: String,
-    /// The same in the second.
+    /// The first label in the second.
     pub primary_b: String,
     /// Every label that it has on either side, firm or borderline, in the order of the alphabet.
     pub labels: Vec<LabelComparison>,
@@ -159,11 +159,11 @@ pub struct HeadComparison {
 /// How a head chooses in both analyses.
 #[derive(Serialize, JsonSchema)]
 pub struct ChoiceComparison {
-    /// What became of it.
+    /// The fate of the label.
     pub outcome: Fate,
     /// The label of the first analysis, firm or borderline; null without one.
     pub a: Option<String>,
-    /// The same in the second.
+    /// The label in the second.
     pub b: Option<String>,
     /// Every such label of either side.
     pub labels: Vec<LabelComparison>,
@@ -176,7 +176,7 @@ pub struct LabelComparison {
     pub label: String,
     /// Its family.
     pub family: String,
-    /// What became of it.
+    /// The fate of its way of choosing.
     pub outcome: Fate,
     /// Why it cannot be told; null where it can.
     pub doubt: Option<Doubt>,
@@ -216,7 +216,7 @@ pub struct FamilyComparison {
     pub heads_b: usize,
     /// Heads with one in both.
     pub heads_both: usize,
-    /// What became of its labels.
+    /// The fates of its labels.
     #[serde(flatten)]
     pub outcomes: OutcomeCounts,
     /// How far the two agree on which heads have a firm label of it.

@@ -48,7 +48,7 @@ pub fn kappa(of: &CategoryAgreement) -> String {
     valued.unwrap_or_else(|| "-".to_owned())
 }
 
-/// What is agreed on, with the agreement.
+/// The things agreed on, with the agreement.
 pub fn agreements(outcome: &CompareOutcome) -> Vec<(&'static str, CategoryAgreement)> {
     let of = &outcome.agreement;
     let always = [("first label", of.first_label), ("all firm labels", of.firm_labels)];
@@ -73,7 +73,6 @@ pub const INTERVALS: &str = "Intervals of 95 % are over heads, as if each were d
 pub const FAMILY_COLUMNS: [&str; 8] =
     ["family", "a", "b", "kept", "gained", "lost", "could not tell", "kappa of heads"];
 
-/// The rows of families.
 pub fn family_rows(outcome: &CompareOutcome) -> impl Iterator<Item = [String; 8]> {
     outcome.families.iter().map(|family| {
         let OutcomeCounts { kept, gained, lost, could_not_tell, .. } = family.outcomes;

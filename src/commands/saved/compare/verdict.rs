@@ -9,7 +9,7 @@ use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
 impl CompareOutcome {
-    /// What became of the labels, in a sentence.
+    /// The fate of the labels, in a sentence.
     pub fn verdict(&self) -> String {
         if let Some(units) = &self.too_few_units {
             return format!("Could not tell: {units}");
@@ -86,7 +86,7 @@ impl CompareOutcome {
         ))
     }
 
-    /// What became of the heads, each by all its labels, in a sentence.
+    /// The fate of the heads, each by all its labels, in a sentence.
     fn heads_in_words(&self) -> String {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
         let have = |count: usize| plural(&count, "has", "have");
@@ -102,7 +102,7 @@ impl CompareOutcome {
         format!("Heads: {}.", told.collect::<Vec<_>>().join(", "))
     }
 
-    /// What became of how the heads choose, in a sentence; `None` where neither analysis says.
+    /// The fate of how the heads choose, in a sentence; `None` where neither analysis says.
     fn choices_in_words(&self) -> Option<String> {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
         Some(format!(

@@ -112,7 +112,7 @@ fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     })
 }
 
-/// The same labels in another corpus, corrected over all of them.
+/// These labels in another corpus, corrected over all of them.
 fn in_corpus(side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> {
     let assessed = side.findings.every_assessment(&side.circumstances.settings.policy);
     let found: Vec<Option<&Assessment>> = fixed

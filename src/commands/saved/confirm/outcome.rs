@@ -1,4 +1,4 @@
-//! What a confirmation came to, as `confirm --json` prints it.
+//! The outcome of a confirmation, as `confirm --json` prints it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -91,7 +91,7 @@ pub struct InCorpus {
     /// The one-sided p-value of its rule; null where it was not tested.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// That corrected by Benjamini & Hochberg for all labels that were fixed.
+    /// The p-value corrected by Benjamini & Hochberg for all labels that were fixed.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
     /// Whether it is confirmed: its rule holds, with such a q-value.

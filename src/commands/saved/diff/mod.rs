@@ -22,7 +22,7 @@ use labels::Labels;
 use outcome::{Compared, DiffOutcome, Method, SCHEMA_VERSION};
 use pairs::NumberPairs;
 
-/// What reports over the same sentences could have been.
+/// The hint for reports over the same sentences.
 const PAIRING: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
     FILE.headscope`) are compared pairwise, block by block, which sees far smaller changes.";
 

@@ -14,7 +14,7 @@ use crate::system::printable::one_line;
 /// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 3;
 
-/// What changed between two analyses, beyond chance.
+/// Changes between two analyses, beyond chance.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "headscope diff")]
 pub struct DiffOutcome {
@@ -56,7 +56,7 @@ pub struct DiffOutcome {
     /// Metrics of heads that differ, largest difference first: differences in other units as multiples of what two models
     /// that differ in precision alone may differ by.
     pub metrics: Vec<Change>,
-    /// What was not compared, and why.
+    /// Parts that were not compared, and why.
     pub left_aside: Vec<LeftAside>,
     /// Facts about the runs that the two do not share. They are no changes.
     pub not_shared: Vec<Fact>,
@@ -66,7 +66,7 @@ pub struct DiffOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// The same sentences: the block test of the differences.
+    /// Equal sentences: the block test of the differences.
     PairedByBlock,
     /// Sentences of their own, or not known to be the same: by the intervals of both.
     ByIntervals,
@@ -179,7 +179,7 @@ pub struct Change {
     pub standard_error: f64,
     /// The p-value of the test.
     pub p: f64,
-    /// The same corrected by Benjamini & Hochberg for all numbers compared.
+    /// The p-value corrected by Benjamini & Hochberg for all numbers compared.
     pub q: f64,
 }
 
@@ -193,7 +193,7 @@ impl Method {
 }
 
 impl DiffOutcome {
-    /// What changed, in a sentence.
+    /// The changes, in a sentence.
     pub fn verdict(&self) -> String {
         let Self { labels, relations, metrics, only, .. } = self;
         let count = |part: Part, count: usize, [one, many]: [&str; 2]| {

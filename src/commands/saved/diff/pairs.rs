@@ -18,7 +18,7 @@ pub struct NumberPairs<'a> {
     pub tested: Vec<Pair<'a>>,
     /// The numbers that were not.
     pub left_aside: Vec<LeftAside>,
-    /// Of each number that is made of rates of the corpus as well, by its name in rules: its name, and that of the number of
+    /// For each number that is also made of rates of the corpus, by its name in rules: its name, and that of the number of
     /// the head in rules.
     pub of_corpus: BTreeMap<String, [String; 2]>,
     grid: HeadGrid,

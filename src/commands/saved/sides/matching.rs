@@ -51,7 +51,7 @@ pub struct MatchedHead {
     pub b: HeadPlace,
     /// The root mean square, over tokens of text, of the Hellinger distance between the rows of both; 0 to 1.
     pub distance: f64,
-    /// The same to the second model's head of the same number.
+    /// The distance to the second model's head of the same number.
     pub distance_in_place: f64,
     /// Whether both halves of the sentences give it this partner.
     pub halves_agree: bool,

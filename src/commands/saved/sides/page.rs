@@ -8,11 +8,10 @@ use crate::export::page;
 /// The page of a comparison.
 #[derive(Serialize)]
 pub struct ComparisonPage {
-    /// Its title.
     pub title: &'static str,
     /// The two analyses.
     pub facts: Vec<(&'static str, String)>,
-    /// What was found, in a sentence.
+    /// The finding, in a sentence.
     pub verdict: String,
     /// The sentences after it.
     pub findings: Vec<String>,

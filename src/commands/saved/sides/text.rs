@@ -1,4 +1,4 @@
-//! What the texts of `diff` and `compare` have in common: which two analyses, what was not compared, what is not shared.
+//! Parts of the texts of `diff` and `compare`: which two analyses, what was not compared, what is not shared.
 
 use std::fmt::{self, Write};
 
@@ -22,7 +22,7 @@ pub fn sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result {
     writeln!(out, "\na  {}\nb  {}\n", one_line(&a.in_words()), one_line(&b.in_words()))
 }
 
-/// What was not compared, and why; with `full` every name.
+/// Parts that were not compared, and why; with `full` every name.
 pub fn left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> fmt::Result {
     if all.is_empty() {
         return Ok(());

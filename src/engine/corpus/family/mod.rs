@@ -22,7 +22,6 @@ pub struct Repeats {
     pub different: u64,
     /// The sentences whose words another sentence has, too.
     pub repeated: u64,
-    /// Families.
     pub families: u64,
     /// Sampling units that are different: documents in which a family begins, or families.
     #[serde(default)]

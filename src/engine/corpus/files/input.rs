@@ -35,7 +35,6 @@ impl FileKind {
 pub enum Input {
     /// Standard input, uncompressed.
     Stdin(Format),
-    /// A file.
     File(PathBuf, FileKind),
     /// The files of a folder whose extension tells a format. If a format is given, only its files.
     Folder(PathBuf, Option<Format>),

@@ -41,7 +41,7 @@ pub(super) enum Source {
 }
 
 impl CorpusFile {
-    /// The same file, to be read once more; `None` if it can be read only once.
+    /// This file, to be read once more; `None` if it can be read only once.
     pub(super) fn again(&self) -> Option<Self> {
         let source = match &self.source {
             Source::Path(path) => Source::Path(path.clone()),

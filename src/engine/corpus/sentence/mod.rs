@@ -89,7 +89,7 @@ impl Default for SentenceFamily {
 pub struct Origin {
     /// The file in the corpus, counted from 0.
     pub file: usize,
-    /// That file as messages name it: its path.
+    /// The file as messages name it: its path.
     pub path: Arc<str>,
     /// The 1-based line on which the sentence starts.
     pub line: u64,

@@ -14,11 +14,9 @@ use crate::system::errors::{Class, Facts};
 /// An index in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexCounts {
-    /// Files.
     pub files: usize,
     /// Sentences in them.
     pub sentences: u64,
-    /// Segments of these.
     pub segments: usize,
 }
 

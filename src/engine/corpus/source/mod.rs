@@ -161,7 +161,7 @@ impl Corpus {
         self
     }
 
-    /// The same with these columns of CoNLL-U, or keys of JSON lines, in [`Annotation::requested`](super::Annotation::requested) of
+    /// Adds these columns of CoNLL-U, or keys of JSON lines, to [`Annotation::requested`](super::Annotation::requested) of
     /// each word: `xpos`, `lemma`, `deprel`, `deps`, `feats` or `misc`, or one feature or entry of these, `feats.Number`; of
     /// JSON lines any key with an entry for each word.
     pub fn keeping(mut self, requested: &[String]) -> Self {
@@ -198,7 +198,7 @@ impl Corpus {
         self.index.as_ref()
     }
 
-    /// The same with only the requested segments, by the numbers of their sentences, if it has an index; without an
+    /// Reads only the requested segments, by the numbers of their sentences, if there is an index; without an
     /// index all of it is read.
     pub fn only(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
         let of_documents = self.unit() == Unit::Documents;

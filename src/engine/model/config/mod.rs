@@ -32,7 +32,6 @@ pub struct Config {
     pub output_embedding_size: Option<usize>,
     /// Width of the hidden states.
     pub hidden_size: usize,
-    /// Layers.
     pub num_hidden_layers: usize,
     /// Heads per layer.
     pub num_attention_heads: usize,
@@ -141,7 +140,6 @@ pub struct Sizes {
     pub vocab_size: usize,
     /// Width of the hidden states.
     pub hidden_size: usize,
-    /// Layers.
     pub num_hidden_layers: usize,
     /// Heads per layer.
     pub num_attention_heads: usize,

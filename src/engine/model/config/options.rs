@@ -59,7 +59,7 @@ pub enum PositionEmbedding {
     Absolute,
     /// An embedding of each distance, whose product with the query is added to the score (Shaw et al. 2018).
     RelativeKey,
-    /// The same, and its product with the key is added too (Huang et al. 2020, method 4).
+    /// As the one above, and its product with the key is added too (Huang et al. 2020, method 4).
     RelativeKeyQuery,
     /// No embedding: the scores alone depend on positions, if anything does.
     #[serde(skip)]
@@ -102,7 +102,7 @@ pub enum BlockPlan {
     Post,
     /// Over what goes into each block, and once more after the last layer (Xiong et al. 2020).
     Pre,
-    /// The same, with both blocks reading what goes into the layer, side by side (Wang & Komatsuzaki 2021).
+    /// As `Pre`, with both blocks reading what goes into the layer, side by side (Wang & Komatsuzaki 2021).
     Parallel,
 }
 
@@ -129,7 +129,7 @@ pub enum EmbeddingScale {
     /// None.
     #[default]
     One,
-    /// The same in every sequence.
+    /// A factor that is equal in every sequence.
     Constant(f32),
     /// ESM's `token_dropout` (Rives et al. 2021): a mask has no embedding, and those of the others are multiplied by
     /// `(1 - 0.15 * 0.8) / (1 - r)`, `r` the share of masks among the tokens, as many as there were in training.

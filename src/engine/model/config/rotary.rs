@@ -118,7 +118,7 @@ struct Keys {
     others: BTreeMap<String, Value>,
 }
 
-/// What a family has where a config says nothing.
+/// Values that a family has where a config says nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct RotaryDefaults {
     /// The key of the base of the frequencies, beside those of scaling.

@@ -15,5 +15,5 @@ pub(super) const LAYER: LayerNames = LayerNames {
     output_norm: "output.LayerNorm",
 };
 
-/// The same in families whose positions are absolute.
+/// The names in families whose positions are absolute.
 pub(super) const ABSOLUTE: LayerNames = LayerNames { distances: None, ..LAYER };

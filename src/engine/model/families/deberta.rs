@@ -190,7 +190,7 @@ fn positive(value: i64) -> Option<usize> {
 }
 
 impl DebertaConfig {
-    /// What the versions have in common.
+    /// The config that the versions share.
     fn config(&self, sizes: Sizes, family: &str) -> Result<Config> {
         let width = self.embedding_size.unwrap_or(sizes.hidden_size);
         ensure!(

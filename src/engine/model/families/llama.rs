@@ -80,7 +80,7 @@ fn no_rope_layer_interval() -> usize {
     4
 }
 
-/// What a family has where its config says nothing, and the biases that it has whatever that says.
+/// Values and biases that a family has where its config says nothing.
 struct Defaults {
     key_value_heads: Option<usize>,
     head_dim: Option<usize>,

@@ -176,7 +176,7 @@ pub(super) fn body(sizes: Sizes, hidden_act: Activation) -> Config {
     }
 }
 
-/// The same with the rotation of every layer.
+/// The config with the rotation of every layer.
 fn turning(mut config: Config, text: &str) -> Result<Config> {
     let (head_dim, max_positions) = (config.head_dim(), config.max_position_embeddings);
     let defaults = RotaryDefaults { theta_key: "rope_theta", theta: 10_000.0, share: 1.0, head_dim, max_positions };

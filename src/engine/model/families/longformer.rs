@@ -40,7 +40,7 @@ impl Default for Windows {
 }
 
 impl Windows {
-    /// Of each layer.
+    /// The windows of each layer.
     /// Fails if there are not as many as layers.
     fn of_layers(self, layers: usize) -> Result<Vec<usize>> {
         match self {

@@ -144,7 +144,6 @@ impl fmt::Display for Family {
 /// The contents of a `config.json`: the family, the sizes and the tensors' names.
 #[derive(Clone, Debug)]
 pub struct Architecture {
-    /// The family.
     pub family: Family,
     /// The sizes and options.
     pub config: Config,

@@ -5,7 +5,6 @@ use crate::model::config::{Activation, Config, Places};
 /// The names of a family's tensors, without the prefix of a model with a task head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Names {
-    /// The embeddings.
     pub embeddings: &'static EmbeddingNames,
     /// The layer normalisation over the sum of the embeddings.
     pub embedding_norm: Option<&'static str>,
@@ -46,11 +45,11 @@ pub struct Names {
 /// The names of the embeddings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbeddingNames {
-    /// Of tokens.
+    /// Embeddings of tokens.
     pub words: &'static str,
-    /// Of positions, if there are any.
+    /// Embeddings of positions, if there are any.
     pub positions: &'static str,
-    /// Of segments, if there are any.
+    /// Embeddings of segments, if there are any.
     pub segments: &'static str,
 }
 
@@ -104,7 +103,7 @@ impl Default for FreshWeights {
 pub enum Distribution {
     /// Normal; the scale is its standard deviation.
     Normal,
-    /// The same without values that are more than so many standard deviations from 0.
+    /// A normal distribution without values that are more than so many standard deviations from 0.
     CutNormal(f64),
     /// Uniform from the negative of the scale to the scale.
     Uniform,
@@ -157,9 +156,9 @@ pub enum QueryKeyValue {
     /// One, whose outputs are those of each head in turn: its query, its key and its value. The dimensions of queries and
     /// keys that turn together are neighbours.
     HeadByHead(&'static str),
-    /// The same, with the dimensions that turn together in the two halves of those that turn.
+    /// As `HeadByHead`, with the dimensions that turn together in the two halves of those that turn.
     HeadByHeadInHalves(&'static str),
-    /// The same of heads whose queries and keys do not turn, without a bias; those of queries and of values are vectors beside it.
+    /// Head by head, without rotation and without a bias; the biases of queries and of values are vectors beside it.
     HeadByHeadBiased {
         /// The linear layer.
         part: &'static str,
@@ -175,9 +174,9 @@ pub enum Intermediate {
     Plain(&'static str),
     /// Two of a gated linear unit: what the activation is of, and what it is multiplied by.
     Gated([&'static str; 2]),
-    /// The same in one, what the activation is of first.
+    /// Both in one tensor, the activation's half first.
     GateFirst(&'static str),
-    /// The same in one, what the activation is of second.
+    /// Both in one tensor, the activation's half second.
     GateSecond(&'static str),
 }
 

@@ -41,7 +41,7 @@ pub(super) const NEW: Family = Family {
 
 pub(super) const GTE: Family = Family { model_type: "gte", class: "Gte", prefix: "gte.", read: gte, ..NEW };
 
-/// Of jina-embeddings-v3 the form of transformers, in which adapters are merged.
+/// jina-embeddings-v3 in the form of transformers, in which adapters are merged.
 pub(super) const JINA_EMBEDDINGS_V3: Family = Family {
     model_type: "jina_embeddings_v3",
     class: "JinaEmbeddingsV3",

@@ -12,7 +12,6 @@ pub enum TokenClass {
     FirstSpecial,
     /// Any other special token but the mask: `[SEP]`, `</s>`.
     OtherSpecial,
-    /// The mask.
     Mask,
     /// A token of the text.
     Text,
@@ -54,7 +53,7 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// The same batch with the class of every token, `[tokens]`, one sequence after the other.
+    /// This batch with the class of every token, `[tokens]`, one sequence after the other.
     /// Panics if `classes` has another length.
     pub fn with_classes(mut self, classes: &'a [TokenClass]) -> Self {
         assert_eq!(classes.len(), self.tokens(), "a class for each token");
@@ -65,7 +64,7 @@ impl<'a> Batch<'a> {
         self
     }
 
-    /// The same batch with the positions whose logits are wanted, for each sequence.
+    /// This batch with the positions whose logits are wanted, for each sequence.
     /// Panics if there is another number of sequences.
     pub fn with_predicted(mut self, predicted: &'a [Vec<usize>]) -> Self {
         assert_eq!(predicted.len(), self.inputs.len(), "positions for each sequence");

@@ -93,7 +93,7 @@ impl Gates {
         self.gates.get(&(layer, head))
     }
 
-    /// The same interventions with every gate that is fully open opened to the share `keep` alone.
+    /// These interventions, every fully open gate opened to the share `keep` alone.
     pub fn opened_to(&self, keep: f32) -> Self {
         let mut opened = self.clone();
         opened.gates.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);

@@ -14,7 +14,6 @@ use super::{Pass, Start, check_input};
 /// A loss, and its derivative with respect to the share that is kept of each head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateGradient {
-    /// The loss.
     pub loss: f64,
     /// `[layers * heads]`: `d loss / d keep`, layer by layer.
     pub gates: Vec<f64>,

@@ -1,6 +1,6 @@
-//! What the blocks of every layer wrote in a run, for later runs in which it is held as it was.
+//! The outputs of all blocks of a run, for later runs in which they are held as they were.
 //!
-//! Of a head that is removed only what goes by the residual stream then reaches later layers: the sums and their
+//! A head that is removed then reaches later layers by the residual stream alone: the sums and their
 //! normalisations are worked out anew, and everything between is what it was.
 
 use anyhow::{Result, ensure};
@@ -8,9 +8,9 @@ use anyhow::{Result, ensure};
 use super::visitor::{Needs, Visitor, Written};
 use crate::model::config::Config;
 
-/// What one layer wrote over a batch.
+/// The outputs of one layer over a batch.
 ///
-/// What the blocks write is as the encoder computes it before its sum with the residual stream; only the encoder that showed it
+/// An output is as the encoder computes it before its sum with the residual stream; only the encoder that showed it
 /// takes it back.
 #[derive(Clone, Debug, Default)]
 pub struct LayerWrites {
@@ -22,7 +22,7 @@ pub struct LayerWrites {
     pub feed_forward: Vec<f32>,
 }
 
-/// What all layers wrote over a batch, `[layers]`.
+/// The outputs of all layers over a batch, `[layers]`.
 #[derive(Clone, Debug, Default)]
 pub struct Writes(Vec<LayerWrites>);
 
@@ -42,7 +42,7 @@ impl Writes {
         kept.extend_from_slice(values);
     }
 
-    /// What a layer wrote.
+    /// The outputs of a layer.
     /// Panics if nothing was kept of it.
     pub fn of_layer(&self, layer: usize) -> &LayerWrites {
         &self.0[layer]

@@ -47,7 +47,7 @@ pub enum Start<'a> {
         /// `[tokens, hidden]`: the hidden states of that number, one sequence after the other.
         states: &'a [f32],
     },
-    /// The same, with everything that layers wrote in that pass held, but for the heads of this layer that have a gate: they are
+    /// As the one above, with everything that layers wrote in that pass held, but for the heads of this layer that have a gate: they are
     /// gone from what its attention wrote, and only the residual stream carries that on. The heads of later layers are shown, and
     /// nothing of them but their attention.
     Held {
@@ -55,7 +55,7 @@ pub enum Start<'a> {
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered it.
         states: &'a [f32],
-        /// What all layers wrote.
+        /// The outputs of all layers.
         writes: &'a Writes,
     },
 }
@@ -79,7 +79,7 @@ pub trait Encoder: Send + Sync {
         self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
 
-    /// The same from a chosen start and with interventions. A pass that starts from the hidden states of a layer, as a
+    /// A pass from a chosen start and with interventions. A pass that starts from the hidden states of a layer, as a
     /// whole pass over the same batch showed them, is equal to the rest of that pass, bit for bit.
     /// Fails as [`Encoder::forward`], and if the start or the gates do not fit the model and the batch.
     fn forward_from(

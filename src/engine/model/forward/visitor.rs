@@ -28,7 +28,7 @@ pub struct Needs {
     pub mixing: bool,
     /// The prediction head's logits at the predicted positions.
     pub logits: bool,
-    /// What the blocks of each layer write, to be held in later runs.
+    /// The outputs of the blocks of each layer, to be held in later runs.
     pub writes: bool,
 }
 
@@ -177,9 +177,9 @@ pub struct Mixing<'a> {
 pub enum Written {
     /// The contexts of all heads, after their gates.
     Contexts,
-    /// What the attention block computes for the residual stream.
+    /// The output of the attention block for the residual stream.
     Attention,
-    /// The same of the feed-forward block.
+    /// The output of the feed-forward block.
     FeedForward,
 }
 

@@ -72,7 +72,7 @@ impl Visibility {
         [self.before, self.after].into_iter().flatten().all(|farthest| farthest >= tokens.saturating_sub(1))
     }
 
-    /// What a query sees, in words; none where it sees every key.
+    /// The keys that a query sees, in words; none where it sees every key.
     pub fn words(self) -> Option<String> {
         let on_side = |farthest: Option<usize>, side: &str| match farthest {
             None => format!("every token {side} it"),

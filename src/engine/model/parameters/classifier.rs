@@ -89,9 +89,7 @@ impl Classified {
 
 /// A head that classifies sequences, with its labels.
 pub struct Classifier {
-    /// The head.
     pub head: PredictionHead,
-    /// The labels.
     pub labels: Labels,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! All families are BERT's encoder (Vaswani et al. 2017, Devlin et al. 2019): embeddings, then layers of attention and
 //! feed-forward blocks, each with a residual and a normalisation after it, or before it ("pre-norm", Xiong et al. 2020).
-//! What differs is optional here. A bias that a family does not have is 0.
+//! Parts that differ are optional. A bias that a family does not have is 0.
 
 mod classifier;
 mod disentangled;
@@ -44,22 +44,21 @@ pub struct Embeddings {
     pub projection: Option<Linear>,
 }
 
-/// One layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// Query, key and value one after the other, `[3 * heads * head_dim, hidden]`: one product instead of three. Where heads
     /// share keys and values, each has a copy.
     pub query_key_value: Linear,
-    /// Of queries and of keys, before they turn: within each head, `[head_dim]`, or over all, `[heads * head_dim]`.
+    /// Norms of queries and of keys, before they turn: within each head, `[head_dim]`, or over all, `[heads * head_dim]`.
     pub query_key_norms: Option<[Norm; 2]>,
     /// The rotation of queries and keys by their positions.
     pub rotary: Option<Arc<RotaryAngles>>,
     /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, the most negative one first;
     /// `None` unless positions are relative. All heads share it.
     pub distances: Option<Vec<f32>>,
-    /// What the distance of two tokens and the content of either add to the scores.
+    /// The terms that the distance of two tokens and the content of either add to the scores.
     pub disentangled: Option<Disentangled>,
-    /// What the distance of two tokens adds to the scores.
+    /// The term that the distance of two tokens adds to the scores.
     pub position_bias: Option<Arc<PositionBias>>,
     /// After the heads.
     pub attention_output: Linear,
@@ -71,7 +70,7 @@ pub struct Layer {
     pub output: Linear,
     /// Over the sum with the residual; pre-norm, of what goes to `intermediate`.
     pub output_norm: Norm,
-    /// Of what the two blocks write, before it is added to the residual stream.
+    /// Norms of the outputs of the two blocks, before they are added to the residual stream.
     pub write_norms: Option<[Norm; 2]>,
 }
 
@@ -160,7 +159,7 @@ impl Names {
     }
 }
 
-/// What layers have in common, loaded once.
+/// Parts that layers have in common, loaded once.
 struct Shared {
     /// By the layers' numbers.
     rotary: Vec<Option<Arc<RotaryAngles>>>,
@@ -264,7 +263,7 @@ impl Layer {
         })
     }
 
-    /// The same with queries and keys times a factor, `width` values each: where they are normalised the norms are scaled, and
+    /// These parameters with queries and keys times a factor, `width` values each: where they are normalised the norms are scaled, and
     /// what stands for places in scores with contents is scaled alike, so that all scores are times its square.
     #[must_use]
     pub fn sharpened(&self, factor: f32, width: usize) -> Self {
@@ -302,7 +301,6 @@ impl Layer {
 pub struct Parameters {
     /// The sizes that the parameters have.
     pub config: Config,
-    /// The embeddings.
     pub embeddings: Embeddings,
     /// The layers; one that several layers of the model share is here once.
     pub layers: Vec<Layer>,

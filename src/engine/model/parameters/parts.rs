@@ -36,7 +36,7 @@ impl Linear {
         })
     }
 
-    /// The same of weights that are stored as `[inputs, outputs]`.
+    /// As above, for weights that are stored as `[inputs, outputs]`.
     pub(super) fn load_transposed(
         tensors: &impl Tensors,
         name: &str,

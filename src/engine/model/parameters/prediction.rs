@@ -84,7 +84,7 @@ impl Objective {
 /// `cap`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionHead {
-    /// What comes before the product with the classes' vectors; `None`: the hidden states themselves are multiplied.
+    /// The layer before the product with the classes' vectors; `None`: the hidden states themselves are multiplied.
     pub transform: Option<Transform>,
     /// `[classes, width]`; `None` where they are tied: the word embeddings of the input.
     pub decoder: Option<Vec<f32>>,
@@ -94,7 +94,7 @@ pub struct PredictionHead {
     pub cap: Option<f32>,
 }
 
-/// What leads from hidden states to the product with the classes' vectors.
+/// The layer between hidden states and the product with the classes' vectors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transform {
     /// The layer from the hidden states to the width of the classes' vectors.

@@ -24,7 +24,6 @@ pub enum ModelRef {
     Bundled(String),
     /// A model with an adapter (LoRA) that is merged into it.
     Adapted {
-        /// The model.
         base: Box<ModelRef>,
         /// The folder of the adapter.
         adapter: PathBuf,

@@ -5,10 +5,10 @@ use tokenizers::{Encoding, TruncationDirection};
 use super::bounds::Tokenizer;
 use super::config::{TokenizerConfig, named};
 
-/// What stands before a text.
+/// The tokens before a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// What the tokenizer puts there.
+    /// The tokens that the tokenizer puts there.
     #[default]
     Own,
     /// This token, unless the tokenizer puts a special one there.

@@ -71,7 +71,7 @@ pub struct ModelTokenizer {
     named_beginning: Option<u32>,
     /// The program that finds the words of a text, where that is another one.
     needs_words_of: Option<String>,
-    /// What stands before a text.
+    /// The tokens before a text.
     beginning: Beginning,
     /// The entries of its vocabulary that it gives back.
     round_trip: RoundTrip,
@@ -186,7 +186,7 @@ impl ModelTokenizer {
         Ok(encoding)
     }
 
-    /// The same with the token for the beginning of text before every text, where the tokenizer puts none.
+    /// This tokenizer with the token for the beginning of text before every text, where it puts none.
     /// Fails if no file names it.
     pub fn always_beginning(self) -> Result<Self> {
         let token = self.named_beginning.ok_or_else(|| {
@@ -197,7 +197,7 @@ impl ModelTokenizer {
         Ok(Self { beginning: Beginning::Token(token), ..self })
     }
 
-    /// The same without a special token before any text.
+    /// This tokenizer without a special token before any text.
     pub fn never_beginning(self) -> Self {
         Self { beginning: Beginning::Nothing, ..self }
     }

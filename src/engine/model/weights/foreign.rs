@@ -5,7 +5,6 @@
 pub(super) struct Foreign {
     /// The thing, in words that follow "of".
     pub what: &'static str,
-    /// The way out.
     pub way_out: &'static str,
 }
 

@@ -299,7 +299,7 @@ impl RunInfo {
         }
     }
 
-    /// The same with more time taken.
+    /// This duration and more.
     pub fn and(self, more: Duration) -> Self {
         let more = more.as_secs_f64();
         let (duration_seconds, analysis_seconds) = (self.duration_seconds + more, self.analysis_seconds + more);

@@ -76,7 +76,6 @@ impl Stage {
 
 /// The sums of one pass.
 pub struct PassSums {
-    /// The pass.
     pub pass: Pass,
     /// Sentences that could be encoded and are in none of its sequences.
     pub left_out: u64,

@@ -28,27 +28,26 @@ impl<T> ByClass<T> {
         Self { classes: classes.clone(), each: classes.kinds().iter().map(|&kind| make(kind)).collect() }
     }
 
-    /// That of a model whose queries see every key.
+    /// The value of a model whose queries see every key.
     pub fn of_whole(one: T) -> Self {
         Self { classes: LayerClasses::default(), each: vec![one] }
     }
 
-    /// The classes.
     pub fn classes(&self) -> &LayerClasses {
         &self.classes
     }
 
-    /// That of each class, in the order of [`LayerClasses::kinds`].
+    /// The value of each class, in the order of [`LayerClasses::kinds`].
     pub fn each(&self) -> &[T] {
         &self.each
     }
 
-    /// That of a layer's class.
+    /// The value of a layer's class.
     pub fn of_layer(&self, layer: usize) -> &T {
         &self.each[self.classes.of(layer)]
     }
 
-    /// The same classes with something made of what each has.
+    /// These classes with something made of what each has.
     pub fn map<'a, U>(&'a self, make: impl FnMut(&'a T) -> U) -> ByClass<U> {
         ByClass { classes: self.classes.clone(), each: self.each.iter().map(make).collect() }
     }

@@ -10,36 +10,29 @@ use crate::model::forward::visitor::{Mixing, Needs};
 /// One observation of a sequence.
 #[expect(clippy::large_enum_variant, reason = "an event is made on the stack for a call, and never kept")]
 pub enum Event<'a> {
-    /// One head.
     Head(HeadInput<'a>),
     /// The hidden states, `[n, hidden]`, that enter a layer; under the number of layers those that leave the last one.
     HiddenStates {
-        /// The layer.
         layer: usize,
         /// The hidden states.
         states: Rows<'a>,
     },
     /// The rows, `[n, hidden]`, of which queries and keys of a layer are made, before its heads.
     AttentionInputs {
-        /// The layer.
         layer: usize,
-        /// The rows.
         inputs: Rows<'a>,
         /// The encoder, whose heads attend from other rows, too.
         encoder: &'a dyn Encoder,
     },
     /// How much the heads of a layer mix into each token from others, after its heads.
     Mixing {
-        /// The layer.
         layer: usize,
         /// The ratios.
         mixing: Mixing<'a>,
     },
     /// The logits, `[classes]`, at a predicted position.
     Logits {
-        /// The position.
         position: usize,
-        /// The logits.
         logits: &'a [f32],
     },
     /// The end of the baseline run: the observer requests its patched runs by adding them to the list.
@@ -48,9 +41,7 @@ pub enum Event<'a> {
     PatchedLogits {
         /// The place of the run among the requests.
         run: usize,
-        /// The position.
         position: usize,
-        /// The logits.
         logits: &'a [f32],
     },
     /// The beginning of an ablation variant, by its place in [`FurtherRuns::Without`](super::FurtherRuns::Without).

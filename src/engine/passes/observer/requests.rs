@@ -9,7 +9,6 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 /// The heads that a variant removes, at least one, beside those that all variants of its pass remove.
 pub type HeadSet = BTreeSet<HeadPlace>;
 
-/// One head.
 pub fn head(place: HeadPlace) -> HeadSet {
     HeadSet::from([place])
 }
@@ -37,7 +36,6 @@ pub fn each_head_and_all(grid: HeadGrid) -> Vec<HeadSet> {
 /// A forward pass over one sequence that starts at a head's layer, with other attention of that head from some tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PatchedRun {
-    /// The head.
     pub place: HeadPlace,
     /// The attention rows that replace the head's.
     pub rows: AttentionRows,
@@ -54,7 +52,6 @@ pub struct RequestedRun {
     pub sequence: usize,
     /// The place of the run among the observer's requests for this sequence.
     pub number: usize,
-    /// The run.
     pub run: PatchedRun,
 }
 

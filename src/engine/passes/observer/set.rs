@@ -116,7 +116,6 @@ impl ObserverSet {
         self.observers[observer].observe(sequence, &mut Event::PatchedLogits { run: number, position, logits });
     }
 
-    /// Ends the pack.
     pub fn end_pack(&mut self) {
         self.observers.iter_mut().for_each(|observer| observer.end_pack());
     }

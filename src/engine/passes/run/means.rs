@@ -40,7 +40,6 @@ impl MeanContexts {
 pub struct ContextSums {
     grid: HeadGrid,
     head_dim: usize,
-    /// Tokens of each class.
     tokens: [u64; TokenClass::COUNT],
     /// `[heads, classes, head_dim]`
     sums: Vec<ExactSum>,

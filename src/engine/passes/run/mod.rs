@@ -67,7 +67,6 @@ pub struct Runner<'a> {
     pub index: Option<&'a Arc<Index>>,
     /// The part of the corpus that is run.
     pub shard: Shard,
-    /// The model.
     pub model: &'a Model,
     /// Its tokenizer, with what the run puts before a text.
     pub tokenizer: &'a ModelTokenizer,
@@ -89,7 +88,6 @@ pub struct Runner<'a> {
 pub struct RunOutcome {
     /// The corpus in numbers.
     pub tally: Tally,
-    /// Its identity.
     pub corpus: CorpusIdentity,
     /// The sums of each pass.
     pub passes: Vec<PassSums>,

@@ -12,9 +12,7 @@ use crate::stats::blocks::block_of;
 /// The sentences, or the windows by the first sentence of each, that are in all of these.
 #[derive(Clone, Copy)]
 pub struct CorpusPart {
-    /// The shard.
     pub shard: Shard,
-    /// The sample.
     pub sample: Sample,
     /// The parity of the blocks that they are in; `None` if they are in any.
     pub parity: Option<usize>,

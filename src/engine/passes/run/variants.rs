@@ -21,7 +21,6 @@ pub struct Variants {
 /// A forward pass that starts from the hidden states that entered a layer in the baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
-    /// The removed heads.
     pub removed: HeadSet,
     /// The first layer that runs.
     pub layer: usize,
@@ -42,7 +41,7 @@ impl Variants {
         self.replacements.iter().map(of_first_class).collect()
     }
 
-    /// The same baseline with every head's gate fully open towards the replacement of its gate in `gates`,
+    /// This baseline with every head's gate fully open towards the replacement of its gate in `gates`,
     /// `[layers * heads]`. Heads that have a gate already keep it.
     pub fn towards(mut self, grid: HeadGrid, gates: &[Gate]) -> Self {
         for (HeadPlace { layer, head }, gate) in grid.places().zip(gates) {

@@ -9,7 +9,7 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 /// The farthest offset that is kept apart: metrics by offset run over -8..=8.
 pub const MAX_OFFSET: i32 = 8;
 
-/// The same as a distance.
+/// The largest offset as a distance.
 pub const REACH: usize = MAX_OFFSET as usize;
 
 /// The farthest distance that counts as local.

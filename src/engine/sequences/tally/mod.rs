@@ -141,7 +141,7 @@ pub struct Tally {
     /// The windows that the sentences were read in; nothing where each was read by itself.
     #[serde(default)]
     pub windows: WindowTally,
-    /// The same by file of the corpus.
+    /// The counts by file of the corpus.
     pub files: Vec<FileTally>,
 }
 

@@ -321,7 +321,7 @@ fn kept(
     pairs.unzip()
 }
 
-/// The same with its words as they stand in their text.
+/// A tokenized sentence with its words as they stand in their text.
 fn spelled(mut tokenized: Tokenized, text: &str, encoding: &Encoding) -> Tokenized {
     if let Tokenized::Sequence(sequence) = &mut tokenized {
         let offsets = encoding.get_offsets();

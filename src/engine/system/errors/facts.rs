@@ -134,7 +134,7 @@ pub fn hint(error: &Cause) -> Option<String> {
 
 /// An error, or a result that may be one, which is told what is known about it. Each method keeps a result that is none.
 pub trait Facts: Sized {
-    /// The same with an error of anyhow.
+    /// The result with an error of anyhow.
     type Annotated;
 
     /// Makes another error of it.

@@ -13,7 +13,7 @@ use crate::system::errors::{Facts, io_error};
 /// How such bytes begin (RFC 1952, 2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What is unpacked of packed bytes has at most so many times their number, as of a partial: reports have 5 to 10 times, and
+/// Largest ratio of unpacked to packed bytes, as of a partial: reports have 5 to 10 times, and
 /// deflate can make 1032.
 const LARGEST_RATIO: u64 = 256;
 

@@ -74,7 +74,7 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read(path, most)
 }
 
-/// The same of a file of UTF-8.
+/// As [`read`], for a file of UTF-8.
 /// Fails as [`read`], or if it is not UTF-8.
 pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
     text(read(path, most)?)

@@ -24,8 +24,8 @@ impl Study for ClusterEffect {
         name: "cluster-effect",
         removes_heads: true,
         question: "What does the model lose without heads that look alike, and without all but one of them?",
-        needs: "as `effect`, when `similarity` is over: for each cluster of k heads up to 22k + 1 passes over the sample, 20k of \
-            them for random sets beside it; runs wherever these two do, over all of a corpus at once",
+        needs: "as `effect`, when `similarity` is over, and all of a corpus at once: up to 22 passes for each head of a \
+            cluster",
         builds_on: &["effect", "similarity"],
         joins: true,
         terms: TERMS,
@@ -63,8 +63,8 @@ impl Study for ClusterShift {
         removes_heads: true,
         formerly: Some("cluster-drift"),
         question: "How far does the output move without heads that look alike, and without all but one of them?",
-        needs: "as `output-shift`, when `similarity` is over: for each cluster of k heads 2k + 1 passes over the sample; runs wherever \
-            these two do, over all of a corpus at once",
+        needs: "as `output-shift`, when `similarity` is over, and all of a corpus at once: two passes for each head of a \
+            cluster",
         builds_on: &["output-shift", "similarity"],
         joins: true,
         caveats: CAVEATS,

@@ -33,12 +33,12 @@ pub struct OutputShiftSection {
     pub cluster_shift: OutputShifts,
 }
 
-/// What the model loses without clusters of heads that look alike, in nats a masked token.
+/// Loss without clusters of heads that look alike, in nats a masked token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effects {
     /// Sentences with a scored token, the first of each family alone.
     pub sentences: u64,
-    /// What counts as a sentence: a window where a decoder read documents.
+    /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
     /// The task that the losses are of; null where nothing was predicted.
@@ -52,7 +52,7 @@ pub struct Effects {
     pub clusters: Vec<ClusterEffects>,
 }
 
-/// What is lost without one cluster.
+/// Loss without one cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterEffects {
     /// The rises of the loss.
@@ -128,7 +128,7 @@ impl Interplay {
 pub struct OutputShifts {
     /// Sentences with a token of text, the first of each family alone.
     pub sentences: u64,
-    /// What counts as a sentence: a window where a decoder read documents.
+    /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
     /// Tokens of text.
@@ -146,7 +146,7 @@ pub struct Change {
     pub ci95: Option<Interval>,
 }
 
-/// What changes without a cluster, without its heads one by one, and without all but one of them.
+/// Changes without a cluster, without its heads one by one, and without all but one of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Removed {
     /// The heads, layer by layer.
@@ -376,9 +376,9 @@ fn effects(
     let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
     writeln!(
         out,
-        "Clusters of heads that look alike, removed as a whole, head by head, and all but one (mean over which one is kept): \
-         the rise of the loss in nats, over {masked_tokens} {tokens} of {}. One will do where all but one can go, whichever is \
-         kept, the change being surely within ±{band:.4}; random sets are of as many heads of the same layers.\n",
+        "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): rise of the \
+         loss in nats, over {masked_tokens} {tokens} of {}. One will do: whichever head is kept, the rise is within ±{band:.4} by \
+         the equivalence test. Random sets have as many heads of the same layers.\n",
         sequences(*sentences, *read)
     )?;
     let shown = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
@@ -399,8 +399,8 @@ fn shifts(OutputShifts { sentences, read, tokens, clusters }: &OutputShifts, out
     }
     writeln!(
         out,
-        "Clusters of heads that look alike, removed as a whole, head by head, and all but one (mean over which one is kept): \
-         how far the last hidden states of {} of {} turn, as 1 - cosine.\n",
+        "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): change of the \
+         last hidden states of {} of {}, as 1 - cosine.\n",
         counted(*tokens, "token"),
         sequences(*sentences, *read)
     )?;

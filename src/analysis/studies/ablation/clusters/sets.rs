@@ -23,7 +23,6 @@ const RANDOM_SETS: usize = 20;
 /// Clusters of heads, by the places of these, and the sets that are removed beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clusters {
-    /// The clusters.
     pub clusters: Vec<Vec<usize>>,
     /// Random sets beside each, `[clusters]`.
     pub random_sets: Vec<Vec<Vec<usize>>>,

@@ -14,7 +14,6 @@ use crate::system::parallel::in_parallel;
 /// ones are multiples of next to nothing.
 pub const LEAST_SHIFT: f64 = 1e-4;
 
-/// One edge.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EdgeEstimate {
     /// The mean squared Hellinger distance of the target's rows with the source and without.
@@ -23,7 +22,7 @@ pub struct EdgeEstimate {
     pub shift_ci95: Option<Interval>,
     /// The mean shift with everything between held; `None` where that was not measured.
     pub direct: Option<f64>,
-    /// That over the shift; `None` where the shift is below [`LEAST_SHIFT`] as well.
+    /// The direct shift over the shift; `None` where the shift is below [`LEAST_SHIFT`] as well.
     pub ratio: Option<f64>,
     /// Its 95 % interval.
     pub ratio_ci95: Option<Interval>,

@@ -31,9 +31,8 @@ impl Study for LaterHeads {
         removes_heads: true,
         formerly: Some("dependence"),
         question: "Which later heads look elsewhere without each head?",
-        needs: "any model of several layers and any corpus in files, read four times more: as many passes over a sample of its \
-            sentences as half of the heads, and two (those of `output-shift`, if that runs, too), as many of an untrained model as sharp as this one, and a twelfth \
-            as many for direct edges",
+        needs: "any model of several layers and any corpus in files: as many passes over a sample as heads, half of them of \
+            an untrained model",
         verdicts: VERDICTS,
         caveats: CAVEATS,
         terms: TERMS,

@@ -28,11 +28,11 @@ pub struct EdgesSection {
 /// How far the attention of later heads shifts when an earlier head is removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EdgesReport {
-    /// What stood for removed heads.
+    /// The replacement of removed heads.
     pub removal: Option<Replacement>,
     /// Sentences with a token of text, the first of each family alone; none of a model of one layer.
     pub sentences: u64,
-    /// What counts as a sentence: a window where a decoder read documents.
+    /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
     /// Tokens of text: the rows of attention that were compared.

@@ -35,7 +35,6 @@ impl Shifts {
         self.sum(edge) / self.rows as f64
     }
 
-    /// Its sum.
     pub fn sum(&self, edge: usize) -> f64 {
         self.edges.get(edge).map_or(0.0, |sum| sum.value())
     }
@@ -51,7 +50,6 @@ merge_fields!(Shifts { rows, sentences, edges, direct });
 /// The sums of all blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EdgeSums {
-    /// The heads.
     pub grid: HeadGrid,
     /// Whether direct shifts are measured as well.
     pub is_direct: bool,
@@ -67,7 +65,7 @@ impl EdgeSums {
         Self { grid, is_direct: false, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
     }
 
-    /// The same with direct shifts beside.
+    /// These sums with direct shifts beside.
     pub fn with_direct(self) -> Self {
         Self { is_direct: true, ..self }
     }
@@ -90,7 +88,7 @@ enum Run {
     Baseline,
     /// Without a head.
     Without(usize),
-    /// The same with everything held but the residual stream.
+    /// With everything held but the residual stream.
     Directly(usize),
 }
 

@@ -41,7 +41,7 @@ impl Untrained {
         Self { seed: SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
     }
 
-    /// The same with its edges tested by its own percentile.
+    /// This model with its edges tested by its own percentile.
     pub fn tested(self, found: &[EdgeEstimate]) -> Self {
         let mut q: Vec<f64> = found.iter().filter_map(|edge| edge.q).collect();
         q.sort_by(f64::total_cmp);
@@ -55,12 +55,11 @@ impl Untrained {
                 .to_owned();
         };
         format!(
-            "That is a shift of at least {LEAST_SHIFT} and an excess (in ln) surely above {percentile:+.2}, the 95th percentile of an \
-             untrained model of the same shape and sharpness, {} of whose own {} {} so: {more} the product of what the earlier \
-             head shifts in the layer and what shifts the later head, no more.",
+            "Above chance means a shift of at least {LEAST_SHIFT}, and an excess (in ln) whose interval is above {percentile:+.2}, the \
+             95th percentile in an untrained model of the same shape and sharpness ({} of its {} pass); that is {more} the product \
+             of what the earlier head shifts in the layer and what shifts the later head.",
             self.above,
-            counted(self.edges, "edge"),
-            plural(&self.above, "is", "are")
+            counted(self.edges, "edge")
         )
     }
 

@@ -123,23 +123,21 @@ impl EdgesReport {
         };
         writeln!(
             out,
-            "Heads removed one at a time (by {}): how far the attention of each later head shifts (squared Hellinger distance, over \
-             {} of {}), through whatever lies between. Of {} {above} {} above chance; {without_shift} {} no shift. {} \
-             The strongest, by the lower end of the 95 % interval of the excess, ± half of it:\n",
+            "Heads removed one at a time (by {}): shift of the attention of each later head (squared Hellinger distance, over {} of \
+             {}), through all that lies between. Above chance: {above} of {}; without any shift: {without_shift}. {} Strongest \
+             edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n",
             removal.name(),
             counted(*tokens, "token"),
             sequences(*sentences, *read),
             format_args!("{pairs} {} of heads", plural(pairs, "pair", "pairs")),
-            plural(above, "is", "are"),
-            plural(without_shift, "has", "have"),
             untrained.meaning()
         )?;
         out.table_without(table(strongest.iter().take(SHOWN), labels), MAY_GO);
         if strongest.iter().any(|edge| edge.ratio.is_some()) {
             writeln!(
                 out,
-                "\nDirect is the shift with all other heads and feed-forward blocks held as they were, so that the residual stream alone \
-                 lacks the earlier head, over the shift; above 1, what lies between opposes it."
+                "\nDirect: the share of the shift that remains when all other heads and feed-forward blocks are held as they were. \
+                 Above 1, the parts between oppose the shift."
             )?;
         }
         let long: Vec<&Vec<HeadPlace>> = chains.iter().filter(|chain| chain.len() > 2).collect();

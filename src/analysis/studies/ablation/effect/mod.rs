@@ -32,8 +32,8 @@ impl Study for Effect {
         name: "effect",
         removes_heads: true,
         question: "What does the model lose without each head?",
-        needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read twice more: as many passes over a sample of its \
-            sentences as half of the heads, and two",
+        needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read \
+            twice more: half as many passes over a sample as there are heads",
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,
         caveats: CAVEATS,

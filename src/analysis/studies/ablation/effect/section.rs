@@ -25,17 +25,17 @@ pub struct EffectSection {
     pub effect: Effects,
 }
 
-/// What heads are worth to the model's own task.
+/// Effect of each head on the model's own task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effects {
-    /// What stood for removed heads; null where nothing was scored.
+    /// The replacement of removed heads; null where nothing was scored.
     pub removal: Option<Replacement>,
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
     /// Sentences with a scored token, the first of each family alone.
     pub sentences: u64,
-    /// What counts as a sentence: a window where a decoder read documents.
+    /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
     /// Sentences of the sample without a token to score.
@@ -44,7 +44,7 @@ pub struct Effects {
     pub masked_tokens: u64,
     /// The mean loss of such a token with all heads, in nats.
     pub loss: Option<f64>,
-    /// The same with all heads removed.
+    /// The loss with all heads removed.
     pub loss_without_heads: Option<f64>,
     /// A head is negligible whose effect is surely within this of 0, in nats: the smaller of one hundredth of what all heads
     /// together are worth and half of an equal share of it.
@@ -68,7 +68,7 @@ pub struct RelationEffects {
     pub sentences: u64,
     /// The mean loss with all heads.
     pub loss: f64,
-    /// The same with all heads removed.
+    /// The loss with all heads removed.
     pub loss_without_heads: f64,
     /// The effect of each head, layer by layer; null where it was not removed by itself.
     pub effects: Vec<Option<f64>>,

@@ -118,15 +118,10 @@ impl Effects {
         let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
         let chosen = if order.len() < heads.len() {
             format!(
-                " Of {} {} {} on the blocks of even number; effects are over the others, and of a choice there is no rank \
-                 correlation of effect and gradient.",
-                counted(heads.len(), "head"),
+                " Removed by itself: {} of {}, chosen by the gradient on the even blocks; effects are over the odd blocks, without a \
+                 rank correlation of effect and gradient.",
                 order.len(),
-                plural(
-                    &order.len(),
-                    "was removed by itself, chosen by its gradient",
-                    "were removed by themselves, chosen by their gradient"
-                )
+                counted(heads.len(), "head"),
             )
         } else {
             String::new()
@@ -134,19 +129,17 @@ impl Effects {
         let also = match also_negligible {
             0 => String::new(),
             also => {
-                format!(" {also} of the helpful and harmful {} negligible as well.", plural(also, "one is", "ones are"))
+                format!(" {also} of the helpful and harmful heads {} also negligible.", plural(also, "is", "are"))
             }
         };
         writeln!(
             out,
             "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
-             {loss:.3} with all heads and {bare:.3} without any. {} {} helpful, {harmful} harmful, {negligible} negligible \
-             (surely within ±{band:.4}), {undecided} undecided.{also}{chosen} The most and least helpful, effect ± half of the \
-             95 % interval, q of its being other than 0, and of its being within ±{band:.4}:\n",
+             {loss:.3} with all heads and {bare:.3} without any. Heads: {helpful} helpful, {harmful} harmful, {negligible} \
+             negligible (effect within ±{band:.4}), {undecided} undecided.{also}{chosen} Largest and smallest effects, ± half of \
+             the 95 % interval, with q of the test against 0 and of the equivalence test (±{band:.4}):\n",
             removal.name(),
             sequences(*sentences, *read),
-            counted(*helpful, "head"),
-            plural(helpful, "is", "are")
         )?;
         let effect = |head: &HeadEffect| head.effect.unwrap_or(0.0);
         order.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
@@ -159,7 +152,7 @@ impl Effects {
 
 fn table<'a>(heads: impl Iterator<Item = &'a HeadEffect>) -> comfy_table::Table {
     let mut table = plain_table();
-    table.set_header(["head", "effect", "q", "q within", "verdict"]);
+    table.set_header(["head", "effect", "q", "q equivalence", "verdict"]);
     for head in heads {
         let spread = plus_minus(head.ci95, 4);
         let effect = head.effect.map_or_else(|| "-".to_owned(), |effect| format!("{effect:+.4}{spread}"));
@@ -177,13 +170,13 @@ fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
     let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
     let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
         format!(
-            "Of heads removed one at a time {} costs most, {:.3}{} nats a token; removing all costs {:.3} (the loss is {loss:.3}); of {} \
-             {}.",
+            "Removing one head costs most for {}: {:.3}{} nats a token, where all heads together cost {:.3} (the loss is {loss:.3}); \
+             of {}, {}.",
             head.place,
             head.effect.unwrap_or(0.0),
             head.ci95.map_or_else(String::new, |ci95| format!(" [{:.3}, {:.3}]", ci95.low(), ci95.high())),
             bare - loss,
-            removed.len(),
+            counted(removed.len(), "head"),
             verdicts.words()
         )
     });

@@ -19,14 +19,14 @@ pub const INTEGRATED: &str = "integrated_gradient";
 /// The share of the loss difference that the sum over heads may miss before the summary asks for more steps.
 const MOST_MISSED: f64 = 0.01;
 
-/// What heads are worth when all of them come in together.
+/// Integrated gradients: the effect of each head where all of them come in together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Integrated {
     /// Points of the path at which derivatives were taken.
     pub steps: u64,
     /// The mean loss of a scored token without any head, in nats.
     pub loss_without_heads: f64,
-    /// That less the loss with all heads: what the metric sums up to in the limit of many steps.
+    /// The loss without any head less that with all: the limit of the metric's sum with many steps.
     pub loss_difference: f64,
     /// The sum of `integrated_gradient` over all heads.
     pub sum: f64,
@@ -37,7 +37,7 @@ pub struct Integrated {
     pub heads: Vec<IntegratedHead>,
 }
 
-/// What one head is worth when all of them come in together.
+/// Integrated gradient of one head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IntegratedHead {
     /// The head.

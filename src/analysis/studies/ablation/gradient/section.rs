@@ -31,17 +31,17 @@ pub struct GradientSection {
     pub gradient: Gradients,
 }
 
-/// What heads are worth to the model's own task, to first order.
+/// First-order effect of each head on the model's own task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gradients {
-    /// What the gates of heads go towards; null where nothing was scored.
+    /// The point that the gates of heads go towards; null where nothing was scored.
     pub removal: Option<Replacement>,
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
     /// Sentences with a scored token, the first of each family alone.
     pub sentences: u64,
-    /// What counts as a sentence: a window where a decoder read documents.
+    /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
     /// Sentences of the sample without a token to score.
@@ -55,7 +55,7 @@ pub struct Gradients {
     /// How far the order of the heads by each measure is that by the effect of their removal; empty where that was not
     /// measured.
     pub rank_correlations: Vec<Agreement>,
-    /// What heads are worth when all come in together; absent unless that was asked for.
+    /// Integrated gradients; absent unless they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrated: Option<Integrated>,
 }
@@ -134,8 +134,8 @@ impl Gradients {
         writeln!(
             out,
             "Gradients of the heads' gates (towards the {}): loss of {masked_tokens} {tokens} of {}, {loss:.3} nats \
-             a token. Importance is the mean size of a sentence's derivative, first order what a token's loss would rise without the \
-             head if it went on as it begins. The most and least important, ± half of the 95 % interval:\n",
+             a token. Importance: mean absolute derivative of a sentence. First order: rise of a token's loss without the head, by \
+             linear extrapolation. Largest and smallest importance, ± half of the 95 % interval:\n",
             removal.name(),
             sequences(*sentences, *read)
         )?;
@@ -151,8 +151,8 @@ impl Gradients {
         if !rank_correlations.is_empty() {
             writeln!(
                 out,
-                "\nRank correlation with the effect of removing each head (Spearman, all {} heads; the one over blocks of one \
-                 parity, the other over the other, mean of both ways) and its 95 % interval:",
+                "\nRank correlation with the effect of removing each head (Spearman, all {} heads; metric and effect from opposite \
+                 halves of the text, averaged over both assignments), with its 95 % interval:",
                 heads.len()
             )?;
             for Agreement { metric, correlation, .. } in rank_correlations {

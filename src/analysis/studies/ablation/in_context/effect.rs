@@ -30,7 +30,7 @@ pub struct InContextEffectSection {
 /// The parts of heads in what a decoder gains from having read the same random tokens before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GainEffects {
-    /// What stood for removed heads; null where nothing was scored.
+    /// The replacement of removed heads; null where nothing was scored.
     pub removal: Option<Replacement>,
     /// The losses with all heads removed.
     pub without_heads: CopyLoss,
@@ -41,9 +41,9 @@ pub struct GainEffects {
 /// The mean losses of the tokens of both copies, nats; null where nothing was scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyLoss {
-    /// Of the first copy.
+    /// The loss of the first copy.
     pub first: Option<f64>,
-    /// Of the second.
+    /// The loss of the second copy.
     pub second: Option<f64>,
     /// The first less the second.
     pub gain: Option<f64>,
@@ -65,7 +65,7 @@ pub struct HeadInContext {
     pub copy_ci95: Option<Interval>,
     /// The larger p-value of the block tests of both being above 0.
     pub p: Option<f64>,
-    /// That corrected for all heads of which both are above 0; null for the others.
+    /// The p-value corrected for all heads with both effects above 0; null for the others.
     pub q: Option<f64>,
     /// The losses without it.
     pub without: CopyLoss,

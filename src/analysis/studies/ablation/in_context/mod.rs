@@ -58,7 +58,7 @@ impl Study for InContextEffect {
         name: "in-context-effect",
         removes_heads: true,
         question: "By which heads does a decoder predict better what it has read before?",
-        needs: "as `in-context`, as many times over as half of the heads, and two",
+        needs: "as `in-context`, half as many times over as there are heads",
         builds_on: &["in-context"],
         of_decoders: true,
         metrics: || metric::listed(METRICS),

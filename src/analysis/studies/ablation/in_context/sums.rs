@@ -68,7 +68,7 @@ pub type RemovalCopySums = RemovalSums<EachHead, CopyLosses>;
 /// The losses of the tokens of each copy that stand behind the same token in both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyLosses {
-    /// Of the first copy, and of the second.
+    /// Losses of the first copy, and of the second.
     pub copies: [Losses; 2],
 }
 

@@ -25,8 +25,8 @@ impl Study for ArcKnockout {
         name: "knockout",
         formerly: Some("use"),
         question: "Does the model use the arcs that its heads are labelled for?",
-        needs: "a model with a masked-LM head or that of a discriminator, and a corpus with dependency trees in files, read once more when the labels \
-            are known: seven passes over a sample of its sentences, and two for each arc of a label",
+        needs: "a model with a masked-LM head or that of a discriminator, and a corpus with dependency trees in files, read \
+            once more when the labels are known",
         builds_on: &["dependency"],
         verdicts: VERDICTS,
         caveats: CAVEATS,

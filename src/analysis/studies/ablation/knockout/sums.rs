@@ -24,11 +24,10 @@ use crate::study::upstream::ArcClaim;
 /// The losses of the query words of some arcs, in a block of sentences or in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Arcs.
     pub arcs: u64,
     /// The loss while the partner keeps its weight, in nats, summed over the query word's tokens and all arcs.
     pub kept: ExactSum,
-    /// The same while the partner's weight is exchanged.
+    /// The loss while the partner's weight is exchanged.
     pub exchanged: ExactSum,
 }
 
@@ -37,9 +36,9 @@ merge_fields!(Losses { arcs, kept, exchanged });
 /// The losses of the arcs of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimLosses {
-    /// Of arcs at the relation's best offset.
+    /// Losses of arcs at the relation's best offset.
     pub at_offset: Losses,
-    /// Of all others.
+    /// Losses of all other arcs.
     pub off_offset: Losses,
 }
 
@@ -53,7 +52,7 @@ impl Losses {
 }
 
 impl ClaimLosses {
-    /// Of all arcs.
+    /// Losses of all arcs.
     pub fn all(&self) -> Losses {
         let mut all = self.at_offset;
         all.merge(&self.off_offset);
@@ -83,7 +82,7 @@ impl KnockoutSums {
         Self { grid, classes: LayerClasses::default(), claims, blocks }
     }
 
-    /// The same of a model with these classes of layers.
+    /// These sums for a model with these classes of layers.
     pub fn of_classes(self, classes: &LayerClasses) -> Self {
         Self { classes: classes.clone(), ..self }
     }

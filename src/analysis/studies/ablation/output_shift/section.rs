@@ -34,11 +34,11 @@ pub struct OutputShiftSection {
 /// How far the output moves without heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputShiftReport {
-    /// What stood for removed heads.
+    /// The replacement of removed heads.
     pub removal: Option<Replacement>,
     /// Sentences with a token of text, the first of each family alone.
     pub sentences: u64,
-    /// What counts as a sentence: a window where a decoder read documents.
+    /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
     /// Tokens of text.
@@ -47,7 +47,7 @@ pub struct OutputShiftReport {
     pub without_heads: MovedBy,
     /// The heads without which the last hidden states move most, by falling shift; at most five.
     pub most: Vec<HeadShift>,
-    /// Of the other heads those without which they move least, by rising shift; at most five.
+    /// The other heads without which they move least, by rising shift; at most five.
     pub least: Vec<HeadShift>,
 }
 
@@ -118,8 +118,8 @@ impl OutputShiftReport {
         };
         writeln!(
             out,
-            "Heads removed one at a time (by {}): how far the output turns, as 1 - cosine of the last hidden states of {} \
-             and of the means of {}. The heads without which it moves most, and least, ± half of the 95 % interval:\n",
+            "Heads removed one at a time (by {}): change of the output, as 1 - cosine, of the last hidden states of {} \
+             (output shift) and of the means of {} (pooled shift). Largest and smallest shifts, ± half of the 95 % interval:\n",
             removal.name(),
             counted(*tokens, "token"),
             sequences(*sentences, *read)

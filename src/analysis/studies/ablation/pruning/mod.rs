@@ -39,8 +39,7 @@ impl Study for Pruning {
         name: "pruning",
         removes_heads: true,
         question: "How many heads can go, and in which order?",
-        needs: "a model with the head by which it was trained (`output-shift` needs none), and a corpus in files, read twice more when the effects are known: for each \
-            order of the heads as many passes over half of the sample as there are heads; runs the studies `effect` and \
+        needs: "as `effect`, with as many passes for each order of the heads as there are heads; runs `effect` and \
             `gradient` as well",
         builds_on: &["effect", "gradient"],
         caveats: CAVEATS,

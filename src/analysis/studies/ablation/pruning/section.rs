@@ -28,7 +28,7 @@ pub struct PruningSection {
 pub struct Curves {
     /// Sentences with a scored token, the first of each family alone: those in blocks of odd number.
     pub sentences: u64,
-    /// What counts as a sentence: a window where a decoder read documents.
+    /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
     /// The task that the losses are of; null where nothing was predicted.
@@ -45,13 +45,13 @@ pub struct Curves {
     pub masked_tokens: u64,
     /// The mean loss of such a token with all heads, in nats.
     pub loss: Option<f64>,
-    /// The same without any head.
+    /// The loss without any head.
     #[serde(default)]
     pub loss_without_heads: Option<f64>,
     /// One for each order: by effect and by what else heads are ranked by, chosen on the blocks of even number, and at
     /// random.
     pub orders: Vec<Curve>,
-    /// What the heads that are called negligible are worth together; null where there are none.
+    /// Interaction of the heads that are called negligible; null where there are none.
     pub interaction: Option<Interaction>,
     /// How many heads share their keys and values, which go only with the last of them; absent where each head has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub struct Curves {
 /// The loss without the first heads of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Curve {
-    /// What the order is by: `effect`, `gradient`, or `random:` with the seed.
+    /// The criterion of the order: `effect`, `gradient`, or `random:` with the seed.
     pub by: String,
     /// The heads in the order in which they go.
     pub heads: Vec<HeadPlace>,
@@ -100,7 +100,7 @@ pub enum ShareOf {
     /// The loss with all heads.
     #[default]
     Loss,
-    /// What all heads are worth: the loss without any less that with all.
+    /// The loss without any head less that with all.
     AllHeads,
 }
 

@@ -79,10 +79,11 @@ impl Curves {
         let CanGo { rise, share, ci95, .. } = order.can_go.iter().rfind(of_all)?;
         let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", low * 100.0, high * 100.0));
         Some(format!(
-            "{:.0} %{} of the heads can go{}, in the order by {}, before the loss rises by {:.0} % of what all heads are worth.",
+            "{:.0} %{} of the heads can be removed together ({}in the order by {}) before the loss rises by {:.0} % of what all \
+             heads are worth.",
             share * 100.0,
             spread.unwrap_or_default(),
-            self.removal.map_or_else(String::new, |removal| format!(" (removal by {})", removal.name())),
+            self.removal.map_or_else(String::new, |removal| format!("by {}, ", removal.name())),
             order.by,
             rise * 100.0
         ))
@@ -98,9 +99,9 @@ impl Curves {
         };
         writeln!(
             out,
-            "Heads removed one after the other, the order from one half of the sample and the loss from the other \
-             ({} {} of {}, {loss:.3} nats a token with all heads; {}nothing is trained again): \
-             share of heads that can go, with its 95 % interval, while the loss rises by at most so much of the loss\n",
+            "Heads removed one after the other, in an order from one half of the sample, with the loss on the other half \
+             ({} {} of {}, {loss:.3} nats a token with all heads; {}without retraining). Share of heads that can be removed, with its \
+             95 % interval, while the loss rises by at most this share of itself:\n",
             self.masked_tokens,
             self.objective.unwrap_or(Objective::MaskedTokens).tokens(),
             sequences(self.sentences, self.read),
@@ -108,15 +109,19 @@ impl Curves {
         )?;
         out.table(table(&self.orders, ShareOf::Loss));
         if let Some(bare) = self.loss_without_heads {
-            writeln!(out, "\nand by at most so much of what all heads are worth, {:.3} nats\n", bare - loss)?;
+            writeln!(
+                out,
+                "\nWhile it rises by at most this share of what all heads are worth ({:.3} nats):\n",
+                bare - loss
+            )?;
             out.table(table(&self.orders, ShareOf::AllHeads));
         }
         writeln!(out)?;
         if let Some(heads) = self.heads_per_key_value_group {
             writeln!(
                 out,
-                "A head that goes takes its queries and its output along; its keys and values go with the last of the {heads} \
-                 heads that share them."
+                "Removing a head removes its queries and its output; keys and values go with the last of the {heads} heads that \
+                 share them."
             )?;
         }
         if let Some(Interaction { heads, together, sum, difference, ci95 }) = &self.interaction {

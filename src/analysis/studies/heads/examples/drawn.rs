@@ -28,7 +28,7 @@ pub struct Drawn {
     /// The unit that each unit attends to most, `[units]`. With a label of arcs the word that it attends to most, or, of
     /// `head->dep`, that attends to it most. Of special tokens themselves: they are not asked.
     pub to: Vec<usize>,
-    /// That attention, `[units]`; 0 of special tokens.
+    /// Attention to each unit, `[units]`; 0 of special tokens.
     pub weights: Vec<f64>,
     /// Units that go where the label says.
     pub right: Vec<usize>,

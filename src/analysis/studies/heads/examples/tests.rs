@@ -142,7 +142,7 @@ fn a_section_names_heads_and_words_that_there_are() {
 }
 
 proptest! {
-    /// The same sentences are kept, whichever worker saw them and in whatever order.
+    /// Equal sentences are kept, whichever worker saw them and in whatever order.
     #[test]
     fn what_is_kept_does_not_depend_on_who_saw_it(
         seen in prop::collection::vec((5..9_usize, 0..5_u8), 1..20),

@@ -32,8 +32,7 @@ impl Study for LinearProbes {
     const CARD: Card = Card {
         name: "probes",
         question: "What can be read out of a head's output about a word, beyond a linear reading of its embedding?",
-        needs: "a corpus with UPOS tags or dependency trees in files, read twice: one pass more, and two thirds of one for the \
-            sums",
+        needs: "a corpus with UPOS tags or dependency trees in files, read twice",
         controls: &[ControlKind::RandomInit],
         verdicts: VERDICTS,
         caveats: CAVEATS,

@@ -14,7 +14,6 @@ use crate::sequences::span::WordSpan;
 pub struct RowPlace {
     /// The group, by its number.
     pub group: usize,
-    /// The row in it.
     pub row: usize,
 }
 
@@ -31,7 +30,6 @@ pub struct PackState {
 pub struct WordRow {
     /// Where.
     pub at: RowPlace,
-    /// Its tokens.
     pub tokens: WordSpan,
 }
 
@@ -57,7 +55,6 @@ pub struct WordGroup<K> {
 /// The words of a pack.
 #[derive(Clone, Debug)]
 pub struct Pack<K> {
-    /// The words in groups.
     pub groups: Vec<WordGroup<K>>,
     /// Sequences.
     begun: usize,

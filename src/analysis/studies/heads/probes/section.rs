@@ -29,7 +29,7 @@ pub struct ProbesSection {
     pub probes: Vec<TaskProbes>,
 }
 
-/// What linear discriminants read out of every head, of one task.
+/// Accuracies of linear discriminants on every head, for one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskProbes {
     /// `upos`, `relation`, or the column or key that was asked for.
@@ -53,9 +53,9 @@ pub struct TaskProbes {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1, max = 1), with = "f64")]
     pub largest_untrained_gain: Option<f64>,
-    /// Of each layer.
+    /// Accuracies of each layer.
     pub layers: Vec<LayerProbe>,
-    /// Of each head, layer by layer.
+    /// Accuracies of each head, layer by layer.
     pub heads: Vec<HeadProbe>,
 }
 
@@ -82,7 +82,7 @@ pub struct LayerProbe {
     pub mean_gain_ci95: Option<Interval>,
     /// The head with the largest gain.
     pub best: Option<HeadPlace>,
-    /// That gain.
+    /// The gain of the best head.
     pub best_gain: Option<f64>,
 }
 
@@ -124,7 +124,7 @@ pub struct HeadProbe {
     pub selectivity: Option<f64>,
     /// Its 95 % interval.
     pub selectivity_ci95: Option<Interval>,
-    /// The same head with fresh weights; absent unless that control was run.
+    /// This head with fresh weights; absent unless that control was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Untrained")]
     pub untrained: Option<Untrained>,
@@ -192,7 +192,7 @@ impl TaskProbes {
         let is = plural(&adding, "is", "are");
         writeln!(
             out,
-            "{adding} of {} {is} shown to add more than a point to a linear reading of the embedding{}. Those that add most:\n",
+            "{adding} of {} {is} shown to add more than a point to a linear probe of the word embedding{}. Largest gains:\n",
             counted(heads.len(), "head"),
             self.untrained(),
         )?;

@@ -97,7 +97,6 @@ impl FoldSums {
 /// The sums of both folds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeSums {
-    /// The heads.
     pub grid: HeadGrid,
     /// The names of the tasks.
     pub tasks: Vec<String>,

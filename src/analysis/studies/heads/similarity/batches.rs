@@ -22,7 +22,7 @@ pub struct Outputs {
     shown: usize,
     /// `[heads, tokens, head_dim]`: the contexts of the layer at work, tokens in the order of batches.
     contexts: Vec<f32>,
-    /// The same times the Gram matrix of the head's output projection.
+    /// The values times the Gram matrix of the head's output projection.
     products: Vec<f32>,
     /// The heads whose kernels are there.
     heads: usize,

@@ -32,8 +32,7 @@ impl Study for HeadSimilarity {
         name: "similarity",
         formerly: Some("likeness"),
         question: "Which heads are the same?",
-        needs: "any corpus; where `effect` or `output-shift` run, too, what happens without the heads of a cluster is measured when \
-            they are over",
+        needs: "any corpus",
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["similarity-map", "similarity-tree"],

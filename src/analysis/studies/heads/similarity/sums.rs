@@ -42,7 +42,6 @@ merge_fields!(SimilarityTotals { rows, sentences, distances, disagreement, batch
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SimilaritySums {
-    /// The heads.
     pub grid: HeadGrid,
     /// The sums of each block.
     pub blocks: Blocks<SimilarityTotals>,

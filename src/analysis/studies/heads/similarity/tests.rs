@@ -184,7 +184,7 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     let summary = section.summary(&default_policy()).to_string();
     assert!(summary.contains("L0H0 L0H1  broad x2"), "{summary}");
     assert!(
-        summary.contains("Pairs of heads of one layer beside those of two neighbouring layers: distance"),
+        summary.contains("Pairs of heads of one layer, against pairs across two neighbouring layers: distance"),
         "{summary}"
     );
     let text = serde_json::to_string(&serde_json::json!({ "similarity": section.similarity })).unwrap();

@@ -16,7 +16,7 @@ const SHARE: f64 = 0.9;
 /// Edges that are listed of each kind.
 const LISTED: usize = 5;
 
-/// What the weights tell by themselves.
+/// Spectra and composition of the weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Weighed {
     /// The spectra of queries and keys, layer by layer.
@@ -30,9 +30,9 @@ pub struct Weighed {
 pub struct Spectrum {
     /// The layer, counted from 0.
     pub layer: usize,
-    /// Of each head by itself, of at most `head_dim`.
+    /// Dimensions of each head by itself, of at most `head_dim`.
     pub heads: Vec<usize>,
-    /// Of all heads side by side, which is the sum of their products, of at most `hidden_size`.
+    /// Dimensions of all heads side by side, which is the sum of their products, of at most `hidden_size`.
     pub concatenated: usize,
 }
 

@@ -37,7 +37,6 @@ pub struct LayerFit {
 pub struct FoldFit {
     /// The mean of the embeddings of text, `[embedding]`.
     pub embedding: Vec<f32>,
-    /// The layers.
     pub layers: Vec<LayerFit>,
 }
 

@@ -35,9 +35,7 @@ impl Study for HeadChoices {
         name: "choice",
         question: "Does each head attend where it does because of where tokens stand, of which tokens they are, or of what the layers \
             below have made of them?",
-        needs: "any corpus in files, read twice: one pass for the sums, and one in which every head attends seven times. The sums of each \
-            worker take 32 bytes for each dimension of the embedding by each of the layer's input, in every layer (226 MB for a model of \
-            BERT-base's size, and 0.3 MB for each position of the longest sentence), and what is fitted of them a quarter of that",
+        needs: "any corpus in files, read twice: in the second pass every head attends seven times",
         in_first_run: true,
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),

@@ -73,7 +73,6 @@ pub struct QuarterMoments {
     pub embeddings: Vec<VectorSums>,
     /// The products of their embeddings with themselves.
     pub squares: VectorSums,
-    /// The layers.
     pub layers: Vec<LayerMoments>,
 }
 

@@ -4,7 +4,7 @@ use crate::model::forward::rows::Rows;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::block_of;
 
-/// Whose mean stands for a token without context.
+/// The mean that stands for a token without context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenPart {
     /// A token of text: its position and its embedding.
@@ -22,9 +22,8 @@ pub struct PackedToken {
     pub row: usize,
     /// The position in its sequence.
     pub position: usize,
-    /// Its id.
     pub id: u32,
-    /// Whose mean stands for it.
+    /// The mean that stands for the token.
     pub part: TokenPart,
     /// The block of its sequence.
     pub block: usize,
@@ -35,9 +34,7 @@ pub struct PackedToken {
 pub struct PackedSequence {
     /// The row of its first token.
     pub start: usize,
-    /// Its tokens.
     pub tokens: usize,
-    /// Its block.
     pub block: usize,
     /// Whether it is the first of its family.
     pub is_first: bool,
@@ -46,7 +43,6 @@ pub struct PackedSequence {
 /// The tokens of a pack, sequences side by side.
 #[derive(Clone, Debug, Default)]
 pub struct TokenPack {
-    /// The sequences.
     pub sequences: Vec<PackedSequence>,
     /// Their tokens.
     pub tokens: Vec<PackedToken>,

@@ -22,7 +22,7 @@ use crate::stats::blocks::{Blocks, merge_fields};
 use crate::stats::exact::{ExactSum, add_each};
 use crate::study::instruments::roots::Roots;
 
-/// What queries and keys are made of, by name, in the order of all lists: nothing but special tokens, position, token, both; both in
+/// The parts that queries and keys are made of, in the order of all lists: special tokens, position, token, both; both in
 /// keys alone, and in queries alone.
 pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
 
@@ -79,7 +79,6 @@ pub struct RebuiltSums {
     classes: LayerClasses,
     /// The ridge of each layer and fold, by its place in [`RIDGES`](super::fit::RIDGES); none where nothing was fitted.
     pub ridges: Vec<[u8; 2]>,
-    /// The blocks.
     pub blocks: Blocks<RebuiltBlock>,
     #[serde(skip)]
     at_work: RebuildBuffers,

@@ -67,17 +67,17 @@ pub struct LayerChoice {
 /// Share of the distance from even attention that comes back from inputs without context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rebuilt {
-    /// Of nothing but special tokens.
+    /// Rebuilt from nothing but special tokens.
     pub special: Option<f64>,
-    /// Of the position.
+    /// Rebuilt from the position.
     pub position: Option<f64>,
-    /// Of the token.
+    /// Rebuilt from the token.
     pub token: Option<f64>,
-    /// Of both.
+    /// Rebuilt from both.
     pub position_token: Option<f64>,
-    /// Of both in keys alone.
+    /// Rebuilt from both in keys alone.
     pub keys: Option<f64>,
-    /// Of both in queries alone.
+    /// Rebuilt from both in queries alone.
     pub queries: Option<f64>,
 }
 

@@ -162,7 +162,7 @@ fn planted() -> Parameters {
     }
 }
 
-/// The same shape with weights at random, of the standard deviation from which such models are trained.
+/// An equal shape with weights at random, of the standard deviation from which such models are trained.
 fn untrained(seed: u64) -> Parameters {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     // The sum of three uniform numbers has a standard deviation of its width by two.

@@ -51,7 +51,6 @@ pub struct Anaphor {
     /// The places of its candidates in [`Window::heads`]: up to its own head word, those that it sees and, unless the model
     /// is a decoder, that see it.
     pub candidates: Range<usize>,
-    /// Its entity.
     entity: usize,
     /// The number of candidates that head a mention of its entity.
     pub right: usize,

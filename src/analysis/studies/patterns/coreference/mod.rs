@@ -28,8 +28,7 @@ impl Study for Antecedents {
         name: "coreference",
         question: "Which heads attend from a mention of an entity to an earlier one, better than nearness, the same lemma or \
             agreement find it?",
-        needs: "a corpus with `Entity=` annotation, read twice: windows of whole sentences go through the model where they \
-            have an anaphor",
+        needs: "a corpus with `Entity=` annotation, read twice",
         in_first_run: true,
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),

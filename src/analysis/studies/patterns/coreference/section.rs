@@ -103,11 +103,11 @@ pub struct Baselines {
 /// The intervals of a kind's accuracies, with the selections as they are; null where no two blocks have such an anaphor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KindIntervals {
-    /// Of the best head.
+    /// Interval of the best head's accuracy.
     pub accuracy: Option<Interval>,
-    /// Of the heads chosen on the other half.
+    /// Interval of the accuracy of the heads chosen on the other half.
     pub heldout_accuracy: Option<Interval>,
-    /// Of the best head less the best rule.
+    /// Interval of the best head's accuracy less that of the best rule.
     pub gain: Option<Interval>,
 }
 

@@ -57,7 +57,6 @@ pub type Block = [KindSums; KINDS.len()];
 /// Counts of anaphors and mentions, scored or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MentionCounts {
-    /// Windows.
     pub windows: u64,
     /// Mentions with a head word.
     pub mentions: u64,

@@ -108,7 +108,7 @@ pub struct RelationSums {
     pub cues: BTreeMap<Cue, u64>,
     /// Arcs in sentences with other arcs, which `all` pools.
     pub with_others: u64,
-    /// What each head has on these arcs beyond its share of the other arcs of their sentences ([`in_arcs`]); as `hits`.
+    /// Each head's lead on these arcs over its share of the other arcs of their sentences ([`in_arcs`]); as `hits`.
     pub over_others: Vec<[i64; 2]>,
     /// Arcs that each head predicts, by [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH); `[layers * heads]`, empty until a head scores.
     pub hits: Vec<[u64; 2]>,

@@ -192,22 +192,22 @@ pub struct SingleRule {
 /// The intervals of a relation's accuracies, with the selections as they are; keyed as those.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationIntervals {
-    /// Of the best head.
+    /// Interval of the best head's accuracy.
     pub accuracy: Option<Interval>,
-    /// Of the heads chosen on the other half.
+    /// Interval of the accuracy of the heads chosen on the other half.
     pub heldout_accuracy: Option<Interval>,
-    /// Of the best fixed offset.
+    /// Interval of the best fixed offset's accuracy.
     pub baseline: BaselineIntervals,
-    /// Of the best tags.
+    /// Interval of the best tags' accuracy.
     pub tag_baseline: Option<BaselineIntervals>,
 }
 
 /// The intervals of a baseline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BaselineIntervals {
-    /// Of what is best on all data.
+    /// Interval of the accuracy of the rule that is best on all data.
     pub accuracy: Option<Interval>,
-    /// Of what was chosen on the other half.
+    /// Interval of the accuracy of the rule that was chosen on the other half.
     pub heldout_accuracy: Option<Interval>,
 }
 
@@ -289,7 +289,7 @@ impl RelationMetrics {
             .flatten()
     }
 
-    /// The same to change them.
+    /// As above, to change them.
     pub(super) fn comparisons_mut(&mut self) -> impl Iterator<Item = &mut Comparison> {
         self.by_head.iter_mut().flat_map(|head| head.versus_offset.both_mut()).flatten()
     }

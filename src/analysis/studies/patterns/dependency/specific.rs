@@ -26,15 +26,15 @@ struct Beside {
 #[derive(Clone, Debug, Default)]
 pub struct ArcsBeside {
     groups: Vec<Beside>,
-    /// Of each arc, its pool where `all` has it, and its groups.
+    /// For each arc its pool, where `all` has it, and its groups.
     of_arcs: Vec<(Option<usize>, Vec<usize>)>,
     /// Right predictions of the head under way, of each pool and of each group.
     hits: [Vec<[u64; 2]>; 2],
 }
 
 impl ArcsBeside {
-    /// Of these arcs; `sentence` gives the number of an arc's sentence, and `all` has the places of the relation `all`, one for each
-    /// side in a decoder, where arcs are beside those on their own side alone.
+    /// Pools these arcs; `sentence` gives the number of an arc's sentence, and `all` has the places of the relation `all`,
+    /// one for each side in a decoder, where arcs are beside those on their own side alone.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
         let (mut pools, mut groups) = (BTreeMap::new(), BTreeMap::new());
         let mut found: Vec<(usize, bool, Vec<usize>)> = Vec::new();

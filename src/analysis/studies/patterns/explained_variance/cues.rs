@@ -12,7 +12,6 @@ pub const OFFSET: usize = 0;
 pub const FAR_LEFT: usize = OFFSET + OFFSETS;
 /// The first special token.
 pub const FIRST_SPECIAL: usize = FAR_LEFT + 1;
-/// A separator.
 pub const SEPARATOR: usize = FIRST_SPECIAL + 1;
 /// The first of the cues that only some pairs of tokens have: [`LISTED`] of them.
 pub const LIST: usize = SEPARATOR + 1;
@@ -58,7 +57,6 @@ pub fn name(cue: usize) -> String {
     }
 }
 
-/// A group of cues.
 #[derive(Clone, Copy, Debug)]
 pub struct CueGroup {
     /// Its name in the report.
@@ -84,7 +82,6 @@ pub const GROUPS: [CueGroup; 7] = [
 ];
 
 impl CueGroup {
-    /// Its cues.
     pub fn cues(self) -> impl Iterator<Item = usize> {
         (0..CUES).filter(move |&cue| (self.has)(cue))
     }

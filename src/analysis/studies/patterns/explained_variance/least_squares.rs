@@ -139,7 +139,7 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|variable| gram.varies(variable)), [true, true, true, false]);
     }
 
-    /// Of two variables that are the same in the fit each has half of the coefficient, which tells where they differ.
+    /// Two variables that are equal in the fit each have half of the coefficient, which tells where they differ.
     #[test]
     fn the_smallest_coefficients_are_taken() {
         let fitted_on = [vec![1.0, -1.0], vec![1.0, -1.0]];

@@ -16,7 +16,6 @@ use crate::sequences::fold::text::TextAttention;
 pub struct SentenceSums {
     /// Its products with each cue.
     pub products: [[f64; CUES]; FORMS],
-    /// Its squares.
     pub squares: [f64; FORMS],
 }
 

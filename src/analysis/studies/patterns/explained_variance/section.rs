@@ -37,7 +37,7 @@ struct FormSummed {
     cues: Vec<String>,
     /// The share that all explain, in the mean of all heads.
     explained: Option<f64>,
-    /// What each group adds to all others, in the mean of all heads; without groups that the corpus lacks.
+    /// The share that each group adds to all others, in the mean of all heads; without groups that the corpus lacks.
     unique: BTreeMap<String, f64>,
 }
 
@@ -91,7 +91,7 @@ impl Section for ExplainedSection {
             return Summary::default();
         }
         format!(
-            "Variance of attention that known cues explain, mean of heads (what a group adds to all others):\n{forms}"
+            "Variance of attention explained by known cues, mean of heads (in brackets: what each group adds to all others):\n{forms}"
         )
         .into()
     }

@@ -34,7 +34,6 @@ pub const PAIRS: usize = pair(CUES - 1, CUES - 1) + 1;
 pub struct Products {
     /// The lower half of their matrix, `[PAIRS]`.
     pub cells: Vec<f64>,
-    /// Rows.
     pub rows: u64,
     /// Pairs of a row and a key.
     pub keys: u64,

@@ -28,7 +28,6 @@ merge_fields!(ExplainedHeadSums { products, squares });
 /// The sums of one form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormSums {
-    /// Rows.
     pub rows: u64,
     /// Pairs of a row and a key.
     pub keys: u64,

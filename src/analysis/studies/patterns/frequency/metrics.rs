@@ -10,7 +10,6 @@ use crate::study::metrics::metric::{Fraction, Keys, Metric};
 pub(super) struct FrequencyInputs<'a> {
     /// The denominators.
     pub exposure: &'a FrequencyExposure,
-    /// The sums.
     pub sums: &'a FrequencyHeadSums,
     /// Its sums over the corpus.
     pub whole: &'a FrequencyHeadSums,
@@ -48,7 +47,7 @@ impl FrequencyInputs<'_> {
         Fraction::new(sum, queries as f64).over(self.exposure.queries, self.exposure.sentences)
     }
 
-    /// The same of queries among the rarest.
+    /// The ratio over queries among the rarest.
     fn of_rarest(&self, sum: f64, queries: u64) -> Fraction {
         Fraction::new(sum, queries as f64).over(self.exposure.rarest, self.exposure.rarest_sentences)
     }

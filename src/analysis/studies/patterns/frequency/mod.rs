@@ -87,8 +87,7 @@ impl Study for Frequency {
     const CARD: Card = Card {
         name: "frequency",
         question: "Does each head go to rare words, or from rare words to common ones?",
-        needs: "any corpus of more than 500 different tokens, whose tokens are counted beforehand; with --counts standard \
-            input, too",
+        needs: "any corpus of more than 500 different tokens, counted beforehand; standard input needs --counts",
         by_default: true,
         counts: Counts::Needed,
         controls: &ControlKind::ALL,
@@ -137,7 +136,7 @@ impl<'a> FrequencyOfClass<'a> {
         METRICS.iter().map(|metric| (metric.value)(&seen, 0)).collect()
     }
 
-    /// The same of a head without any preference.
+    /// The ratios of a head without any preference.
     fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
         let even = FrequencyHeadSums::default();
         let seen = self.inputs(number, [&even, &even]);

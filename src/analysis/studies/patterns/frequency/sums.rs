@@ -37,7 +37,7 @@ pub struct FrequencyHeadSums {
     pub shift: ExactSum,
     /// Queries with any attention on other tokens of text.
     pub shifted: u64,
-    /// The same of the rarest tokens as queries.
+    /// The shift with the rarest tokens as queries.
     pub shift_rare: ExactSum,
     /// Those queries with any attention on other tokens of text.
     pub shifted_rare: u64,

@@ -62,7 +62,6 @@ pub struct PlaceHits {
 
 merge_fields!(PlaceHits { offsets, ranks, fixed });
 
-/// A rule of place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceRule {
     /// The word so many places away.
@@ -119,7 +118,6 @@ pub fn first_best<T>(items: impl IntoIterator<Item = T>, count: impl Fn(&T) -> u
 /// The class of a source, and the rules of classes that are right for it: the nearest candidate of a class on a side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassChoice {
-    /// Its class.
     pub class: Box<str>,
     /// The right rules.
     pub right: BTreeSet<(Box<str>, Side)>,
@@ -146,7 +144,6 @@ impl ClassChoice {
 /// The sources of one class, and how often each rule of classes is right for them: the nearest candidate of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassHits {
-    /// Sources.
     pub sources: u64,
     /// On the left, by the class of the candidate.
     pub left: BTreeMap<Box<str>, u64>,

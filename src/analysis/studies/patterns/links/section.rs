@@ -106,7 +106,7 @@ impl LinksSection {
         let rare = self.links.len() - tested.len();
         if rare > 0 {
             let (is, types) = (plural(&rare, "is", "are"), counted(rare, "rarer type"));
-            writeln!(out, "{types} of links {is} in the report only, and {is} not tested.")?;
+            writeln!(out, "{types} of links {is} in the report and {is} not tested.")?;
         }
         Ok(())
     }

@@ -259,7 +259,6 @@ pub struct LinksSums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    /// By type.
     pub types: BTreeMap<LinkKey, TypeSums>,
     #[serde(skip)]
     predictions: Predictions,

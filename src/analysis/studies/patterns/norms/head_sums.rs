@@ -18,7 +18,7 @@ sums_of_a_head! {
     several {
         /// Share by norm of the token at each offset, -8 first.
         offset_mass: OFFSETS,
-        /// The same of uniform attention.
+        /// The sum under uniform attention.
         uniform_offset_mass: OFFSETS,
         /// Queries without a share by norm, but with a text token at each offset.
         offset_silent: OFFSETS,
@@ -26,11 +26,11 @@ sums_of_a_head! {
         sink_silent: SINK_KINDS,
         /// Share by norm of each kind of sink.
         sink_mass: SINK_KINDS,
-        /// The same of uniform attention.
+        /// The sum under uniform attention.
         uniform_sink_mass: SINK_KINDS,
         /// `<s_i, o°_i>` of each kind of sink.
         sink_product: SINK_KINDS,
-        /// The same of uniform attention.
+        /// The sum under uniform attention.
         uniform_sink_product: SINK_KINDS,
         /// `|s_i|²` of each kind of sink.
         sink_square: SINK_KINDS,
@@ -42,15 +42,15 @@ sums_of_a_head! {
         silent,
         /// Share by norm of text tokens at most two away, the token itself left out.
         window_mass,
-        /// The same of uniform attention.
+        /// The sum under uniform attention.
         uniform_window_mass,
         /// `sum_j A[i,j] |f_j|`
         spent,
-        /// The same of uniform attention.
+        /// The sum under uniform attention.
         uniform_spent,
         /// `|o_i|`
         output,
-        /// The same of uniform attention.
+        /// The sum under uniform attention.
         uniform_output,
         /// `|o_i| / |x_i|`
         output_ratio,
@@ -60,7 +60,7 @@ sums_of_a_head! {
         bare_output,
         /// `|o°_i|²`
         square,
-        /// The same of uniform attention.
+        /// The sum under uniform attention.
         uniform_square,
         /// `|mean o°|²` within the sentence, for each of its queries.
         mean_square,

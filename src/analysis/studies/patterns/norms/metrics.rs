@@ -74,14 +74,14 @@ impl<'a> NormInputs<'a> {
         self.over_queries(Fraction::new(sum.value(), self.exposure.queries as f64 - silent.value()))
     }
 
-    /// The same over those with a text token at an offset.
+    /// The mean over queries with a text token at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_families[slot]);
         let heard = queries as f64 - self.sums.offset_silent[slot].value();
         Fraction::new(sum.value(), heard).over(queries, sentences)
     }
 
-    /// The same over those that see a kind of sink, if the corpus has any of it.
+    /// The mean over queries that see a kind of sink, if the corpus has any.
     fn mean_to_sink(&self, sink: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.sink_queries[sink], self.exposure.sink_families[sink]);
         let heard = queries as f64 - self.sums.sink_silent[sink].value();

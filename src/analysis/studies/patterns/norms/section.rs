@@ -33,13 +33,13 @@ pub struct LayerMixing {
     pub mixing_ratio: Option<f64>,
     /// Its 95 % interval.
     pub ci95: Option<Interval>,
-    /// The same if all heads of the layer attended evenly to the keys that a token sees.
+    /// The ratio if all heads of the layer attended evenly to the keys that a token sees.
     #[schemars(range(min = 0, max = 1))]
     pub even: Option<f64>,
 }
 
 impl LayerMixing {
-    /// That of a layer, from the sums of its class of layers.
+    /// The ratio of a layer, from the sums of its class of layers.
     pub fn new(sums: &AllNorms, layer: usize) -> Self {
         let by_block =
             |of: &dyn Fn(&NormBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
@@ -63,8 +63,8 @@ impl NormsSection {
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         writeln!(
             out,
-            "Mixing ratio: how much of a token's vector comes from other tokens after attention, residual connection and, where \
-             it follows, normalisation; in per cent, ± half of the 95 % interval, and beside it that of even attention.\n"
+            "Mixing ratio: the share of a token's vector that comes from other tokens, after attention, residual connection and \
+             normalisation (where that follows), in %, ± half of the 95 % interval, beside the ratio of even attention:\n"
         )?;
         let mut table = plain_table();
         table.set_header(["", "mixing ratio", "even attention"]);

@@ -76,7 +76,7 @@ impl NormExposure {
 pub struct MixingSums {
     /// The mixing ratio, summed over text queries.
     pub ratio: ExactSum,
-    /// The same of even attention.
+    /// The sum under even attention.
     pub even: ExactSum,
 }
 

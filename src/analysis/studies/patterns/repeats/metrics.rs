@@ -20,7 +20,7 @@ impl<'a> RepeatInputs<'a> {
         Self { exposure, sums, copying: None }
     }
 
-    /// The same with what the weights of the head tell.
+    /// These values with the copying score of the head's weights.
     pub fn with_copying(self, copying: Option<f64>) -> Self {
         Self { copying, ..self }
     }
@@ -51,7 +51,7 @@ impl<'a> RepeatInputs<'a> {
         self.of_queries(kind, above)
     }
 
-    /// The same of a head that attends uniformly: its most attended key is any key with equal chance.
+    /// The ratio of a head that attends uniformly: its most attended key is any key with equal chance.
     fn chance(&self, kind: usize, cell: usize) -> Fraction {
         if PARTS[cell] == "argmax" {
             self.of_queries(kind, self.exposure.uniform[kind].value())

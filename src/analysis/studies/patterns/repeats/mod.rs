@@ -100,7 +100,7 @@ pub struct RepeatsSection {
 struct Made {
     /// Sequences whose tokens come twice; 0 where the vocabulary has fewer than 40 words or the model too few positions.
     plain: u64,
-    /// The same with one token of the second copy masked; 0 also where there is no mask.
+    /// As above, with one token of the second copy masked; 0 also where there is no mask.
     masked: u64,
 }
 
@@ -115,12 +115,12 @@ impl Section for RepeatsSection {
                     .into()
             }
             (_, 0) => format!(
-                "Random tokens that come twice: {}; none with a mask, for there is no mask token.\n",
+                "Repeated random tokens: {}; none masked, since there is no mask token.\n",
                 counted(plain, "sequence")
             )
             .into(),
             _ => format!(
-                "Random tokens that come twice: {}, and {masked} with a mask in the second copy.\n",
+                "Repeated random tokens: {}, and {masked} with a mask in the second copy.\n",
                 counted(plain, "sequence")
             )
             .into(),

@@ -122,7 +122,7 @@ impl RepeatSums {
         Self { grid, visibility, blocks: Blocks::new(RepeatBlock::new(grid)), weighs: false, copying: Vec::new() }
     }
 
-    /// The same, that look at the weights as well.
+    /// These sums, looking at the weights as well.
     pub fn with_weights(self) -> Self {
         Self { weighs: true, ..self }
     }
@@ -138,9 +138,7 @@ impl RepeatSums {
 pub struct QueryKeyPair {
     /// The kind of key.
     pub kind: usize,
-    /// The query.
     pub query: usize,
-    /// The key.
     pub key: usize,
 }
 

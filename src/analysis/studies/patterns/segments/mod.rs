@@ -32,7 +32,7 @@ impl Study for Segments {
     const CARD: Card = Card {
         name: "segments",
         question: "Of two sentences as a pair, which heads keep within one, and what pattern has their attention?",
-        needs: "any corpus, read once more: a pass of its own over its sentences, two by two",
+        needs: "any corpus, read once more, two sentences at a time",
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
         labels: &[labels::SEGMENT_BLOCK, labels::CLASS],

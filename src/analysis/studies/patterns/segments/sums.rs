@@ -50,7 +50,7 @@ pub struct SegmentExposure {
     pub rows: u64,
     /// The attention of a uniform head between different tokens of text of one sentence.
     pub same: ExactSum,
-    /// The same between any two.
+    /// The attention between any two tokens.
     pub any: ExactSum,
 }
 

@@ -55,7 +55,7 @@ impl TreeSums {
 #[derive(Debug)]
 pub struct TreeState {
     block: usize,
-    /// Of each sentence with any.
+    /// The gold edges of each sentence with any.
     gold: Vec<GoldEdges>,
     /// The factors of each class of layers.
     lifts: Vec<Lifts>,

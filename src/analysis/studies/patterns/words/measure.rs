@@ -27,7 +27,7 @@ impl<'a> WordsOfClass<'a> {
         self.cells(number, [&self.blocks.at(number).heads[place], &self.blocks.total().heads[place]], false)
     }
 
-    /// The same of a head without any preference.
+    /// The ratios of a head without any preference.
     pub fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
         let block = self.blocks.at(number);
         let likened = block.exposure.queries[Queries::Likened as usize];

@@ -15,7 +15,7 @@ impl WordInputs<'_> {
         self.over_queries(mass, self.sums.masses[mass].value())
     }
 
-    /// The same of a head that has the same preference for offsets and is blind otherwise.
+    /// The ratio of a head that has the same preference for offsets and is blind otherwise.
     fn expected(&self, mass: usize) -> Fraction {
         let [block, corpus] = [self.sums, self.whole].map(|sums| &sums.profiles[queries_of(mass) as usize]);
         self.over_queries(mass, self.rates[mass].expected(block, corpus))
@@ -32,7 +32,7 @@ impl WordInputs<'_> {
         self.over_queries(mass, self.sums.masses[mass].value() - TIMES_EXPECTED * expected)
     }
 
-    /// The same for uniform attention, whose expected value is its own.
+    /// The expected ratio of uniform attention, which is its own.
     fn blind(&self, mass: usize) -> Fraction {
         self.over_queries(mass, (1.0 - TIMES_EXPECTED) * self.sums.masses[mass].value())
     }

@@ -40,7 +40,7 @@ pub const SAME_TAG: usize = TAGS;
 pub const LIKENESS: usize = TAGS + 1;
 /// The mass on the token's other occurrences.
 pub const SAME_TOKEN: usize = TAGS + 2;
-/// The same of tokens that are no punctuation.
+/// The mass over tokens that are no punctuation.
 pub const SAME_WORD: usize = TAGS + 3;
 
 /// The queries that a mass is of.

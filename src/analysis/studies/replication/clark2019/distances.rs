@@ -26,7 +26,7 @@ pub struct Distances {
     /// For each head, layer by layer, the divergence from each head before it in nats, summed over all rows, as the released
     /// code has it; nothing without rows.
     pub summed: Vec<Vec<f64>>,
-    /// The same divided by the rows: from 0, of equal rows, to ln 2.
+    /// The distance divided by the rows: from 0, of equal rows, to ln 2.
     pub per_row: Vec<Vec<f64>>,
 }
 

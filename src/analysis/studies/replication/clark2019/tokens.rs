@@ -28,9 +28,9 @@ pub struct Means<N> {
     pub cls: N,
     /// To both `[SEP]`.
     pub sep: N,
-    /// Of `[SEP]` to `[SEP]`, divided by 2.
+    /// Attention of `[SEP]` to `[SEP]`, divided by 2.
     pub sep_sep: N,
-    /// Of other tokens to `[SEP]`, divided by `n - 2`.
+    /// Attention of other tokens to `[SEP]`, divided by `n - 2`.
     pub rest_sep: N,
     /// To `.` and `,`.
     pub punct: N,

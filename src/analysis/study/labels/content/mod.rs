@@ -42,7 +42,7 @@ pub fn made_of(metric: &str) -> Option<&str> {
     ["_expected", OVER_CHANCE, OVER_POSITION].iter().find_map(|ending| metric.strip_suffix(ending))
 }
 
-/// What a lead is over, in words, where the number that a rule is about is a lead; `None` of other numbers.
+/// The reference of a lead, in words, where the number that a rule is about is a lead; `None` of other numbers.
 pub fn lead_over(number: &str) -> Option<&'static str> {
     let metric = number.split('[').next().unwrap_or_default();
     match metric {

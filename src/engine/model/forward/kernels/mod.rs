@@ -85,14 +85,14 @@ pub fn cap(scores: &mut [f32], c: f32) {
     scores.iter_mut().for_each(|score| *score = c * (*score / c).tanh());
 }
 
-/// Of each row of `states`, `[2 * width]`, plus its bias: `gelu` by the error function of the first half, times the second
+/// Gates each row of `states`, `[2 * width]`, plus its bias: `gelu` by the error function of the first half, times the second
 /// half, in place of the first.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn gate_gelu(states: &mut [f32], bias: &[f32]) {
     gate_with(states, bias, gelu);
 }
 
-/// The same with `gelu` by the tanh approximation.
+/// As [`gate_gelu`], with the tanh approximation.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn gate_gelu_tanh(states: &mut [f32], bias: &[f32]) {
     gate_with(states, bias, gelu_tanh);
@@ -103,19 +103,19 @@ pub fn gate_tanh(states: &mut [f32], bias: &[f32]) {
     gate_with(states, bias, f32::tanh);
 }
 
-/// The same with `max(x, 0)`.
+/// As [`gate_gelu`], with `max(x, 0)`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn gate_relu(states: &mut [f32], bias: &[f32]) {
     gate_with(states, bias, relu);
 }
 
-/// The same with `silu`.
+/// As [`gate_gelu`], with `silu`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn gate_silu(states: &mut [f32], bias: &[f32]) {
     gate_with(states, bias, silu);
 }
 
-/// The same with `quick_gelu`.
+/// As [`gate_gelu`], with `quick_gelu`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn gate_quick_gelu(states: &mut [f32], bias: &[f32]) {
     gate_with(states, bias, quick_gelu);

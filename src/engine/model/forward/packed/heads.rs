@@ -51,7 +51,7 @@ impl<'a> Projected<'a> {
         Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// The same plus `bias`, times `scale`, in a buffer.
+    /// A part plus `bias`, times `scale`, in a buffer.
     fn biased<'b>(&self, part: usize, head: usize, bias: &[f32], scale: f32, into: &'b mut Vec<f32>) -> Matrix<'b> {
         let into = sized(into, self.n * self.head_dim);
         kernels::bias_scale(&self.rows[self.start(part, head)..], self.width, bias, scale, into);

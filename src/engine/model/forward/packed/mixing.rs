@@ -45,9 +45,9 @@ impl MixingScratch {
 struct Through<'a> {
     kind: NormKind,
     epsilon: f64,
-    /// Of what is written.
+    /// The norm of the output.
     of_written: Option<&'a Norm>,
-    /// Of its sum with the residual stream.
+    /// The norm of its sum with the residual stream.
     of_sum: Option<&'a Norm>,
 }
 
@@ -92,7 +92,7 @@ impl Through<'_> {
         }
     }
 
-    /// What the normalisation divides a row by.
+    /// The divisor of a row in the normalisation.
     fn deviation(&self, width: usize, row: impl Fn(usize) -> f64) -> f64 {
         let mean = self.mean(width, &row);
         let square: f64 = (0..width).map(|d| (row(d) - mean).powi(2)).sum();

@@ -197,7 +197,7 @@ impl PackedEncoder {
         self.add(update, &layer.attention_output, [of_update, layer.attention_norm.as_ref()], states);
     }
 
-    /// The same of the feed-forward block.
+    /// Adds the feed-forward block.
     fn add_feed_forward(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
         let of_update = layer.write_norms.as_ref().map(|[_, of_feed_forward]| of_feed_forward);
         self.add(update, &layer.output, [of_update, Some(&layer.output_norm)], states);
@@ -351,7 +351,7 @@ fn activate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
     }
 }
 
-/// Of each row, `[2 * width]`, plus its bias: the activation of the first half times the second half, in place of the first.
+/// Gates each row, `[2 * width]`, plus its bias: the activation of the first half times the second half, in place of the first.
 fn gate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
     match activation {
         Activation::Gelu => kernels::gate_gelu(wide, bias),

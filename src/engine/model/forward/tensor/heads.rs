@@ -247,7 +247,7 @@ impl TensorEncoder {
 struct Heads<'a> {
     /// `[heads, n, n]`
     weights: &'a [f32],
-    /// The same as a tensor.
+    /// The attention as a tensor.
     attention: Tensor,
     /// `[heads, n, head_dim]`, the bias included.
     value: &'a Tensor,

@@ -45,7 +45,7 @@ impl TensorEncoder {
         Self::with_precision(parameters, device, DType::F32)
     }
 
-    /// The same in another floating-point type; float64 keeps rounding out of comparisons.
+    /// This encoder in another floating-point type; float64 keeps rounding out of comparisons.
     /// Fails if the device has no room for the parameters, or cannot compute in this type.
     pub fn with_precision(parameters: &Parameters, device: &Device, precision: DType) -> Result<Self> {
         let Parameters { config, embeddings, layers, order, final_norm, prediction } = parameters;
@@ -178,7 +178,7 @@ impl TensorEncoder {
         Ok(states)
     }
 
-    /// What the feed-forward block of a layer makes of its input, `[tokens, hidden]` both.
+    /// The feed-forward block of a layer, from its input to its output, `[tokens, hidden]` both.
     fn feed_forward(&self, layer: &Layer, input: &Tensor) -> Result<Tensor> {
         let wide = layer.intermediate.forward(input)?;
         let active = if self.config.gated {

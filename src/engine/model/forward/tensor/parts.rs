@@ -9,7 +9,6 @@ use super::linear::LinearLayer;
 use crate::model::config::{Activation, NormKind, Places};
 use crate::model::parameters::{self, PositionBias, RotaryAngles};
 
-/// One layer.
 pub(super) struct Layer {
     pub query_key_value: LinearLayer,
     pub query_key_norms: Option<[Norm; 2]>,
@@ -35,7 +34,6 @@ pub(super) struct Disentangled {
     pub places: Places,
 }
 
-/// The prediction head.
 pub(super) struct PredictionHead {
     pub transform: Option<Transform>,
     pub decoder: LinearLayer,
@@ -44,7 +42,7 @@ pub(super) struct PredictionHead {
     pub cap: Option<f64>,
 }
 
-/// What leads from hidden states to the classes' vectors.
+/// The layer between hidden states and the classes' vectors.
 pub(super) struct Transform {
     pub dense: LinearLayer,
     pub activation: Activation,

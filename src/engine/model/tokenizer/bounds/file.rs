@@ -1,4 +1,4 @@
-//! What `tokenizer.json` says, looked through before the library builds anything of it.
+//! Checks of `tokenizer.json` before the library builds anything of it.
 
 use std::borrow::Cow;
 use std::fmt;

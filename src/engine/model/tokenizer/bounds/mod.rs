@@ -1,7 +1,7 @@
 //! Bounds on what a tokenizer's files say, and on what the library makes of a text by them: memory and time are those of
 //! the text, whatever the files say.
 //!
-//! What a file says is checked before the library builds anything of it (`file.rs`), what a step makes of a text before
+//! A file is checked before the library builds anything of it (`file.rs`), the result of a step on a text before
 //! the step (`steps.rs`).
 
 mod file;

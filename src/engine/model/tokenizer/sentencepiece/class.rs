@@ -131,7 +131,7 @@ impl Class {
         })
     }
 
-    /// What a text goes through before it is cut; `replacements` are those of the model, if it has any.
+    /// The steps that a text goes through before it is cut; `replacements` are those of the model, if it has any.
     pub fn normalizers(
         self,
         replacements: Option<Precompiled>,

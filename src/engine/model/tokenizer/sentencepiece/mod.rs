@@ -94,7 +94,7 @@ fn merges(ids: &Vocab) -> Vec<(String, String)> {
     pieces.into_iter().flat_map(|(piece, _)| halves(piece)).collect()
 }
 
-/// What the model replaces characters by; `None` if nothing.
+/// The replacements of characters by the model; `None` if it has none.
 fn replacements(model: &SentencePiece) -> Result<Option<Precompiled>> {
     let map = &model.replacements;
     if map.is_empty() {

@@ -14,7 +14,7 @@ pub(super) struct SentencePiece {
     pub algorithm: Algorithm,
     /// The id of the piece for what is not in the vocabulary.
     pub unknown: i64,
-    /// What characters are replaced by before a text is cut: a trie and its values; empty if none are.
+    /// The replacements of characters before a text is cut: a trie and its values; empty if there are none.
     pub replacements: Vec<u8>,
 }
 

@@ -32,7 +32,6 @@ pub struct PickledTensor<'a> {
     pub key: &'a str,
     /// The first value, counted in values from the storage's start.
     pub offset: u64,
-    /// Its shape.
     pub shape: Vec<u64>,
     /// The number of values between one index and the next, for each dimension.
     pub strides: Vec<u64>,

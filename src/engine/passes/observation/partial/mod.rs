@@ -54,7 +54,6 @@ const LARGEST_RATIO: u64 = 256;
 /// The facts about a shard beside its sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// The shard.
     pub shard: Shard,
     /// The passes that were run.
     #[serde(default, skip_serializing_if = "is_alone")]
@@ -149,7 +148,7 @@ pub fn read_header(path: &Path) -> Result<Header> {
     bytes(path).and_then(|bytes| Ok(checked(&bytes)?.0)).cannot(USE, path.display())
 }
 
-/// The same for a file that may be overwritten, if it exists; it is no input.
+/// The header of a file that may be overwritten, if it exists; it is no input.
 /// Fails as [`read_header`].
 pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
     let bytes = output::earlier_bytes(path, LONGEST).map_err(Error::new);

@@ -29,7 +29,6 @@ pub struct TaskReader<'a> {
     pub labels: Option<&'a Labels>,
     /// How it pools the states of a text, or why that is not known.
     pub pooling: &'a Result<Pooling, String>,
-    /// Its segments.
     pub segments: usize,
     /// Whether an item that cannot be scored is an error.
     pub strict: bool,

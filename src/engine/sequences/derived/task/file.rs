@@ -34,7 +34,6 @@ pub struct TaskFile {
     pub items: Vec<Item>,
 }
 
-/// One item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// 1-based line.

@@ -31,7 +31,7 @@ const STABLE: f64 = 0.8;
 pub struct Similarity {
     /// Sentences with a token of text, the first of each family alone.
     pub sentences: u64,
-    /// What counts as a sentence: a window where a decoder read documents.
+    /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
     /// Tokens of text: the rows of attention that are compared.
@@ -71,7 +71,7 @@ pub struct Similarity {
     pub map: Option<Map>,
     /// How much the heads of each layer disagree (Li et al. 2018).
     pub disagreement: Vec<LayerDisagreement>,
-    /// What the weights tell by themselves; null where they cannot be had.
+    /// Spectra and composition of the weights; null where they cannot be had.
     pub weights: Option<Weighed>,
 }
 

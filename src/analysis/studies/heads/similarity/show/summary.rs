@@ -28,9 +28,9 @@ fn write(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
     };
     writeln!(
         out,
-        "Which heads are the same: the Hellinger distance of their attention (0 to 1) over {} of {}, \
-         and the similarity of what they write (debiased CKA, 1 if the same but for a rotation) over {batched_tokens} of them. \
-         The median distance is {median:.3}; rank correlation of distance and CKA over pairs {}.",
+        "Similar heads: Hellinger distance of their attention (0 to 1) over {} of {}, and similarity of their outputs (debiased \
+         CKA, 1 if equal up to a rotation) over {batched_tokens} of these tokens. Median distance {median:.3}; rank correlation of \
+         distance and CKA over pairs {}.",
         counted(*tokens, "token"),
         sequences(*sentences, *read),
         signed(similarity.distance_with_cka)
@@ -39,7 +39,7 @@ fn write(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
     let others = clusters.len() - kept;
     writeln!(
         out,
-        "Clusters of heads that look alike, cut at half of that: {kept} that {} under resampling, and {others} that {} not.",
+        "Clusters of heads that look alike, cut at half of the median distance: {kept} {} under resampling, {others} {} not.",
         plural(&kept, "holds", "hold"),
         plural(&others, "does", "do")
     )?;
@@ -48,18 +48,18 @@ fn write(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
         out.table(table(clusters.iter().filter(|cluster| cluster.kept)));
         out.blank();
     }
-    compared(out, "of one layer beside those of two neighbouring layers", same_layer)?;
-    compared(out, "of one layer with the same first label beside its other pairs", same_label)?;
+    compared(out, "of one layer, against pairs across two neighbouring layers", same_layer)?;
+    compared(out, "of one layer with the same first label, against the other pairs of the layer", same_label)?;
     if let Some(found) = &similarity.same_key_value_group {
-        compared(out, "of one layer that share their keys and values beside its other pairs", found)?;
-        writeln!(out, "By their values those heads are the same whatever they learned, which `subspace` counts.")?;
+        compared(out, "of one layer that share keys and values, against the other pairs of the layer", found)?;
+        writeln!(out, "Shared values make these heads equal by construction; `subspace` counts that.")?;
     }
     if !disagreement.is_empty() {
         let spectra = similarity.weights.as_ref().map_or(&[][..], |weights| &weights.spectra);
         writeln!(
             out,
-            "\nDisagreement of the heads of a layer (Li et al. 2018; -1: all the same), and how many dimensions have 90 % of the \
-             spectrum of W_Q W_K^T, of a head (mean) and of all heads of the layer together:\n"
+            "\nDisagreement of the heads of a layer (Li et al. 2018; -1: all equal), and dimensions that hold 90 % of the spectrum of \
+             W_Q W_K^T, for one head (mean) and for all heads of the layer together:\n"
         )?;
         out.table(of_layers(similarity, spectra));
     }

@@ -80,7 +80,6 @@ pub struct TokenExposure {
     pub first_specials: u64,
     /// Sentences with any, likewise.
     pub first_special_sentences: u64,
-    /// Separators.
     pub separators: u64,
     /// Sentences with any, likewise.
     pub separator_sentences: u64,
@@ -154,7 +153,7 @@ impl TokenExposure {
 pub struct RowBuffers {
     /// The row, rounded up to whole vectors by zeros.
     row: Vec<f32>,
-    /// The same with zeros for all but text, and with [`REACH`] zeros before and after it.
+    /// The row with zeros for all but text, and with [`REACH`] zeros before and after it.
     text: Vec<f32>,
     /// `|i - m|` at place `i`, where `m` is half its length: from `m - query` on, the distances to `query`.
     distances: Vec<f64>,

@@ -126,7 +126,6 @@ impl RelationMetrics {
 /// The right predictions of the simplest parsers on the words of a relation, by block: what each of them goes by is chosen on
 /// one fold and scored on the other.
 pub struct SimpleParsers {
-    /// The words.
     pub words: PerBlock,
     /// The best head in the better direction; `None`, as of the others, where a fold has no such word.
     pub head: Option<PerBlock>,
@@ -139,7 +138,7 @@ pub struct SimpleParsers {
 }
 
 impl SimpleParsers {
-    /// Of the words with this relation, by a name under which arcs are scored, in sums of a model with so many heads. In a
+    /// The words with this relation, by a name under which arcs are scored, in sums of a model with so many heads. In a
     /// decoder one head in one direction is right on one side alone.
     pub fn new(sums: &DependencySums, relation: &str, heads: usize) -> Self {
         let keys = || sums.relations.iter().filter(|(key, _)| key.name == relation);
@@ -203,7 +202,7 @@ impl ArcScores<'_> {
         self.per_block(|sums| sums.with_others as f64)
     }
 
-    /// What [`ArcScores::specific`] is over.
+    /// The denominator of [`ArcScores::specific`].
     fn basis_of_specific(&self) -> Denominator {
         let words = self.words_beside_others();
         Denominator {

@@ -23,7 +23,6 @@ pub struct Evidence {
 /// A parser, and how its fit went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
-    /// The parser.
     pub parser: Parser,
     /// The weights of its heads on attention divided by its standard deviation, `[heads]`; 0 where it does not vary.
     pub standardised: Vec<[f64; 2]>,

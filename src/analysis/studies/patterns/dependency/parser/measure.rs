@@ -96,7 +96,7 @@ fn one_fold(parity: &str) -> String {
 }
 
 impl ParserReport {
-    /// Of the sums of the model, of those of an untrained one, and of what single heads find in the same sentences.
+    /// Measures parsers from the sums of the model, of an untrained one, and of single heads in the same sentences.
     pub fn new(
         trained: &ParserSums,
         untrained: &ParserSums,

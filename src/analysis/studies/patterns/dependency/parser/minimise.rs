@@ -24,7 +24,6 @@ pub struct Minimum {
     pub value: f64,
     /// The length of the gradient there.
     pub gradient: f64,
-    /// The steps.
     pub steps: u64,
 }
 

@@ -33,9 +33,8 @@ impl Study for AttentionParser {
     const CARD: Card = Card {
         name: "parser",
         question: "How many heads of words in the dependency tree can be read out of the attention of all heads together?",
-        needs: "a corpus with dependency trees in files, read twice more: two passes over a sample of its sentences; in memory two \
-            bytes for each head and each pair of words, of the model and of an untrained one (44 MB for 500 sentences of EWT dev and \
-            72 heads); and fits, one on each half of the sample for each layer and ten more, and twenty on quarters",
+        needs: "a corpus with dependency trees in files, read twice more: two passes over a sample, and fits on its halves \
+            and quarters",
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["parser"],

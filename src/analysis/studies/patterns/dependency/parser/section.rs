@@ -50,7 +50,7 @@ pub struct ParserReport {
     pub roots: u64,
     /// Why there is no parser; null where there is one.
     pub none: Option<String>,
-    /// What the attention between the words of the sample took in memory, of the model and of the untrained one, in bytes.
+    /// Memory that the attention between the words of the sample took, of the model and of the untrained one, in bytes.
     pub kept_bytes: u64,
     /// The penalty on the square of every parameter.
     pub penalty: f64,
@@ -68,7 +68,7 @@ pub struct ParserReport {
     pub ridges: Vec<f64>,
     /// By relation, the most frequent first.
     pub relations: Vec<RelationAccuracy>,
-    /// What each layer carries.
+    /// The part of each layer.
     pub layers: Vec<LayerPart>,
     /// The weights of each head, layer by layer.
     pub heads: Vec<HeadWeights>,
@@ -165,7 +165,7 @@ pub struct SimpleAccuracies {
     pub tags: Option<f64>,
 }
 
-/// What a layer carries.
+/// The part of the tree that is lost without a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerPart {
     /// The layer, counted from 0.
@@ -183,8 +183,8 @@ pub struct HeadWeights {
     /// The head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// What one standard deviation of its attention adds to the log-odds of a word being the head, the mean of both fits: of the
-    /// attention from the dependent, and of that to it.
+    /// Log-odds of a word being the head that one standard deviation of the attention adds, from the dependent and to it; the
+    /// mean of both fits.
     pub weight: ByDirection<f64>,
 }
 
@@ -213,7 +213,7 @@ impl ParserReport {
 
     fn table(&self) -> comfy_table::Table {
         let mut table = plain_table();
-        table.set_header(["parser", "right in per cent", "attention is ahead by"]);
+        table.set_header(["parser", "right, in %", "attention ahead by"]);
         for ParserAccuracy { parser, share, ahead } in &self.accuracies {
             let ahead = ahead.difference.map_or_else(String::new, |points| signed(points, ahead.ci95));
             table.add_row([parser, &format!("{}{}", percent(share.accuracy), plus_minus_percent(share.ci95)), &ahead]);
@@ -237,8 +237,8 @@ impl ParserReport {
         let (words, sentences) = (counted(self.words, "word"), counted(self.sentences, "sentence"));
         writeln!(
             out,
-            "Heads of words from all heads: which word is the head of each word, by a linear reading of the attention between the \
-             two in all heads, fitted on one half of {sentences} and scored on the other ({words}):\n"
+            "Syntactic heads from all attention heads: a linear model of the attention between two words, in all heads, says which \
+             word is the syntactic head; fitted on one half of {sentences} and scored on the other ({words}):\n"
         )?;
         out.table(self.table());
         let roots = (percent(self.root_accuracy.accuracy), plus_minus_percent(self.root_accuracy.ci95));
@@ -259,7 +259,7 @@ impl ParserReport {
             |part: &LayerPart| Some(format!("L{} {}", part.layer, signed(part.lost.difference?, part.lost.ci95)));
         let parts: Vec<String> = self.layers.iter().filter_map(part).collect();
         if !parts.is_empty() {
-            writeln!(out, "Lost without a layer, fitted again, in points: {}.", parts.join(", "))?;
+            writeln!(out, "Points lost without a layer (refitted): {}.", parts.join(", "))?;
         }
         match self.unfinished() {
             0 => Ok(()),
@@ -302,7 +302,7 @@ stored!(ParserSection { parser: ParserReport });
 impl Section for ParserSection {
     fn summary(&self, policy: &Policy) -> Summary {
         match &self.parser.none {
-            Some(why) => format!("Heads of words from all heads: there are none, for {why}.\n").into(),
+            Some(why) => format!("Syntactic heads from all attention heads: none, for {why}.\n").into(),
             None => Summary::written(|out| self.parser.write_summary(out, policy)),
         }
     }

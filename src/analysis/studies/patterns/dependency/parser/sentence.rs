@@ -31,7 +31,6 @@ pub enum Gold {
 pub struct KeptWord {
     /// Its head.
     pub gold: Gold,
-    /// The relation to it.
     pub relation: String,
     /// Whether it is scored: its head is another word, and the two see each other.
     pub scored: bool,
@@ -44,7 +43,6 @@ pub struct KeptWord {
 /// Its nodes are its words, and after them the root.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptSentence {
-    /// Its block.
     pub block: usize,
     /// Whether it is the first of its family.
     pub is_first: bool,
@@ -116,13 +114,13 @@ impl KeptSentence {
 /// A sentence while its heads are seen.
 #[derive(Debug)]
 pub struct SeenSentence {
-    /// What is kept of it.
+    /// The part of the sentence that is kept.
     pub kept: KeptSentence,
     /// The tokens of each word, and of the root, `[nodes]`.
     spans: Vec<WordSpan>,
     /// Whether some token stands for the root.
     has_root: bool,
-    /// What makes attention comparable, in each class of layers.
+    /// The factors that make attention comparable, in each class of layers.
     lifts: Vec<Lifts>,
 }
 

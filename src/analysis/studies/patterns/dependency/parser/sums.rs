@@ -17,7 +17,6 @@ use crate::stats::blocks::Merge;
 /// The sentences with a tree, by their numbers: what the parser learns from is no sum.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ParserSums {
-    /// The heads.
     pub grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
@@ -52,7 +51,7 @@ impl ParserSums {
         self.sentences.values().filter(|sentence| sentence.block % 2 == fold).collect()
     }
 
-    /// The same that keeps the embeddings of words.
+    /// These sums, keeping the embeddings of words.
     pub fn with_embeddings(self) -> Self {
         Self { keeps_embeddings: true, ..self }
     }

@@ -10,7 +10,6 @@ use crate::stats::blocks::{BLOCKS, PerBlock};
 /// Words, and those that are right, by block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParserHits {
-    /// The words.
     pub words: PerBlock,
     /// Those that are right.
     pub right: PerBlock,
@@ -35,7 +34,7 @@ impl ParserHits {
     }
 }
 
-/// What a parser gets right.
+/// Correct predictions of a parser.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// The words of each relation, by the names under which arcs are scored.
@@ -47,13 +46,13 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of a parser on some sentences; one-word sentences score nothing.
+    /// Counts the correct predictions of a parser on some sentences; one-word sentences score nothing.
     pub fn new(parser: &Parser, sentences: &[&KeptSentence]) -> Self {
         let mut scores = NodeScores::default();
         Self::of(sentences.iter().map(|&sentence| (sentence, parser.heads_of(sentence, &mut scores))))
     }
 
-    /// Of the likeliest word of each word of some sentences, and whether the root is likelier.
+    /// Counts the correct predictions among the likeliest word of each word of some sentences, and whether the root is likelier.
     pub fn of<'a>(predicted: impl IntoIterator<Item = (&'a KeptSentence, Vec<(Option<usize>, bool)>)>) -> Self {
         let mut tally = Self::default();
         for (sentence, found) in predicted.into_iter().filter(|(sentence, _)| sentence.words.len() > 1) {
@@ -74,7 +73,7 @@ impl Tally {
         tally
     }
 
-    /// The same with those of other sentences.
+    /// Adds the counts of other sentences.
     pub fn and(mut self, other: &Self) -> Self {
         for (name, hits) in &other.relations {
             self.relations.entry(name.clone()).or_default().merge(hits);

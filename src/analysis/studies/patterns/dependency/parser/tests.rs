@@ -35,7 +35,7 @@ fn parsed(index: u64, heads: &[Option<usize>]) -> Sequence {
     Sequence { tree: Some(heads.iter().map(arc).collect()), ..sentence(index, heads.len(), "obj") }
 }
 
-/// What is kept of it, of heads with these weights between its tokens.
+/// The kept part of a sequence, of heads with these weights between its tokens.
 fn kept(sequence: &Sequence, classes: &LayerClasses, heads: &[Vec<f32>]) -> KeptSentence {
     let mut seen = SeenSentence::new(sequence, classes, MEAN, heads.len()).expect("a tree");
     for (head, weights) in heads.iter().enumerate() {
@@ -258,7 +258,7 @@ fn every_parser_is_scored_on_the_same_words() {
     assert_eq!(section.defect(GRID), None);
     assert!(section.defect(HeadGrid { layers: 2, heads: 1 }).is_some());
     let summary = section.summary(&default_policy()).to_string();
-    assert!(summary.contains("right-branching") && summary.contains("Lost without a layer"), "{summary}");
+    assert!(summary.contains("right-branching") && summary.contains("Points lost without a layer"), "{summary}");
     assert_eq!(
         section
             .tables(&crate::studies::registry::default_policy())

@@ -153,8 +153,8 @@ impl Relations {
         }
         writeln!(
             out,
-            "Best head of each relation with at least {}, in % of words, ± half of the 95 % interval; `held-out` is of the best \
-             head of one half of the sentences on the other half:\n",
+            "Best head of each relation with at least {}, in % of words, ± half of the 95 % interval (held-out: head chosen on one \
+             half of the sentences, scored on the other):\n",
             counted(least, "word")
         )?;
         let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =
@@ -164,15 +164,15 @@ impl Relations {
         }
         if !others.is_empty() {
             let named: Vec<String> = others.iter().map(|relation| one_line(&relation.title())).collect();
-            writeln!(out, "\nNo head is better than the best fixed offset at {}.", named.join(", "))?;
+            writeln!(out, "\nNo head beats the best fixed offset at {}.", named.join(", "))?;
         }
         let Tests { count, above, significant, out_of_sight, with_first } = self.tests;
-        let (tests, points) = (counted(count, "test"), policy.share(&MARGIN) * 100.0);
-        write!(out, "\n{above} of {tests} of a head find it at least {points:.0} points above the best offset")?;
+        let points = policy.share(&MARGIN) * 100.0;
+        write!(out, "\n{above} of {count} head-relation pairs beat the best offset by {points:.0} points")?;
         if let Some((significant, rate)) = significant.zip(policy.rule(&LABEL_Q)) {
             writeln!(out, ", {significant} of them significantly (q <= {rate}).")?;
         } else {
-            writeln!(out, "; no significance is asked of a label.")?;
+            writeln!(out, "; the policy asks no significance.")?;
         }
         if let Some(words) = out_of_sight {
             let words = counted(words.get(), "word");
@@ -190,7 +190,7 @@ impl Relations {
         if rare > 0 {
             let is = plural(&rare, "is", "are");
             let relations = counted(rare, "rarer relation");
-            writeln!(out, "{relations} {is} in the report only, and {is} not tested.")?;
+            writeln!(out, "{relations} {is} in the report and {is} not tested.")?;
         }
         Ok(())
     }
@@ -210,11 +210,10 @@ impl Relations {
         let (of_relation, points) = (reaching(Reach::Relation), 100.0 * policy.share(&SPECIFIC_MARGIN));
         writeln!(
             out,
-            "{of_relation} of {}, firm or borderline, {} shown to be of {} relation: right for at least {points:.0} points more of its \
-             arcs than of the other arcs of the same sentences.",
+            "{of_relation} of {} (firm or borderline) {} shown to be specific to the relation: the head is right for at least \
+             {points:.0} points more of its arcs than of other arcs of the same sentences.",
             counted(labels.len(), "syntactic label"),
             plural(&of_relation, "is", "are"),
-            plural(&of_relation, "its", "their"),
         )?;
         if labels.iter().all(|label| label.versus_tags.is_none()) {
             return Ok(());
@@ -222,8 +221,9 @@ impl Relations {
         let beyond = reaching(Reach::Tags);
         writeln!(
             out,
-            "{beyond} of them {} shown to reach beyond tags: the head also finds more than the nearest word of a word class does.",
-            plural(&beyond, "is", "are"),
+            "{} {} shown to reach beyond word classes (to find more than the nearest word of a word class).",
+            if beyond == 0 { "None".to_owned() } else { format!("{beyond} of them") },
+            if beyond < 2 { "is" } else { "are" },
         )
     }
 

@@ -8,7 +8,6 @@ use crate::sequences::sequence::Sequence;
 /// Whether an arc can be scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// It is scored.
     Scored,
     /// One of its words has the first token of what a decoder reads.
     WithFirst,
@@ -17,7 +16,7 @@ pub enum Sight {
 }
 
 impl Sight {
-    /// Of an arc from a dependent to its head, where queries see these keys in every layer.
+    /// The sight of an arc from a dependent to its head, where queries see these keys in every layer.
     pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken, (dependent, head): (usize, usize)) -> Self {
         if sequence.begins_with(dependent) || sequence.begins_with(head) {
             return Self::WithFirst;

@@ -19,7 +19,7 @@ pub struct NormBuffers {
     rows: Vec<f32>,
     /// `|f_j|`, rounded up to whole vectors by zeros, `[width]`.
     norms: Vec<f32>,
-    /// The same with zeros for all but text, and with zeros before and after it as rows have room.
+    /// The norms with zeros for all but text, and with zeros before and after it as rows have room.
     text_norms: Vec<f32>,
     /// The sums of the norms of all text tokens before each place, `[n + 1]`.
     before: Vec<f64>,
@@ -108,7 +108,7 @@ pub fn window(by_offset: &[f64; OFFSETS]) -> f64 {
     by_offset[slot(WINDOW, 0)..=slot(0, WINDOW)].iter().sum::<f64>() - by_offset[slot(0, 0)]
 }
 
-/// The same of a head that attends uniformly and has the same values: each key has the share of its norm.
+/// The sums of a head that attends uniformly and has the same values: each key has the share of its norm.
 #[inline(always)]
 pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut NormBuffers) {
     let NormBuffers { norms, before, .. } = buffers;

@@ -56,7 +56,7 @@ pub struct Buffers {
     seen: seen::SeenBuffers,
     /// `[VECTORS, head_dim]`: the sums of `z°_i`, and of the part of it from each kind of sink.
     vectors: Vec<f64>,
-    /// The same of their products with `W_O W_Oᵀ`.
+    /// Their products with `W_O W_Oᵀ`.
     products: Vec<f64>,
 }
 

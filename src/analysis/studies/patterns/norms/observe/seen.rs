@@ -55,7 +55,7 @@ pub fn add_by_norm(
     sums.uniform_window_mass = window(&sums.uniform_offset_mass);
 }
 
-/// What is written, and the part of it from each kind of sink.
+/// The head's output, and the part of it from each kind of sink.
 #[inline(always)]
 pub fn add_outputs(
     sums: &mut NormSums<f64>,

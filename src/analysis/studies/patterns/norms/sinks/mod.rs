@@ -217,7 +217,7 @@ impl Rules<'_> {
     }
 }
 
-/// What was measured, turned round by `turned`: a constant less it.
+/// The measured number as `turned` makes it: a constant less it.
 fn turned(measured: Measured, turned: fn(f64) -> f64) -> Measured {
     Measured {
         score: measured.score.map(turned),
@@ -232,7 +232,7 @@ fn complement(measured: Measured) -> Measured {
     turned(measured, |value| 1.0 - value)
 }
 
-/// What was measured, with the other sign.
+/// The measured number with the other sign.
 fn negative(measured: Measured) -> Measured {
     turned(measured, |value| 0.0 - value)
 }

@@ -1,0 +1,206 @@
+//! Whatever people read, held whole by reviewed snapshots: help, summaries, cards, comparisons, messages, texts of figures.
+//!
+//! A rewording is one review: `INSTA_UPDATE=always cargo test --release --test suite prose`, then the difference of
+//! `tests/suite/snapshots`. Decimals, percentages and ends of intervals are written `#`, since their last digits differ between processors;
+//! the values are held by the goldens.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use crate::support::{fixture, headscope, outcome, path, run};
+use insta::{Settings, assert_snapshot};
+use tempfile::TempDir;
+
+/// Snapshots by name alone: the module and the expression would say nothing more.
+fn held(name: &str, text: &str) {
+    let mut settings = Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| assert_snapshot!(name, text));
+}
+
+/// The text with `#` in the place of each decimal number, each exponent and each percentage.
+fn without_decimals(text: &str) -> String {
+    let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
+    let (mut written, mut rest) = (String::new(), text);
+    while let Some(start) = rest.find(is_of_number) {
+        let (before, number) = rest.split_at(start);
+        let length = number.find(|c| !is_of_number(c)).unwrap_or(number.len());
+        let (number, after) = number.split_at(length);
+        // A full stop after a number, an ellipsis and a range (`1..4`) are no decimals.
+        let is_decimal = number
+            .trim_end_matches('.')
+            .split_once('.')
+            .is_some_and(|(_, end)| !end.is_empty() && !end.starts_with('.'));
+        let is_end = before.ends_with('[') && after.starts_with(", ") || before == ", " && after.starts_with(']');
+        let is_measured = is_decimal || is_end || after.starts_with(" %") || after.starts_with("e-");
+        written.push_str(before);
+        written.push_str(if is_measured { "#" } else { number });
+        written.push_str(if is_measured && number.ends_with('.') { "." } else { "" });
+        rest = after
+            .strip_prefix("e-")
+            .filter(|_| is_measured)
+            .map_or(after, |exponent| exponent.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    // Columns are as wide as their numbers: one space parts what a table parts by several.
+    let lines = (written + rest)
+        .lines()
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let indent = line.len() - line.trim_start().len();
+            format!("{:indent$}{}", "", words.join(" ")).trim_end().to_owned()
+        })
+        .collect::<Vec<_>>();
+    lines.join("\n")
+}
+
+fn printed(arguments: &[&str]) -> String {
+    run(arguments).unwrap_or_else(|(status, message)| panic!("{arguments:?} ends with {status}: {message}"))
+}
+
+/// The commands that a help names, hidden ones among them.
+fn commands() -> Vec<String> {
+    let completions = printed(&["completions", "bash"]);
+    let mut names: Vec<String> = completions
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter_map(|word| word.strip_prefix("headscope__subcmd__"))
+        .filter(|name| !name.contains("__"))
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn help() {
+    held("help", &printed(&["--help"]));
+    held("help-short", &printed(&["-h"]));
+    held("help-analyze-short", &printed(&["analyze", "-h"]));
+    for command in commands().iter().filter(|name| *name != "help") {
+        held(&format!("help-{command}"), &printed(&[command, "--help"]));
+    }
+}
+
+/// Two reports of a model over the halves of the box's corpus, and what is seen of them.
+#[test]
+fn reports() {
+    let folder = TempDir::new().unwrap();
+    let in_folder = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let gold = fixture("corpus/gold.conllu");
+    let corpus = ["-c", path(&gold), "--limit", "300", "--no-run-info"];
+    let (first, second) = (in_folder("first.json"), in_folder("second.json"));
+    let studies = "effect,pruning,edges,output-shift,similarity,norms,repeats,parser,examples,trees,segments";
+    let with = ["--with", studies, "--sample", "40"];
+    let brief = printed(&[&["analyze", "box:small"], &corpus[..], &with, &["-o", &first]].concat());
+    printed(&[&["analyze", "box:planted"], &corpus[..], &["-q", "-o", &second]].concat());
+    let held = |name: &str, text: &str| held(name, &without_decimals(&text.replace(path(folder.path()), "DIR")));
+    held("summary-brief", &brief);
+    held("summary-full", &printed(&["show", &first, "--summary", "full"]));
+    for head in ["L0H0", "L1H3", "L2H3", "L3H3"] {
+        held(&format!("card-{head}"), &printed(&["show", &first, head]));
+    }
+    held("card-relation", &printed(&["show", &first, "--relation", "nsubj"]));
+    held("heads", &printed(&["show", &first, "--heads"]));
+    let decoder = [&["analyze", "box:causal"], &corpus[..], &["--with", "repeats,norms"]].concat();
+    held("summary-decoder", &printed(&decoder));
+    held("summary-decoder-full", &printed(&[&decoder[..], &["--summary", "full"]].concat()));
+    for figure in ["grid", "layers", "relations", "effects", "pruning", "edges", "output-shift"] {
+        let drawn = in_folder("figure.svg");
+        printed(&["export", &first, "--figure", figure, "-o", &drawn]);
+        held(&format!("figure-{figure}"), &texts(&fs::read_to_string(&drawn).unwrap()));
+    }
+    let changed = in_folder("changed.json");
+    printed(&[&["analyze", "box:small", "--remove", "L1H3"], &corpus[..], &["-q", "-o", &changed]].concat());
+    for command in [&["compare"][..], &["diff"], &["gate"], &["confirm"]] {
+        let output = headscope(&[command, &[&first, &changed]].concat()).output().unwrap();
+        let said = outcome(&output).unwrap_or_else(|(status, message)| {
+            format!("{}(status {status}) {message}", String::from_utf8_lossy(&output.stdout))
+        });
+        // Which of hundreds of metrics changed may differ between processors: of `diff` the sentences are held.
+        held(
+            command[0],
+            &if command[0] == "diff" { sentences(&said.replace(path(folder.path()), "DIR")) } else { said },
+        );
+    }
+}
+
+/// A text without its rows, whose numbers are written `#`.
+fn sentences(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with(' '));
+    lines.collect::<Vec<_>>().join("\n").replace(|c: char| c.is_ascii_digit(), "#")
+}
+
+/// The texts of a picture, one a line.
+fn texts(svg: &str) -> String {
+    let elements = svg.split('<').filter(|element| !element.starts_with('/') && !element.starts_with("style"));
+    let texts = elements.filter_map(|element| Some(element.split_once('>')?.1.trim())).filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// What wrong usage is answered, by command line; no file is needed.
+#[test]
+fn messages() {
+    let wrong: [&[&str]; 33] = [
+        &["analyse"],
+        &["analyze", "--wiht", "effect"],
+        &["analyze", "--with", "efect"],
+        &["analyze", "--without", "efect"],
+        &["analyze", "box:smal"],
+        &["analyze", "no/such/folder"],
+        &["analyze", "-c", "absent.conllu"],
+        &["analyze", "--limit", "0"],
+        &["analyze", "--limit", "many"],
+        &["analyze", "--remove", "L9H9"],
+        &["analyze", "--remove", "1.3"],
+        &["analyze", "--shard", "3/2"],
+        &["analyze", "-o", "report.pdf"],
+        &["analyze", "-o", "no/such/folder/report.json"],
+        &["analyze", "--policy", "absent.toml"],
+        &["analyze", "--threads", "0"],
+        &["analyze", "--memory", "lots"],
+        &["analyze", "--preset", "clark2018"],
+        &["analyze", "--control", "shuffled"],
+        &["analyze", "--with", "task"],
+        &["analyze", "--task", "absent.jsonl"],
+        &["analyze", "--with", "coreference"],
+        &["show", "absent.json"],
+        &["show"],
+        &["export", "absent.json"],
+        &["compare", "absent.json"],
+        &["gate", "absent.json", "absent.json"],
+        &["merge"],
+        &["explain", "nonsens"],
+        &["explain", "ov"],
+        &["view", "--head", "L9H9"],
+        &["view", "--relation", "subject"],
+        &["batch", "absent.toml"],
+    ];
+    let nowhere = TempDir::new().unwrap();
+    let mut answers = String::new();
+    for arguments in wrong {
+        let output = headscope(arguments)
+            .env("HF_HUB_OFFLINE", "1")
+            .env("HF_HOME", nowhere.path())
+            .current_dir(nowhere.path())
+            .output()
+            .unwrap();
+        let (status, message) = match outcome(&output) {
+            Ok(printed) => (0, printed),
+            Err(failed) => failed,
+        };
+        let message = message.replace(path(nowhere.path()), "DIR");
+        writeln!(answers, "$ headscope {}\n{message}status {status}\n", arguments.join(" ")).unwrap();
+        assert!(
+            fs::read_dir(nowhere.path()).unwrap().all(|entry| entry.unwrap().file_name() != Path::new("report.pdf"))
+        );
+    }
+    held("messages", &answers);
+}
+
+#[test]
+fn decimals_alone_are_left_out() {
+    let text = "67 % [56, 75] of 12 heads: 0.50 [.41, 0.57], p 2.1e-10, 1..4, L0H1 is 3.";
+    assert_eq!(without_decimals(text), "# % [#, #] of 12 heads: # [#, #], p #, 1..4, L0H1 is 3.");
+}
