@@ -129,7 +129,9 @@ fn encoder(folder: &Path, modules: &str, mode: &str) {
 
 #[test]
 fn triples_are_those_of_the_reference_by_each_pooling() {
-    for (mode, pooling) in [("mean_tokens", "mean"), ("cls_token", "first"), ("max_tokens", "max"), ("lasttoken", "last")] {
+    for (mode, pooling) in
+        [("mean_tokens", "mean"), ("cls_token", "first"), ("max_tokens", "max"), ("lasttoken", "last")]
+    {
         let folder = tempfile::tempdir().unwrap();
         encoder(folder.path(), "Transformer Pooling Normalize", mode);
         let found = check(path(folder.path()), "triples", &format!("tiny-bert-triples-{pooling}"), "mean");
@@ -152,10 +154,9 @@ fn a_pooling_that_is_not_known_is_named_where_it_is_asked_for() {
 
 /// A classifier with a tokenizer, in this folder.
 fn classifier(folder: &Path, name: &str) -> PathBuf {
-    for (model, files) in [
-        (name, ["config.json", "model.safetensors"]),
-        ("tiny-bert", ["tokenizer.json", "tokenizer_config.json"]),
-    ] {
+    for (model, files) in
+        [(name, ["config.json", "model.safetensors"]), ("tiny-bert", ["tokenizer.json", "tokenizer_config.json"])]
+    {
         for file in files {
             fs::copy(fixture("models").join(model).join(file), folder.join(file)).unwrap();
         }
@@ -310,7 +311,7 @@ fn what_cannot_be_scored_is_named() {
         assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
     }
     let bench = tempfile::tempdir().unwrap();
-    let model = classifier(bench.path());
+    let model = classifier(bench.path(), "tiny-bert-classifier");
     let class = |label: &str| format!("{{\"text\": \"the house\", \"label\": {label}}}");
     for (model, label, more, expected) in [
         (

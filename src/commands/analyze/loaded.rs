@@ -14,7 +14,7 @@ use crate::model::parameters::{Classified, Objective};
 use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
-use crate::studies::registry::{self, STUDIES};
+use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::{self, Downloads};
@@ -168,8 +168,8 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
         model.objective.is_some(),
         anyhow!("{asking}: `{id}` has no {head}, so it has no loss").hint(format!(
             "name a checkpoint with the head by which it was trained; in models without one, such as sentence encoders, nothing stands \
-             in for that loss{}",
-            without_loss().map_or_else(String::new, |name| format!(", and --with {name} removes heads without it"))
+             in for that loss, and --with {} removes heads without it",
+            registry::removing_without_loss().card().name
         ))
     );
     ensure!(
@@ -190,11 +190,4 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
             .hint("name it as `mask_token` in tokenizer_config.json")
     );
     Ok(model)
-}
-
-/// The first study that removes heads and needs no predictions.
-fn without_loss() -> Option<&'static str> {
-    let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
-    let study = STUDIES.iter().find(|study| study.card().removes_heads && !predicts(**study))?;
-    Some(study.card().name)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::span::WordSpan;
 use crate::corpus::{Annotation, LinkSet, SentenceFamily, TreeHead};
+use crate::model::files::Pooling;
 use crate::model::forward::batch::TokenClass;
 
 /// A sentence ready for the encoder, or several that go through it as one.

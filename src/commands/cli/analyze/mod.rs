@@ -132,8 +132,8 @@ pub struct AnalyzeArguments {
     presets: Vec<String>,
     /// Score the model on a task of yours, with all heads and without each
     ///
-    /// JSON lines, an item a line: `text` with its `label`; `text` with one mask, or `prompt`, with `answer` and `foil`; or `good` and
-    /// `bad`, where the good text should be more probable. `family` names items made from one template, `group` a condition
+    /// JSON lines, an item a line: `text` with its `label`; `words` with `labels`; `text` with one mask, or `prompt`, with `answer` and
+    /// `foil`; `good` and `bad`, where the good text should be more probable; or `anchor`, `positive` and `negative`. `family` names items made from one template, `group` a condition
     #[arg(long, value_name = "FILE", help_heading = STUDIES)]
     task: Option<PathBuf>,
     /// Remove heads over at most N sentences [default: 500]

@@ -104,14 +104,18 @@ mod tests {
 
     #[test]
     fn modes_are_those_of_sentence_transformers() {
-        let of = |mode: &str| of_config(&format!(r#"{{"word_embedding_dimension": 8, "pooling_mode_{mode}": true}}"#)).unwrap();
+        let of = |mode: &str| {
+            of_config(&format!(r#"{{"word_embedding_dimension": 8, "pooling_mode_{mode}": true}}"#)).unwrap()
+        };
         let modes = ["mean_tokens", "mean_sqrt_len_tokens", "cls_token", "max_tokens", "lasttoken"].map(of);
         assert_eq!(modes, [Pooling::Mean, Pooling::Mean, Pooling::First, Pooling::Max, Pooling::Last]);
         assert_eq!(of_config(r#"{"pooling_mode_cls_token": false}"#).unwrap(), Pooling::Mean);
         let refused = |text: &str| of_config(text).unwrap_err().to_string();
         let weighted = refused(r#"{"pooling_mode_weightedmean_tokens": true}"#);
         assert_eq!(weighted, "it pools by `pooling_mode_weightedmean_tokens`, which is not supported");
-        assert!(refused(r#"{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}"#).contains("several ways"));
+        assert!(
+            refused(r#"{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}"#).contains("several ways")
+        );
         assert!(refused("[]").contains("not an object"));
     }
 }

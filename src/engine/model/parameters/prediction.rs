@@ -108,7 +108,9 @@ pub struct Transform {
 impl PredictionHead {
     pub(super) fn load(tensors: &impl Tensors, architecture: &Architecture, objective: Objective) -> Result<Self> {
         match objective {
-            Objective::SequenceClasses | Objective::TokenClasses => bail!("a head that classifies is loaded with its labels"),
+            Objective::SequenceClasses | Objective::TokenClasses => {
+                bail!("a head that classifies is loaded with its labels")
+            }
             Objective::MaskedTokens => Self::of_tokens(tensors, architecture).context("cannot load the masked-LM head"),
             Objective::NextTokens => {
                 Self::of_tokens(tensors, architecture).context("cannot load the head that predicts the next token")

@@ -208,8 +208,8 @@ impl TaskResult {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         let is_above = self.p_above_baseline.is_some_and(|p| p <= most);
         // The baseline of classes is their most frequent one already.
-        let is_of_one =
-            !self.kind.is_some_and(TaskKind::is_of_classes) && self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);
+        let is_of_one = !self.kind.is_some_and(TaskKind::is_of_classes)
+            && self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);
         self.obstacle = match (is_above, is_of_one) {
             (false, _) => Some(Obstacle::NotAboveBaseline),
             (true, true) => Some(Obstacle::OneAnswer),

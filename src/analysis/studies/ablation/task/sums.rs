@@ -97,7 +97,9 @@ impl Quantity for Items {
             let is_of_classes = part.rule == ScoreRule::Class;
             let of_classes = scored.iter().filter(|_| is_of_classes).map(|token| token.truth);
             let mut truths = BTreeMap::new();
-            of_classes.chain(part.answer.filter(|_| !is_of_classes)).for_each(|truth| *truths.entry(truth).or_default() += 1);
+            of_classes
+                .chain(part.answer.filter(|_| !is_of_classes))
+                .for_each(|truth| *truths.entry(truth).or_default() += 1);
             Item {
                 is_first: sequence.family.is_first,
                 truths,
@@ -107,7 +109,8 @@ impl Quantity for Items {
                 vectors: Default::default(),
             }
         });
-        let text = if matches!(part.rule, ScoreRule::Embeds(..)) { sequence.text_places().collect() } else { Vec::new() };
+        let text =
+            if matches!(part.rule, ScoreRule::Embeds(..)) { sequence.text_places().collect() } else { Vec::new() };
         Some(ItemText { index: sequence.index, rule: part.rule, scored, text })
     }
 

@@ -111,9 +111,14 @@ fn the_words_of_tags_are_counted_one_by_one() {
     let (removal, task) = (Some(Replacement::Zero), Some(TaskKind::Tag));
     let conditions = Conditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
-    let predicted = |position, truth| PredictedToken { position, ..PredictedToken::masked(position, position, Some(truth)) };
+    let predicted =
+        |position, truth| PredictedToken { position, ..PredictedToken::masked(position, position, Some(truth)) };
     let part = ItemPart { rule: ScoreRule::Class, answer: None, group: None };
-    let tagged = Sequence { predictions: vec![predicted(0, 0), predicted(1, 0), predicted(2, 1)], item: Some(part), ..cloze(0, 0, true, 0) };
+    let tagged = Sequence {
+        predictions: vec![predicted(0, 0), predicted(1, 0), predicted(2, 1)],
+        item: Some(part),
+        ..cloze(0, 0, true, 0)
+    };
     // Class 0 is twice as probable as class 1 at the first token, class 1 at the others.
     let first = [2.0_f32.ln(), 0.0];
     show_whole(&mut sums, &[tagged], &[&first, &[0.0, first[0]], &[0.0, first[0]]], &[]);
@@ -138,7 +143,12 @@ fn the_texts_of_a_triple_are_compared_by_their_vectors() {
     let texts = [TripleText::Anchor, TripleText::Positive, TripleText::Negative].map(text);
     assert!(!texts[0].follows_its_item() && texts[1].follows_its_item() && texts[2].follows_its_item());
     // At an angle of 0 and of 60 degrees; only the first token counts.
-    show_whole(&mut sums, &texts, &[], &[&[1.0, 0.0, 9.0, 9.0], &[2.0, 0.0, 0.0, 5.0], &[1.0, 3.0_f32.sqrt(), 0.0, 0.0]]);
+    show_whole(
+        &mut sums,
+        &texts,
+        &[],
+        &[&[1.0, 0.0, 9.0, 9.0], &[2.0, 0.0, 0.0, 5.0], &[1.0, 3.0_f32.sqrt(), 0.0, 0.0]],
+    );
     let found = measured(sums, GRID);
     assert!((found.loss.unwrap() + 0.5).abs() < 1e-6 && found.right.share == Some(1.0));
 }

@@ -111,11 +111,15 @@ struct Line {
     prompt: Option<String>,
     answer: Option<String>,
     foil: Option<String>,
+    #[serde(alias = "sentence_good")]
     good: Option<String>,
+    #[serde(alias = "sentence_bad")]
     bad: Option<String>,
     family: Option<ItemName>,
     document: Option<ItemName>,
     group: Option<String>,
+    /// The phenomenon of a pair, in files of BLiMP (Warstadt et al. 2020).
+    linguistics_term: Option<String>,
 }
 
 /// Keys of each kind, for messages.
@@ -191,8 +195,9 @@ impl Units {
 fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object: `{}`", shortened(json));
-    let parsed: Line = serde_json::from_str(json)
+    let mut parsed: Line = serde_json::from_str(json)
         .map_err(|error| anyhow!("not an item in JSON: {}: `{}`", problem_in_line(&error), shortened(json)))?;
+    parsed.group = parsed.group.or(parsed.linguistics_term.take());
     let name = |is_family: bool, name: ItemName| (is_family, name.into_text());
     let unit = parsed.family.map(|family| name(true, family)).or(parsed.document.map(|document| name(false, document)));
     let (cloze, minimal) = (parsed.answer.zip(parsed.foil), parsed.good.zip(parsed.bad));
@@ -216,7 +221,11 @@ fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
             bail!("`labels` are of `words`: `{}`", shortened(json));
         };
         let label_count = labels.len();
-        ensure!(label_count == word_count, "there are {label_count} `labels` of {word_count} `words`: `{}`", shortened(json));
+        ensure!(
+            label_count == word_count,
+            "there are {label_count} `labels` of {word_count} `words`: `{}`",
+            shortened(json)
+        );
         let labels = labels.into_iter().map(|label| label.map(|label| label.into_text().into())).collect();
         let content = ItemContent::Tag { words, labels };
         return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
@@ -268,6 +277,14 @@ mod tests {
         // A family and a document of one name are two units.
         assert_eq!(of, [(1, 0), (3, 1), (4, 0), (5, 2)]);
         assert_eq!(task.items[0].group.as_deref(), Some("order"));
+    }
+
+    #[test]
+    fn lines_of_blimp_are_pairs_by_phenomenon() {
+        let line = r#"{"sentence_good": "Who sleeps?", "sentence_bad": "Who sleep?", "field": "syntax", "linguistics_term": "agreement",
+            "UID": "wh_agreement", "pairID": "0"}"#;
+        let task = read(&[&line.replace('\n', "")]).unwrap();
+        assert_eq!((task.kind, task.items[0].group.as_deref()), (TaskKind::Pair, Some("agreement")));
     }
 
     #[test]
