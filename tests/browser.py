@@ -2,11 +2,13 @@
 
 python tests/browser.py CHROMIUM PAGE.html [--screenshots FOLDER] [--blessed FOLDER [--bless]]
 python tests/browser.py CHROMIUM FIGURE.svg ...
+python tests/browser.py CHROMIUM PAGE.html --picture docs/figures/page.png
 
 The browser is driven over its devtools pipe with the standard library alone. It fails on a console message, a request to any
 network, text that does not stand out, a page wider than its window, a text of a figure that is cut, controls without a name, or a
 control that does nothing; and, with --blessed, where the page looks other than a person saw it. --bless writes what it looks like now, to be looked at
-before it is kept. Screenshots of the whole page go to a folder, if one is given. Looking at pictures needs Pillow from PyPI.
+before it is kept. Screenshots of the whole page go to a folder, if one is given. --picture writes the first screen of a page,
+as the README has it, and tests nothing. Looking at pictures needs Pillow from PyPI.
 """
 
 import argparse
@@ -82,7 +84,7 @@ class Browser:
 
     def key(self, name, code=None, text=None):
         down = {"type": "keyDown", "key": name, "code": code or name}
-        codes = {"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowDown": 40}
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}
         down["windowsVirtualKeyCode"] = codes.get(name, 0)
         if text:
             down["text"] = text
@@ -227,6 +229,12 @@ def heads(browser):
     browser.key("Enter", text="\r")
     assert browser.evaluate("document.activeElement.hash") == f"#{cells[3 + across]}"
     assert browser.evaluate("document.querySelector('.grid a[aria-current]').hash") == f"#{cells[3 + across]}"
+    other = "document.querySelector('.card.chosen .near a')"
+    if browser.evaluate(f"Boolean({other})"):
+        linked = browser.evaluate(f"{other}.hash")
+        browser.evaluate(f"new Promise((done) => {{ addEventListener('hashchange', done, {{once: true}}); {other}.click(); }})")
+        browser.pointer("h1")
+        assert "#" + browser.evaluate(CHOSEN) == linked, "a link to another head opens its card"
     browser.evaluate("document.querySelector('#all').click()")
     assert browser.evaluate(shown) == len(cells), "all cards"
     drawn = "document.querySelectorAll('details.drawn').length"
@@ -244,6 +252,52 @@ def heads(browser):
     browser.evaluate("document.querySelectorAll('.chosen details.metrics').forEach((group) => { group.open = true; })")
     rows = browser.evaluate("new Promise((done) => setTimeout(() => done(document.querySelectorAll('.chosen details.metrics tr').length), 100))")
     assert rows == browser.evaluate("document.querySelectorAll('details.metric table.map').length"), "all metrics of a head"
+
+
+def playing(browser):
+    """The sentence to play with: by the keyboard alone, one token's lines, words or tokens, with and without special tokens."""
+    if not browser.evaluate("document.querySelectorAll('.play').length"):
+        return
+    at = "document.querySelector('.play')"
+    lines = f"{at}.querySelectorAll('.lines path').length"
+    told = f"{at}.querySelector('.key-line').textContent"
+    texts = f"[...{at}.querySelectorAll('.side')[0].children].map((button) => button.textContent)"
+    tokens = browser.evaluate("JSON.parse(document.querySelector('.thumbnails').dataset.tokens)")
+    every = browser.evaluate(lines)
+    assert every > 0, "lines of all tokens"
+    browser.evaluate(f"{at}.querySelector('.side button').focus()")
+    browser.key("ArrowDown")
+    second = browser.evaluate(texts)[1]
+    assert browser.evaluate("document.activeElement.textContent") == second, "arrows go through the tokens"
+    assert 0 < browser.evaluate(lines) < every, "lines of one token"
+    assert f": {second} attends to " in browser.evaluate(told), browser.evaluate(told)
+    browser.key("ArrowRight")
+    assert f": {second} is attended to by " in browser.evaluate(told), browser.evaluate(told)
+    browser.key("ArrowLeft")
+    browser.key("Enter", text="\r")
+    browser.evaluate("document.activeElement.blur()")
+    assert 0 < browser.evaluate(lines) < every, "what was chosen stays"
+    assert browser.evaluate(f"{at}.querySelectorAll('[aria-pressed=true]').length") == 1
+    browser.evaluate(f"{at}.querySelector('[aria-pressed=true]').focus()")
+    browser.key("Escape")
+    browser.evaluate("document.activeElement.blur()")
+    assert browser.evaluate(lines) == every, "Escape lets go"
+    boxes = f"[...{at}.querySelectorAll('input')].filter((box) => !box.parentElement.hidden)"
+    names = browser.evaluate(f"{boxes}.map((box) => box.parentElement.textContent.trim())")
+    assert names[:2] == ["words", "hide special tokens"], names
+    browser.evaluate(f"{boxes}[0].click()")
+    assert browser.evaluate(texts) == tokens, "token by token"
+    browser.evaluate(f"{boxes}[1].click()")
+    assert 0 < len(browser.evaluate(texts)) < len(tokens), "without special tokens"
+    dashed = f"{at}.querySelectorAll('[stroke-dasharray]').length"
+    assert (browser.evaluate(dashed) > 0) == ("tree" in names), names
+    heads = browser.evaluate(f"[...{at}.querySelectorAll('option')].map((option) => option.value)")
+    browser.evaluate(f"(() => {{ const s = {at}.querySelector('select'); s.selectedIndex = s.length - 1; s.dispatchEvent(new Event('change')); }})()")
+    assert browser.evaluate(told).startswith(heads[-1]), "another head"
+    if browser.evaluate("document.querySelectorAll('.grid a').length"):
+        assert browser.evaluate(CHOSEN) == heads[-1], "whose card is shown, with the sentence"
+        assert browser.evaluate(f"Boolean({at}.closest('.card.chosen'))")
+    print(f"a sentence to play with, {len(tokens)} tokens, {len(heads)} heads: by keys alone")
 
 
 def glance(browser):
@@ -319,6 +373,22 @@ def without_scripts(browser, address):
     browser("Emulation.setScriptExecutionDisabled", value=False)
 
 
+# The window of a small laptop, and so many colours that letters are smooth; a palette makes the file a third as large.
+WINDOW = (1280, 800)
+COLOURS = 64
+
+
+def picture(browser, address, file):
+    """The first screen of a page."""
+    from PIL import Image
+
+    browser("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    browser("Emulation.setDeviceMetricsOverride", width=WINDOW[0], height=WINDOW[1], deviceScaleFactor=1, mobile=False)
+    browser.open(address)
+    shot = Image.open(io.BytesIO(base64.b64decode(browser("Page.captureScreenshot")["data"]))).convert("RGB")
+    shot.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
+
+
 def figure(browser, address):
     """A figure alone has all of its texts in it."""
     browser.open(address)
@@ -335,6 +405,7 @@ def main():
     parser.add_argument("--screenshots", metavar="FOLDER")
     parser.add_argument("--blessed", metavar="FOLDER")
     parser.add_argument("--bless", action="store_true")
+    parser.add_argument("--picture", metavar="FILE.png")
     options = parser.parse_args()
     # Processes of an ended browser may still write to its profile while the folder is being removed.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -342,12 +413,17 @@ def main():
         try:
             for page in options.pages:
                 address = pathlib.Path(page).resolve().as_uri()
+                if options.picture:
+                    picture(browser, address, options.picture)
+                    continue
                 if page.endswith(".svg"):
                     figure(browser, address)
                     print(f"{page}: no text is cut")
                     continue
                 themes_and_widths(browser, address, options.screenshots, options.blessed, options.bless)
                 heads(browser)
+                browser.open(address)
+                playing(browser)
                 glance(browser)
                 tables(browser)
                 metrics(browser)

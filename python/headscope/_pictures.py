@@ -51,14 +51,13 @@ class Page(str):
 
 
 class View(NamedTuple):
-    """Attention of heads over sentences, which a cell of a notebook shows as arcs; that of all heads as their page."""
+    """Attention of heads over sentences. A cell of a notebook shows the page: each sentence to play with."""
 
     picture: Picture
     page: Page
-    of_all: bool
 
     def _repr_html_(self) -> str:
-        return self.page._repr_html_() if self.of_all else self.picture._repr_html_()
+        return self.page._repr_html_()
 
 
 def view(
@@ -82,4 +81,4 @@ def view(
         picture, page = Path(folder, "view.svg"), Path(folder, "view.html")
         run([*given, f"--output={picture}", f"--output={page}", *model_argument(model)])
         read = [path.read_text(encoding="utf-8") for path in (picture, page)]
-        return View(Picture(read[0]), Page(read[1]), of_all=head == "all")
+        return View(Picture(read[0]), Page(read[1]))

@@ -12,21 +12,21 @@ from reports import planted, small
 
 
 class Pictures(unittest.TestCase):
-    def test_a_view_shows_arcs(self) -> None:
+    def test_a_view_is_a_sentence_to_play_with(self) -> None:
         view = headscope.view("box:planted", ["The cat sat .", "A dog barked ."], head=["L0H0", "L1H2"])
         texts = "".join(ElementTree.fromstring(view.picture).itertext())
         for shown in ["L0H0, sentence 0", "L1H2, sentence 1", "barked"]:
             self.assertIn(shown, texts)
-        self.assertIn(view.picture, view._repr_html_())
-        self.assertRegex(repr(view), r"^View\(picture=<headscope.Picture: [\d,]+ characters of SVG>, page=<.*>, of_all=False\)$")
+        self.assertEqual(view._repr_html_(), view.page._repr_html_())
+        self.assertIn('data-names="L0H0 L1H2"', view.page)
+        self.assertRegex(repr(view), r"^View\(picture=<headscope.Picture: [\d,]+ characters of SVG>, page=<.*>\)$")
         self.assertIn("barked", view.page)
         with self.assertRaisesRegex(headscope.HeadscopeError, "L9H9"):
             headscope.view("box:planted", "The cat sat .", head="L9H9")
 
-    def test_a_view_of_all_heads_is_shown_as_its_page(self) -> None:
+    def test_a_view_of_all_heads_has_thumbnails(self) -> None:
         view = headscope.view("box:planted", "The cat sat .", head="all")
-        self.assertEqual(view._repr_html_(), view.page._repr_html_())
-        self.assertIn("thumbnails", view.page)
+        self.assertNotIn("data-names", view.page)
 
     def test_figures_of_a_report(self) -> None:
         grid = planted().figure()

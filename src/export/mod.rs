@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod card;
+mod drawn;
 pub mod figures;
 pub mod head_table;
 mod heads;

@@ -49,6 +49,13 @@ fn a_sentence_that_is_given_is_shown_as_maps_has_it() {
     let tokens: Value = serde_json::from_str(&metadata.metadata().as_ref().unwrap()["tokens.0"]).unwrap();
     assert_eq!(found["tokens"], tokens);
     assert_eq!((&found["sentence"], &found["example_of"]), (&Value::Null, &Value::Null));
+    // Nine words, the full stop among them, between two special tokens; a text has no tree.
+    let units = found["units"].as_array().unwrap();
+    let words: Vec<&str> =
+        units.iter().filter(|unit| unit["is_word"] == true).map(|unit| unit["text"].as_str().unwrap()).collect();
+    assert_eq!(words, ["The", "old", "teacher", "gave", "the", "children", "a", "book", "."]);
+    assert_eq!((&units[0]["text"], units.len(), &found["arcs"]), (&"[CLS]".into(), 11, &serde_json::json!([])));
+    assert_eq!(units.last().unwrap()["tokens"][1], found["tokens"].as_array().unwrap().len());
     let maps: Vec<&str> = found["maps"].as_array().unwrap().iter().map(|map| map.as_str().unwrap()).collect();
     assert!(page.contains(&format!("data-maps=\"{}\"", maps.join(" "))), "the page has them");
     // A report with them is read, relabelled and exported.
@@ -76,6 +83,12 @@ fn an_example_is_shown_if_that_is_asked_for() {
     let of_head = typical(examples.iter().find(|head| &head["name"] == name).unwrap()).unwrap();
     assert_eq!(of_head["sentence"], found["sentence"]);
     assert_eq!(found["maps"].as_array().unwrap().len(), heads.len());
+    // The tree of the example: an arc for each word but the root.
+    let (units, arcs) = (found["units"].as_array().unwrap(), found["arcs"].as_array().unwrap());
+    assert_eq!(arcs.len() + 1, units.iter().filter(|unit| unit["is_word"] == true).count());
+    assert!(
+        arcs.iter().all(|arc| units[arc["to"].as_u64().unwrap() as usize]["is_word"] == true && arc["relation"] != "")
+    );
     let sentence = found["sentence"].as_u64().unwrap();
     assert!(page.contains("id=glance") && page.contains(&format!("Sentence {sentence} of the corpus: ")));
     let (status, message) = run(&["analyze", "--show-example"]).unwrap_err();

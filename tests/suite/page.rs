@@ -164,10 +164,28 @@ fn studies_on_request_are_drawn_and_are_on_the_cards() {
     let cards: Vec<&str> = html.split("<article class=card id=").skip(1).collect();
     assert_eq!(cards.len(), heads.len());
     for (card, head) in cards.iter().zip(heads) {
-        for study in ["effect", "edges", "similarity"] {
-            assert!(card.contains(&format!("<b>{study}</b>")), "the card of {} has nothing of {study}", head["name"]);
+        let name = &head["name"];
+        assert!(card.contains("<b>effect</b>"), "the card of {name} has nothing of the effect");
+        for picture in ["Attention by offset, in tokens", "Loss without it, nats a token more"] {
+            assert_eq!(card.matches(&format!("<figcaption>{picture}</figcaption>")).count(), 1, "{name}: {picture}");
         }
+        // Other heads are links to their cards, and no prose.
+        for other in ["looks most like <a href=\"#L", "shift"] {
+            assert!(card.contains(other), "{name}: {other}");
+        }
+        assert!(!card.contains("<b>edges</b>") && !card.contains("<b>similarity</b>"), "{name}");
     }
+    // The relations that a head follows are drawn beside both baselines, as a figure alone has them.
+    let followed = heads.iter().find(|head| head["primary"].as_str().unwrap().starts_with("syntactic:")).unwrap();
+    let name = followed["name"].as_str().unwrap();
+    let svg = export(&report, &["--figure", &format!("relations:{name}")], &folder.path().join("figure.svg"));
+    let relation = followed["primary"].as_str().unwrap().trim_start_matches("syntactic:");
+    assert!(svg.contains(&format!(">{relation} (")) && svg.contains("word classes"), "{svg}");
+    let card = cards[heads.iter().position(|head| head["name"] == name).unwrap()];
+    assert!(
+        card.contains("Relations: words whose syntactic head it finds") && card.contains(&format!(">{relation} (")),
+        "{card}"
+    );
 }
 
 #[test]

@@ -90,6 +90,8 @@ fn attention_is_drawn_as_a_figure_and_as_a_page() {
     assert!(
         html.contains("Attention of L0H0") && html.contains("Attention of L1H1") && html.contains("default-src 'none'")
     );
+    // The sentence to play with has the heads in the order in which they were named.
+    assert!(html.contains("data-heads=0 data-names=\"L0H0 L1H1\"") && html.contains("A sentence to play with"));
     for text in [svg, html] {
         assert!(text.contains("&lt;") && !text.contains("<b>"));
     }

@@ -25,18 +25,46 @@ pub struct AttentionMaps {
     /// The maps of the heads, layer by layer. A map has a letter for each pair of tokens, from the first token to each token, then from
     /// the second: `A` to `Z`, `a` to `z`, `0` to `9`, `+` and `/` are 0 to 63 of 63 parts of a weight of 1.
     pub maps: Vec<String>,
+    /// The words and special tokens that the tokens make up, in order; empty in reports of 0.1.
+    #[serde(default)]
+    pub units: Vec<SentenceUnit>,
+    /// The arcs of the gold tree between them; empty without a tree.
+    #[serde(default)]
+    pub arcs: Vec<SentenceArc>,
+}
+
+/// A word or a special token of a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SentenceUnit {
+    /// Its text.
+    pub text: String,
+    /// Its first token, and the one after its last.
+    pub tokens: [usize; 2],
+    /// Whether it is a word.
+    pub is_word: bool,
+}
+
+/// An expected arc between two units, from where attention should start: from the dependent, or in a decoder from the later one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SentenceArc {
+    /// The place of the unit that should attend.
+    pub from: usize,
+    /// The place of the unit to which it should.
+    pub to: usize,
+    /// The relation.
+    pub relation: String,
 }
 
 impl AttentionMaps {
     /// The maps of a sentence that was given, of the attention of all heads, `[heads, tokens, tokens]`.
     pub fn new(tokens: Vec<String>, weights: &[f32]) -> Self {
         let maps = weights.chunks(tokens.len() * tokens.len()).map(encoded).collect();
-        Self { example_of: None, sentence: None, tokens, maps }
+        Self { example_of: None, sentence: None, tokens, maps, units: Vec::new(), arcs: Vec::new() }
     }
 
     /// The first thing in which they are not those of a model with these heads.
     pub fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Self { tokens, maps, example_of, .. } = self;
+        let Self { tokens, maps, example_of, units, arcs, .. } = self;
         if let Some(stray) = grid.stray(*example_of) {
             return Some(format!("`attention_maps` has {stray}, which the model has not"));
         }
@@ -46,6 +74,11 @@ impl AttentionMaps {
         let is_whole = |map: &String| {
             map.len() == tokens.len() * tokens.len() && map.bytes().all(|letter| LEVELS.contains(&letter))
         };
+        let is_there = |unit: &SentenceUnit| unit.tokens[0] < unit.tokens[1] && unit.tokens[1] <= tokens.len();
+        let joins = |arc: &SentenceArc| arc.from.max(arc.to) < units.len();
+        if !units.iter().all(is_there) || !arcs.iter().all(joins) {
+            return Some("`attention_maps` has a word or an arc beyond its tokens".to_owned());
+        }
         if maps.len() != grid.count() || !maps.iter().all(is_whole) {
             return Some("`attention_maps` has not a weight of each head for each pair of tokens".to_owned());
         }
@@ -95,6 +128,12 @@ mod tests {
         assert!(with(&|maps| maps.maps[0].push('A')));
         assert!(with(&|maps| maps.maps[1] = "AA<A".to_owned()));
         assert!(with(&|maps| maps.example_of = Some(HeadPlace { layer: 0, head: 2 })));
+        let unit = |tokens: [usize; 2]| SentenceUnit { text: "a".to_owned(), tokens, is_word: true };
+        assert!(!with(&|maps| maps.units.push(unit([1, 2]))));
+        for tokens in [[1, 3], [1, 1], [2, 1]] {
+            assert!(with(&|maps| maps.units.push(unit(tokens))), "{tokens:?}");
+        }
+        assert!(with(&|maps| maps.arcs.push(SentenceArc { from: 0, to: 0, relation: "det".to_owned() })));
         assert!(with(&|maps| maps.tokens.clear()));
         assert!(with(&|maps| maps.tokens = vec![String::new(); 33]));
     }

@@ -39,7 +39,7 @@ use crate::study::{AnyStudy, columns, saved};
 use crate::system::json::value_of;
 use crate::system::parallel::both;
 
-pub use attention_maps::{AttentionMaps, MOST_TOKENS};
+pub use attention_maps::{AttentionMaps, MOST_TOKENS, SentenceArc, SentenceUnit};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo};
 pub use text::TextInfo;

@@ -72,6 +72,8 @@ pub struct Card {
     pub caveats: &'static [Caveat],
     /// The names of its figures, as `headscope export --figure` takes them; that of a figure of one head ends with `:HEAD`.
     pub figures: &'static [&'static str],
+    /// Its metrics that are drawn on the card of a head, each with its heading.
+    pub drawn: &'static [(&'static str, &'static str)],
     /// The names of its flat tables.
     pub tables: &'static [&'static str],
     /// The options of the command line for this study alone.
@@ -108,6 +110,7 @@ impl Card {
         terms: &[],
         caveats: &[],
         figures: &[],
+        drawn: &[],
         tables: &[],
         options: &[],
     };

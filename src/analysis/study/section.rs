@@ -93,10 +93,22 @@ pub struct HeadCard {
     pub lines: Vec<String>,
     /// Its part of the sentence on the head: verb phrases whose subject is the head, each with its number.
     pub clauses: Vec<String>,
-    /// Figures.
+    /// Figures, which say on the page what the lines say elsewhere.
     pub figures: Vec<Figure>,
+    /// The heads that it is related to, which say on the page what the lines say elsewhere.
+    pub neighbours: Vec<Neighbour>,
     /// The lines as a table, where they are alike.
     pub table: Option<CardTable>,
+}
+
+/// A head that another is related to.
+pub struct Neighbour {
+    /// How it is related: a phrase before its name.
+    pub how: &'static str,
+    /// The head.
+    pub place: HeadPlace,
+    /// How strongly, in a few words.
+    pub strength: String,
 }
 
 /// A small table on the card of a head.

@@ -20,7 +20,8 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::model::{Fingerprint, Model};
-use crate::report::AttentionMaps;
+use crate::report::{AttentionMaps, SentenceArc, SentenceUnit};
+use crate::sequences::fold::units::Units;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::tally::SkipReason;
@@ -137,8 +138,30 @@ pub fn attention(
 pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Result<AttentionMaps> {
     let heads: Vec<HeadPlace> = model.grid().places().collect();
     let weights = attention(model, sequence, &heads, gates, &mut Scratch::default())?;
-    let tokens = sequence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect();
-    Ok(AttentionMaps::new(tokens, &weights))
+    Ok(rounded(model, sequence, &weights))
+}
+
+/// This attention of heads over a sentence, `[heads, tokens, tokens]`, rounded, with the words and the tree of the sentence.
+pub fn rounded(model: &Model, sequence: &Sequence, weights: &[f32]) -> AttentionMaps {
+    let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
+    let found = Units::new(sequence);
+    let texts = found.texts(sequence, token);
+    let unit = |(unit, text): (usize, String)| {
+        let span = &found.spans[unit];
+        SentenceUnit { text, tokens: [span.start(), span.end()], is_word: found.words[unit].is_some() }
+    };
+    let is_causal = model.architecture.config.visibility.in_all_layers().is_causal();
+    let arc = |(unit, word): (usize, &Option<usize>)| {
+        let gold = &sequence.tree.as_ref()?[(*word)?];
+        let head = found.of_word[gold.head.word()?];
+        let [from, to] = if is_causal { [unit.max(head), unit.min(head)] } else { [unit, head] };
+        Some(SentenceArc { from, to, relation: gold.relation.clone() })
+    };
+    AttentionMaps {
+        units: texts.into_iter().enumerate().map(unit).collect(),
+        arcs: found.words.iter().enumerate().filter_map(arc).collect(),
+        ..AttentionMaps::new((0..sequence.ids.len()).map(token).collect(), weights)
+    }
 }
 
 /// Copies the views of chosen heads to their places.

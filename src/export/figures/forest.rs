@@ -7,9 +7,6 @@ use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::stats::interval::Interval;
 use crate::study::show::figure::{Figure, Forest, ForestRow, Mark};
 
-const WIDTH: f64 = 480.0;
-const MOST_LETTERS: usize = 28;
-
 /// The shape of a mark and its ink: the first is what the figure is about, the others stand beside it.
 type Shape = (fn(&mut Svg, [f64; 2], Ink), Ink);
 
@@ -18,8 +15,8 @@ const SHAPES: [Shape; 4] = [(disc, Ink::Accent), (diamond, Ink::Second), (square
 pub fn draw(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     let Forest { scale: what, shares, nothing, marks, rows } = forest;
     let mut svg = Svg::new(medium);
-    let (name, note) =
-        (|row: &ForestRow| clipped(&row.name, MOST_LETTERS), |row: &ForestRow| clipped(&row.note, MOST_LETTERS));
+    let (across, letters, ticks) = if medium == Medium::Card { (150.0, 15, 2) } else { (480.0, 28, 5) };
+    let (name, note) = (|row: &ForestRow| clipped(&row.name, letters), |row: &ForestRow| clipped(&row.note, letters));
     let widest =
         |of: &dyn Fn(&ForestRow) -> String| rows.iter().map(|row| width_of(&of(row), SMALL)).fold(0.0, f64::max);
     let (names, notes) = (widest(&name), widest(&note));
@@ -27,11 +24,11 @@ pub fn draw(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     let ends = rows.iter().flat_map(|row| &row.marks).flatten().flat_map(|mark| {
         [Some(mark.value), mark.ci95.map(Interval::low), mark.ci95.map(Interval::high)].into_iter().flatten()
     });
-    let scale = Scale::new(ends.chain(*nothing), [left, left + WIDTH], 5);
+    let scale = Scale::new(ends.chain(*nothing), [left, left + across], ticks);
     let (height, top) = (8.0 + 6.0 * marks.len() as f64, 14.0 + 18.0 * usize::from(marks.len() > 1) as f64);
     let bottom = top + height * rows.len() as f64;
     if marks.len() > 1 {
-        legend(&mut svg, marks, left);
+        legend(&mut svg, marks, if medium == Medium::Card { 0.0 } else { left });
     }
     for (x, text) in scale.ticks(|number, digits| tick(number, digits, *shares)) {
         svg.line([x, top], [x, bottom], Ink::Guide, 1.0);
@@ -55,8 +52,12 @@ pub fn draw(figure: &Figure, forest: &Forest, medium: Medium) -> String {
             }
         });
     }
-    svg.text([left + WIDTH / 2.0, bottom + 32.0], Anchor::Middle, SMALL, Ink::Muted, what);
-    svg.finish([left + WIDTH + 24.0, bottom + 42.0], &figure.title, &figure.reading)
+    let mut below = bottom + 20.0;
+    if !what.is_empty() {
+        below = bottom + 42.0;
+        svg.text([left + across / 2.0, bottom + 32.0], Anchor::Middle, SMALL, Ink::Muted, what);
+    }
+    svg.finish([left + across + 24.0, below], &figure.title, &figure.reading)
 }
 
 fn legend(svg: &mut Svg, marks: &[String], left: f64) {
@@ -68,7 +69,8 @@ fn legend(svg: &mut Svg, marks: &[String], left: f64) {
     }
 }
 
-fn tick(number: f64, digits: usize, shares: bool) -> String {
+/// A number of a scale.
+pub fn tick(number: f64, digits: usize, shares: bool) -> String {
     let percent = digits.saturating_sub(2);
     if shares { format!("{:.percent$} %", number * 100.0) } else { format!("{number:.digits$}") }
 }

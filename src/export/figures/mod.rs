@@ -1,6 +1,7 @@
 //! The figures of a report, each as SVG: the figures of every report, and the figures of its studies.
 
 mod arcs;
+mod bars;
 mod curves;
 mod edges;
 mod forest;
@@ -106,6 +107,7 @@ pub fn draw(report: &Report, figure: &Figure, medium: Medium) -> String {
         Chart::Points(points) => points::draw(report, figure, points, medium),
         Chart::Arcs(arcs) => arcs::draw([&figure.title, &figure.reading], arcs, medium),
         Chart::Tree(tree) => tree::draw(report, figure, tree, medium),
+        Chart::Bars(bars) => bars::draw(figure, bars, medium),
         Chart::Stacks(stacks) => stacks::draw(figure, stacks, medium),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::export::numbers::shown;
 use crate::report::Report;
-use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Curve, Figure, Mark, Stack, TreeJoin};
+use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Bar, Chart, Curve, Figure, Mark, Stack, TreeJoin};
 
 /// The names of the columns, and the rows; the first cell of a row says what it is about.
 pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>) {
@@ -38,6 +38,15 @@ pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>
             (columns.collect(), rows.collect())
         }
         Chart::Arcs(arcs) => of_sentences(arcs),
+        Chart::Bars(bars) => {
+            let level = (!bars.level.is_empty()).then(|| bars.level.clone());
+            let row = |Bar { name, mark, level: beside }: &Bar| {
+                let beside = level.iter().map(|_| cell(Mark::of(*beside, None), bars.shares));
+                [name.clone(), cell(*mark, bars.shares)].into_iter().chain(beside).collect()
+            };
+            let columns = [bars.across.clone(), String::new()].into_iter().chain(level.clone());
+            (columns.collect(), bars.bars.iter().map(row).collect())
+        }
         Chart::Stacks(stacks) => {
             let columns = std::iter::once("head".to_owned()).chain(stacks.parts.iter().cloned()).collect();
             let row = |stack: &Stack| {

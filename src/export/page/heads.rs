@@ -3,18 +3,18 @@
 use minijinja::value::Value;
 use serde::Serialize;
 
-use crate::export::figures;
 use crate::export::heads::{HeadCell, LabelFamily, families as found, shown};
 use crate::export::numbers::shown as number;
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
+use crate::export::{drawn, figures};
 use crate::report::in_brief::strongest_relation;
 use crate::report::roles::{Roles, by_margin};
 use crate::report::{HeadReport, Report, lacking};
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{BORDERLINE, Label, Near};
-use crate::study::section::CardTable;
-use crate::study::show::figure::{Figure, Mark};
+use crate::study::section::{CardTable, HeadCard, Neighbour};
+use crate::study::show::figure::{Chart, Figure, Mark};
 use crate::study::show::wording::{decimal, significance};
 
 /// A head in the grid.
@@ -52,6 +52,7 @@ pub struct Card {
     nearest: Vec<String>,
     chooses: Option<String>,
     lines: Vec<String>,
+    neighbours: Vec<NeighbourLink>,
     studies: Vec<StudyLine>,
     examples: Vec<ExampleTable>,
     figures: Vec<CardFigure>,
@@ -71,9 +72,19 @@ struct ExampleTable {
     rows: Vec<Vec<String>>,
 }
 
-/// A figure on a card, which opens.
+/// A head that another is related to.
+#[derive(Serialize)]
+struct NeighbourLink {
+    how: &'static str,
+    name: String,
+    strength: String,
+}
+
+/// A figure on a card.
 #[derive(Serialize)]
 struct CardFigure {
+    /// Whether it opens: what is as wide as sentences is folded.
+    opens: bool,
     title: String,
     reading: String,
     svg: Value,
@@ -167,6 +178,7 @@ pub fn cards(report: &Report) -> Vec<Card> {
             nearest: head.nearest.iter().map(near).collect(),
             chooses: head.chooses.as_ref().map(chooses),
             lines: if head.labels.is_empty() { lacking.clone() } else { kept.collect() },
+            neighbours: neighbours(report, head),
             studies: studies(report, head),
             examples: examples(report, head),
             figures: figures(report, head),
@@ -175,12 +187,20 @@ pub fn cards(report: &Report) -> Vec<Card> {
     report.heads.iter().map(card).collect()
 }
 
-/// The remarks of each study on a head: its effect, the heads that it feeds, the information that it carries. Studies
-/// that draw the head are on its card with their drawing.
+/// The heads that a head is related to, by the studies.
+fn neighbours(report: &Report, head: &HeadReport) -> Vec<NeighbourLink> {
+    let policy = &report.settings.policy;
+    let found = report.sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, policy).neighbours);
+    found.map(|Neighbour { how, place, strength }| NeighbourLink { how, name: place.to_string(), strength }).collect()
+}
+
+/// The remarks of each study on a head: its effect, the information that it carries. Studies that draw the head, or link it to others,
+/// are on its card with that.
 fn studies(report: &Report, head: &HeadReport) -> Vec<StudyLine> {
     let policy = &report.settings.policy;
     let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place, policy)));
-    let said = on_head.filter(|(_, on_head)| on_head.figures.is_empty()).flat_map(|(study, on_head)| {
+    let is_said = |on_head: &HeadCard| on_head.figures.is_empty() && on_head.neighbours.is_empty();
+    let said = on_head.filter(|(_, on_head)| is_said(on_head)).flat_map(|(study, on_head)| {
         on_head.lines.into_iter().map(|line| StudyLine { study: study.card().name, line })
     });
     said.collect()
@@ -193,13 +213,15 @@ fn examples(report: &Report, head: &HeadReport) -> Vec<ExampleTable> {
     tables.map(|CardTable { columns, rows }| ExampleTable { columns, rows }).collect()
 }
 
-/// The drawings of a head by the studies.
+/// The drawings of a head: of its metrics, then by the studies.
 fn figures(report: &Report, head: &HeadReport) -> Vec<CardFigure> {
-    let drawn = |figure: Figure| {
-        let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));
-        CardFigure { title: figure.title, reading: figure.reading, svg }
+    let figure = |figure: Figure| {
+        let opens = matches!(figure.chart, Chart::Arcs(_));
+        let medium = if opens { Medium::Page } else { Medium::Card };
+        let svg = Value::from_safe_string(figures::draw(report, &figure, medium));
+        CardFigure { opens, title: figure.title, reading: figure.reading, svg }
     };
-    figures::of_head(report, head.place).into_iter().map(drawn).collect()
+    drawn::metrics(report, head).into_iter().chain(figures::of_head(report, head.place)).map(figure).collect()
 }
 
 fn row(label: &Label) -> LabelRow {
@@ -213,15 +235,9 @@ fn row(label: &Label) -> LabelRow {
     sure.extend(label.direction.map(Direction::name).map(str::to_owned));
     sure.extend(label.test.q.map(|q| format!("q {}", significance(q))));
     sure.extend(label.beyond.map(|reach| reach.words().to_owned()));
-    let shown_by = |of: &str, difference: f64, q: Option<f64>| {
-        let q = q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
-        format!("{:+.1} points over {of}{q}", 100.0 * difference)
-    };
     if let Some(specific) = &label.specific {
-        sure.push(shown_by("other arcs", specific.difference, specific.q));
-    }
-    if let Some(tags) = &label.versus_tags {
-        sure.push(shown_by("both baselines", tags.lead, tags.q));
+        let q = specific.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
+        sure.push(format!("{:+.1} points over other arcs{q}", 100.0 * specific.difference));
     }
     if let Some((test, used)) = label.knockout.as_ref().and_then(|test| Some((test, test.used?))) {
         let q = test.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));

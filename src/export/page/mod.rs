@@ -25,19 +25,23 @@ use super::summary;
 use super::svg::{Medium, escaped};
 use crate::report::{Caveat, Report, is_about_certainty};
 use crate::system::counted::counted;
-use glance::Thumbnails;
+use glance::ShownSentence;
 
 /// The templates by name; all others fill in the blocks of `base`.
 const TEMPLATES: [(&str, &str); 6] = [
-    ("base", include_str!("base.html")),
-    ("report", include_str!("report.html")),
-    ("several", include_str!("several.html")),
-    ("changes", include_str!("changes.html")),
-    ("attention", include_str!("attention.html")),
-    ("runs", include_str!("runs.html")),
+    ("base", include_str!("templates/base.html")),
+    ("report", include_str!("templates/report.html")),
+    ("several", include_str!("templates/several.html")),
+    ("changes", include_str!("templates/changes.html")),
+    ("attention", include_str!("templates/attention.html")),
+    ("runs", include_str!("templates/runs.html")),
 ];
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
+
+/// How to use a sentence to play with.
+const PLAY: &str = "Tokens attend on the left and are attended to on the right, the stronger the darker. A token under the pointer has its \
+    lines alone, and a click keeps it; arrow keys move, and Escape lets go.";
 
 /// The page of a report.
 #[derive(Serialize)]
@@ -57,7 +61,7 @@ struct ReportPage<'a> {
     first: String,
     why_first: String,
     cards: Vec<heads::Card>,
-    thumbnails: Vec<Thumbnails>,
+    thumbnails: Vec<ShownSentence>,
     depth: Value,
     studies: Vec<studies::StudySection>,
     controls: String,
@@ -89,7 +93,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
         first,
         why_first,
         cards: heads::cards(report),
-        thumbnails: report.attention_maps.iter().map(|maps| Thumbnails::new(maps, report.model.grid())).collect(),
+        thumbnails: report.attention_maps.iter().map(|maps| ShownSentence::of_all(maps, report.model.grid())).collect(),
         depth: Value::from_safe_string(figures::named(report, figures::LAYERS, Medium::Page)?),
         studies,
         controls: summary::of_controls(report),
@@ -114,6 +118,7 @@ pub fn filled(template: &str, content: &impl Serialize) -> Result<Vec<u8>> {
     templates.add_global("style", Value::from_safe_string(colours() + STYLE));
     templates.add_global("script", Value::from_safe_string(SCRIPT.to_owned()));
     templates.add_global("script_hash", Value::from_safe_string(script_hash()));
+    templates.add_global("play", PLAY);
     templates.add_filter("code", |text: String| Value::from_safe_string(with_code(&text)));
     for (name, text) in TEMPLATES {
         templates.add_template(name, text)?;

@@ -7,12 +7,14 @@ const cards = one('cards'), cells = all('.grid a');
 
 // One card at a time: that of the head under the pointer, else the chosen one.
 let chosen = null;
+const playing = [];
 const show = (name) => {
   const card = name && one(name);
   if (!card) return;
   all('.chosen').forEach((other) => other.classList.remove('chosen'));
   card.classList.add('chosen');
   metricsOf(card);
+  playing.forEach((play) => play(name, card));
 };
 const choose = (name) => {
   chosen = name;
@@ -177,11 +179,113 @@ all('.labels tbody tr').forEach((row) => {
   if (!isNaN(limit)) mark('limit', limit);
   scored.after(bar);
 });
+// A sentence to play with: who attends on the left, to whom on the right, with lines for one head; a token under the pointer or with
+// the focus has its own lines alone, and a click keeps it.
+const play = (source, tokens, maps, names, take) => {
+  const [units, arcs] = [source.dataset.units, source.dataset.arcs].map((text) => JSON.parse(text || '[]'));
+  const isWord = (at) => units.some(([, from, to, word]) => word && from <= at && at < to);
+  const single = tokens.map((text, at) => [text, at, at + 1, !units.length || isWord(at)]);
+  const option = (text, on) => {
+    const box = make('input', '');
+    box.type = 'checkbox';
+    box.checked = on;
+    box.addEventListener('change', () => build());
+    return [make('label', '', box, ' ' + text), box];
+  };
+  const heads = make('select', ''), told = make('p', 'key-line'), lines = make('div', 'lines'), sides = [make('div', 'side'), make('div', 'side')];
+  const [wordsLabel, words] = option('words', units.length > 0), [plainLabel, plain] = option('hide special tokens', false);
+  const [treeLabel, tree] = option('tree', true);
+  heads.append(...names.map((name) => new Option(name)));
+  heads.addEventListener('change', () => { take(heads.value); heads.focus(); draw(); });
+  wordsLabel.hidden = plainLabel.hidden = !units.length;
+  treeLabel.hidden = !arcs.length;
+  told.setAttribute('aria-live', 'polite');
+  sides.forEach((side, right) => {
+    side.setAttribute('role', 'group');
+    side.setAttribute('aria-label', right ? 'attended to' : 'attends');
+  });
+  let rows = [], kept = null, seen = null;
+  const weight = (from, to) => {
+    const map = maps[heads.selectedIndex], [, a, b] = rows[from], [, c, d] = rows[to];
+    let sum = 0;
+    for (let i = a; i < b; i++) for (let j = c; j < d; j++) sum += map[i * tokens.length + j];
+    return sum / (b - a);
+  };
+  const gold = () => !tree.checked || treeLabel.hidden ? [] : arcs.map(([from, to, name]) => {
+    const row = (unit) => rows.findIndex(([, start]) => start === units[unit][1]);
+    return [row(from), row(to), name];
+  }).filter(([from, to]) => from >= 0 && to >= 0);
+  const draw = () => {
+    const at = seen || kept, paths = [], height = 24 * rows.length;
+    const path = (from, to, about) => paths.push('<path d="M0 ' + (24 * from + 12) + 'L100 ' + (24 * to + 12) + '" ' + about + ' vector-effect="non-scaling-stroke"/>');
+    const isSeen = (ends) => !at || ends[at[0]] === at[1];
+    const pairs = rows.flatMap((_, from) => rows.map((_, to) => [from, to, weight(from, to)])).filter(isSeen);
+    // Less than two levels of 63 is hardly to be seen, and may be one that was rounded up.
+    pairs.filter(([, , value]) => value > 1.5 / 63).forEach(([from, to, value]) =>
+      path(from, to, 'stroke="var(--accent)" stroke-opacity="' + Math.sqrt(value).toFixed(2) + '" stroke-width="' + (1 + 4 * value).toFixed(1) + '"'));
+    const shown = gold().filter(isSeen);
+    shown.forEach(([from, to]) => path(from, to, 'stroke="var(--second)" stroke-width="2" stroke-dasharray="5 4"'));
+    lines.innerHTML = '<svg viewBox="0 0 100 ' + height + '" style="height:' + height + 'px" preserveAspectRatio="none" aria-hidden="true">' + paths.join('') + '</svg>';
+    const other = at && 1 - at[0];
+    const most = at ? pairs.sort((a, b) => b[2] - a[2]).slice(0, 3).filter((pair) => pair[2] >= 0.01).map((pair) => rows[pair[other]][0] + ' ' + pair[2].toFixed(2)) : [];
+    const relations = at ? shown.map((arc) => arc[2] + ' ' + rows[arc[other]][0]) : [];
+    told.textContent = heads.value + (at ? ': ' + rows[at[1]][0] + (other ? ' attends to ' : ' is attended to by ') + most.join(', ')
+      + (relations.length ? '; in the tree: ' + relations.join(', ') : '') : ': attention from the left to the right' + (shown.length ? '; dashed: the tree' : ''));
+    sides.forEach((side, right) => [...side.children].forEach((button, row) =>
+      button.setAttribute('aria-pressed', Boolean(kept) && kept[0] === right && kept[1] === row)));
+  };
+  const build = () => {
+    rows = (words.checked ? units : single).filter((row) => !plain.checked || row[3]);
+    kept = seen = null;
+    sides.forEach((side, right) => side.replaceChildren(...rows.map(([text], row) => {
+      const button = make('button', '', text), look = (at) => { seen = at; draw(); };
+      button.type = 'button';
+      button.tabIndex = row ? -1 : 0;
+      for (const event of ['mouseenter', 'focus']) button.addEventListener(event, () => look([right, row]));
+      for (const event of ['mouseleave', 'blur']) button.addEventListener(event, () => look(null));
+      button.addEventListener('click', () => {
+        kept = kept && kept[0] === right && kept[1] === row ? null : [right, row];
+        draw();
+      });
+      button.addEventListener('keydown', (event) => {
+        const step = { ArrowUp: [right, row - 1], ArrowDown: [right, row + 1], ArrowLeft: [0, row], ArrowRight: [1, row] }[event.key];
+        const next = step && sides[step[0]].children[step[1]];
+        if (event.key === 'Escape') { kept = null; draw(); }
+        if (!next) return;
+        event.preventDefault();
+        all('button', next.parentElement).forEach((one) => { one.tabIndex = -1; });
+        next.tabIndex = 0;
+        next.focus();
+      });
+      return button;
+    })));
+    draw();
+  };
+  const place = make('section', 'play', make('div', 'tools', make('label', '', 'Head ', heads), wordsLabel, plainLabel, treeLabel),
+    make('div', 'pair', sides[0], lines, sides[1]), told);
+  place.setAttribute('aria-label', 'A sentence to play with');
+  source.before(place);
+  build();
+  return (name, card) => {
+    const at = names.indexOf(name);
+    if (at < 0) return;
+    heads.selectedIndex = at;
+    if (card) card.querySelector('p').after(place);
+    draw();
+  };
+};
 // Thumbnails of the attention of every head over a sentence; the one under the pointer stands large beside them, with its tokens.
 all('.thumbnails').forEach((place) => {
   const heads = +place.dataset.heads, tokens = JSON.parse(place.dataset.tokens), count = tokens.length;
   const maps = place.dataset.maps.split(' ').map((map) => [...map].map((letter) => levels.indexOf(letter) / 63));
   const nameOf = (at) => 'L' + Math.floor(at / heads) + 'H' + at % heads;
+  const names = place.dataset.names ? place.dataset.names.split(' ') : maps.map((_, at) => nameOf(at));
+  const follow = play(place, tokens, maps, names, (name) => {
+    if (cards) choose(name);
+    else if (heads) look(chosen = names.indexOf(name));
+  });
+  if (cards) playing.push(follow);
+  if (!heads) return;
   const paint = (canvas, at) => {
     canvas.width = canvas.height = count;
     const ink = getComputedStyle(place).getPropertyValue('--accent').match(/\w\w/g).map((part) => parseInt(part, 16));
@@ -219,7 +323,7 @@ all('.thumbnails').forEach((place) => {
     link.addEventListener('click', (event) => {
       event.preventDefault();
       chosen = at;
-      if (!cards) return;
+      if (!cards) return follow(nameOf(at));
       choose(nameOf(at));
       one(nameOf(at)).scrollIntoView({ block: 'center' });
     });
@@ -235,8 +339,14 @@ all('.thumbnails').forEach((place) => {
   draw();
 });
 
+// A link to a head, on a card or elsewhere, opens its card.
 if (cells.length) {
-  const named = location.hash.slice(1);
-  choose(cells.some((cell) => cell.hash === '#' + named) ? named : cards.dataset.first);
+  const named = () => cells.some((cell) => cell.hash === location.hash) && location.hash.slice(1);
+  choose(named() || cards.dataset.first);
+  addEventListener('hashchange', () => {
+    if (!named()) return;
+    choose(named());
+    one(named()).scrollIntoView({ block: 'nearest' });
+  });
 }
 })();

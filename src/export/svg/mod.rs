@@ -17,6 +17,8 @@ pub enum Medium {
     Alone,
     /// The page, which has the colours of both themes.
     Page,
+    /// The card of a head on the page, which is as narrow as a phone.
+    Card,
 }
 
 /// The anchor of a text at its place.
@@ -61,7 +63,7 @@ impl Svg {
                  {height}\" font-family=\"sans-serif\">\n<title>{title}</title>\n<desc>{text}</desc>\n<rect x=\"{left}\" y=\"{top}\" \
                  width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
             ),
-            Medium::Page => format!(
+            Medium::Page | Medium::Card => format!(
                 "<svg role=\"img\" width=\"{width}\" viewBox=\"{left} {top} {width} {height}\" aria-label=\"{title}\">\n\
                  <desc>{text}</desc>\n",
             ),
@@ -77,7 +79,7 @@ impl Svg {
     fn colour(&self, ink: Ink) -> String {
         match self.medium {
             Medium::Alone => ink.light().to_owned(),
-            Medium::Page => format!("var(--{})", ink.name()),
+            Medium::Page | Medium::Card => format!("var(--{})", ink.name()),
         }
     }
 

@@ -33,6 +33,32 @@ pub enum Chart {
     Arcs(Arcs),
     /// Bars of heads, each of parts.
     Stacks(Stacks),
+    /// Bars side by side, each beside a level.
+    Bars(Bars),
+}
+
+/// Bars side by side, from the left to the right.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    /// The quantity of the horizontal scale.
+    pub across: String,
+    /// The name of the level that each bar stands beside; empty where there is none.
+    pub level: String,
+    /// Whether the numbers are shares, shown in per cent.
+    pub shares: bool,
+    /// The bars.
+    pub bars: Vec<Bar>,
+}
+
+/// A bar.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// Its place on the horizontal scale.
+    pub name: String,
+    /// Its height; none where there was nothing to measure.
+    pub mark: Option<Mark>,
+    /// The level beside it.
+    pub level: Option<f64>,
 }
 
 /// A bar for each head, stacked of parts, layer by layer.

@@ -15,7 +15,7 @@ use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::statuses::{RUNNING, help};
 use crate::commands::cli::shared::values::one_of;
 use crate::commands::sentences::HeadChoice;
-use crate::commands::sentences::view::{Drawing, ViewOptions, view};
+use crate::commands::sentences::view::{Drawing, ShownArcs, ViewOptions, view};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::FromToken;
 use crate::system::errors::Facts;
@@ -25,6 +25,8 @@ Examples:
   headscope view --head L2H8 --text \"The scientist thanked the assistant because she solved the problem.\"
   headscope view ./my-model --head L2H8,L3H1 --corpus treebank.conllu --find because
   headscope view ./my-model --head L2H8 --corpus treebank.conllu --sentence 7 --numbers
+  headscope view ./my-model --head L2H8 --corpus treebank.conllu --relation obj --hide-special
+  headscope view ./my-model --head L2H8 --corpus reactions.jsonl --link maps
   headscope view ./my-model --head L2H8 --corpus treebank.conllu --sentence 7 -o sentence.svg -o sentence.html
   headscope view ./my-model --head all --text \"The cat sat on the mat.\" -o heads.html
 
@@ -56,6 +58,15 @@ pub struct ViewArguments {
     /// Show no more than so many sentences
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = numbers::from::<u64>(1))]
     limit: u64,
+    /// Draw only the arcs of this relation beside attention, and say which the head finds
+    #[arg(long, value_name = "RELATION", conflicts_with = "texts")]
+    relation: Option<String>,
+    /// Draw the links of this type in place of the tree, and say which the head finds
+    #[arg(long, value_name = "TYPE", conflicts_with_all = ["texts", "relation"])]
+    link: Option<String>,
+    /// Leave special tokens out: words are drawn to the word that they attend to most
+    #[arg(long)]
+    hide_special: bool,
     /// Show weights as numbers
     #[arg(long, conflicts_with = "outputs")]
     numbers: bool,
@@ -109,11 +120,18 @@ impl ViewArguments {
                 Err(error.about(path.display()).of_value(extension(path)))
             }
         };
+        let gold = match (self.relation, self.link) {
+            (Some(relation), _) => ShownArcs::Relation(relation),
+            (None, Some(link)) => ShownArcs::Links(link),
+            (None, None) => ShownArcs::Tree,
+        };
         let options = ViewOptions {
             model,
             tokenizer: self.tokenizer.options(),
             sentences,
             heads: choice(&self.heads),
+            gold,
+            hides_special: self.hide_special,
             numbers: self.numbers,
             max_tokens,
             words,

@@ -11,7 +11,7 @@ use super::section::{EdgesReport, EdgesSection, LayerPair};
 use super::strongest::{Edge, HeadEdges, MOSTLY_DIRECT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section};
+use crate::study::section::{Completion, HeadCard, Neighbour, Section};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
@@ -73,7 +73,15 @@ impl Section for EdgesSection {
                 edge.target, edge.shift, edge.excess
             )
         });
-        up.into_iter().chain(down).collect::<HeadCard>().saying(clause)
+        let neighbour = |how: &'static str, place: HeadPlace, edge: &Edge| {
+            let sure = if edge.above { "above chance" } else { "not above chance" };
+            let strength = format!("excess {:+.2}{}, {sure}", edge.excess, plus_minus(edge.excess_ci95, 2));
+            Neighbour { how, place, strength }
+        };
+        let source = upstream.as_ref().map(|edge| neighbour("shifted most by", edge.source, edge));
+        let target = downstream.as_ref().map(|edge| neighbour("shifts most", edge.target, edge));
+        let neighbours = source.into_iter().chain(target).collect();
+        HeadCard { neighbours, ..up.into_iter().chain(down).collect() }.saying(clause)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -39,6 +39,7 @@ impl Study for Effect {
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["effects"],
+        drawn: &[("loss_effect", "Loss without it, nats a token more")],
         tables: &["effects", "effects_by_relation"],
         options: &["effect-of"],
         verdicts: VERDICTS,

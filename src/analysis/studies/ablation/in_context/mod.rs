@@ -65,6 +65,7 @@ impl Study for InContextEffect {
         unit: |_| Unit::Nats,
         caveats: EFFECT_CAVEATS,
         figures: &["in-context-effect"],
+        drawn: &[("in_context_effect", "Loss of copies without it, nats a token more")],
         verdicts: VERDICTS,
         ..Card::NEW
     };

@@ -28,6 +28,7 @@ impl Study for OutputShift {
         caveats: CAVEATS,
         range: |_| 0.0..=2.0,
         figures: &["output-shift"],
+        drawn: &[("output_shift", "Turn of the output without it, 1 − cosine")],
         ..Card::NEW
     };
 

@@ -37,6 +37,7 @@ impl Study for OwnTask {
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["task-effects"],
+        drawn: &[("task_effect", "Loss of the task without it, nats an item more")],
         tables: &["task_effects", "task_effects_by_group"],
         options: &["task"],
         verdicts: VERDICTS,

@@ -6,7 +6,7 @@ use super::show::summary;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::UNLABELLED;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section, stored};
+use crate::study::section::{Completion, HeadCard, Neighbour, Section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::system::counted::plural;
@@ -36,12 +36,22 @@ impl Section for SimilaritySection {
         let own = grid.index(place.layer, place.head);
         let distance = |other: &usize| self.similarity.distance[own.max(*other)][own.min(*other)];
         let others = (0..grid.count()).filter(|&other| other != own);
-        let nearest = others.min_by(|a, b| distance(a).total_cmp(&distance(b))).map(|other| {
+        let nearest = others.min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        let neighbour = |how: &'static str, other: usize| Neighbour {
+            how,
+            place: grid.place(other),
+            strength: format!("distance {:.3}", distance(&other)),
+        };
+        let looks_like = nearest.map(|other| neighbour("looks most like", other));
+        let nearest = nearest.map(|other| {
             let cka = self.similarity.cka[own.max(other)][own.min(other)];
             let cka = cka.map_or_else(String::new, |cka| format!(", CKA of what they write {cka:.2}"));
             format!("the head that looks most like it is {}: distance {:.3}{cka}", grid.place(other), distance(&other))
         });
         let cluster = self.similarity.clusters.iter().find(|cluster| cluster.kept && cluster.heads.contains(&place));
+        let in_cluster = cluster.iter().flat_map(|cluster| &cluster.heads).filter(|&&head| head != place);
+        let in_cluster = in_cluster.map(|head| neighbour("in a cluster with", grid.index(head.layer, head.head)));
+        let neighbours = looks_like.into_iter().chain(in_cluster).collect();
         let alike = cluster.map(|cluster| {
             let others = cluster.heads.iter().filter(|&&head| head != place);
             let names: Vec<String> = others.map(ToString::to_string).collect();
@@ -51,7 +61,7 @@ impl Section for SimilaritySection {
             let names: Vec<String> = cluster.heads.iter().map(ToString::to_string).collect();
             format!("it is in a cluster that holds under resampling: {}", names.join(" "))
         });
-        nearest.into_iter().chain(cluster).collect::<HeadCard>().saying(alike)
+        HeadCard { neighbours, ..nearest.into_iter().chain(cluster).collect() }.saying(alike)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

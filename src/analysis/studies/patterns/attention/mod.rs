@@ -53,6 +53,7 @@ impl Study for Attention {
             "entropy" => Unit::Nats,
             _ => Unit::Shares,
         },
+        drawn: &[("offset_mass", "Attention by offset, in tokens")],
         aim: |label| aims::of(&label.label).map(|(aim, metric)| (aim, Some(metric))),
         ..Card::NEW
     };

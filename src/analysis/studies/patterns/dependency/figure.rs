@@ -2,10 +2,13 @@
 
 use std::cmp::Reverse;
 
-use super::relation::RelationMetrics;
-use super::thresholds::MIN_COUNT;
+use super::relation::{AtDistance, HeadAccuracy, RelationMetrics};
+use super::tags::Side;
+use super::thresholds::{MARGIN, MIN_COUNT};
+use crate::model::grid::HeadPlace;
+use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::show::figure::{Bar, Bars, Chart, Figure, Forest, ForestRow, Mark};
 use crate::system::counted::counted;
 
 pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Figure> {
@@ -50,4 +53,83 @@ fn row(relation: &RelationMetrics) -> ForestRow {
             tags.and_then(|(tags, ci95)| Mark::of(tags.heldout_accuracy, ci95.heldout_accuracy)),
         ],
     }
+}
+
+/// The relations of one head that are drawn: the clearest ones, as many as a card has room for.
+const OF_HEAD: usize = 6;
+
+/// The figures of one head: the relations on which it is above the offset by the margin of labels, or the best head; and by distance
+/// the clearest one that it is the best head of.
+pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &Policy) -> Vec<Figure> {
+    let (least, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
+    let of = |relation: &RelationMetrics| -> Option<(f64, Direction)> {
+        let head = relation.by_head.iter().find(|head| head.place == place)?;
+        let lead = |direction: Direction| Some((head.versus_offset.get(direction).as_ref()?.difference, direction));
+        let clearest = Direction::BOTH.into_iter().filter_map(lead).max_by(|a, b| a.0.total_cmp(&b.0));
+        clearest.filter(|(lead, _)| *lead >= margin || relation.place == place)
+    };
+    let tested = relations.iter().filter(|relation| relation.count >= least);
+    let mut shown: Vec<(f64, Direction, &RelationMetrics)> =
+        tested.filter_map(|relation| of(relation).map(|(lead, direction)| (lead, direction, relation))).collect();
+    shown.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let rows: Vec<ForestRow> =
+        shown.iter().take(OF_HEAD).map(|(_, direction, relation)| row_of_head(relation, place, *direction)).collect();
+    let best = shown.iter().map(|(.., relation)| relation).find(|relation| relation.place == place);
+    let relations = (!rows.is_empty()).then(|| Figure {
+        name: "relations",
+        title: "Relations: words whose syntactic head it finds".to_owned(),
+        reading: format!(
+            "Accuracy of {place} over all words of each relation, with 95 % intervals, beside the best fixed offset and the best rules by \
+             word classes."
+        ),
+        chart: Chart::Forest(Forest {
+            scale: String::new(),
+            shares: true,
+            nothing: None,
+            marks: ["head", "fixed offset", "word classes"].map(str::to_owned).to_vec(),
+            rows,
+        }),
+    });
+    relations.into_iter().chain(best.and_then(|relation| by_distance(relation))).collect()
+}
+
+fn row_of_head(relation: &RelationMetrics, place: HeadPlace, direction: Direction) -> ForestRow {
+    let RelationMetrics { count, by_head, baseline, tag_baseline, ci95, .. } = relation;
+    let own = |head: &HeadAccuracy| Mark::of(*head.accuracy.get(direction), *head.ci95.get(direction));
+    let tags = tag_baseline.as_ref().zip(ci95.tag_baseline.as_ref());
+    ForestRow {
+        name: format!("{} ({count})", relation.title()),
+        note: direction.name().to_owned(),
+        marks: vec![
+            by_head.iter().find(|head| head.place == place).and_then(own),
+            Mark::of(Some(baseline.accuracy), ci95.baseline.accuracy),
+            tags.and_then(|(tags, ci95)| Mark::of(Some(tags.accuracy), ci95.accuracy)),
+        ],
+    }
+}
+
+/// The accuracy of a relation's best head by how far away the syntactic head is, from the far left to the far right; none where the
+/// report does not have it.
+fn by_distance(relation: &RelationMetrics) -> Option<Figure> {
+    let bar = |at: &AtDistance| {
+        let minus = if at.side == Side::Left { "−" } else { "" };
+        Bar {
+            name: format!("{minus}{}", at.distance.replace('-', "–")),
+            mark: Mark::of(at.accuracy, None),
+            level: None,
+        }
+    };
+    let on = |side: Side| relation.by_distance.iter().filter(move |at| at.side == side);
+    let left: Vec<&AtDistance> = on(Side::Left).collect();
+    let bars: Vec<Bar> = left.into_iter().rev().chain(on(Side::Right)).filter(|at| at.count > 0).map(bar).collect();
+    (!bars.is_empty()).then(|| Figure {
+        name: "distances",
+        title: format!("{}: words found, by distance of the syntactic head", relation.title()),
+        reading: format!(
+            "Accuracy of {} on the words of {} whose syntactic head is so many words to the left (−) or to the right.",
+            relation.place,
+            relation.title()
+        ),
+        chart: Chart::Bars(Bars { across: "distance in words".to_owned(), level: String::new(), shares: true, bars }),
+    })
 }

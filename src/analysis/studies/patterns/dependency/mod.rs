@@ -87,7 +87,7 @@ impl Study for Dependency {
             let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
             Some((Aim::Partner { relation, direction }, None))
         },
-        figures: &["relations"],
+        figures: &["relations", "relations:HEAD", "distances:HEAD"],
         tables: &["relations", "by_head", "by_distance", "rules", "paper"],
         of_language: true,
         ..Card::NEW

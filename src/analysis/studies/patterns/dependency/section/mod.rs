@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::assessment::{accuracy_of, label_of, of_relation};
-use super::figure::figures;
+use super::figure::{self, figures};
 use super::relation::{MarginExcess, RelationMetrics, directions};
 use super::table::{MAY_GO, table};
 use super::tags::{Side, TagRule};
@@ -339,7 +339,8 @@ impl Section for Relations {
         let of_it = |relation: &&RelationMetrics| relation.place == place && relation.count >= least;
         let mut best: Vec<&RelationMetrics> = self.relations.iter().filter(of_it).collect();
         best.sort_by_key(|relation| Reverse(relation.count));
-        best.into_iter().map(RelationMetrics::of_best_head).collect()
+        let figures = figure::of_head(&self.relations, place, policy);
+        HeadCard { figures, ..best.into_iter().map(RelationMetrics::of_best_head).collect() }
     }
 
     fn exports(&self) -> Exports {
