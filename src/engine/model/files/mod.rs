@@ -8,6 +8,7 @@ mod missing;
 mod modules;
 pub(super) mod names;
 pub(super) mod nested;
+mod pooling;
 mod store;
 
 pub use file::ModelFile;
@@ -16,6 +17,6 @@ pub(super) use gather::gather;
 #[cfg(feature = "hub")]
 pub(super) use missing::MissingFile;
 pub(super) use missing::Place;
-pub use modules::Pooling;
+pub use pooling::Pooling;
 pub(super) use store::FileStore;
 pub use store::{AdapterFiles, ModelFiles, TokenizerFiles};

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::file::ModelFile;
-use super::modules::Pooling;
-use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, LONGEST_TOKENIZER};
-use super::nested::is_first_module;
+use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, LONGEST_TOKENIZER, MODULES, is_first_module};
+use super::pooling::Pooling;
 use crate::model::families::Architecture;
 use crate::model::grid::HeadGrid;
 use crate::system::errors::Facts;
@@ -50,9 +49,6 @@ impl ModelFiles {
         Some(outer.map_or_else(|| (beside.to_owned(), PathBuf::new()), |outer| (outer.to_owned(), name)))
     }
 }
-
-/// The list of the modules of a sentence encoder.
-pub(super) const MODULES: &str = "modules.json";
 
 /// The files of an adapter.
 #[derive(Clone, Debug)]

@@ -28,11 +28,11 @@ pub type RemovedHeads = BTreeMap<HeadPlace, Option<Vec<f32>>>;
 pub struct PrunedWeights {
     files: Vec<ModelFile>,
     /// What changes in each file, by the place of the first value of a tensor.
-    changes: Vec<BTreeMap<u64, Change>>,
+    changes: Vec<BTreeMap<u64, TensorChange>>,
 }
 
 /// The change of a tensor.
-enum Change {
+enum TensorChange {
     /// These inputs of a projection have no weight.
     Without(Layout, Vec<Range<usize>>),
     /// These are its values.
@@ -96,7 +96,7 @@ impl PrunedWeights {
             transposed: names.transposed,
             groups: names.convolutions.map(|groups| groups.attention_output),
         };
-        let mut changes: Vec<BTreeMap<u64, Change>> = weights.iter().map(|_| BTreeMap::new()).collect();
+        let mut changes: Vec<BTreeMap<u64, TensorChange>> = weights.iter().map(|_| BTreeMap::new()).collect();
         for (stem, heads) in by_weights(architecture, removed)? {
             let name = |part: &str| format!("{stem}.{}.{part}", names.parts.attention_output);
             let range = |head: usize| head * config.head_dim()..(head + 1) * config.head_dim();
@@ -127,9 +127,9 @@ impl PrunedWeights {
                     }
                 }
                 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
-                put("bias", Change::Values(bias.into_iter().map(|sum| sum as f32).collect()));
+                put("bias", TensorChange::Values(bias.into_iter().map(|sum| sum as f32).collect()));
             }
-            put("weight", Change::Without(layout, heads.keys().map(|&head| range(head)).collect()));
+            put("weight", TensorChange::Without(layout, heads.keys().map(|&head| range(head)).collect()));
         }
         Ok(Self { files: weights.clone(), changes })
     }
@@ -206,7 +206,7 @@ fn by_weights<'a>(
 }
 
 /// A tensor to write.
-struct Written {
+struct WrittenTensor {
     name: String,
     stored: StoredTensor,
     dtype: Dtype,
@@ -216,9 +216,9 @@ struct Written {
 /// float64 where they were: a narrower type would round them.
 fn tensors(
     file: &ModelFile,
-    changes: &BTreeMap<u64, Change>,
-) -> Result<(Vec<Written>, Option<HashMap<String, String>>)> {
-    let (mut tensors, metadata): (Vec<Written>, _) = if is_pickle(file.path()) {
+    changes: &BTreeMap<u64, TensorChange>,
+) -> Result<(Vec<WrittenTensor>, Option<HashMap<String, String>>)> {
+    let (mut tensors, metadata): (Vec<WrittenTensor>, _) = if is_pickle(file.path()) {
         let tensors = torch::tensors(file).map_err(|problem| torch::with_way_out(problem, file.path()))?;
         let written = |(name, stored): (String, StoredTensor)| {
             let dtype = match stored.values {
@@ -229,7 +229,7 @@ fn tensors(
                 // Numbers of positions and the like, which are no parameters.
                 ValueType::Other(_) => return None,
             };
-            Some(Written { name, stored, dtype })
+            Some(WrittenTensor { name, stored, dtype })
         };
         let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         (tensors.into_iter().filter_map(written).collect(), Some(metadata))
@@ -238,12 +238,12 @@ fn tensors(
         let written = |(name, info): (String, &TensorInfo)| {
             let place = start + info.data_offsets.0 as u64..start + info.data_offsets.1 as u64;
             let stored = StoredTensor { values: ValueType::F32, shape: info.shape.clone(), strides: None, place };
-            Written { name, stored, dtype: info.dtype }
+            WrittenTensor { name, stored, dtype: info.dtype }
         };
         (header.tensors().into_iter().map(written).collect(), header.metadata().clone())
     };
     for tensor in &mut tensors {
-        let is_new = matches!(changes.get(&tensor.stored.place.start), Some(Change::Values(_)));
+        let is_new = matches!(changes.get(&tensor.stored.place.start), Some(TensorChange::Values(_)));
         if (is_new && tensor.dtype != Dtype::F64) || tensor.stored.is_scattered() {
             tensor.dtype = Dtype::F32;
         }
@@ -254,7 +254,7 @@ fn tensors(
 }
 
 /// Writes a file of weights with changes, by the places of the tensors that change.
-fn write(file: &ModelFile, changes: &BTreeMap<u64, Change>, out: &mut dyn Write) -> Result<()> {
+fn write(file: &ModelFile, changes: &BTreeMap<u64, TensorChange>, out: &mut dyn Write) -> Result<()> {
     let (tensors, metadata) = tensors(file, changes)?;
     let mut end = 0;
     let infos = tensors.iter().map(|tensor| {
@@ -275,20 +275,20 @@ fn write(file: &ModelFile, changes: &BTreeMap<u64, Change>, out: &mut dyn Write)
     Ok(())
 }
 
-impl Written {
+impl WrittenTensor {
     /// Its bytes.
     fn size(&self) -> usize {
         self.stored.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
     }
 
     /// The values as the file has them, with their change.
-    fn bytes(&self, file: &ModelFile, change: Option<&Change>) -> Result<Vec<u8>> {
+    fn bytes(&self, file: &ModelFile, change: Option<&TensorChange>) -> Result<Vec<u8>> {
         let width = self.dtype.bitsize() / 8;
         let mut bytes = match change {
-            Some(Change::Values(values)) if self.dtype == Dtype::F64 => {
+            Some(TensorChange::Values(values)) if self.dtype == Dtype::F64 => {
                 values.iter().flat_map(|&value| f64::from(value).to_le_bytes()).collect()
             }
-            Some(Change::Values(values)) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            Some(TensorChange::Values(values)) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
             _ if self.stored.is_scattered() => {
                 self.stored.read(file)?.iter().flat_map(|value| value.to_le_bytes()).collect()
             }
@@ -298,7 +298,7 @@ impl Written {
                 bytes
             }
         };
-        if let Some(Change::Without(layout, inputs)) = change {
+        if let Some(TensorChange::Without(layout, inputs)) = change {
             for input in inputs.iter().cloned().flatten() {
                 for at in (0..layout.outputs).filter_map(|output| layout.index(output, input)) {
                     bytes[at * width..][..width].fill(0);
