@@ -30,7 +30,7 @@ fn right_effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) 
     share(items, |item| item.right(head) - item.right(None))
 }
 
-/// The share of predictions, of which `part` counts those of an item: of the words of tags, else of the items.
+/// A share of predictions: `part` counts the predictions of an item that are in it. Tags have one prediction a word, other items one.
 pub fn share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
     let (mut sum, mut predictions, mut items_seen, mut units) = (0.0, 0.0, 0, 0);
     for item in items {
