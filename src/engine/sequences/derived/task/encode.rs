@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use anyhow::{Context, Error, Result, anyhow};
 
 use super::file::{ClozeContext, Item, ItemContent, TaskFile};
-use super::{ItemSkip, Task, TaskInfo, TaskKind, reasons};
+use super::{
+    BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, Task, TaskInfo, TaskKind, reasons,
+};
 use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
 use crate::model::files::Pooling;
 use crate::model::parameters::Labels;
@@ -32,10 +34,12 @@ pub struct TaskReader<'a> {
     pub segments: usize,
     /// Whether an item that cannot be scored is an error.
     pub strict: bool,
+    /// Where heads exchange their contexts between the texts of an item and its corrupted text; `None` if none do.
+    pub exchanged: Option<ExchangedPositions>,
 }
 
 /// A failure to score.
-enum Unscored {
+pub(super) enum Unscored {
     /// An item, for this reason.
     Skipped(ItemSkip),
     /// All of them: the tokenizer failed.
@@ -54,7 +58,7 @@ impl From<Error> for Unscored {
     }
 }
 
-type Scored<T> = Result<T, Unscored>;
+pub(super) type Scored<T> = Result<T, Unscored>;
 
 impl TaskReader<'_> {
     /// Reads all items.
@@ -63,13 +67,46 @@ impl TaskReader<'_> {
         let pooling = (file.kind == TaskKind::Triple).then(|| self.pooling.clone().map_err(Error::msg)).transpose();
         let pooling = pooling.context("it is not known how the model makes one vector of a text");
         let pooling = pooling.of_option("task").class(Class::Model)?;
+        let (texts, skipped) = self.items(file, None, pooling)?;
+        let (interchanged, interchange) = match self.exchanged {
+            None => (ItemTexts::default(), None),
+            Some(positions) => {
+                let (texts, skipped) = self.items(file, Some(positions), pooling)?;
+                (texts, Some(InterchangeInfo { positions, skipped }))
+            }
+        };
+        let TaskFile { name, sha256, kind, .. } = file;
+        let info = TaskInfo {
+            name: name.clone(),
+            sha256: sha256.clone(),
+            kind: *kind,
+            pooling,
+            items: file.items.len() as u64,
+            skipped,
+            interchange,
+        };
+        let mask = self.mask.filter(|_| *kind == TaskKind::Pair);
+        Ok(Task { info, texts: ItemTexts { mask, ..texts }, interchanged })
+    }
+
+    /// The texts of each item, or with its corrupted text where contexts are exchanged, and how many items have none, by reason.
+    fn items(
+        &self,
+        file: &TaskFile,
+        exchanged: Option<ExchangedPositions>,
+        pooling: Option<Pooling>,
+    ) -> Result<(ItemTexts, BTreeMap<ItemSkip, u64>)> {
         let mut items: Vec<Vec<Sequence>> = Vec::new();
         let mut skipped: BTreeMap<ItemSkip, u64> = BTreeMap::new();
         let (mut first_skipped, mut units) = (None, HashSet::new());
         for item in &file.items {
             let family = SentenceFamily { number: item.unit, is_first: !units.contains(&item.unit) };
             let reading = ItemReader { task: self, item, index: items.len() as u64, family, path: &file.path, pooling };
-            match reading.sequences() {
+            let texts = match exchanged {
+                None => reading.sequences(),
+                Some(positions) => reading.interchanged(positions),
+            };
+            match texts {
                 Ok(sequences) => {
                     units.insert(item.unit);
                     items.push(sequences);
@@ -86,19 +123,14 @@ impl TaskReader<'_> {
             }
         }
         if let Some((reason, line)) = first_skipped.filter(|_| items.is_empty()) {
-            let error = anyhow!("no item of the task can be scored: {}", reasons(&skipped));
+            let error = anyhow!(
+                "no item of the task can be {}: {}",
+                exchanged.map_or("scored", |_| BESIDE_CORRUPTED),
+                reasons(&skipped)
+            );
             return Err(self.refusal(error, reason, file, line));
         }
-        let TaskFile { name, sha256, kind, .. } = file;
-        let info = TaskInfo {
-            name: name.clone(),
-            sha256: sha256.clone(),
-            kind: *kind,
-            pooling,
-            items: file.items.len() as u64,
-            skipped,
-        };
-        Ok(Task { info, items, mask: self.mask.filter(|_| *kind == TaskKind::Pair) })
+        Ok((ItemTexts { items, mask: None, skipped: skipped.values().sum() }, skipped))
     }
 
     /// The error of an item that cannot be scored.
@@ -118,9 +150,9 @@ impl TaskReader<'_> {
 }
 
 /// Reads one item.
-struct ItemReader<'a> {
-    task: &'a TaskReader<'a>,
-    item: &'a Item,
+pub(super) struct ItemReader<'a> {
+    pub(super) task: &'a TaskReader<'a>,
+    pub(super) item: &'a Item,
     /// Number among the items that can be scored.
     index: u64,
     family: SentenceFamily,
@@ -153,13 +185,7 @@ impl ItemReader<'_> {
                 let embeds = |(text, role)| self.part(text, ScoreRule::Embeds(role, pooling), None);
                 Ok(texts.into_iter().zip(roles).map(embeds).collect())
             }
-            ItemContent::Cloze { context, answer, foil } => {
-                let (sequence, answer, foil) = match context {
-                    ClozeContext::Masked(text) => self.filled_in(text, [answer, foil])?,
-                    ClozeContext::Prompt(text) => self.continued(text, [answer, foil])?,
-                };
-                Ok(vec![self.part(sequence, ScoreRule::Against(foil), Some(answer))])
-            }
+            ItemContent::Cloze { context, answer, foil, .. } => Ok(vec![self.cloze(context, [answer, foil])?]),
             ItemContent::Pair { good, bad } => {
                 let [good, bad] = self.pair([self.text(good)?, self.text(bad)?])?;
                 Ok(vec![self.part(good, ScoreRule::Gains, None), self.part(bad, ScoreRule::Loses, None)])
@@ -168,7 +194,7 @@ impl ItemReader<'_> {
     }
 
     fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>) -> Sequence {
-        let part = ItemPart { rule, answer, group: self.item.group.clone() };
+        let part = ItemPart { rule, answer, group: self.item.group.clone(), corruption: None };
         Sequence { item: Some(part), ..sequence }
     }
 
@@ -190,6 +216,15 @@ impl ItemReader<'_> {
             return Err(ItemSkip::NoLabels.into());
         }
         Ok(self.part(Sequence { predictions, ..sequence }, ScoreRule::Class, None))
+    }
+
+    /// The sequence of a text with its answer and its foil.
+    pub(super) fn cloze(&self, context: &ClozeContext, sides: [&str; 2]) -> Scored<Sequence> {
+        let (sequence, answer, foil) = match context {
+            ClozeContext::Masked(text) => self.filled_in(text, sides)?,
+            ClozeContext::Prompt(text) => self.continued(text, sides)?,
+        };
+        Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer)))
     }
 
     /// The sequence of a text, or of two.
