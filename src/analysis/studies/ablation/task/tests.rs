@@ -114,7 +114,7 @@ fn the_words_of_tags_are_counted_one_by_one() {
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
     let predicted =
         |position, truth| PredictedToken { position, ..PredictedToken::masked(position, position, Some(truth)) };
-    let part = ItemPart { rule: ScoreRule::Class, answer: None, group: None };
+    let part = ItemPart { rule: ScoreRule::Class, answer: None, group: None, corruption: None };
     let tagged = Sequence {
         predictions: vec![predicted(0, 0), predicted(1, 0), predicted(2, 1)],
         item: Some(part),
@@ -138,7 +138,7 @@ fn the_texts_of_a_triple_are_compared_by_their_vectors() {
     let conditions = Conditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
     let text = |of| {
-        let part = ItemPart { rule: ScoreRule::Embeds(of, Pooling::First), answer: None, group: None };
+        let part = ItemPart { rule: ScoreRule::Embeds(of, Pooling::First), answer: None, group: None, corruption: None };
         Sequence { predictions: Vec::new(), item: Some(part), ..cloze(0, 0, true, 0) }
     };
     let texts = [TripleText::Anchor, TripleText::Positive, TripleText::Negative].map(text);
