@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 #[test]
 fn heads_go_one_after_the_other() {
     let corpus = fixture("corpus/gold.conllu");
-    let others = "attention,trees,dependency,links,words,frequency,explained-variance";
+    let others = "attention,trees,dependency,links,words,classes,frequency,explained-variance";
     let common =
         ["analyze", "box:small", "-c", path(&corpus), "--with", "pruning", "--sample", "30", "--without", others];
     let report = |threads| run(&[&common[..], &["--no-run-info", "--threads", threads, "-o", "-"]].concat()).unwrap();

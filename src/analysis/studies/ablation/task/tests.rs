@@ -138,7 +138,8 @@ fn the_texts_of_a_triple_are_compared_by_their_vectors() {
     let conditions = Conditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
     let text = |of| {
-        let part = ItemPart { rule: ScoreRule::Embeds(of, Pooling::First), answer: None, group: None, corruption: None };
+        let part =
+            ItemPart { rule: ScoreRule::Embeds(of, Pooling::First), answer: None, group: None, corruption: None };
         Sequence { predictions: Vec::new(), item: Some(part), ..cloze(0, 0, true, 0) }
     };
     let texts = [TripleText::Anchor, TripleText::Positive, TripleText::Negative].map(text);
