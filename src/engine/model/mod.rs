@@ -30,7 +30,7 @@ use files::{AdapterFiles, ModelFile, ModelFiles, Pooling};
 use forward::Encoder;
 use forward::packed::PackedEncoder;
 use forward::tensor::TensorEncoder;
-use grid::HeadGrid;
+use grid::{HeadGrid, HeadPlace};
 use initial::Initial;
 use parameters::{Classified, Classifier, Labels, Objective, Parameters};
 use tokenizer::ModelTokenizer;
@@ -149,6 +149,11 @@ impl Model {
     /// How many layers and heads there are.
     pub fn grid(&self) -> HeadGrid {
         self.architecture.grid()
+    }
+
+    /// The heads that its checkpoint was saved without.
+    pub fn absent(&self) -> &[HeadPlace] {
+        &self.architecture.config.absent
     }
 
     /// Whether tokens see none after them.

@@ -25,7 +25,7 @@ use super::observer::set::ObserverSet;
 use super::observer::{self, Observer, observer_of};
 use super::pass::{Pass, Phases, Portion, Sequences, Weights};
 use super::setup::PassSetup;
-use crate::corpus::{Corpus, CorpusIdentity, Index, Input, Scope};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input, LinkOptions, Scope};
 use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::forward::gates::Gate;
@@ -61,6 +61,8 @@ use workers::{TokenizedSentences, sum_up};
 pub struct Runner<'a> {
     /// The corpus, in the order it is read.
     pub corpus: &'a [Input],
+    /// The links that stand beside it.
+    pub links: &'a LinkOptions,
     /// Which of its sentences are read, as the first pass decides.
     pub scope: &'a Scope,
     /// Its index, which lets a shard read only its own part.
@@ -151,6 +153,9 @@ impl Runner<'_> {
         if pass.derivatives {
             return Ok(once.towards(grid, &gates));
         }
+        let is_absent =
+            |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|at| self.model.absent().contains(at));
+        removed.retain(|removed| !is_absent(removed));
         if self.chooses(pass)
             && let Some(choice) = self.ablation().effect_of
         {
@@ -215,7 +220,7 @@ impl Runner<'_> {
             Sequences::Task | Sequences::Interchange => return self.over_task(part.shard, pass, observers, variants),
             _ => {}
         }
-        let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), self.index)?;
+        let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), self.index)?;
         let (sums, _, again) = self.over_corpus(opened, (part, sequences), pass, observers, variants)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
@@ -391,7 +396,7 @@ impl Runner<'_> {
     /// The first sentences of the corpus, by themselves, whatever the shard.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
-        let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), None)?;
+        let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);
@@ -413,7 +418,7 @@ impl Runner<'_> {
         let is_decoder = self.model.is_decoder();
         let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));
         let sequences: &mut Sequencer<'_> = &mut sequences;
-        let mut observers = ObserverSet::new(observers);
+        let mut observers = ObserverSet::new(observers).without(self.model.absent());
         let conditions = Conditions {
             removal: (pass.portion != Portion::All && pass.sequences != Sequences::Interchange)
                 .then(|| self.ablation().removal),
@@ -430,7 +435,7 @@ impl Runner<'_> {
                 .filter_map(|variant| variant.removed.first())
         };
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
-        let chosen = self.chooses(pass).then(places);
+        let chosen = (self.chooses(pass) || !self.model.absent().is_empty()).then(places);
         let constants = (conditions.removal == Some(Replacement::Constant)).then(|| variants.constants());
         observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen, constants });
         let (model, threads) = (self.model.id.as_str(), self.threads);
