@@ -51,7 +51,8 @@ class Options(unittest.TestCase):
         commands |= {"compare": _keywords.Compare, "diff": _keywords.Diff, "export": _keywords.Export, "batch": _keywords.Batch}
         for command, typed in commands.items():
             # Heads are named beside the options of a view, and tensors have options of their own.
-            own = {"view": {"head", "layer", "rollout", "remove", "strict"}, "maps": {"find", "from-token"}}.get(command, set())
+            of_words = {"find", "from-token", "relation", "link", "hide-special"}
+            own = {"view": {"head", "layer", "rollout", "remove", "strict"}, "maps": of_words}.get(command, set())
             known = options_of(headscope.program(), command) - not_typed - own
             self.assertEqual({spelt(name) for name in typed.__annotations__} - {"corpus"}, known, command)
 

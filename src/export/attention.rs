@@ -30,12 +30,31 @@ pub struct SentenceAttention {
     pub texts: Vec<String>,
     /// Whether each is a word, `[units]`.
     pub is_word: Vec<bool>,
-    /// The gold head of each, `[units]`; empty without a tree.
-    pub heads: Vec<Option<usize>>,
+    /// The arcs of its tree, or links, that are drawn beside its attention; `None` without a tree.
+    pub gold: Option<GoldArcs>,
     /// The units that each unit sees, `[units]`: in a decoder itself and those before it.
     pub seen: Vec<Range<usize>>,
     /// The attention between them, `[units, units]`; 0 where nothing is seen.
     pub weights: WordAttention,
+}
+
+/// The arcs of a tree, or links, of a sentence.
+#[derive(Clone, Debug)]
+pub struct GoldArcs {
+    /// The relation, or the type of links; `None` of a whole tree.
+    pub name: Option<String>,
+    /// The other end of an arc: `head`, or `target` of links.
+    pub end: &'static str,
+    /// From unit to unit, ascending.
+    pub arcs: Vec<[usize; 2]>,
+}
+
+impl GoldArcs {
+    /// The other end of an arc as the legend has it.
+    fn legend(&self) -> String {
+        let of = self.name.as_ref().map_or_else(|| "in the tree".to_owned(), |name| format!("by {}", one_line(name)));
+        format!("> the {} {of}", self.end)
+    }
 }
 
 impl SentenceAttention {
@@ -44,8 +63,27 @@ impl SentenceAttention {
         format!("{}, sentence {}{id}", self.head, self.sentence)
     }
 
-    fn head_of(&self, unit: usize) -> Option<usize> {
-        self.heads.get(unit).copied().flatten()
+    fn is_gold(&self, from: usize, to: usize) -> bool {
+        self.gold.as_ref().is_some_and(|gold| gold.arcs.binary_search(&[from, to]).is_ok())
+    }
+
+    /// How many sources of the arcs have their largest weight on another word on a target, of how many get their largest weight of
+    /// another word from a target, and how many there are; `None` of a whole tree.
+    fn found(&self) -> Option<[usize; 3]> {
+        let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };
+        let mut sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).collect();
+        sources.dedup();
+        let finds = |weight: &dyn Fn(usize, usize) -> f64| {
+            let is_found = |source: &&usize| {
+                let others = (0..self.texts.len()).filter(|&other| self.is_word[other] && other != **source);
+                let best = others.map(|other| (other, weight(**source, other)));
+                let best = best.reduce(|best, next| if next.1 > best.1 { next } else { best });
+                best.is_some_and(|(other, _)| self.is_gold(**source, other))
+            };
+            sources.iter().filter(is_found).count()
+        };
+        let forward = finds(&|source, other| self.weights.get(source, other));
+        Some([forward, finds(&|source, other| self.weights.get(other, source)), sources.len()])
     }
 
     /// Whether no unit sees one after it.
@@ -100,18 +138,30 @@ pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> 
     }
     let scale: Vec<String> = BLOCKS.iter().rev().map(|(least, block)| format!("{block} {least}")).collect();
     let scale = if numbers { String::new() } else { format!("{} and more", scale.join(", ")) };
-    let tree = if viewed.heads.is_empty() { "" } else { "> the head in the tree" };
-    let parts: Vec<&str> = [scale.as_str(), tree].into_iter().filter(|part| !part.is_empty()).collect();
+    let gold = viewed.gold.as_ref().map(GoldArcs::legend).unwrap_or_default();
+    let parts: Vec<&str> = [scale.as_str(), &gold].into_iter().filter(|part| !part.is_empty()).collect();
     if !parts.is_empty() {
         let _ = writeln!(out, "{}", parts.join("; "));
+    }
+    if let Some(found) = viewed.found() {
+        let _ = writeln!(out, "{}", found_in_words(viewed, found));
     }
     out
 }
 
-/// A cell: the mark of the tree, and two blocks or a number, or neither where nothing is seen.
+/// How many ends of arcs a head finds.
+fn found_in_words(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
+    let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end));
+    format!(
+        "{}: the {end} has the largest weight among words for {forward} of {all}, and gives the largest weight to {back} of {all}",
+        one_line(name.unwrap_or_default())
+    )
+}
+
+/// A cell: the mark of an arc, and two blocks or a number, or neither where nothing is seen.
 fn shown(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -> String {
     let weight = viewed.weights.get(row, column);
-    let is_gold = viewed.head_of(row) == Some(column);
+    let is_gold = viewed.is_gold(row, column);
     let (mark, style) = if is_gold { ('>', GOLD) } else { (' ', ATTENTION) };
     let text = if numbers {
         if !viewed.seen[row].contains(&column) {
@@ -128,7 +178,7 @@ fn shown(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -
     if text.trim().is_empty() || (numbers && !is_gold) { text } else { format!("{style}{text}{style:#}") }
 }
 
-/// The attention as arcs from each word to where it attends most, above the arcs of the tree.
+/// The attention as arcs from each word to where it attends most, above the arcs of the tree or links.
 struct ArcDrawing {
     title: String,
     reading: String,
@@ -143,14 +193,17 @@ impl ArcDrawing {
                 heads.push(head);
             }
         }
-        let has_tree = seen.clone().any(|viewed| !viewed.heads.is_empty());
-        let tree = if has_tree { " Those of the tree are below; blue are those that are the same." } else { "" };
+        let gold = seen.clone().find_map(|viewed| viewed.gold.as_ref());
+        let gold = gold.map_or_else(String::new, |gold| {
+            let of = gold.name.as_deref().unwrap_or("the tree");
+            format!(" Those of {of} are below; blue are those that are the same.")
+        });
         let is_causal = seen.clone().all(SentenceAttention::is_causal);
         let causal = if is_causal { " None goes to the right, for a word sees none after it." } else { "" };
         Self {
             title: format!("Attention of {}", heads.join(", ")),
             reading: format!(
-                "Arcs go from each word to where the head attends most, thicker with more attention.{causal}{tree}"
+                "Arcs go from each word to where the head attends most, thicker with more attention.{causal}{gold}"
             ),
             arcs: Arcs { sentences: seen.map(sentence).collect() },
         }
@@ -170,14 +223,14 @@ fn sentence(viewed: &SentenceAttention) -> ArcSentence {
     let words = || (0..viewed.texts.len()).filter(|&unit| viewed.is_word[unit]);
     let arc = |unit: usize| {
         let (to, weight) = viewed.most(unit);
-        let stand = if viewed.head_of(unit) == Some(to) { ArcMatch::Right } else { ArcMatch::Neutral };
+        let stand = if viewed.is_gold(unit, to) { ArcMatch::Right } else { ArcMatch::Neutral };
         Arc { from: unit, to, weight, stand }
     };
     ArcSentence {
         about: viewed.about(),
         units: viewed.texts.clone(),
         arcs: words().map(arc).collect(),
-        gold: words().filter_map(|unit| Some([unit, viewed.head_of(unit)?])).collect(),
+        gold: viewed.gold.as_ref().map(|gold| gold.arcs.clone()).unwrap_or_default(),
     }
 }
 
@@ -248,7 +301,7 @@ mod tests {
             id: Some("s-7".to_owned()),
             texts: ["[CLS]", "a", "b", "[SEP]"].map(str::to_owned).to_vec(),
             is_word: vec![false, true, true, false],
-            heads: vec![None, Some(2), None, None],
+            gold: Some(GoldArcs { name: None, end: "head", arcs: vec![[1, 2]] }),
             seen: vec![0..4; 4],
             weights: between,
         }
@@ -273,6 +326,20 @@ from\\to   1  2  3  4
         assert_eq!(text, expected);
         let numbers = plain(&grid(&viewed(), true, None));
         assert!(numbers.contains("2 a         -  .25 >.75    -  -> b 0.75\n"), "{numbers}");
+    }
+
+    #[test]
+    fn links_of_a_type_are_marked_and_counted() {
+        // b is linked to a, which has more of b than of any other word; b has more of a than a special token, which is no word.
+        let gold = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: vec![[2, 1]] });
+        let text = plain(&grid(&SentenceAttention { gold, ..viewed() }, false, None));
+        assert!(text.contains("\n3 b      ▓▓>░░ ▓▓     -> [CLS] 0.50\n"), "{text}");
+        let counted = "\u{2588} 0.7 and more; > the target by maps\nmaps: the target has the largest weight among words for 1 of 1, and \
+                       gives the largest weight to 1 of 1\n";
+        assert!(text.ends_with(counted), "{text}");
+        let wrong = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: vec![[1, 0]] });
+        assert_eq!(SentenceAttention { gold: wrong, ..viewed() }.found(), Some([0, 0, 1]));
+        assert_eq!(viewed().found(), None);
     }
 
     #[test]

@@ -539,7 +539,7 @@ fn heads_that_were_trained_otherwise_are_refused() {
 }
 
 /// The tiny ESM with ESM-2's vocabulary.
-fn esm_with_vocabulary() -> TempDir {
+pub(crate) fn esm_with_vocabulary() -> TempDir {
     let folder = TempDir::new().unwrap();
     let from = fixture("models/tiny-esm");
     fs::copy(from.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
@@ -572,7 +572,7 @@ fn a_protein_in_fasta_is_a_sentence_of_residues() {
     assert_eq!(corpus["files"][0]["format"], "fasta");
     assert_eq!(proteins["model"]["residues"], true);
     assert_eq!(proteins["settings"]["left_out"], json!(["trees", "dependency", "words", "frequency"]));
-    assert_eq!(proteins["settings"]["studies"], json!(["attention", "links", "explained-variance"]));
+    assert_eq!(proteins["settings"]["studies"], json!(["attention", "links", "classes", "explained-variance"]));
     assert!(proteins["caveats"].as_array().unwrap().iter().any(|caveat| caveat["id"] == "residues"));
     let summary = run(&["analyze", "--summary", "full", path(model.path()), "-c", path(&fasta)]).unwrap();
     for line in [
@@ -601,7 +601,7 @@ fn words_and_proteins_are_not_taken_for_each_other() {
     let arguments = ["analyze", path(model.path()), "-c", path(&fasta), "--with", "trees"];
     assert_eq!(run(&arguments), Err((2, asked)));
     let arguments =
-        ["analyze", path(model.path()), "-c", path(&fasta), "--without", "attention,links,explained-variance"];
+        ["analyze", path(model.path()), "-c", path(&fasta), "--without", "attention,links,classes,explained-variance"];
     let nothing =
         format!("error: no study can be asked of `{name}`: it knows no words: its tokens are residues of proteins\n");
     assert_eq!(run(&arguments), Err((2, nothing)));

@@ -179,3 +179,38 @@ fn treebanks_have_links_in_two_columns() {
     let (status, message) = run(&without).unwrap_err();
     assert!(status == 2 && message.contains("is about the study links: give --with links as well"), "{message}");
 }
+
+/// Links of three kinds: reactions with their maps, the arcs of trees, and contacts of words that are drawn at random.
+#[test]
+fn untrained_heads_follow_links_by_chance_alone() {
+    const SEEDS: usize = 10;
+    let scratch = tempdir().unwrap();
+    let [arcs, contacts] = ["arcs.jsonl", "contacts.jsonl"].map(|name| scratch.path().join(name));
+    fs::write(&arcs, gold(of_relations)).unwrap();
+    // Of each word to one that an odd number of its letters leads to.
+    let random = |rows: &[Vec<&str>]| {
+        let count = rows.len() as u64;
+        let other = |row: &Vec<&str>| {
+            row[1].bytes().fold(7_u64, |mixed, byte| mixed * 31 % 1_009 + u64::from(byte)) % count + 1
+        };
+        let links = rows.iter().zip(1..).map(|(row, word)| (word, other(row))).filter(|(word, other)| word != other);
+        json!({"contact": links.map(|(word, other)| json!([word, other])).collect::<Vec<_>>()})
+    };
+    let of_contacts = gold(random).replace("\"upos\"", "\"undirected\":[\"contact\"],\"upos\"");
+    fs::write(&contacts, of_contacts).unwrap();
+    let model = tiny_bert();
+    for (corpus, most) in [(fixture("corpus/reactions.jsonl"), 1), (arcs, 20), (contacts, 1)] {
+        let others = "attention,trees,words,classes,frequency,explained-variance";
+        let seeds = SEEDS.to_string();
+        let control = ["--control", "random-init", "--control-seeds", &seeds, "--without", others];
+        let arguments = ["analyze", path(&model), "-c", path(&corpus), "-q", "--no-run-info", "-o", "-"];
+        let report: Value = serde_json::from_str(&run(&[&arguments[..], &control].concat()).unwrap()).unwrap();
+        let labels = |control: &Value| control["label_counts"]["link:<type>"].as_u64().unwrap();
+        let found: u64 = report["controls"].as_array().unwrap().iter().map(labels).sum();
+        let types =
+            report["links"].as_array().unwrap().iter().filter(|links| links["count"].as_u64() >= Some(100)).count();
+        assert!((1..=most).contains(&types), "{types}");
+        let tests = 12 * types * SEEDS;
+        assert!(found as f64 <= 0.05 * tests as f64, "{}: {found} of {tests}", corpus.display());
+    }
+}

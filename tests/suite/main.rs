@@ -22,6 +22,7 @@ mod candle;
 mod checkpoints;
 mod choice;
 mod clark2019;
+mod classes;
 mod compare;
 mod comparison_outputs;
 mod confirm;

@@ -179,7 +179,7 @@ fn top_level_keys_are_in_their_order() {
         run(&["analyze", "--summary", "full", path(&model), "-c", path(&corpus), "--limit", "5", "-o", "-"]).unwrap();
     let keys: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("  \"")?.split_once('"')).map(|(key, _)| key).collect();
-    let expected = "schema_version tool in_brief model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests links words frequency explained_variance caveats run";
+    let expected = "schema_version tool in_brief model corpus settings chance chance_ci95 denominators label_counts controls heads relations tests links words classes class_kinds frequency explained_variance caveats run";
     assert_eq!(keys, expected.split(' ').collect::<Vec<_>>());
 }
 

@@ -85,6 +85,7 @@ fn label() -> Schema {
             json!({ "enum": all().iter().map(|one| format!("{family}:{one}")).collect::<Vec<_>>() })
         }
         Parameter::Any(family, _) => json!({ "pattern": format!("^{family}:.") }),
+        Parameter::Keyed(family) => json!({ "pattern": format!("^{family}:[^=]+=.") }),
     };
     json_schema!({ "type": "string", "anyOf": registry::detectors().map(of_detector).collect::<Vec<_>>() })
 }

@@ -22,6 +22,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &patterns::dependency::Dependency,
     &patterns::links::Links,
     &patterns::words::Words,
+    &patterns::words::classes::WordClasses,
     &patterns::frequency::Frequency,
     &patterns::explained_variance::Explained,
     &patterns::repeats::RepeatedTokens,

@@ -66,6 +66,8 @@ pub struct Subject<'a> {
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
     /// The columns and keys of the corpus that are probed for beside UPOS and relation.
     pub probes: &'a [String],
+    /// The column or key of the corpus with the class of each word, if one was named.
+    pub classes_from: Option<&'a str>,
     /// The results of the first stage, for passes of the second; empty before that.
     pub found: &'a UpstreamResults,
     /// The study's own sums of the first stage, for its passes of the second.
@@ -84,6 +86,7 @@ impl<'a> Subject<'a> {
             from,
             token_id,
             probes: &[],
+            classes_from: None,
             found: &NOTHING,
             own: Observed(&[]),
             threads: NonZeroUsize::MIN,

@@ -128,6 +128,7 @@ impl<'a> PreparedRun<'a> {
             counts: sha256,
             probes: options.probes.clone(),
             links_from: options.links_from.clone(),
+            classes: options.classes.clone(),
             left_out: left_out.map(|study| study.card().name.to_owned()).collect(),
             studies: plan::names(&studies),
         };
@@ -225,6 +226,7 @@ impl<'a> PreparedRun<'a> {
         Subject {
             classes,
             probes,
+            classes_from: self.protocol.classes.as_deref(),
             found,
             threads,
             ..Subject::new(self.model.grid(), self.protocol.from_token, token_id)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
-use crate::corpus::{Input, LinksFrom, Unit};
+use crate::corpus::{FurtherColumns, Input, LinksFrom, Unit};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
@@ -65,6 +65,8 @@ pub struct AnalyzeOptions {
     pub probes: Vec<String>,
     /// Where CoNLL-U has links, if it has.
     pub links_from: Option<LinksFrom>,
+    /// The column or key of the corpus with the class of each word, if one was named.
+    pub classes: Option<String>,
     /// The studies that are run.
     pub studies: Vec<&'static dyn AnyStudy>,
     /// The names of the requested studies.
@@ -87,8 +89,9 @@ pub struct AnalyzeOptions {
 
 impl AnalyzeOptions {
     /// The further columns of the corpus that are read.
-    pub fn columns(&self) -> (&[String], Option<&LinksFrom>) {
-        (&self.probes, self.links_from.as_ref())
+    pub fn columns(&self) -> FurtherColumns<'_> {
+        let (links, classes) = (self.links_from.as_ref(), self.classes.as_deref());
+        FurtherColumns { requested: &self.probes, links, classes }
     }
 
     /// Whether its task takes the head of the model that classifies sequences.

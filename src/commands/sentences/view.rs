@@ -1,12 +1,15 @@
 //! `headscope view`: the attention of chosen heads over sentences, for a person.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
 
 use super::{HeadChoice, NamedSentence, SentenceChoice, attention, chosen, heads, load, rounded, view_of};
-use crate::export::attention::{SentenceAttention, figure, grid, page};
+use crate::corpus::LinkSet;
+use crate::corpus::relation::scored_as;
+use crate::export::attention::{GoldArcs, SentenceAttention, figure, grid, page};
 use crate::export::page::glance::ShownSentence;
 use crate::model::Model;
 use crate::model::forward::Scratch;
@@ -16,7 +19,7 @@ use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::pass::Pass;
 use crate::passes::run::token_limit;
-use crate::report::{AttentionMaps, MOST_TOKENS};
+use crate::report::{AttentionMaps, MOST_TOKENS, SentenceArc};
 use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::reading::{Context as Reads, Spacing};
@@ -25,6 +28,7 @@ use crate::sequences::span::WordSpan;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
+use crate::system::printable::one_line;
 use crate::system::terminal::{self, print};
 
 /// Sentences, heads, and how their attention is shown.
@@ -37,6 +41,10 @@ pub struct ViewOptions {
     pub sentences: SentenceChoice,
     /// The heads that are shown, in this order.
     pub heads: HeadChoice,
+    /// The arcs that are drawn beside attention.
+    pub gold: ShownArcs,
+    /// Whether special tokens are left out.
+    pub hides_special: bool,
     /// Whether weights are shown as numbers.
     pub numbers: bool,
     /// Longer sentences are skipped, or are an error if they were requested by number.
@@ -49,6 +57,79 @@ pub struct ViewOptions {
     pub from_token: FromToken,
     /// Files that are written in place of the terminal.
     pub outputs: Vec<(PathBuf, Drawing)>,
+}
+
+/// The arcs that are drawn beside attention.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShownArcs {
+    /// The whole tree.
+    Tree,
+    /// The arcs of a relation.
+    Relation(String),
+    /// The links of a type.
+    Links(String),
+}
+
+impl ShownArcs {
+    /// The arcs of a sequence between words, each from its dependent or source; `None` without a tree.
+    fn between_words(&self, sequence: &Sequence) -> Option<Vec<[usize; 2]>> {
+        let of_tree = |takes: &dyn Fn(&str) -> bool| {
+            let arcs = sequence.tree.as_ref()?.iter().enumerate().filter(|(_, arc)| takes(&arc.relation));
+            Some(arcs.filter_map(|(word, arc)| Some([word, arc.head.word()?])).collect())
+        };
+        match self {
+            Self::Tree => of_tree(&|_| true),
+            Self::Relation(wanted) => of_tree(&|relation| scored_as(relation).any(|name| name == *wanted)),
+            Self::Links(wanted) => {
+                let sets = sequence.links.iter().filter(|links| *links.kind.name == **wanted);
+                let of_set = |links: &LinkSet| -> Vec<[usize; 2]> {
+                    links.targets.iter().flat_map(|(&from, to)| to.iter().map(move |&to| [from, to])).collect()
+                };
+                Some(sets.flat_map(of_set).collect())
+            }
+        }
+    }
+
+    /// The same between units.
+    fn between_units(&self, sequence: &Sequence, units: &Units) -> Option<GoldArcs> {
+        let (name, end) = match self {
+            Self::Tree => (None, "head"),
+            Self::Relation(name) => (Some(name.clone()), "head"),
+            Self::Links(name) => (Some(name.clone()), "target"),
+        };
+        let arcs = self.between_words(sequence)?.into_iter().map(|ends| ends.map(|word| units.of_word[word]));
+        let mut arcs: Vec<[usize; 2]> = arcs.collect();
+        arcs.sort_unstable();
+        Some(GoldArcs { name, end, arcs })
+    }
+
+    /// Fails if none of the sentences has such an arc, and names those that there are.
+    fn ensure_in(&self, sentences: &[NamedSentence]) -> Result<()> {
+        let sequences = || sentences.iter().map(|sentence| &sentence.sequence);
+        let (option, name, there): (_, _, BTreeSet<&str>) = match self {
+            Self::Tree => return Ok(()),
+            Self::Relation(name) => {
+                let relations = sequences().flat_map(|sequence| sequence.tree.iter().flatten());
+                ("relation", name, relations.map(|arc| &*arc.relation).collect())
+            }
+            Self::Links(name) => (
+                "link",
+                name,
+                sequences().flat_map(|sequence| &sequence.links).map(|links| &*links.kind.name).collect(),
+            ),
+        };
+        let is_there = sequences().any(|sequence| self.between_words(sequence).is_some_and(|arcs| !arcs.is_empty()));
+        let there: Vec<&str> = there.into_iter().collect();
+        let way_out = if there.is_empty() {
+            "name a corpus that has them with --corpus".to_owned()
+        } else {
+            format!("they have {}; others are shown with --sentence", there.join(", "))
+        };
+        let kind = if option == "link" { "links of the type" } else { "the relation" };
+        let missing = || anyhow!("no sentence that is shown has {kind} `{}`", one_line(name));
+        ensure!(is_there, missing().of_option(option).of_value(name).hint(one_line(&way_out)));
+        Ok(())
+    }
 }
 
 /// A format of what `headscope view` draws.
@@ -70,6 +151,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
     let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate).spacing(options.words);
     let sentences = chosen(&options.sentences, &mut encoder)?;
+    options.gold.ensure_in(&sentences).class(Class::Usage)?;
     let gates = Pass::PLAIN.gates();
     let draws_page = outputs.iter().any(|(_, drawing)| *drawing == Drawing::Html);
     let is_of_all = options.heads == HeadChoice::All;
@@ -84,7 +166,10 @@ pub fn view(options: &ViewOptions) -> Result<()> {
         let weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
         if draws_page {
             let index = (!matches!(options.sentences, SentenceChoice::Texts(_))).then_some(sequence.index);
-            let maps = AttentionMaps { sentence: index, ..rounded(&model, sequence, &weights) };
+            let mut maps = AttentionMaps { sentence: index, ..rounded(&model, sequence, &weights) };
+            if options.gold != ShownArcs::Tree {
+                maps.arcs = arcs(options, &model, sequence);
+            }
             shown.push(if is_of_all {
                 ShownSentence::of_all(&maps, model.grid())
             } else {
@@ -123,6 +208,19 @@ fn ensure_short(sequence: &Sequence) -> Result<()> {
     Ok(())
 }
 
+/// The arcs of a relation or the links of a type, as the page draws them: in a decoder from the later word.
+fn arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<SentenceArc> {
+    let Some(GoldArcs { name, arcs, .. }) = options.gold.between_units(sequence, &Units::new(sequence)) else {
+        return Vec::new();
+    };
+    let is_causal = model.architecture.config.visibility.in_all_layers().is_causal();
+    let arc = |[from, to]: [usize; 2]| {
+        let [from, to] = if is_causal { [from.max(to), from.min(to)] } else { [from, to] };
+        SentenceArc { from, to, relation: name.clone().unwrap_or_default() }
+    };
+    arcs.into_iter().map(arc).collect()
+}
+
 /// A sentence with the attention of one head between its words and special tokens.
 fn viewed(
     options: &ViewOptions,
@@ -131,7 +229,7 @@ fn viewed(
     weights: &[f32],
     (place, head): (usize, HeadPlace),
 ) -> SentenceAttention {
-    let units = Units::new(sequence);
+    let units = if options.hides_special { Units::words(sequence) } else { Units::new(sequence) };
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
     let mut between = WordAttention::default();
     between.fold(view_of(weights, sequence.ids.len(), place, head), &units.spans, options.from_token);
@@ -141,7 +239,7 @@ fn viewed(
         id: id.as_deref().map(str::to_owned),
         texts: units.texts(sequence, token),
         is_word: units.words.iter().map(Option::is_some).collect(),
-        heads: units.heads(sequence),
+        gold: options.gold.between_units(sequence, &units),
         seen: seen(&units, model.architecture.config.visibility.of_layer(head.layer), sequence.ids.len()),
         weights: between,
     }

@@ -1,5 +1,13 @@
 //! Annotations of a word beside its place in the tree: word class, lemma, features, entities.
 
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, ensure};
+
+use super::bounds::MAX_RELATION_BYTES;
+use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
+
 /// The annotations of a word, as far as the corpus has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotation {
@@ -12,11 +20,33 @@ pub struct Annotation {
     /// The beginnings and ends of entity mentions: the value of `Entity=` in MISC
     /// (<https://universaldependencies.org/coref-format.html>), as in `(3-abstract-new(4-person` or `4)3)`.
     pub entity: Option<Box<str>>,
-    /// Its class for links, where the corpus has one: the element of an atom, the kind of a token of a program.
-    pub class: Option<Box<str>>,
+    /// Its class of the user's own, where there is one: the element of an atom, the kind of a token of a program.
+    pub class: Option<Arc<WordClass>>,
     /// The values of the columns or keys that a run [keeps](super::Corpus::keeping), in that order; empty if it keeps
     /// none.
     pub requested: Box<[Option<Box<str>>]>,
+}
+
+/// A class of words of the user's own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WordClass {
+    /// The kind of class: `element`.
+    pub key: Arc<str>,
+    /// Its name: `C`.
+    pub name: Box<str>,
+}
+
+impl WordClass {
+    /// A class of a kind.
+    /// Fails if its name is too long for a label.
+    pub(super) fn shared(key: &Arc<str>, name: Box<str>) -> Result<Arc<Self>> {
+        ensure!(
+            name.len() <= MAX_RELATION_BYTES,
+            anyhow!("the class `{}` of `{key}` has a name of more than {MAX_RELATION_BYTES} bytes", excerpt(&name))
+                .hint("give it a shorter name: it stands in labels and tables")
+        );
+        Ok(Arc::new(Self { key: Arc::clone(key), name }))
+    }
 }
 
 /// The value of an entry in features and similar lists: `Sing` of `Number` in `Case=Nom|Number=Sing`.
@@ -85,7 +115,7 @@ mod tests {
 
     #[test]
     fn an_annotation_is_small() {
-        // Five pointers with their lengths, and a byte: what a corpus lacks costs no more.
-        assert_eq!(size_of::<Annotation>(), 5 * size_of::<&str>() + size_of::<usize>());
+        // Four pointers with their lengths, one without, and a byte: what a corpus lacks costs no more.
+        assert_eq!(size_of::<Annotation>(), 4 * size_of::<&str>() + 2 * size_of::<usize>());
     }
 }

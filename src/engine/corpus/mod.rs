@@ -14,7 +14,7 @@ mod sentence;
 mod source;
 mod tree;
 
-pub use annotation::{Annotation, Upos};
+pub use annotation::{Annotation, Upos, WordClass};
 pub use bounds::{
     MAX_LINE_BYTES, MAX_LINK_TYPES, MAX_LINKS, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED, MAX_SENTENCE_BYTES,
     MAX_WORDS,
@@ -32,4 +32,4 @@ pub use sentence::written::Written;
 pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};
 pub use source::scope::{Scope, TakenDocuments};
-pub use source::{Corpus, CorpusIdentity, FileIdentity};
+pub use source::{Corpus, CorpusIdentity, FileIdentity, FurtherColumns};

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::corpus::{LinkSet, LinkType};
+use crate::corpus::{Annotation, LinkSet, LinkType, WordClass};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
@@ -47,6 +47,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         counts: None,
         probes: Vec::new(),
         links_from: None,
+        classes: None,
         left_out: Vec::new(),
         studies: names(studies),
     }
@@ -130,7 +131,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
     panel
 }
 
-/// A sequence with links from each word to the one before it, and contacts of both.
+/// A sequence with links from each word to the one before it, and contacts of both; each word has a class.
 fn linked(mut sequence: Sequence) -> Sequence {
     let links = |name: &str, is_undirected| {
         let kind = Arc::new(LinkType { name: name.into(), is_undirected, min_distance: 1 });
@@ -139,6 +140,10 @@ fn linked(mut sequence: Sequence) -> Sequence {
         LinkSet { kind, targets: words.map(|word| (word, [other(word)].into())).collect(), candidates: None, lost: 0 }
     };
     sequence.links = vec![links("before", false), links("contact", true)];
+    sequence.annotations.resize(sequence.words.len(), Annotation::default());
+    for (word, annotation) in sequence.annotations.iter_mut().enumerate() {
+        annotation.class = Some(Arc::new(WordClass { key: "parity".into(), name: (word % 2).to_string().into() }));
+    }
     sequence
 }
 
@@ -291,7 +296,7 @@ fn studies_of_a_report_are_those_that_it_lists() {
     let refusal = self::studies(&["cats".to_owned()]).err().unwrap().to_string();
     assert_eq!(
         refusal,
-        "there is no study `cats`: there are attention, norms, trees, dependency, links, words, frequency, explained-variance, \
+        "there is no study `cats`: there are attention, norms, trees, dependency, links, words, classes, frequency, explained-variance, \
             repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, gradient, knockout, pruning, output-shift, edges, \
             similarity, cluster-effect, cluster-shift, probes, parser, examples, clark2019"
     );

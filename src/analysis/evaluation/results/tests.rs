@@ -120,6 +120,7 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
             accuracy,
             ci95: ByDirection::default(),
             where_offset_wrong: ByDirection::default(),
+            to_special: ByDirection::default(),
             versus_offset,
             versus_tags: ByDirection::default(),
             specific: ByDirection::default(),

@@ -1,5 +1,6 @@
 //! Computations that several studies share.
 
+pub mod classed_words;
 pub mod cosines;
 pub mod fold_scores;
 pub mod head_sums;
@@ -7,4 +8,5 @@ pub mod partners;
 pub mod position;
 pub mod predictions;
 pub mod roots;
+pub mod special_tokens;
 pub mod vector_sums;

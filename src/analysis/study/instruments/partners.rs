@@ -42,6 +42,14 @@ impl Partners {
         largest(candidates.filter(|&other| other != word), |other| self.weight(attention, direction, word, other))
     }
 
+    /// The largest weight of a word on one that it could take, which in a decoder need not be that on the one [it takes](Self::of).
+    pub fn most(&self, attention: &WordAttention, word: usize) -> f64 {
+        let Range { start, end } = self.candidates[word].clone();
+        let end = if self.is_causal { word.min(end) } else { end };
+        let weights = (start..end).filter(|&other| other != word).map(|other| attention.get(word, other));
+        weights.fold(0.0, f64::max)
+    }
+
     /// Whether weights are compared relative to even attention.
     pub fn compares_lifts(&self) -> bool {
         self.is_causal

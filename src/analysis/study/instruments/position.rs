@@ -35,6 +35,9 @@ const RIGHT: usize = LEFT + FAR_BINS;
 /// Something for each bin.
 pub type ByBin<T> = [T; BINS];
 
+/// How much of a target is in the pairs of each bin.
+pub type TargetSums = ByBin<ExactSum>;
+
 /// The bin of a key as a query sees it.
 fn bin(query: usize, key: usize) -> usize {
     let distance = query.abs_diff(key);
@@ -177,7 +180,7 @@ pub struct Pair {
 pub struct PositionPairs {
     weights: ByBin<ExactSum>,
     /// Weight times target; `[targets]`.
-    targets: Vec<ByBin<ExactSum>>,
+    targets: Vec<TargetSums>,
 }
 
 merge_fields!(PositionPairs { weights, targets });
@@ -202,6 +205,11 @@ impl PositionPairs {
         self.targets.iter_mut().zip(&targets).for_each(|(sums, values)| add(sums, values));
     }
 
+    /// The sums of the targets, to be kept apart from the pairs.
+    pub fn take_targets(&mut self) -> Vec<TargetSums> {
+        std::mem::take(&mut self.targets)
+    }
+
     /// How many targets there are.
     pub fn targets(&self) -> usize {
         self.targets.len()
@@ -209,13 +217,19 @@ impl PositionPairs {
 
     /// The mean of a target over the pairs of each bin, with and without those of a block; 0 where there are none.
     pub fn rates(&self, target: usize, block: Option<&Self>) -> Rates {
-        let mean = |block: Option<&Self>| -> ByBin<f64> {
-            let less = |of: fn(&Self, usize, usize) -> ExactSum, bin: usize| {
-                of(self, target, bin).value() - block.map_or(0.0, |block| of(block, target, bin).value())
-            };
+        self.rates_of(&self.targets[target], block.map(|block| (block, &block.targets[target])))
+    }
+
+    /// The same of a target that is kept apart.
+    pub fn rates_of(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> Rates {
+        let mean = |block: Option<(&Self, &TargetSums)>| -> ByBin<f64> {
             std::array::from_fn(|bin| {
-                let weight = less(|pairs, _, bin| pairs.weights[bin], bin);
-                if weight > 0.0 { less(|pairs, target, bin| pairs.targets[target][bin], bin) / weight } else { 0.0 }
+                let [mut weight, mut share] = [self.weights[bin], target[bin]].map(|sum| sum.value());
+                if let Some((block, target)) = block {
+                    weight -= block.weights[bin].value();
+                    share -= target[bin].value();
+                }
+                if weight > 0.0 { share / weight } else { 0.0 }
             })
         };
         let (all, without) = (mean(None), mean(block));

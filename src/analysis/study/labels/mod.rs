@@ -71,6 +71,8 @@ pub enum Parameter {
     None,
     /// Labels are `family:parameter`, with any words for the parameter; some parameters are known.
     Any(&'static str, fn(&str) -> bool),
+    /// Labels are `family:key=value`, with any words for both.
+    Keyed(&'static str),
     /// Labels are `family:parameter`, with one of these.
     OneOf(&'static str, fn() -> Vec<String>),
 }
@@ -97,7 +99,7 @@ impl Detector {
     pub fn gives(&self, label: &str) -> bool {
         match self.parameter {
             Parameter::None => label == self.explanation.name,
-            Parameter::Any(..) | Parameter::OneOf(..) => self.parameter_of(label).is_some(),
+            Parameter::Any(..) | Parameter::Keyed(_) | Parameter::OneOf(..) => self.parameter_of(label).is_some(),
         }
     }
 
@@ -129,6 +131,7 @@ impl Detector {
         let valid = match self.parameter {
             Parameter::None => false,
             Parameter::Any(family, _) => name == family && !parameter.is_empty(),
+            Parameter::Keyed(family) => name == family && parameter.contains('='),
             Parameter::OneOf(family, all) => name == family && all().iter().any(|one| one == parameter),
         };
         valid.then_some(parameter)
@@ -146,7 +149,7 @@ impl Detector {
             Parameter::None => vec![self.explanation.name.to_owned()],
             Parameter::OneOf(family, all) => all().iter().map(|one| format!("{family}:{one}")).collect(),
             Parameter::Any(family, is_known) if is_known(code) => vec![format!("{family}:{code}")],
-            Parameter::Any(..) => Vec::new(),
+            Parameter::Any(..) | Parameter::Keyed(_) => Vec::new(),
         };
         let place = labels.iter().position(|label| self.code(label) == code)?;
         Some(labels.swap_remove(place))

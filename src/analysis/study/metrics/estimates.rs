@@ -233,6 +233,12 @@ impl ClassChance {
     }
 }
 
+/// A ratio over all blocks and without each of them; `of` gives it in a block, or in all of them. `None` where it has no value.
+pub fn jackknife(of: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option<Jackknife> {
+    let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| vec![of(Some(block))]).collect();
+    left_out(&[of(None)], &blocks, &[scale]).pop().flatten()
+}
+
 /// The scale of each cell.
 fn scales(columns: &[Column]) -> Vec<Scale> {
     columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale)).collect()

@@ -50,6 +50,12 @@ pub fn plus_minus_percent(interval: Option<Interval>) -> String {
     interval.map_or_else(String::new, |interval| format!(" ±{:.1}", interval.half_width() * 100.0))
 }
 
+/// How often a special token has more weight than what a head takes for the other end of an arc or link, as the end of a line; empty
+/// where that is not known.
+pub fn more_to_special(share: Option<f64>) -> String {
+    share.map_or_else(String::new, |share| format!("; a special token has more weight for {} %", percent(Some(share))))
+}
+
 /// A p- or q-value, to one digit where it is small; below one in a million as being below that: how Student's
 /// distribution ends there says more of the distribution than of the data.
 pub fn significance(q: f64) -> String {

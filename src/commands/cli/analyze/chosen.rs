@@ -1,6 +1,7 @@
 //! The choices of a run from its arguments: studies, controls, ablation, and the columns to probe for.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use crate::commands::analyze::options::{GIVE_COUNTS, ONLY_ONCE};
 use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::presets;
-use crate::corpus::{Input, LinksFrom};
+use crate::corpus::Input;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
@@ -186,19 +187,20 @@ pub(super) fn probes(studies: &[&'static dyn AnyStudy], named: Vec<String>) -> R
     Ok(probes)
 }
 
-/// Where links are read from; refuses that where the study of links does not run.
-pub(super) fn links_from(
+/// The value of an option that one study has; refuses it where that study does not run.
+pub(super) fn of_study<T: Display>(
     studies: &[&'static dyn AnyStudy],
-    from: Option<LinksFrom>,
-) -> Result<Option<LinksFrom>, Usage> {
-    let about = registry::with_option("links-from");
-    if let Some(from) = from.as_ref().filter(|_| studies.iter().all(|study| study.card().name != about)) {
-        return Err(anyhow!("--links-from {from} is about the study {about}")
-            .of_option("links-from")
-            .of_value(from)
+    option: &'static str,
+    value: Option<T>,
+) -> Result<Option<T>, Usage> {
+    let about = registry::with_option(option);
+    if let Some(value) = value.as_ref().filter(|_| studies.iter().all(|study| study.card().name != about)) {
+        return Err(anyhow!("--{option} {value} is about the study {about}")
+            .of_option(option)
+            .of_value(value)
             .hint(format!("give --with {about} as well")));
     }
-    Ok(from)
+    Ok(value)
 }
 
 /// Refuses a corpus that can be read only once where it would be read again.

@@ -33,7 +33,7 @@ use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
-use chosen::{ablation, can_count, controls, links_from, probes, refuse_reading_again, studies, task};
+use chosen::{ablation, can_count, controls, of_study, probes, refuse_reading_again, studies, task};
 use shard::ShardArgument;
 
 const EXAMPLES: &str = "\
@@ -173,6 +173,12 @@ pub struct AnalyzeArguments {
         registry::with_option("links-from")
     ))]
     links_from: Option<LinksFrom>,
+    #[arg(long, value_name = "COLUMN", help_heading = STUDIES, hide_short_help = true, help = format!(
+        "Of the study `{}`: a column of CoNLL-U, or a key of JSON lines, with the class of each word, as in xpos, feats.Number or \
+         misc.Gloss; of JSON lines a key of `classes` too",
+        registry::with_option("classes")
+    ))]
+    classes: Option<String>,
     /// Label beside it
     ///
     /// Labels an untrained model, or sentences with their words in random order, and says which labels heads keep; not of
@@ -295,7 +301,8 @@ impl AnalyzeArguments {
         refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
         let probes = probes(&studies, self.probes)?;
-        let links_from = links_from(&studies, self.links_from)?;
+        let links_from = of_study(&studies, "links-from", self.links_from)?;
+        let classes = of_study(&studies, "classes", self.classes)?;
         let about = registry::with_option("show-example");
         if self.show_example && studies.iter().all(|study| study.card().name != about) {
             return Err(anyhow!("--show-example is about the study {about}")
@@ -340,6 +347,7 @@ impl AnalyzeArguments {
             ablation,
             probes,
             links_from,
+            classes,
             studies,
             with,
             without: self.without,

@@ -17,7 +17,7 @@ use crate::commands::cli::shared::statuses::{RUNNING, help};
 use crate::commands::cli::shared::values::one_of;
 use crate::commands::sentences::HeadChoice;
 use crate::commands::sentences::maps::{MapsOptions, maps};
-use crate::commands::sentences::view::{Drawing, ViewOptions, view};
+use crate::commands::sentences::view::{Drawing, ShownArcs, ViewOptions, view};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::FromToken;
 use crate::system::errors::Facts;
@@ -27,6 +27,8 @@ Examples:
   headscope view --head L2H8 --text \"The scientist thanked the assistant because she solved the problem.\"
   headscope view ./my-model --head L2H8,L3H1 --corpus treebank.conllu --find because
   headscope view ./my-model --head L2H8 --corpus treebank.conllu --sentence 7 --numbers
+  headscope view ./my-model --head L2H8 --corpus treebank.conllu --relation obj --hide-special
+  headscope view ./my-model --head L2H8 --corpus reactions.jsonl --link maps
   headscope view ./my-model --head L2H8 --corpus treebank.conllu --sentence 7 -o sentence.svg -o sentence.html
   headscope view ./my-model --head all --text \"The cat sat on the mat.\" -o heads.html
   headscope view ./my-model --text \"The cat sat.\" --text \"It slept.\" -o maps.safetensors
@@ -84,6 +86,15 @@ pub struct ViewArguments {
     /// Show no more than so many sentences [default: 3, and all in tensors]
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
     limit: Option<u64>,
+    /// Draw only the arcs of this relation beside attention, and say which the head finds
+    #[arg(long, value_name = "RELATION", conflicts_with = "texts")]
+    relation: Option<String>,
+    /// Draw the links of this type in place of the tree, and say which the head finds
+    #[arg(long, value_name = "TYPE", conflicts_with_all = ["texts", "relation"])]
+    link: Option<String>,
+    /// Leave special tokens out: words are drawn to the word that they attend to most
+    #[arg(long)]
+    hide_special: bool,
     /// Show weights as numbers
     #[arg(long, conflicts_with = "outputs")]
     numbers: bool,
@@ -149,11 +160,18 @@ impl ViewArguments {
         let words = self.wanted.words;
         let sentences = self.wanted.choice(self.find, Some(self.limit.unwrap_or(SHOWN).max(named as u64)))?;
         refuse_corpus(&self.outputs, &sentences)?;
+        let gold = match (self.relation, self.link) {
+            (Some(relation), _) => ShownArcs::Relation(relation),
+            (None, Some(link)) => ShownArcs::Links(link),
+            (None, None) => ShownArcs::Tree,
+        };
         let options = ViewOptions {
             model,
             tokenizer: self.tokenizer.options(),
             sentences,
             heads: choice(&self.heads),
+            gold,
+            hides_special: self.hide_special,
             numbers: self.numbers,
             max_tokens,
             words,
@@ -188,9 +206,15 @@ impl ViewArguments {
             let two = anyhow!("`{}`: a file of tensors is written alone", output.display());
             return Err(two.about(output.display()).hint("run the command once more for the others"));
         }
-        if self.from_token.is_some() {
-            let error = anyhow!("--from-token is for attention between words, and tensors are between tokens");
-            return Err(error.of_option("from-token").hint("leave it out"));
+        let of_words = [
+            ("from-token", self.from_token.is_some()),
+            ("relation", self.relation.is_some()),
+            ("link", self.link.is_some()),
+            ("hide-special", self.hide_special),
+        ];
+        if let Some((option, _)) = of_words.into_iter().find(|(_, is_given)| *is_given) {
+            let error = anyhow!("--{option} is for attention between words, and tensors are between tokens");
+            return Err(error.of_option(option).hint("leave it out"));
         }
         let model = self.network.model(self.model.as_deref())?;
         let (truncate, words, max_tokens) = (self.wanted.truncate, self.wanted.words, self.wanted.max_tokens());

@@ -65,6 +65,17 @@ pub struct Corpus {
     failed: bool,
 }
 
+/// What a run reads of a corpus beside its words and trees.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FurtherColumns<'a> {
+    /// Columns of CoNLL-U, or keys of JSON lines, of each word.
+    pub requested: &'a [String],
+    /// Where CoNLL-U has links.
+    pub links: Option<&'a LinksFrom>,
+    /// The column or key that has the class of each word.
+    pub classes: Option<&'a str>,
+}
+
 /// A file without its hash, which is not known yet.
 struct FileName {
     name: String,
@@ -138,20 +149,22 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, with the links of CoNLL-U if they are wanted, and
-    /// [`indexed`](Self::indexed).
+    /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, with the links
+    /// of CoNLL-U and the classes of words if they are wanted, and [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
     pub fn open_with(
         inputs: &[Input],
         scope: &scope::Scope,
-        (requested, links): (&[String], Option<&LinksFrom>),
+        columns: FurtherColumns<'_>,
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
         if index.is_some() {
             indexing::ensure_files(inputs).class(Class::Input)?;
         }
+        let FurtherColumns { requested, links, classes } = columns;
         let mut corpus = Self::open(inputs)?.within(scope).keeping(requested);
         corpus.context.links_from = links.cloned();
+        corpus.context.classes = classes.map(Into::into);
         corpus.indexed(index)
     }
 

@@ -79,6 +79,8 @@ pub struct ModelTokenizer {
     scripts: Scripts,
     /// The characters of an entry of its vocabulary, where nearly all have as many.
     entry_length: Option<usize>,
+    /// All entries of a small vocabulary, with their ids; empty of a larger one.
+    few_entries: Vec<(u32, String)>,
     /// Whether each word is looked up as one entry of the vocabulary.
     looks_up_words: bool,
 }
@@ -118,6 +120,7 @@ impl ModelTokenizer {
                 round_trip: round_trip::of(&text, &entries, unknown),
                 scripts: entries.scripts().clone(),
                 entry_length: entries.length(),
+                few_entries: entries.few().to_vec(),
                 looks_up_words: false,
                 unknown,
                 punctuation: marks::punctuation_table(&text),
@@ -289,6 +292,11 @@ impl ModelTokenizer {
     /// The characters of an entry of its vocabulary, where nearly all have as many: letters, or k-mers of one length.
     pub fn entry_length(&self) -> Option<usize> {
         self.entry_length
+    }
+
+    /// All entries of the vocabulary that are no special tokens, with their ids, where they are 100 at most; none of a larger one.
+    pub fn few_entries(&self) -> &[(u32, String)] {
+        &self.few_entries
     }
 
     /// A place in `text` up to which it has at least `tokens` tokens, found without encoding it; `None` if no such

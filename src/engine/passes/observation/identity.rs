@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::PROGRAM;
-use crate::corpus::{CorpusIdentity, LinksFrom, Unit};
+use crate::corpus::{CorpusIdentity, FurtherColumns, LinksFrom, Unit};
 use crate::model::families::Architecture;
 use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
@@ -95,6 +95,10 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub links_from: Option<LinksFrom>,
+    /// The column of CoNLL-U, or the key of JSON lines, with the class of each word; absent if none was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub classes: Option<String>,
     /// Studies that would have run, but for a corpus that can be read only once or a model that knows no words; absent if there
     /// are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -106,8 +110,9 @@ pub struct Protocol {
 
 impl Protocol {
     /// The further columns of the corpus that are read.
-    pub fn columns(&self) -> (&[String], Option<&LinksFrom>) {
-        (&self.probes, self.links_from.as_ref())
+    pub fn columns(&self) -> FurtherColumns<'_> {
+        let (links, classes) = (self.links_from.as_ref(), self.classes.as_deref());
+        FurtherColumns { requested: &self.probes, links, classes }
     }
 
     /// The text that went through the model as one sequence.

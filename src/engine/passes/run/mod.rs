@@ -25,7 +25,7 @@ use super::observer::set::ObserverSet;
 use super::observer::{self, Observer, observer_of};
 use super::pass::{Pass, Phases, Portion, Sequences, Weights};
 use super::setup::PassSetup;
-use crate::corpus::{Corpus, CorpusIdentity, Index, Input, Scope};
+use crate::corpus::{Corpus, CorpusIdentity, FurtherColumns, Index, Input, Scope};
 use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::forward::gates::Gate;
@@ -381,7 +381,7 @@ impl Runner<'_> {
     /// The first sentences of the corpus, by themselves, whatever the shard.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
-        let corpus = Corpus::open_with(self.corpus, self.scope, (&[], None), None)?;
+        let corpus = Corpus::open_with(self.corpus, self.scope, FurtherColumns::default(), None)?;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);

@@ -30,6 +30,12 @@ impl Units {
         Self::of(units, vec![0; sequence.words.len()])
     }
 
+    /// The words of a sequence alone.
+    pub fn words(sequence: &Sequence) -> Self {
+        let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
+        Self::of(words.collect(), vec![0; sequence.words.len()])
+    }
+
     /// The units of a sentence of a window, by its place: the first token of the window, all that is between that and the sentence
     /// as one, and the sentence's words.
     pub fn of_sentence(sequence: &Sequence, sentence: usize) -> Self {

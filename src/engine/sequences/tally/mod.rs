@@ -221,7 +221,8 @@ impl Tally {
         self.longest = self.longest.max(tokens);
         let without = sequence.tree.iter().flatten().filter(|arc| arc.head == TreeHead::Unknown).count() as u64;
         self.unannotated += u64::from(without > left_out.heads);
-        self.untagged += u64::from(sequence.annotations.iter().any(|annotation| annotation.upos.is_none()));
+        let is_untagged = || sequence.annotations.iter().any(|annotation| annotation.upos.is_none());
+        self.untagged += u64::from(!sequence.forms.is_empty() && is_untagged());
         let file = self.file(file);
         file.sentences += 1;
         file.tokens += tokens;

@@ -3,7 +3,9 @@
 
 mod spans;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use anyhow::{Error, Result, anyhow, ensure};
 use tokenizers::Encoding;
@@ -13,7 +15,8 @@ use super::sequence::{GoldArc, Sequence, TokenKind};
 use super::span::WordSpan;
 use super::tally::{LeftOutWords, SkipReason, Tally, WordSkip};
 use crate::corpus::{
-    Content, LinkSet, MAX_SENTENCE_BYTES, Origin, SEGMENT_SENTENCES, Sentence, TreeHead, Word, Written,
+    Annotation, Content, LinkSet, MAX_SENTENCE_BYTES, Origin, SEGMENT_SENTENCES, Sentence, TreeHead, Word, WordClass,
+    Written,
 };
 use crate::model::tokenizer::ModelTokenizer;
 use crate::system::errors::{Class, Facts};
@@ -21,6 +24,9 @@ use crate::system::time_limit;
 
 #[cfg(test)]
 mod tests;
+
+/// The kind of class that tokens of a small vocabulary are.
+pub const TOKEN_CLASSES: &str = "token";
 
 /// A sentence once tokenised.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,13 +55,20 @@ pub struct SentenceTokenizer<'a> {
     strict: bool,
     context: Reads,
     spacing: Spacing,
+    /// The tokens of a small vocabulary as classes of words, by their ids.
+    classes: BTreeMap<u32, Arc<WordClass>>,
     tally: Tally,
 }
 
 impl<'a> SentenceTokenizer<'a> {
     /// A tokenizer that leaves out sentences of more than `max_tokens` tokens, or cuts plain text to them.
     pub fn new(tokenizer: &'a ModelTokenizer, max_tokens: usize, truncate: bool) -> Self {
+        let key: Arc<str> = TOKEN_CLASSES.into();
+        let class = |(id, token): &(u32, String)| {
+            (*id, Arc::new(WordClass { key: Arc::clone(&key), name: token.as_str().into() }))
+        };
         Self {
+            classes: tokenizer.few_entries().iter().map(class).collect(),
             tokenizer,
             max_tokens,
             truncate,
@@ -260,17 +273,35 @@ impl<'a> SentenceTokenizer<'a> {
     fn sequence(&self, encoding: &Encoding, words: Vec<WordSpan>, given: Option<Vec<Word>>) -> Tokenized {
         let split = |Word { form, head, relation, annotation }| (GoldArc { head, relation }, (form, annotation));
         let (tree, rest): (_, Option<Vec<_>>) = given.map(|given| given.into_iter().map(split).unzip()).unzip();
-        let (forms, annotations) = rest.unwrap_or_default().into_iter().unzip();
+        let (forms, mut annotations) = rest.unwrap_or_default().into_iter().unzip();
+        let kinds = kinds(self.tokenizer, encoding);
+        self.classify((&words, encoding.get_ids(), &kinds), &mut annotations);
         Tokenized::Sequence(Box::new(Sequence {
             ids: encoding.get_ids().to_vec(),
             segments: encoding.get_type_ids().to_vec(),
-            kinds: kinds(self.tokenizer, encoding),
+            kinds,
             words,
             tree,
             forms,
             annotations,
             ..Sequence::default()
         }))
+    }
+}
+
+impl SentenceTokenizer<'_> {
+    /// Gives each word of one whole token the class of that token, if the vocabulary is small and no word has a class.
+    /// Punctuation has none, as it has a label of its own.
+    fn classify(&self, (words, ids, kinds): (&[WordSpan], &[u32], &[TokenKind]), annotations: &mut Vec<Annotation>) {
+        if self.classes.is_empty() || annotations.iter().any(|annotation| annotation.class.is_some()) {
+            return;
+        }
+        annotations.resize(words.len(), Annotation::default());
+        for (word, annotation) in words.iter().zip(annotations) {
+            if word.len() == 1 && word.is_whole() && kinds[word.start()] == TokenKind::Text {
+                annotation.class = self.classes.get(&ids[word.start()]).cloned();
+            }
+        }
     }
 }
 

@@ -112,9 +112,11 @@ pub struct RelationSums {
     pub over_others: Vec<[i64; 2]>,
     /// Arcs that each head predicts, by [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH); `[layers * heads]`, empty until a head scores.
     pub hits: Vec<[u64; 2]>,
+    /// Arcs for whose dependent a special token has more weight than every other word; as `hits`.
+    pub to_special: Vec<[u64; 2]>,
 }
 
-merge_fields!(RelationSums { count, sentences, places, tagged, cues, with_others, over_others, hits });
+merge_fields!(RelationSums { count, sentences, places, tagged, cues, with_others, over_others, hits, to_special });
 
 impl ScoredSums for RelationSums {
     fn scored(&self) -> u64 {
@@ -131,6 +133,7 @@ impl RelationSums {
     /// Counts an arc, and which baselines predict it.
     pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
         self.hits.resize(heads, [0; 2]);
+        self.to_special.resize(heads, [0; 2]);
         self.over_others.resize(heads, [0; 2]);
         self.count += 1;
         self.places[arc.place] += 1;
@@ -143,7 +146,8 @@ impl RelationSums {
     /// Whether no part exceeds its whole, as it may in a file.
     pub fn adds_up(&self) -> bool {
         let parts = [self.sentences, self.tagged, self.with_others, self.places.iter().sum()];
-        parts.iter().chain(self.hits.as_flattened()).all(|&part| part <= self.count)
+        let of_heads = self.hits.as_flattened().iter().chain(self.to_special.as_flattened());
+        parts.iter().chain(of_heads).all(|&part| part <= self.count)
             && self.cues.values().sum::<u64>() <= self.tagged
             && self.over_others.as_flattened().iter().all(|&sum| is_within(sum, self.with_others))
     }

@@ -13,7 +13,7 @@ use crate::stats::interval::Interval;
 use crate::study::labels::Bound;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::metric::Denominator;
-use crate::study::show::wording::{percent, plus_minus_percent};
+use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 
@@ -96,11 +96,13 @@ impl RelationMetrics {
     pub fn of_best_head(&self) -> String {
         let Self { relation, count, direction, accuracy, baseline, tag_baseline, .. } = self;
         let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
-        let wrong = percent(*self.best().where_offset_wrong.get(*direction));
+        let best = self.best();
+        let wrong = percent(*best.where_offset_wrong.get(*direction));
+        let special = more_to_special(*best.to_special.get(*direction));
         let share = self.share.map(|share| format!(", {} % of all", percent(Some(share)))).unwrap_or_default();
         format!(
             "the best head of {relation} ({}): {}{} % of {}{share}, where the best offset ({:+}) has {} and the best tags {tags}; \
-             {wrong} % where that offset is wrong",
+             {wrong} % where that offset is wrong{special}",
             direction.name(),
             percent(Some(*accuracy)),
             plus_minus_percent(self.ci95.accuracy),
@@ -239,6 +241,10 @@ pub struct HeadAccuracy {
     /// The accuracy on the words that the best fixed offset gets wrong; null where there are none.
     #[serde(default)]
     pub where_offset_wrong: ByDirection<Option<f64>>,
+    /// Share of words for which a special token has more weight than every other word; null where nobody sees in it, for `head->dep`
+    /// in decoders.
+    #[serde(default)]
+    pub to_special: ByDirection<Option<f64>>,
     /// The head against the relation's best fixed offset; null as the accuracy is.
     pub versus_offset: ByDirection<Option<Comparison>>,
     /// The head against the relation's best tags; null where no such word has a UPOS.

@@ -12,7 +12,7 @@ use crate::study::labels::Bound;
 use crate::study::labels::evidence::{Direction, Reach, Side};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::metric::Denominator;
-use crate::study::show::wording::percent;
+use crate::study::show::wording::{more_to_special, percent};
 use crate::system::counted::counted;
 
 /// How well heads and rules find the targets of one type of links.
@@ -87,6 +87,11 @@ pub struct PairCounts {
     /// The share of linked ones among as many drawn at random.
     #[schemars(range(min = 0, max = 1))]
     pub chance: f64,
+    /// The share of linked ones among as many at the separations that are linked most often in the other half of the sentences; null
+    /// where one half has no pair.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub by_separation: Option<f64>,
 }
 
 /// The best rule of a group.
@@ -333,10 +338,10 @@ impl LinkMetrics {
         let rules = by_class_rules
             .as_ref()
             .map_or_else(String::new, |rules| format!(", class rules {}", percent(Some(rules.accuracy))));
-        let special = self.best().and_then(|head| *head.to_special.get(*direction));
+        let special = more_to_special(self.best().and_then(|head| *head.to_special.get(*direction)));
         format!(
             "the best head of links {} ({}): {} % of {}, where the best rule of place ({}) has {} and the best of the same class ({}) \
-             {}{rules}; a special token has more weight for {} %",
+             {}{rules}{special}",
             self.title(),
             direction.name(),
             percent(Some(*accuracy)),
@@ -345,7 +350,6 @@ impl LinkMetrics {
             percent(Some(by_place.accuracy)),
             by_class.rule,
             percent(Some(by_class.accuracy)),
-            percent(special),
         )
     }
 }

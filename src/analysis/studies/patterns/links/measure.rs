@@ -6,6 +6,7 @@ use super::link::{
     BestRule, ByEnd, HeadLinks, LeadTest, Leads, LinkIntervals, LinkMetrics, PairCounts, RuleAccuracy, RuleGroup,
     RuleLead,
 };
+use super::pairs::by_separation;
 use super::rules::{ClassHits, ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
 use super::sums::{LinkBlock, LinkHits, LinkKey, TypeSums, slot};
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
@@ -122,8 +123,11 @@ impl LinkMetrics {
             ci95: LinkIntervals { accuracy: *by_head[best.0].ci95.get(best.1), heldout_accuracy: heldout_ci95 },
             with_class: basis_of_classes(total, &with_class),
             class_chance: (total.with_class > 0).then(|| total.class_chance.value() / total.with_class as f64),
-            pairs: (total.pairs > 0)
-                .then(|| PairCounts { taken: total.pairs, chance: total.pairs_chance.value() / total.pairs as f64 }),
+            pairs: (total.pairs > 0).then(|| PairCounts {
+                taken: total.pairs,
+                chance: total.pairs_chance.value() / total.pairs as f64,
+                by_separation: by_separation(&sums.separations),
+            }),
             rules: rules
                 .into_iter()
                 .map(|Rule { group, name, accuracy, .. }| RuleAccuracy { group, rule: name, accuracy })

@@ -2,11 +2,15 @@
 //! average product correction (Dunn et al. 2008; of attention Rao et al. 2021).
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
 
 use super::sources::LinkedWords;
 use crate::corpus::LinkSet;
 use crate::sequences::fold::words::WordAttention;
+use crate::stats::blocks::{Merge, merge_fields};
 
 /// The candidate pairs of one sentence.
 #[derive(Debug)]
@@ -35,6 +39,11 @@ impl LinkedWords<'_> {
 }
 
 impl LinkedPairs {
+    /// How many words the sentence has.
+    pub fn words(&self) -> usize {
+        self.words.len()
+    }
+
     /// How many pairs are taken: as many as the sentence has words.
     pub fn taken(&self) -> usize {
         self.words.len().min(self.pairs.len())
@@ -65,5 +74,96 @@ impl LinkedPairs {
             order.select_nth_unstable_by(taken, by_weight);
         }
         order[..taken].iter().filter(|&&pair| self.pairs[pair].2).count() as u64
+    }
+}
+
+/// The candidate pairs of all sentences with a number of words, by how far apart the two words are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeparatedPairs {
+    /// Pairs taken.
+    taken: u64,
+    /// Pairs at each separation, and linked ones among them.
+    counts: BTreeMap<usize, [u64; 2]>,
+}
+
+merge_fields!(SeparatedPairs { taken, counts });
+
+impl SeparatedPairs {
+    /// Adds the pairs of a sentence.
+    pub fn add(&mut self, pairs: &LinkedPairs) {
+        self.taken += pairs.taken() as u64;
+        for &(word, other, is_linked) in &pairs.pairs {
+            let [all, linked] = self.counts.entry(other - word).or_default();
+            *all += 1;
+            *linked += u64::from(is_linked);
+        }
+    }
+
+    /// The linked pairs among as many as are taken, by the separations in this order; of the last one as many as random pairs have.
+    fn linked(&self, order: &[usize]) -> f64 {
+        let (mut left, mut found) = (self.taken, 0.0);
+        for [all, linked] in order.iter().filter_map(|separation| self.counts.get(separation)) {
+            let taken = left.min(*all);
+            found += taken as f64 * *linked as f64 / *all as f64;
+            left -= taken;
+        }
+        found
+    }
+
+    /// Whether no part exceeds its whole, as it may in a file.
+    pub fn adds_up(&self) -> bool {
+        let all: u64 = self.counts.values().map(|[all, _]| all).sum();
+        self.taken <= all && self.counts.values().all(|[all, linked]| *all > 0 && linked <= all)
+    }
+}
+
+/// The pairs of one fold, by the number of words of their sentences.
+pub type PairsByLength = BTreeMap<usize, SeparatedPairs>;
+
+/// The share of linked pairs among those at the separations that are linked most often in the other fold, as many as are taken; nearer
+/// ones come first among equals. `None` where a fold has no pair.
+pub fn by_separation(folds: &[PairsByLength; 2]) -> Option<f64> {
+    let pooled = folds.each_ref().map(|fold| {
+        let mut pooled: BTreeMap<usize, [u64; 2]> = BTreeMap::new();
+        fold.values().for_each(|pairs| Merge::merge(&mut pooled, &pairs.counts));
+        pooled
+    });
+    if pooled.iter().any(BTreeMap::is_empty) {
+        return None;
+    }
+    let (mut found, mut taken) = (0.0, 0);
+    for (fold, other) in [(0, 1), (1, 0)] {
+        // Separations that the other fold lacks come last.
+        let rate = |separation: &usize| {
+            pooled[other].get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)
+        };
+        let mut order: Vec<usize> = pooled[fold].keys().copied().collect();
+        order.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+        found += folds[fold].values().map(|pairs| pairs.linked(&order)).sum::<f64>();
+        taken += folds[fold].values().map(|pairs| pairs.taken).sum::<u64>();
+    }
+    Some(found / taken as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fold(words: usize, taken: u64, counts: &[(usize, [u64; 2])]) -> PairsByLength {
+        BTreeMap::from([(words, SeparatedPairs { taken, counts: counts.iter().copied().collect() })])
+    }
+
+    #[test]
+    fn separations_by_hand() {
+        // Four words each: three pairs at 1, two at 2, one at 3, of which four are taken.
+        let even = fold(4, 4, &[(1, [3, 0]), (2, [2, 2]), (3, [1, 0])]);
+        let odd = fold(4, 4, &[(1, [3, 2]), (2, [2, 1]), (3, [1, 1])]);
+        // The even fold says 2, 1, 3: 1 of 2, then 2 of the 3 at 1, 4/3 of which are linked. The odd fold says 3, 1, 2: 0 + 0.
+        let expected = (1.0 + 2.0 * 2.0 / 3.0 + 0.0) / 8.0;
+        assert!((by_separation(&[even.clone(), odd]).unwrap() - expected).abs() < 1e-12);
+        assert_eq!(by_separation(&[even.clone(), PairsByLength::new()]), None);
+        // Of each fold the separations that the other has not come last: 1 and then 2; 1 and then 5.
+        let other = fold(6, 2, &[(1, [1, 1]), (5, [1, 1])]);
+        assert!((by_separation(&[even, other]).unwrap() - (1.0 + 2.0) / 6.0).abs() < 1e-12);
     }
 }

@@ -80,7 +80,8 @@ impl<'a> LinkedWords<'a> {
     pub fn new(sequence: &'a Sequence, visibility: Visibility, from: FromToken) -> Self {
         let given = |word: usize| {
             let annotation = sequence.annotations.get(word)?;
-            annotation.class.as_deref().or_else(|| annotation.upos.map(Upos::tag))
+            let class = annotation.class.as_ref().map(|class| &*class.name);
+            class.or_else(|| annotation.upos.map(Upos::tag))
         };
         let words = 0..sequence.words.len();
         Self {

@@ -4,24 +4,23 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::pairs::LinkedPairs;
+use super::pairs::{LinkedPairs, PairsByLength, SeparatedPairs};
 use super::rules::{ClassHits, PlaceHits, SAME_CLASS};
 use super::sources::{LinkSource, LinkedWords, Sources};
 use crate::corpus::LinkSet;
-use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
-use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 use crate::study::instruments::partners::{Partners, largest};
 use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums};
 use crate::study::instruments::predictions::Predictions;
+use crate::study::instruments::special_tokens::SpecialTokens;
 use crate::study::labels::evidence::{Direction, Side};
 
 /// A type of links as it is scored: in a decoder links to the left and links to the right are apart, for each is seen from one
@@ -234,11 +233,13 @@ pub struct TypeSums {
     pub profiles: Vec<ProfileSums>,
     /// The sources with all other words by offsets, and which are targets.
     pub positions: PositionPairs,
+    /// The candidate pairs of each fold by how far apart their words are.
+    pub separations: [PairsByLength; 2],
     /// The sums of each block.
     pub blocks: Blocks<LinkBlock>,
 }
 
-merge_fields!(TypeSums { out_of_sight, no_choice, words, profiles, positions, blocks });
+merge_fields!(TypeSums { out_of_sight, no_choice, words, profiles, positions, separations, blocks });
 
 impl TypeSums {
     fn new(grid: HeadGrid) -> Self {
@@ -248,6 +249,7 @@ impl TypeSums {
             words: BTreeMap::new(),
             profiles: vec![ProfileSums::default(); grid.count()],
             positions: PositionPairs::new(1),
+            separations: Default::default(),
             blocks: Blocks::new(LinkBlock::default()),
         }
     }
@@ -288,8 +290,7 @@ struct ScoredLinks {
 pub struct LinksState {
     block: usize,
     links: Vec<ScoredLinks>,
-    spans: Vec<WordSpan>,
-    special: Vec<usize>,
+    special: Option<SpecialTokens>,
     /// How weights are compared in each class of layers.
     partners: Vec<Partners>,
 }
@@ -300,8 +301,7 @@ impl Sums for LinksSums {
     fn begin(&mut self, sequence: &Sequence) -> LinksState {
         let (grid, from, visibility) = (self.grid, self.from, self.classes.in_all_layers());
         let block = block_of(sequence.family.number);
-        let mut state =
-            LinksState { block, links: Vec::new(), spans: Vec::new(), special: Vec::new(), partners: Vec::new() };
+        let mut state = LinksState { block, links: Vec::new(), special: None, partners: Vec::new() };
         if sequence.links.is_empty() {
             return state;
         }
@@ -315,6 +315,9 @@ impl Sums for LinksSums {
                 sums.no_choice += no_choice;
                 if scored.is_empty() && pairs.is_none() {
                     continue;
+                }
+                if let Some(pairs) = &pairs {
+                    sums.separations[block % 2].entry(pairs.words()).or_default().add(pairs);
                 }
                 let in_block = &mut sums.blocks[block];
                 in_block.heads.resize(grid.count(), LinkHits::default());
@@ -341,10 +344,8 @@ impl Sums for LinksSums {
                 state.links.push(ScoredLinks { key, sources: scored, pairs });
             }
         }
-        let is_special = |token: &usize| sequence.kinds[*token].is_special();
         if !state.links.is_empty() {
-            state.spans.clone_from(&sequence.words);
-            state.special = (0..sequence.kinds.len()).filter(is_special).collect();
+            state.special = Some(SpecialTokens::new(sequence, from));
             let kinds = self.classes.kinds().iter();
             state.partners = kinds.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
         }
@@ -356,11 +357,8 @@ impl Sums for LinksSums {
     }
 
     fn observe(&mut self, state: &mut LinksState, event: &mut Event<'_>) {
-        let LinksState { block, links, spans, special, partners } = state;
-        let Event::Head(input) = event else { return };
-        if links.is_empty() {
-            return;
-        }
+        let LinksState { block, links, special, partners } = state;
+        let (Event::Head(input), Some(special)) = (event, special) else { return };
         let (view, from) = (input.attention(), self.from);
         let head = self.grid.index(view.layer, view.head);
         let partners = &partners[self.classes.of(view.layer)];
@@ -388,8 +386,8 @@ impl Sums for LinksSums {
                     hits.among_class[slot] += right(&source.of_class);
                     if direction.is_forward() || key.side.is_none() {
                         let most = choice.most(word, best, &source.candidates);
-                        let special = special.iter().map(|&token| choice.special(view, &spans[word], token, from));
-                        hits.to_special[slot] += u64::from(special.fold(0.0, f64::max) > most);
+                        let direction = (!is_both_ways).then_some(direction);
+                        hits.to_special[slot] += u64::from(special.most(view, word, direction) > most);
                     }
                 }
                 if key.directions()[0].is_forward() {
@@ -412,6 +410,7 @@ impl Sums for LinksSums {
         let fits = |sums: &TypeSums| {
             sums.profiles.len() == grid.count()
                 && sums.positions.targets() == 1
+                && sums.separations.iter().flat_map(PairsByLength::values).all(SeparatedPairs::adds_up)
                 && sums.blocks.fit(|block| block.adds_up(grid.count()))
         };
         (self.grid, self.from) == (grid, from) && self.types.values().all(fits)
@@ -454,25 +453,5 @@ impl LinkChoice<'_> {
             return candidates.iter().map(|&other| self.raw(word, other)).fold(0.0, f64::max);
         }
         self.raw(word, best)
-    }
-
-    /// The weight between a word of these tokens and a special token.
-    fn special(&self, view: AttentionView<'_>, word: &WordSpan, special: usize, from: FromToken) -> f64 {
-        let is_single = word.len() == 1 && word.is_whole();
-        let forward = || match from {
-            _ if is_single => f64::from(view.row(word.start())[special]),
-            FromToken::First => f64::from(view.row(word.start())[special]),
-            FromToken::Mean => {
-                let shares = word.shares().map(|(token, share)| share * f64::from(view.row(token)[special]));
-                shares.sum::<f64>() / word.size()
-            }
-        };
-        let shares = || word.shares().map(|(token, share)| share * f64::from(view.row(special)[token]));
-        let back = || if is_single { f64::from(view.row(special)[word.start()]) } else { shares().sum::<f64>() };
-        match self.direction.is_forward() {
-            _ if self.is_both_ways => f64::midpoint(forward(), back()),
-            true => forward(),
-            false => back(),
-        }
     }
 }

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::link::{LinkMetrics, RuleGroup};
 use super::sums::{LinkBlock, LinkKey, LinksSums};
-use crate::corpus::{Annotation, LinkSet, LinkType};
+use crate::corpus::{Annotation, LinkSet, LinkType, WordClass};
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
@@ -164,6 +164,10 @@ fn keys_are_strings() {
         .for_each(|text| assert!(LinkKey::try_from(text.to_owned()).is_err(), "{text}"));
 }
 
+fn word_class(name: &str) -> Arc<WordClass> {
+    Arc::new(WordClass { key: "kind".into(), name: name.into() })
+}
+
 /// The words that planted heads attend to from each word of a sentence: those that a head follows, or none.
 type Planted = [Vec<Option<usize>>; HEADS];
 
@@ -190,7 +194,7 @@ fn planted(index: u64, rng: &mut ChaCha8Rng) -> (Sequence, Planted) {
         }
     }
     let words = classes.len();
-    let annotation = |class: &&str| Annotation { class: Some((*class).into()), ..Annotation::default() };
+    let annotation = |class: &&str| Annotation { class: Some(word_class(class)), ..Annotation::default() };
     let mut sequence =
         Sequence { annotations: classes.iter().map(annotation).collect(), ..sentence(index, words, "dep") };
     let followed: Vec<(usize, usize)> = rules.iter().map(|&(word, target, _)| (word, target)).collect();
@@ -290,8 +294,9 @@ fn sums_of_a_file_add_up_or_do_not_fit() {
 #[test]
 fn rules_are_of_three_groups() {
     let mut sequence = spelled(&["a", "b", "b", "a"]);
-    sequence.annotations =
-        ["A", "B", "B", "A"].map(|class| Annotation { class: Some(class.into()), ..Annotation::default() }).to_vec();
+    sequence.annotations = ["A", "B", "B", "A"]
+        .map(|class| Annotation { class: Some(word_class(class)), ..Annotation::default() })
+        .to_vec();
     sequence.links = vec![links("maps", false, &[(2, 1), (3, 0)], None)];
     let found = measured(&sequence, Visibility::ALL, &between_words(&[&[0.25; 4][..]; 4])).remove(0);
     let of = |group: RuleGroup| found.rules.iter().filter(|rule| rule.group == group).count();

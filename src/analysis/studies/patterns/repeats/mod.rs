@@ -98,7 +98,7 @@ pub struct RepeatsSection {
 /// Sequences of random tokens that were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 struct Made {
-    /// Sequences whose tokens come twice; 0 where the vocabulary has fewer than 40 words or the model too few positions.
+    /// Sequences whose tokens come twice; 0 where the vocabulary has fewer than 4 words or the model too few positions.
     plain: u64,
     /// As above, with one token of the second copy masked; 0 also where there is no mask.
     masked: u64,

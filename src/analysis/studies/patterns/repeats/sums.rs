@@ -147,6 +147,7 @@ pub struct QueryKeyPair {
 pub struct RepeatState {
     block: usize,
     text: Range<usize>,
+    ids: Vec<u32>,
     pairs: Vec<QueryKeyPair>,
     /// Queries with the token at an offset, by the place of the offset.
     at_offset: Vec<(usize, usize, usize)>,
@@ -199,14 +200,15 @@ impl Sums for RepeatSums {
     fn begin(&mut self, sequence: &Sequence) -> RepeatState {
         let block = block_of(sequence.family.number);
         let Some(copies) = Copies::of(sequence) else {
-            return RepeatState { block, text: 0..0, pairs: Vec::new(), at_offset: Vec::new(), detected: Vec::new() };
+            let (pairs, at_offset, detected) = (Vec::new(), Vec::new(), Vec::new());
+            return RepeatState { block, text: 0..0, ids: Vec::new(), pairs, at_offset, detected };
         };
-        let (visibility, tokens) = (self.visibility, sequence.ids.len());
+        let (visibility, tokens, ids) = (self.visibility, sequence.ids.len(), &sequence.ids);
         let text = copies.text.clone();
         let mut pairs = pairs(&copies);
         // What a query does not see is nothing that it might have attended to.
-        pairs.retain(|&QueryKeyPair { query, key, .. }| {
-            visibility.sees(query, key) && null_keys(&text, visibility, query, key, tokens).next().is_some()
+        pairs.retain(|pair| {
+            visibility.sees(pair.query, pair.key) && null_keys((&text, ids), visibility, pair).next().is_some()
         });
         let offsets = OFFSETS.into_iter().enumerate().flat_map(|(place, offset)| {
             let keys = text.clone().filter_map(move |query| Some((query, query.checked_add_signed(offset)?)));
@@ -234,7 +236,7 @@ impl Sums for RepeatSums {
         for &(place, query, _) in detected.iter().filter(|(_, query, key)| visibility.sees(*query, *key)) {
             exposure.detected_uniform[place] += even.share(query) / tokens as f64;
         }
-        RepeatState { block, text, pairs, at_offset, detected }
+        RepeatState { block, text, ids: ids.clone(), pairs, at_offset, detected }
     }
 
     fn observe(&mut self, state: &mut RepeatState, event: &mut Event<'_>) {
@@ -242,10 +244,11 @@ impl Sums for RepeatSums {
         let view = input.attention();
         let sums = &mut self.blocks[state.block].heads[self.grid.index(view.layer, view.head)];
         let (mut mass, mut null) = ([0.0; KEYS], [0.0; KEYS]);
-        for &QueryKeyPair { kind, query, key } in &state.pairs {
+        for pair in &state.pairs {
+            let &QueryKeyPair { kind, query, key } = pair;
             let row = view.row(query);
             mass[kind] += f64::from(row[key]);
-            null[kind] += mean_of_null(row, null_keys(&state.text, self.visibility, query, key, view.tokens()));
+            null[kind] += mean_of_null(row, null_keys((&state.text, &state.ids), self.visibility, pair));
             sums.argmax[kind] += u64::from(most_attended(row) == key);
         }
         let mut offset = [0.0; OFFSETS.len()];
@@ -274,17 +277,23 @@ fn weight(view: AttentionView<'_>, query: usize, key: usize) -> f64 {
     f64::from(view.row(query)[key])
 }
 
-/// The tokens of text that a query sees which are far from the key and from the query.
-fn null_keys(
-    text: &Range<usize>,
+/// The tokens of text that a query sees which are far from the key and from the query, and are no such key by another occurrence of
+/// the token: a vocabulary of residues has fewer tokens than a copy.
+fn null_keys<'a>(
+    (text, ids): (&Range<usize>, &'a [u32]),
     visibility: Visibility,
-    query: usize,
-    key: usize,
-    tokens: usize,
-) -> impl Iterator<Item = usize> + use<> {
-    let seen = visibility.keys(query, tokens);
+    &QueryKeyPair { kind, query, key }: &QueryKeyPair,
+) -> impl Iterator<Item = usize> + use<'a> {
+    let seen = visibility.keys(query, ids.len());
     let keys = text.start.max(seen.start)..text.end.min(seen.end);
-    keys.filter(move |&token| token.abs_diff(key) >= FAR_FROM_KEY && token.abs_diff(query) >= FAR_FROM_QUERY)
+    let beside = move |key: usize| match kind {
+        NEXT => key.checked_sub(1),
+        PREVIOUS => Some(key + 1),
+        _ => Some(key),
+    };
+    let token = move |key: usize| beside(key).and_then(|place| ids.get(place));
+    let is_far = move |place: &usize| place.abs_diff(key) >= FAR_FROM_KEY && place.abs_diff(query) >= FAR_FROM_QUERY;
+    keys.filter(is_far).filter(move |&place| token(place) != token(key))
 }
 
 /// The mean attention to null keys, of which there are some.

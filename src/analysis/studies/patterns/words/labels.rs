@@ -3,17 +3,11 @@
 use anstyle::AnsiColor;
 
 use crate::corpus::Upos;
-use crate::study::labels::content::{assess_content, thresholds};
+use crate::study::labels::content::{CONTENT_MASS, assess_content, thresholds};
 use crate::study::labels::policy::Threshold;
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::metrics::explanation::Explanation;
 
-const CONTENT_MASS: Threshold = Threshold::rule(
-    "content_mass",
-    0.1,
-    "how far above uniform attention the mass of a label by what a head attends to is: ten points, as Voita et al. 2019 \
-        ask of syntactic heads over their baseline",
-);
 const SIMILARITY_GAIN: Threshold = Threshold::rule(
     "similarity_gain",
     0.25,

@@ -1,6 +1,7 @@
 //! Word classes and meaning: which words each head attends to, by what they are
 //! (docs/methodology/words.md).
 
+pub mod classes;
 mod labels;
 mod measure;
 mod metrics;

@@ -77,10 +77,11 @@ pub struct RowScratch {
 pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut RowScratch, seen: &mut SentenceMasses) {
     let columns = &mut room.columns;
     columns.clear();
-    columns.resize(words.tags.len(), 0.0);
+    columns.resize(words.words.count(), 0.0);
     let mut others = Profile::default();
     for (word, fellows) in words.fellows.iter().enumerate() {
-        let row = &attention.row(words.first + word)[words.first..];
+        let first = words.words.first;
+        let row = &attention.row(first + word)[first..];
         columns.iter_mut().zip(row).for_each(|(sum, weight)| *sum += weight);
         columns[word] -= row[word];
         if let Some(fellows) = fellows {
@@ -91,11 +92,7 @@ pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut R
             others.add(row, word, 1.0);
         }
     }
-    for (tag, mass) in words.tags.iter().zip(columns) {
-        if let Some(tag) = tag {
-            seen.masses[*tag] += *mass;
-        }
-    }
+    words.words.add_by_class(columns.iter().copied(), &mut seen.masses);
     seen.profiles[Queries::Words as usize] = others.and(&seen.profiles[Queries::Tagged as usize]);
 }
 

@@ -3,30 +3,20 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::corpus::Upos;
+use crate::corpus::{Annotation, Upos};
 use crate::linalg::lanes::LANES;
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
-use crate::sequences::span::WordSpan;
+use crate::study::instruments::classed_words::ClassedWords;
 use crate::study::instruments::cosines::cosines;
 
 /// The words of a sentence of which some have a UPOS.
 #[derive(Clone, Debug)]
 pub(super) struct TaggedWords {
-    /// The place in the sentence of the first word here: all are, but for the one that a decoder begins with.
-    pub first: usize,
-    /// The tag of each word, as its place in [`Upos::ALL`].
-    pub tags: Vec<Option<usize>>,
-    /// The tokens of each word.
-    spans: Vec<WordSpan>,
-    /// The attention of a head without any preference.
-    even: Even,
-    /// Whether every word sees every other.
-    is_whole: bool,
-    from: FromToken,
+    /// The words by their tags, each as its place in [`Upos::ALL`].
+    pub words: ClassedWords,
     /// The mask in `masks` of each word's tag, if it sees another word of that tag.
     pub fellows: Vec<Option<usize>>,
     /// 1 for each word of a tag, 0 for the others; `[words]` each.
@@ -36,14 +26,9 @@ pub(super) struct TaggedWords {
 impl TaggedWords {
     /// The tagged words of a sentence, of whose keys queries see these; `None` if no word has a UPOS.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Self> {
-        let tag = |upos: Upos| upos as usize;
-        let counted = sequence.counted_words();
-        let annotations = sequence.annotations.iter().skip(counted.start);
-        let tags: Vec<Option<usize>> = annotations.map(|annotation| annotation.upos.map(tag)).collect();
-        if tags.iter().all(Option::is_none) {
-            return None;
-        }
-        let n = sequence.ids.len();
+        let tag = |annotation: &Annotation| annotation.upos.map(|upos| upos as usize);
+        let words = ClassedWords::new(sequence, visibility, from, tag)?;
+        let tags = &words.classes;
         let (mut masks, mut places) = (Vec::new(), [None; Upos::ALL.len()]);
         for (tag, place) in places.iter_mut().enumerate() {
             let has_tag = |other: &Option<usize>| *other == Some(tag);
@@ -53,46 +38,27 @@ impl TaggedWords {
             }
         }
         let fellows = tags.iter().map(|tag| tag.and_then(|tag| places[tag])).collect();
-        let (spans, even, is_whole) =
-            (sequence.words[counted.clone()].to_vec(), Even::new(visibility, n), visibility.is_whole(n));
-        let mut words = Self { first: counted.start, tags, spans, even, is_whole, from, fellows, masks };
+        let mut words = Self { words, fellows, masks };
         words.forget_unseen_fellows();
         Some(words)
     }
 
     /// Leaves words without fellows that see none of them.
     fn forget_unseen_fellows(&mut self) {
-        if self.is_whole {
+        let Self { words, .. } = &*self;
+        if words.is_whole {
             return;
         }
         let sees_fellow =
-            |query: usize| self.others(query).any(|key| self.same_tag(query, key) && self.even(query, key) > 0.0);
-        let seen: Vec<bool> = (0..self.tags.len()).map(sees_fellow).collect();
+            |query: usize| words.others(query).any(|key| self.same_tag(query, key) && words.even(query, key) > 0.0);
+        let seen: Vec<bool> = (0..words.count()).map(sees_fellow).collect();
         self.fellows.iter_mut().zip(seen).filter(|(_, seen)| !seen).for_each(|(fellows, _)| *fellows = None);
-    }
-
-    /// The words but for one.
-    pub fn others(&self, word: usize) -> impl Iterator<Item = usize> + use<> {
-        (0..self.tags.len()).filter(move |&other| other != word)
     }
 
     /// Whether two words have the same tag.
     pub fn same_tag(&self, query: usize, key: usize) -> bool {
-        self.tags[query].is_some() && self.tags[query] == self.tags[key]
-    }
-
-    /// The even attention of a word to another.
-    pub fn even(&self, query: usize, key: usize) -> f64 {
-        self.even.between_words(&self.spans[query], &self.spans[key], self.from)
-    }
-
-    /// The even attention of all other words to one.
-    pub fn even_from_others(&self, key: usize) -> f64 {
-        if self.is_whole {
-            // Every word gives the same.
-            return (self.tags.len() - 1) as f64 * self.even(key, key);
-        }
-        self.others(key).map(|query| self.even(query, key)).sum()
+        let tags = &self.words.classes;
+        tags[query].is_some() && tags[query] == tags[key]
     }
 }
 

@@ -119,7 +119,8 @@ impl WordsSums {
 
     /// Counts the words of a sentence, and their pairs.
     fn count_words(&mut self, (block, is_first): (usize, bool), words: &TaggedWords) {
-        let TaggedWords { tags, fellows, .. } = words;
+        let TaggedWords { words: all, fellows, .. } = words;
+        let tags = &all.classes;
         let with_fellows = || (0..tags.len()).filter(|&word| fellows[word].is_some());
         let exposure = &mut self.blocks[block].exposure;
         let counts = [(Queries::Words, tags.len()), (Queries::Tagged, with_fellows().count())];
@@ -129,23 +130,18 @@ impl WordsSums {
         }
         tags.iter().flatten().for_each(|&tag| exposure.tags[tag] += 1);
         let mut uniform = [0.0; MASSES];
-        for (word, tag) in tags.iter().enumerate() {
-            if let Some(tag) = tag {
-                uniform[*tag] += words.even_from_others(word);
-            }
-        }
+        all.add_even(&mut uniform);
         for query in with_fellows() {
-            let fellows = words.others(query).filter(|&key| words.same_tag(query, key));
-            uniform[SAME_TAG] += fellows.map(|key| words.even(query, key)).sum::<f64>();
+            let fellows = all.others(query).filter(|&key| words.same_tag(query, key));
+            uniform[SAME_TAG] += fellows.map(|key| all.even(query, key)).sum::<f64>();
         }
         add(&mut self.blocks[block].uniform, &uniform);
-        let pair = |query: usize, key: usize, target| Pair { query, key, weight: words.even(query, key), target };
-        let all = (0..tags.len())
-            .flat_map(|query| words.others(query).map(move |key| pair(query, key, tags[key].map(|tag| (tag, 1.0)))));
-        self.blocks[block].pairs[Queries::Words as usize].add(all);
-        let tagged = with_fellows().flat_map(|query| {
-            words.others(query).map(move |key| pair(query, key, words.same_tag(query, key).then_some((0, 1.0))))
-        });
+        self.blocks[block].pairs[Queries::Words as usize].add(all.pairs());
+        let pair = |query: usize, key: usize| {
+            let target = words.same_tag(query, key).then_some((0, 1.0));
+            Pair { query, key, weight: all.even(query, key), target }
+        };
+        let tagged = with_fellows().flat_map(|query| all.others(query).map(move |key| pair(query, key)));
         self.blocks[block].pairs[Queries::Tagged as usize].add(tagged);
     }
 

@@ -22,7 +22,7 @@ use crate::study::Subject;
 
 /// A head: how much the query at a place wants each place of a sentence. The rest of its attention is on the first
 /// special token.
-type Head = fn(&Sequence, usize, usize) -> f32;
+pub(super) type Head = fn(&Sequence, usize, usize) -> f32;
 
 /// The UPOS of a token of text in a sentence of words of one token.
 fn tag(sequence: &Sequence, token: usize) -> Option<Upos> {
@@ -43,7 +43,7 @@ fn embeddings() -> WordEmbeddings {
 }
 
 /// A sentence whose words have these tags and ids.
-fn tagged(index: u64, tags: &[Option<Upos>], ids: &[u32]) -> Sequence {
+pub(super) fn tagged(index: u64, tags: &[Option<Upos>], ids: &[u32]) -> Sequence {
     let mut sequence = sentence(index, tags.len(), "dep");
     sequence.annotations = tags.iter().map(|&upos| Annotation { upos, ..Annotation::default() }).collect();
     sequence.ids[1..=ids.len()].copy_from_slice(ids);
@@ -51,7 +51,7 @@ fn tagged(index: u64, tags: &[Option<Upos>], ids: &[u32]) -> Sequence {
 }
 
 /// Words with tags and tokens that have nothing to do with each other, or with their places.
-fn random() -> Vec<Sequence> {
+pub(super) fn random() -> Vec<Sequence> {
     const TAGS: [Upos; 5] = [Upos::Noun, Upos::Verb, Upos::Det, Upos::Adj, Upos::Punct];
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let sentence = |index| {
@@ -65,9 +65,16 @@ fn random() -> Vec<Sequence> {
 
 /// The labels of heads over a corpus.
 fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
+    let policy = default_policy();
+    let names = |verdict: crate::study::labels::Verdict| verdict.labels.into_iter().map(|label| label.label).collect();
+    results(named("words").unwrap(), corpus, heads).verdicts(&policy).into_iter().map(names).collect()
+}
+
+/// The results of a study of words, of heads over a corpus.
+pub(super) fn results(study: &'static dyn AnyStudy, corpus: &[Sequence], heads: &[Head]) -> Results {
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Words)[0].observer(&subject)]);
+    let mut panel = ObserverSet::new(vec![study.passes()[0].observer(&subject)]);
     panel.begin_pass(&PassSetup { embeddings: Some(embeddings()), ..PassSetup::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
@@ -86,14 +93,11 @@ fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
     let observers = panel.into_observers();
     let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
     let seen = vec![ObservedPass { sums: &*observers[0], left_out: 0 }];
-    let policy = default_policy();
-    let findings = Results::new(&[(named("words").unwrap(), seen)], &context, &policy);
-    let names = |verdict: crate::study::labels::Verdict| verdict.labels.into_iter().map(|label| label.label).collect();
-    findings.verdicts(&policy).into_iter().map(names).collect()
+    Results::new(&[(study, seen)], &context, &default_policy())
 }
 
 /// `share` of the attention of a query on the other tokens of text of which `wanted` is true, none if there are none.
-fn on(sequence: &Sequence, query: usize, key: usize, share: f32, wanted: impl Fn(usize) -> bool) -> f32 {
+pub(super) fn on(sequence: &Sequence, query: usize, key: usize, share: f32, wanted: impl Fn(usize) -> bool) -> f32 {
     let text = 1..sequence.ids.len() - 1;
     let is_wanted = |place: &usize| *place != query && wanted(*place);
     if !text.contains(&key) || !is_wanted(&key) {
@@ -103,7 +107,7 @@ fn on(sequence: &Sequence, query: usize, key: usize, share: f32, wanted: impl Fn
 }
 
 /// The share of all other tokens of text that a head without any preference leaves them.
-fn evenly(sequence: &Sequence, query: usize, key: usize, share: f32) -> f32 {
+pub(super) fn evenly(sequence: &Sequence, query: usize, key: usize, share: f32) -> f32 {
     on(sequence, query, key, share, |_| true)
 }
 

@@ -3,11 +3,19 @@
 
 use super::evidence::LABEL_Q;
 use super::policy::{Policy, Threshold};
-use super::{Assessment, Evidence, assess_all};
+use super::{Assessment, Evidence, Measured, assess_all};
 
 /// The multiple of the position-matched chance that a label of content needs. That chance is right to about a tenth,
 /// because it takes a head's preference for offsets as the same for all queries, so a label needs twice that distance.
 pub const TIMES_EXPECTED: f64 = 1.25;
+
+/// How far above uniform attention the mass of a label by what a head attends to is.
+pub const CONTENT_MASS: Threshold = Threshold::rule(
+    "content_mass",
+    0.1,
+    "how far above uniform attention the mass of a label by what a head attends to is: ten points, as Voita et al. 2019 \
+        ask of syntactic heads over their baseline",
+);
 
 const OVER_CHANCE: &str = "_over_chance";
 const OVER_POSITION: &str = "_over_position";
@@ -26,13 +34,19 @@ pub fn assess_content(
     margin: &Threshold,
     (evidence, policy): (&Evidence<'_>, &Policy),
 ) -> Option<Assessment> {
-    let margin = policy.rule(margin);
-    let score = |ending: &str, threshold: Option<f64>| {
-        let id = format!("{metric}{ending}");
-        let measured = evidence.metric(&id, key);
-        (key.map_or(id.clone(), |key| format!("{id}[{key}]")), measured, threshold)
-    };
-    let scores = [score(OVER_CHANCE, margin), score(OVER_POSITION, margin.map(|_| 0.0))];
+    let measured = [OVER_CHANCE, OVER_POSITION].map(|ending| evidence.metric(&format!("{metric}{ending}"), key));
+    assess_leads(label, (metric, key), measured, policy.rule(margin))
+}
+
+/// The same of the two leads of a metric: over uniform attention, and over [`TIMES_EXPECTED`] times the position-matched chance.
+pub fn assess_leads(
+    label: &str,
+    (metric, key): (&str, Option<&str>),
+    [over_chance, over_position]: [Measured; 2],
+    margin: Option<f64>,
+) -> Option<Assessment> {
+    let name = |ending: &str| key.map_or_else(|| format!("{metric}{ending}"), |key| format!("{metric}{ending}[{key}]"));
+    let scores = [(name(OVER_CHANCE), over_chance, margin), (name(OVER_POSITION), over_position, margin.map(|_| 0.0))];
     assess_all(label, scores)
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail, ensure};
 
 use super::reader::{Context, FileContext, FormatReader, Parsed};
-use crate::corpus::annotation::{Annotation, Upos, value_of};
+use crate::corpus::annotation::{Annotation, Upos, WordClass, value_of};
 use crate::corpus::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, MAX_SENTENCE_BYTES, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
@@ -30,7 +30,7 @@ pub(super) const ENTRY: FormatReader =
 
 /// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    let Context { relations, links: types, requested, links_from, file } = context;
+    let Context { relations, links: types, requested, links_from, classes, file } = context;
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();
@@ -54,7 +54,8 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
                 id if is_pair(id, '-') => surface.multiword(&columns, words.len(), &mut size).map(|()| None),
                 _ => {
                     noted.note(links_from.as_ref(), &columns, words.len());
-                    word(&columns, &mut surface, words.len(), &mut size, (relations, requested)).map(Some)
+                    let further = (&**requested, classes.as_ref());
+                    word(&columns, &mut surface, words.len(), &mut size, (relations, further)).map(Some)
                 }
             })
         };
@@ -124,7 +125,7 @@ fn word(
     surface: &mut Surface,
     before: usize,
     size: &mut SentenceSize,
-    (relations, requested): (&mut RelationNames, &[String]),
+    (relations, (requested, classes)): (&mut RelationNames, (&[String], Option<&Arc<str>>)),
 ) -> Result<Word> {
     let [id, form, lemma, upos, _, features, head, relation, _, misc] = *columns;
     let expected = before + 1;
@@ -141,17 +142,18 @@ fn word(
     };
     relations.check(head, relation).reworded(|problem| format!("column 8 (DEPREL) {problem}")).of_value(relation)?;
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
-    let requested: Box<[_]> = requested.iter().map(|name| named(name, columns).and_then(given)).collect();
-    size.add(
-        [form, lemma, features, relation, entity].into_iter().chain(requested.iter().flatten().map(|value| &**value)),
-    )?;
+    let value = |name: &str| named(name, columns).and_then(given);
+    let requested: Box<[_]> = requested.iter().map(|name| value(name)).collect();
+    let class = classes.and_then(|key| Some(WordClass::shared(key, value(key)?))).transpose()?;
+    let further = requested.iter().flatten().chain(class.iter().map(|class| &class.name)).map(|value| &**value);
+    size.add([form, lemma, features, relation, entity].into_iter().chain(further))?;
     let annotation = Annotation {
         upos: Upos::of(upos),
         // The lemma of an underscore is one.
         lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { given(lemma) },
         features: given(features),
         entity: given(entity),
-        class: None,
+        class,
         requested,
     };
     surface.word(before, space_after(misc));

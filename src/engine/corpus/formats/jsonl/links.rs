@@ -1,10 +1,12 @@
 //! The links of a line: `links`, `candidates`, `undirected`, `min_distance` and `classes`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
+use crate::corpus::annotation::WordClass;
 use crate::corpus::bounds::MAX_LINKS;
 use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, place};
 use crate::system::counted::{counted, plural};
@@ -93,21 +95,26 @@ impl LinkKeys {
     }
 }
 
-/// The class of each of so many words.
+/// The class of each of so many words, under the key that a run names, or the only one.
 pub(super) fn classes(
     given: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
     words: usize,
-) -> Result<Vec<Option<Box<str>>>> {
-    let given = given.unwrap_or_default();
+    wanted: Option<&Arc<str>>,
+) -> Result<Vec<Option<Arc<WordClass>>>> {
+    let mut given = given.unwrap_or_default();
+    if let Some(key) = wanted {
+        given.retain(|name, _| **name == **key);
+    }
     let names = || given.keys().map(|name| format!("`{}`", excerpt(name))).collect::<Vec<_>>().join(", ");
     ensure!(
         given.len() < 2,
         anyhow!("`classes` has {} keys, {}, and a word has one class", given.len(), names())
-            .hint("keep one of the keys")
+            .hint("name one of them with --classes, or keep one of the keys")
     );
     let Some((name, classes)) = given.into_iter().next() else { return Ok(Vec::new()) };
     ensure!(classes.len() == words, "{}", of_other_length(&format!("classes.{name}"), classes.len(), words));
-    Ok(classes)
+    let key: Arc<str> = wanted.map_or_else(|| name.into(), Arc::clone);
+    classes.into_iter().map(|name| name.map(|name| WordClass::shared(&key, name)).transpose()).collect()
 }
 
 /// The error of a list that has not one entry for each word.

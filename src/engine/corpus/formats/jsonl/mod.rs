@@ -6,13 +6,14 @@
 //! `"relations"`, each word's relation to its head, as in CoNLL-U; and `"upos"`, `"lemmas"` and `"feats"`, each with an
 //! entry per word or null. `"links"` has the links between words by their types, words counted from 1, and
 //! `"candidates"`, `"undirected"` and `"min_distance"` say more of these types; `"classes"` has the class of each word
-//! for links (docs/methodology/links.md). `"document"` names the sentence's document,
+//! (docs/methodology/classes.md). `"document"` names the sentence's document,
 //! `"family"` its family. Other keys are passed over: corpora keep ids and sources there.
 
 mod links;
 
 use std::collections::BTreeMap;
 use std::iter;
+use std::sync::Arc;
 
 use anyhow::{Error, Result, anyhow, bail, ensure};
 use serde::Deserialize;
@@ -20,7 +21,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::reader::{Context, FormatReader, Name, Parsed};
-use crate::corpus::annotation::{Annotation, Upos, value_of};
+use crate::corpus::annotation::{Annotation, Upos, WordClass, value_of};
 use crate::corpus::bounds::{MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
@@ -85,7 +86,7 @@ struct LineContent {
 }
 
 fn content(json: &str, context: &mut Context) -> Result<LineContent> {
-    let Context { relations, links: types, requested, .. } = context;
+    let Context { relations, links: types, requested, classes, .. } = context;
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
     let mut line: Line = serde_json::from_str(json)
@@ -106,7 +107,8 @@ fn content(json: &str, context: &mut Context) -> Result<LineContent> {
     ensure!(!is_lost, renamed(json, anyhow!("`words` have a tree under keys that are not read: `{}`", excerpt(json))));
     let written = line.written(&forms)?;
     let links = links.read(forms.len(), types)?;
-    let content = Content::Words(line.annotated(forms, relations, &RequestedKeys::new(json, requested)?)?);
+    let further = [RequestedKeys::new(json, requested)?, RequestedKeys::new(json, classes.as_slice())?];
+    let content = Content::Words(line.annotated(forms, relations, (further, classes.as_ref()))?);
     Ok(LineContent { content, links, written, document, family })
 }
 
@@ -198,7 +200,7 @@ impl Line {
         self,
         forms: Vec<String>,
         relations: &mut RelationNames,
-        requested: &RequestedKeys<'_>,
+        ([requested, listed], class_key): ([RequestedKeys<'_>; 2], Option<&Arc<str>>),
     ) -> Result<Vec<Word>> {
         ensure!(self.heads.is_some() == self.relations.is_some(), "`heads` and `relations` come together");
         for (name, length) in self.lengths() {
@@ -207,17 +209,23 @@ impl Line {
             }
         }
         requested.ensure_whole(forms.len())?;
-        let mut classes = Entries(classes(self.classes, forms.len())?.into_iter());
+        listed.ensure_whole(forms.len())?;
+        let listed = |word: usize| {
+            let name = listed.of_word(word).into_iter().flatten().next()?;
+            Some(WordClass::shared(class_key?, name))
+        };
+        let mut classes = Entries(classes(self.classes, forms.len(), class_key)?.into_iter());
         let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
         let mut size = SentenceSize::default();
         let (mut heads, mut names) = (entries(self.heads), entries(self.relations));
         let (mut upos, mut lemmas, mut feats) = (entries(self.upos), entries(self.lemmas), entries(self.feats));
         for form in forms {
-            let (lemma, features, class) = (lemmas.next(), feats.next(), classes.next());
+            let (lemma, features) = (lemmas.next(), feats.next());
+            let class = classes.next().map(Ok).or_else(|| listed(words.len())).transpose()?;
             let relation = names.next().unwrap_or_else(|| "_".to_owned());
             let requested = requested.of_word(words.len());
-            let given = [&lemma, &features, &class].map(|value| value.as_deref().unwrap_or_default());
-            let kept = [&*form, &*relation].into_iter().chain(given);
+            let given = [&lemma, &features].map(|value| value.as_deref().unwrap_or_default());
+            let kept = [&*form, &*relation].into_iter().chain(given).chain(class.iter().map(|class| &*class.name));
             size.add(kept.chain(requested.iter().flatten().map(|value| &**value)))?;
             let head = tree_head(heads.next());
             let check = relations.check(head, &relation);
@@ -240,7 +248,7 @@ struct RequestedKeys<'a>(Vec<AlignedList<'a>>);
 type AlignedList<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
 
 impl<'a> RequestedKeys<'a> {
-    fn new(json: &str, requested: &'a [String]) -> Result<Self> {
+    fn new<S: AsRef<str>>(json: &str, requested: &'a [S]) -> Result<Self> {
         if requested.is_empty() {
             return Ok(Self(Vec::new()));
         }
@@ -249,11 +257,11 @@ impl<'a> RequestedKeys<'a> {
             Some(Value::Array(list)) => Some(list.clone()),
             _ => None,
         };
-        let of_name = |name: &'a String| match (list(name), name.split_once('.')) {
+        let of_name = |name: &'a str| match (list(name), name.split_once('.')) {
             (None, Some((key, entry))) => (key, list(key), Some(entry)),
-            (found, _) => (name.as_str(), found, None),
+            (found, _) => (name, found, None),
         };
-        Ok(Self(requested.iter().map(of_name).collect()))
+        Ok(Self(requested.iter().map(|name| of_name(name.as_ref())).collect()))
     }
 
     fn ensure_whole(&self, words: usize) -> Result<()> {

@@ -15,6 +15,8 @@ pub(super) struct Entries {
     whole: Vec<VocabularyEntry>,
     /// The scripts of all entries, pieces among them.
     scripts: Scripts,
+    /// All entries, pieces among them, with their ids; empty where there are more than [`FEW`].
+    few: Vec<(u32, String)>,
 }
 
 /// An entry of a vocabulary.
@@ -29,6 +31,9 @@ pub(super) struct VocabularyEntry {
 /// The most ids that are looked at, spread evenly over the vocabulary. The standard error of a share of nine in ten is half
 /// a per cent then, and reading so many entries takes some 20 ms.
 const MOST: usize = 1 << 12;
+
+/// The most entries of a small vocabulary, whose tokens are classes of words by themselves: residues, or 3-mers of four letters.
+const FEW: usize = 100;
 
 /// The share of entries of one length in a vocabulary of letters or of k-mers, as in [`super::residues`].
 const OF_ONE_LENGTH: f64 = 0.9;
@@ -48,11 +53,19 @@ impl Entries {
         let entry = |(id, token): (u32, String)| marks.whole(&token).map(|text| VocabularyEntry { id, token, text });
         let texts = all.iter().filter(|entry| is_text(entry)).map(|(_, token)| marks.text(token));
         let scripts = Scripts::of(texts);
-        Self { whole: all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect(), scripts }
+        let mut few: Vec<(u32, String)> = all.iter().filter(|entry| is_text(entry)).take(FEW + 1).cloned().collect();
+        if few.len() > FEW {
+            few.clear();
+        }
+        Self { whole: all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect(), scripts, few }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &VocabularyEntry> {
         self.whole.iter()
+    }
+
+    pub fn few(&self) -> &[(u32, String)] {
+        &self.few
     }
 
     pub fn scripts(&self) -> &Scripts {

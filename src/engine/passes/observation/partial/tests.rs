@@ -90,6 +90,7 @@ fn observation() -> Observation {
         counts: None,
         probes: Vec::new(),
         links_from: None,
+        classes: None,
         left_out: Vec::new(),
         studies: vec![text("attention")],
     };

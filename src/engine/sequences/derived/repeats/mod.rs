@@ -2,7 +2,7 @@
 //! nothing else to go by (Olsson et al. 2022, "repeated random tokens").
 //!
 //! `first special, r_1 .. r_P, filler, r_1 .. r_P, last special`, one sequence for each block; all tokens of a sequence
-//! differ but the two copies. The length `P` and that of the filler vary, so that no fixed offset fits.
+//! differ but the two copies, unless the vocabulary is too small: of residues each token is drawn by itself. The length `P` and that of the filler vary, so that no fixed offset fits.
 //! Random choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first: any program
 //! can repeat them.
 
@@ -23,8 +23,12 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 16..=32;
 /// The tokens between the copies.
 const FILLERS: std::ops::RangeInclusive<usize> = 0..=8;
 
-/// Tokens that a vocabulary must have: the longest copy and the longest filler.
-const FEWEST_WORDS: usize = *LENGTHS.end() + *FILLERS.end();
+/// The most tokens that a sequence has but for the second copy: so many words may differ.
+const MOST_WORDS: usize = *LENGTHS.end() + *FILLERS.end();
+
+/// Words that a vocabulary must have: nucleotides. Of 4 words the shortest copy comes again at another distance by accident, but for a
+/// mask, in one of 4^15 sequences.
+const FEWEST_WORDS: usize = 4;
 
 /// Positions of each sequence that are masked, one at a time.
 const MASKED: usize = 8;
@@ -50,14 +54,20 @@ impl Repeats {
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
         let Some(frame) = Frame::of_text(tokenizer)? else { return Ok(Vec::new()) };
         let words = chosen("repeat-token", "all", tokenizer.word_beginnings());
-        let longest = frame.special() + LENGTHS.end() + FEWEST_WORDS;
+        let longest = frame.special() + LENGTHS.end() + MOST_WORDS;
         if words.len() < FEWEST_WORDS || longest > positions {
             return Ok(Vec::new());
         }
-        let mut words = words.into_iter().cycle();
+        let mut all = words.iter().copied().cycle();
         let drawn = (0..BLOCKS).map(|number| {
             let draw = Draw::new(number);
-            let tokens: Vec<u32> = words.by_ref().take(draw.length + draw.filler).collect();
+            let count = draw.length + draw.filler;
+            let again = |place: usize| chosen("repeat-token", &format!("{number}/{place}"), words.clone())[0];
+            let tokens: Vec<u32> = if words.len() < MOST_WORDS {
+                (0..count).map(again).collect()
+            } else {
+                all.by_ref().take(count).collect()
+            };
             (draw, tokens)
         });
         let plain = drawn.map(|(draw, tokens)| (copied(&frame, &draw, &tokens), draw));
@@ -136,13 +146,17 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Finds the copies by the tokens that are there twice; `None` if there are none.
+    /// Finds the copies: the nearest places at which all tokens come again, but for a mask; `None` if there are none.
     pub fn of(sequence: &Sequence) -> Option<Self> {
         let is_text = |&token: &usize| !sequence.kinds[token].is_special();
         let start = (0..sequence.ids.len()).find(is_text)?;
         let end = (start..sequence.ids.len()).rfind(is_text)? + 1;
         let ids = &sequence.ids[start..end];
-        let shift = (1..ids.len()).find(|shift| ids.iter().zip(&ids[*shift..]).any(|(a, b)| a == b))?;
+        let is_shift = |shift: &usize| {
+            let equal = ids.iter().zip(&ids[*shift..]).filter(|(a, b)| a == b).count();
+            equal > 0 && equal + 1 >= ids.len() - shift
+        };
+        let shift = (1..ids.len()).find(is_shift)?;
         let length = ids.len() - shift;
         let masked = (0..length).find(|place| ids[*place] != ids[place + shift]);
         Some(Self { text: start..end, length, shift, masked: masked.map(|place| start + shift + place) })

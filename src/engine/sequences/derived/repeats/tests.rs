@@ -33,6 +33,18 @@ fn one_mask_at_a_time_in_the_second_copy() {
 }
 
 #[test]
+fn copies_are_found_among_few_tokens() {
+    // The first token of a copy comes again in it, and in the filler.
+    let draw = Draw { number: 0, length: 5, filler: 2 };
+    let tokens = [10, 11, 10, 10, 11, 10, 11];
+    let sequence = copied(&Frame::of_bert(1), &draw, &tokens);
+    assert_eq!(Copies::of(&sequence).unwrap(), Copies { text: 1..13, length: 5, shift: 7, masked: None });
+    let places: Vec<usize> =
+        masked(&sequence, 9, &draw).iter().map(|variant| Copies::of(variant).unwrap().masked.unwrap()).collect();
+    assert!(places.len() == 5 && places.iter().all(|place| (8..13).contains(place)), "{places:?}");
+}
+
+#[test]
 fn text_without_copies_has_none() {
     let (mut sequence, _) = sequence(0);
     sequence.ids = (0..9).collect();

@@ -60,10 +60,14 @@ impl RelationMetrics {
                     let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, direction)).sum();
                     scored.versus_tags(&head, &tags.predicted, both)
                 });
+                let more =
+                    scored.per_block(|sums| sums.to_special.get(place).map_or(0.0, |more| more[direction] as f64));
+                let to_special = more.iter().sum::<f64>() / total.count as f64;
                 Some(BaselineComparison {
                     accuracy: scored.share(head.right),
                     ci95: scored.interval(&head.by_block),
                     alone,
+                    to_special: Some(to_special).filter(|_| key.side.is_none() || direction == 0),
                     offset,
                     tags,
                     specific,
@@ -78,6 +82,7 @@ impl RelationMetrics {
                 accuracy: ByDirection::new(|direction| Some(compared[direction].as_ref()?.accuracy)),
                 ci95: ByDirection::new(|direction| compared[direction].as_ref()?.ci95),
                 where_offset_wrong: ByDirection::new(|direction| ratio(compared[direction].as_ref()?.alone, missed)),
+                to_special: ByDirection::new(|direction| compared[direction].as_ref()?.to_special),
                 versus_offset: ByDirection::new(|direction| Some(compared[direction].as_ref()?.offset.clone())),
                 versus_tags: ByDirection::new(|direction| compared[direction].as_ref()?.tags.clone()),
                 specific: ByDirection::new(|direction| compared[direction].as_ref()?.specific.clone()),
@@ -175,6 +180,8 @@ struct BaselineComparison {
     ci95: Option<Interval>,
     /// Words on which the head is right and the best offset is not.
     alone: u64,
+    /// The share of words for which a special token has more weight than every other word.
+    to_special: Option<f64>,
     offset: Comparison,
     tags: Option<TagComparison>,
     specific: Option<Specificity>,

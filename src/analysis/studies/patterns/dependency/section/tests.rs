@@ -47,6 +47,7 @@ fn q_values_go_to_the_tests_they_are_of() {
                 accuracy: ByDirection::default(),
                 ci95: ByDirection::default(),
                 where_offset_wrong: ByDirection::default(),
+                to_special: ByDirection::default(),
                 versus_offset,
                 versus_tags: ByDirection::default(),
                 specific: ByDirection::default(),

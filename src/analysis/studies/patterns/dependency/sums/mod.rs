@@ -22,6 +22,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, Merge, block_of};
 use crate::study::instruments::partners::Partners;
 use crate::study::instruments::predictions::Predictions;
+use crate::study::instruments::special_tokens::SpecialTokens;
 use crate::study::labels::evidence::Direction;
 pub use key::RelationKey;
 pub use sight::Sight;
@@ -152,6 +153,7 @@ pub struct DependencyState {
     beside: ArcsBeside,
     /// Where the other ends of arcs are looked for in a decoder, in each class of layers; none in an encoder.
     partners: Vec<Partners>,
+    special: SpecialTokens,
 }
 
 /// Relations are written in the order of their names, so that equal sums are equal bytes.
@@ -221,17 +223,18 @@ impl Sums for DependencySums {
             self.relations.iter().filter(|(key, _)| key.name == ALL).map(|(_, &place)| place).collect();
         let beside = ArcsBeside::new(&arcs, sentence, is_causal, &all);
         beside.counts().for_each(|(relation, arcs)| at(&mut self.blocks[block], relation).with_others += arcs);
-        DependencyState { block, is_first, arcs, beside, partners }
+        DependencyState { block, is_first, arcs, beside, partners, special: SpecialTokens::new(sequence, from) }
     }
 
     fn observe(&mut self, state: &mut DependencyState, event: &mut Event<'_>) {
-        let DependencyState { block, is_first, arcs, beside, partners } = state;
+        let DependencyState { block, is_first, arcs, beside, partners, special } = state;
         let Event::Head(input) = event else { return };
         if arcs.is_empty() {
             return;
         }
-        let head = self.grid.index(input.view.layer, input.view.head);
-        let partners = partners.get(self.classes.of(input.view.layer));
+        let view = input.attention();
+        let head = self.grid.index(view.layer, view.head);
+        let partners = partners.get(self.classes.of(view.layer));
         let words = input.words(self.from);
         let predicted = if partners.is_none() { self.predictions.of(words) } else { &[] };
         let block = &mut self.blocks[*block];
@@ -245,10 +248,22 @@ impl Sums for DependencySums {
                 }),
             };
             beside.count(place, right);
+            let dependent = arc.dependent;
+            let to_special = Direction::BOTH.map(|direction| {
+                let most = match partners {
+                    None if direction.is_forward() => words.get(dependent, predicted[dependent][0]),
+                    None => words.get(predicted[dependent][1], dependent),
+                    Some(partners) => partners.most(words, dependent),
+                };
+                u64::from(special.most(view, dependent, Some(direction)) > most)
+            });
             for &relation in &arc.relations {
                 let hits = &mut block[relation].hits[head];
                 hits[0] += right[0];
                 hits[1] += right[1];
+                let more = &mut block[relation].to_special[head];
+                more[0] += to_special[0];
+                more[1] += to_special[1];
                 self.agreements[relation].add(arc, head, right);
                 if !*is_first {
                     self.later[relation].add(arc, head, right);
@@ -271,7 +286,8 @@ impl Sums for DependencySums {
         let sound = |relation: &RelationSums| {
             let known = relation.cues.keys().all(|cue| cue.place() < CUES);
             let heads = if relation.count > 0 { heads } else { 0 };
-            known && relation.adds_up() && [relation.hits.len(), relation.over_others.len()] == [heads; 2]
+            let of_heads = [&relation.hits, &relation.to_special].map(Vec::len);
+            known && relation.adds_up() && of_heads == [heads; 2] && relation.over_others.len() == heads
         };
         let fits = |agreement: &Agreement| {
             let of_cues = agreement.cues.iter().all(|of_heads| of_heads.is_empty() || of_heads.len() == heads);

@@ -1,0 +1,105 @@
+//! The attention of each head to each class of words, from the sums.
+
+use super::section::{ClassHead, ClassKind, ClassMetrics, ClassesSection, Ratio};
+use super::sums::{ClassBlock, ClassesSums, KeyBlock, KeySums};
+use crate::passes::observer::by_class::ByClass;
+use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
+use crate::stats::blocks::{BLOCKS, PerBlock, WithTotal};
+use crate::study::instruments::position::Rates;
+use crate::study::labels::content::TIMES_EXPECTED;
+use crate::study::metrics::estimates::{EstimationContext, jackknife};
+use crate::study::metrics::metric::{Denominator, Fraction};
+use crate::system::parallel::in_parallel;
+
+/// The sums of a class in the layers whose queries see the same keys, and how offsets alone find its words.
+struct ClassOfLayers<'a> {
+    key: WithTotal<'a, KeyBlock>,
+    class: WithTotal<'a, ClassBlock>,
+    /// Without each block, and last without none.
+    rates: Vec<Rates>,
+}
+
+impl<'a> ClassOfLayers<'a> {
+    fn new(sums: &'a ClassesSums, key: &str, class: &str) -> Self {
+        let sums = &sums.keys[key];
+        let (blocks, of_class) = (&sums.blocks, &sums.classes[class]);
+        let (key, class) = (blocks.with_total(), of_class.with_total());
+        let without = blocks.iter().zip(of_class).map(|(block, of_class)| Some((&block.pairs, &of_class.targets)));
+        let rates = without.chain([None]).map(|block| key.total().pairs.rates_of(&class.total().targets, block));
+        let rates = rates.collect();
+        Self { key, class, rates }
+    }
+
+    /// The mean over queries of a sum in a block, or in all of them.
+    fn mean(&self, number: Option<usize>, sum: f64) -> Fraction {
+        Fraction::new(sum, self.key.at(number).queries as f64)
+    }
+
+    /// The summed attention of a head that has the same preference for offsets and is blind otherwise.
+    fn expected(&self, number: Option<usize>, place: usize) -> f64 {
+        let [block, corpus] = [number, None].map(|number| &self.key.at(number).profiles[place]);
+        self.rates[number.unwrap_or(BLOCKS)].expected(block, corpus)
+    }
+
+    fn ratio(&self, scale: Scale, leaves_out: bool, sum: impl Fn(Option<usize>, &ClassBlock) -> f64) -> Ratio {
+        let found = jackknife(|number| self.mean(number, sum(number, self.class.at(number))), scale);
+        Ratio {
+            value: found.as_ref().map(Jackknife::all),
+            ci95: found.as_ref().and_then(Jackknife::interval),
+            standard_error: found.as_ref().and_then(Jackknife::standard_error),
+            left_out: found.filter(|_| leaves_out),
+        }
+    }
+}
+
+/// The section of the sums.
+pub(super) fn measured(sums: &ByClass<ClassesSums>, context: &EstimationContext) -> ClassesSection {
+    let keys = &sums.each()[0].keys;
+    let names = keys.iter().flat_map(|(key, sums)| sums.classes.keys().map(move |class| (&**key, &**class)));
+    ClassesSection {
+        classes: in_parallel(context.threads, names, |(key, class)| of_class(sums, (key, class), context)),
+        class_kinds: keys.iter().map(ClassKind::from).collect(),
+    }
+}
+
+impl From<(&Box<str>, &KeySums)> for ClassKind {
+    fn from((key, sums): (&Box<str>, &KeySums)) -> Self {
+        Self { key: key.to_string(), classes: sums.classes.len() as u64, is_crowded: sums.is_crowded }
+    }
+}
+
+fn of_class(sums: &ByClass<ClassesSums>, (key, class): (&str, &str), context: &EstimationContext) -> ClassMetrics {
+    let layers = sums.map(|sums| ClassOfLayers::new(sums, key, class));
+    let of_head = |place: usize| {
+        let layer = layers.of_layer(context.grid.at(place).0);
+        let ratio =
+            |scale: Scale, sum: &dyn Fn(Option<usize>, &ClassBlock) -> f64| layer.ratio(scale, context.leaves_out, sum);
+        let value = |sum: f64| layer.mean(None, sum).value();
+        ClassHead {
+            place: context.grid.place(place),
+            mass: ratio(Scale::Share, &|_, class| class.mass(place)),
+            chance: value(layer.class.total().even.value()),
+            expected: value(layer.expected(None, place)),
+            over_chance: ratio(Scale::Real, &|_, class| class.mass(place) - class.even.value()),
+            over_position: ratio(Scale::Real, &|number, class| {
+                class.mass(place) - TIMES_EXPECTED * layer.expected(number, place)
+            }),
+        }
+    };
+    // Queries are all words, whatever they see.
+    let first = &layers.each()[0];
+    let queries: PerBlock = std::array::from_fn(|block| first.key.at(Some(block)).queries as f64);
+    let total = first.key.total();
+    ClassMetrics {
+        key: key.to_owned(),
+        class: class.to_owned(),
+        words: first.class.total().words,
+        queries: Denominator {
+            count: total.queries,
+            sentences: total.sentences,
+            blocks: queries.iter().filter(|&&queries| queries > 0.0).count() as u64,
+            effective_blocks: effective_blocks(&queries),
+        },
+        by_head: (0..context.grid.count()).map(of_head).collect(),
+    }
+}

@@ -1,0 +1,217 @@
+//! The section `classes` of the report.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::labels::of_class;
+use super::sums::MAX_CLASSES;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::stats::block_test::Jackknife;
+use crate::stats::interval::Interval;
+use crate::study::labels::evidence::EvidenceGap;
+use crate::study::labels::policy::Policy;
+use crate::study::metrics::metric::Denominator;
+use crate::study::metrics::number::{Number, Part};
+use crate::study::metrics::unit::Unit;
+use crate::study::section::{Section, stored};
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
+use crate::system::counted::plural;
+use crate::system::printable::one_line;
+
+/// The classes of the words of a corpus, with the attention that each head pays them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassesSection {
+    /// One object for each class; empty for a corpus without classes.
+    pub classes: Vec<ClassMetrics>,
+    /// One object for each kind of classes.
+    pub class_kinds: Vec<ClassKind>,
+}
+
+stored!(ClassesSection { classes: Vec<ClassMetrics>, class_kinds: Vec<ClassKind> });
+
+/// A kind of classes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClassKind {
+    /// Its name: `token` of tokens of a small vocabulary.
+    pub key: String,
+    /// Its classes that the corpus has.
+    pub classes: u64,
+    /// Whether there are more than 100, so that none is measured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_crowded: bool,
+}
+
+/// The attention of every head to words of one class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClassMetrics {
+    /// The kind of class.
+    pub key: String,
+    /// The class.
+    pub class: String,
+    /// Words of the class.
+    pub words: u64,
+    /// The words whose attention is measured: all of sentences in which some word has a class of this kind.
+    pub queries: Denominator,
+    /// Every head.
+    pub by_head: Vec<ClassHead>,
+}
+
+/// The attention of a head to words of one class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClassHead {
+    /// The head.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// The mean over words of the attention to other words of the class.
+    pub mass: Ratio,
+    /// The mass of even attention.
+    pub chance: Option<f64>,
+    /// The mass of a head with the same preference for offsets that is blind otherwise.
+    pub expected: Option<f64>,
+    /// `mass - chance`
+    pub over_chance: Ratio,
+    /// `mass - 1.25 expected`
+    pub over_position: Ratio,
+}
+
+/// A ratio with its uncertainty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ratio {
+    /// The ratio.
+    pub value: Option<f64>,
+    /// Its 95 % interval; null where fewer than 10 blocks have a word.
+    pub ci95: Option<Interval>,
+    /// Its standard error, by leaving out one block at a time; null as `ci95` is.
+    pub standard_error: Option<f64>,
+    /// The ratio without each block, for the block test of two analyses.
+    #[serde(skip)]
+    pub left_out: Option<Jackknife>,
+}
+
+impl ClassMetrics {
+    /// The class with its kind.
+    pub fn title(&self) -> String {
+        format!("{}={}", self.key, self.class)
+    }
+
+    /// The head whose attention to the class is farthest above even attention, among those that the rule of the label is true of.
+    fn best(&self, policy: &Policy) -> Option<&ClassHead> {
+        let fires = |head: &&ClassHead| of_class(self, head, policy).is_some_and(|found| found.fires);
+        let lead = |head: &ClassHead| head.over_chance.value.unwrap_or_default();
+        self.by_head.iter().filter(fires).max_by(|a, b| lead(a).total_cmp(&lead(b)))
+    }
+
+    fn numbers(&self, policy: &Policy) -> impl Iterator<Item = Number<'_>> {
+        let enough = EvidenceGap::of(&self.queries, policy).is_none();
+        let of = self.title();
+        self.by_head.iter().enumerate().flat_map(move |(head, entry)| {
+            let ratios = [
+                ("class_mass", &entry.mass),
+                ("class_mass_over_chance", &entry.over_chance),
+                ("class_mass_over_position", &entry.over_position),
+            ];
+            ratios.map(|(metric, ratio)| Number {
+                part: Part::Relations,
+                head,
+                of: of.clone(),
+                name: format!("{metric}[{of}]"),
+                unit: Unit::Shares,
+                made_of: (metric != "class_mass").then(|| format!("class_mass[{of}]")),
+                value: ratio.value,
+                ci95: ratio.ci95,
+                blocks: usize::try_from(self.queries.blocks).unwrap_or_default(),
+                effective_blocks: self.queries.effective_blocks,
+                trials: None,
+                enough,
+                left_out: ratio.left_out.as_ref(),
+            })
+        })
+    }
+}
+
+impl ClassesSection {
+    fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
+        for ClassKind { key, classes, is_crowded } in &self.class_kinds {
+            let key = one_line(key);
+            if *is_crowded {
+                writeln!(
+                    out,
+                    "Words have more than {MAX_CLASSES} classes of the kind {key}: no label of them was tested."
+                )?;
+            } else if *classes == 0 {
+                writeln!(out, "No word has a class of the kind {key}: no label of it was tested.")?;
+            }
+        }
+        let found: Vec<(&ClassMetrics, &ClassHead)> =
+            self.classes.iter().filter_map(|class| Some((class, class.best(policy)?))).collect();
+        if self.classes.is_empty() {
+            return Ok(());
+        }
+        let rest = self.classes.len() - found.len();
+        if found.is_empty() {
+            let classes = plural(&rest, "class", "classes");
+            return writeln!(out, "No head attends to words of any one of the {rest} {classes}.");
+        }
+        writeln!(
+            out,
+            "Head with most attention to words of each class beyond even attention, in % of its attention, ± half of the 95 % \
+             interval; `offsets` is the attention that its offsets alone let expect:\n"
+        )?;
+        let mut table = plain_table();
+        table.set_header(["class", "words", "head", "mass", "even", "offsets"]);
+        for (class, head) in found {
+            let mass = percent(head.mass.value) + &plus_minus_percent(head.mass.ci95);
+            let [even, offsets] = [head.chance, head.expected].map(percent);
+            let (words, place) = (class.words.to_string(), head.place.to_string());
+            table.add_row([one_line(&class.title()), words, place, mass, even, offsets]);
+        }
+        for number in [1, 3, 4, 5] {
+            table.column_mut(number).expect("there are six").set_cell_alignment(CellAlignment::Right);
+        }
+        out.table(table);
+        if rest > 0 {
+            writeln!(out, "\nNo head attends to words of {rest} other {}.", plural(&rest, "class", "classes"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Section for ClassesSection {
+    fn has_subject(&self) -> bool {
+        !self.class_kinds.is_empty()
+    }
+
+    fn summary(&self, policy: &Policy) -> Summary {
+        Summary::written(|out| self.write_summary(out, policy))
+    }
+
+    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
+        self.classes.iter().flat_map(|class| class.numbers(policy)).collect()
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let broken = self.classes.iter().find(|class| !grid.is(class.by_head.iter().map(|head| head.place)))?;
+        Some(format!("the class `{}` does not list every head", broken.title()))
+    }
+
+    /// The classes; every head on each of them.
+    fn tables(&self, _: &Policy) -> Vec<Table> {
+        /// A head on a class.
+        #[derive(Serialize)]
+        struct Row<'a> {
+            key: &'a str,
+            class: &'a str,
+            #[serde(flatten)]
+            head: &'a ClassHead,
+        }
+        let by_head = self.classes.iter().flat_map(|ClassMetrics { key, class, by_head, .. }| {
+            by_head.iter().map(move |head| Row { key, class, head })
+        });
+        vec![Table::of("classes", &self.classes), Table::of("classes_by_head", by_head)]
+    }
+}

@@ -1,0 +1,236 @@
+//! The sums of attention to classes of words, per block of sentences.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use multiversion::multiversion;
+use serde::{Deserialize, Serialize};
+
+use crate::corpus::{Annotation, WordClass};
+use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
+use crate::passes::observer::{Event, Sums};
+use crate::sequences::fold::words::{FromToken, WordAttention};
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
+use crate::stats::exact::ExactSum;
+use crate::study::instruments::classed_words::ClassedWords;
+use crate::study::instruments::position::{PositionPairs, Profile, ProfileSums, TargetSums};
+
+/// The most classes of a kind: each takes up to 16 bytes per head in every block of the sums.
+pub const MAX_CLASSES: usize = 100;
+
+/// The sums of all classes of a kind in a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyBlock {
+    /// Words of sentences in which some word has a class of the kind.
+    pub queries: u64,
+    /// Such sentences, the first of each family alone.
+    pub sentences: u64,
+    /// Every such word with every other.
+    pub pairs: PositionPairs,
+    /// Attention by offsets; `[layers * heads]`.
+    pub profiles: Vec<ProfileSums>,
+}
+
+merge_fields!(KeyBlock { queries, sentences, pairs, profiles });
+
+/// The sums of one class in a block.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassBlock {
+    /// Words of the class.
+    pub words: u64,
+    /// The attention of a head that attends evenly.
+    pub even: ExactSum,
+    /// The pairs whose key is of the class.
+    pub targets: TargetSums,
+    /// The attention of each head; `[layers * heads]`, empty until the class is met.
+    pub heads: Vec<ExactSum>,
+}
+
+merge_fields!(ClassBlock { words, even, targets, heads });
+
+impl ClassBlock {
+    /// The attention of a head.
+    pub fn mass(&self, place: usize) -> f64 {
+        self.heads.get(place).map_or(0.0, |sum| sum.value())
+    }
+}
+
+/// The sums of a kind of classes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeySums {
+    /// Whether there are more than [`MAX_CLASSES`], and so no sums.
+    pub is_crowded: bool,
+    /// The sums of each block.
+    pub blocks: Blocks<KeyBlock>,
+    /// The sums of each class.
+    pub classes: BTreeMap<Box<str>, Blocks<ClassBlock>>,
+}
+
+impl KeySums {
+    fn new(heads: usize) -> Self {
+        let profiles = vec![ProfileSums::default(); heads];
+        let empty = KeyBlock { queries: 0, sentences: 0, pairs: PositionPairs::new(0), profiles };
+        Self { is_crowded: false, blocks: Blocks::new(empty), classes: BTreeMap::new() }
+    }
+
+    /// Gives the sums up if there are too many classes.
+    fn settle(&mut self) {
+        if self.is_crowded || self.classes.len() > MAX_CLASSES {
+            *self = Self { is_crowded: true, ..Self::new(0) };
+        }
+    }
+
+    fn fits(&self, heads: usize) -> bool {
+        let heads = if self.is_crowded { 0 } else { heads };
+        let fits = |block: &ClassBlock| [0, heads].contains(&block.heads.len());
+        self.classes.len() <= if self.is_crowded { 0 } else { MAX_CLASSES }
+            && self.blocks.fit(|block| block.profiles.len() == heads && block.pairs.targets() == 0)
+            && self.classes.values().all(|blocks| blocks.fit(fits))
+    }
+}
+
+impl Merge for KeySums {
+    fn merge(&mut self, other: &Self) {
+        self.is_crowded |= other.is_crowded;
+        Merge::merge(&mut self.blocks, &other.blocks);
+        Merge::merge(&mut self.classes, &other.classes);
+        self.settle();
+    }
+}
+
+/// The sums of all kinds of classes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClassesSums {
+    grid: HeadGrid,
+    visibility: Visibility,
+    from: FromToken,
+    /// By kind.
+    pub keys: BTreeMap<Box<str>, KeySums>,
+    #[serde(skip)]
+    columns: Vec<f64>,
+}
+
+merge_fields!(ClassesSums[grid, visibility, from] { keys });
+
+impl ClassesSums {
+    /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
+    pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
+        Self { grid, visibility, from, keys: BTreeMap::new(), columns: Vec::new() }
+    }
+
+    /// The same, that know of this kind even if no word has a class of it.
+    pub fn asked(mut self, key: Option<&str>) -> Self {
+        let heads = self.grid.count();
+        self.keys.extend(key.map(|key| (key.into(), KeySums::new(heads))));
+        self
+    }
+}
+
+/// The words of a sequence by their classes of one kind.
+#[derive(Debug)]
+pub struct KeyState {
+    key: Box<str>,
+    /// The classes of the sequence, by their numbers in `words`.
+    names: Vec<Box<str>>,
+    words: ClassedWords,
+}
+
+/// The kinds of classes of a sequence.
+#[derive(Debug)]
+pub struct ClassesState {
+    block: usize,
+    keys: Vec<KeyState>,
+}
+
+impl Sums for ClassesSums {
+    type SequenceState = ClassesState;
+
+    fn begin(&mut self, sequence: &Sequence) -> ClassesState {
+        let (heads, block) = (self.grid.count(), block_of(sequence.family.number));
+        let classes = || sequence.annotations.iter().filter_map(|annotation| annotation.class.as_ref());
+        let keys: BTreeSet<&Arc<str>> = classes().map(|class| &class.key).collect();
+        let mut state = ClassesState { block, keys: Vec::new() };
+        for key in keys {
+            let is_of_key = |class: &&Arc<WordClass>| class.key == *key;
+            let names: BTreeSet<&str> = classes().filter(is_of_key).map(|class| &*class.name).collect();
+            let names: Vec<&str> = names.into_iter().collect();
+            let number = |annotation: &Annotation| {
+                let class = annotation.class.as_ref().filter(is_of_key)?;
+                names.binary_search(&&*class.name).ok()
+            };
+            let words = ClassedWords::new(sequence, self.visibility, self.from, number);
+            let sums = self.keys.entry((**key).into()).or_insert_with(|| KeySums::new(heads));
+            let Some(words) = words.filter(|_| !sums.is_crowded) else { continue };
+            let in_block = &mut sums.blocks[block];
+            in_block.queries += words.count() as u64;
+            in_block.sentences += u64::from(sequence.family.is_first);
+            let mut pairs = PositionPairs::new(names.len());
+            pairs.add(words.pairs());
+            let targets = pairs.take_targets();
+            in_block.pairs.merge(&pairs);
+            let mut even = vec![0.0; names.len()];
+            words.add_even(&mut even);
+            for (number, (name, targets)) in names.iter().zip(targets).enumerate() {
+                let of_class = sums.classes.entry((*name).into());
+                let of_class = &mut of_class.or_insert_with(|| Blocks::new(ClassBlock::default()))[block];
+                of_class.words += words.classes.iter().filter(|class| **class == Some(number)).count() as u64;
+                of_class.even += even[number];
+                of_class.targets.merge(&targets);
+                of_class.heads.resize(heads, ExactSum::default());
+            }
+            sums.settle();
+            let names = names.into_iter().map(Box::from).collect();
+            state.keys.push(KeyState { key: (**key).into(), names, words });
+        }
+        state
+    }
+
+    fn is_relevant(state: &ClassesState) -> bool {
+        !state.keys.is_empty()
+    }
+
+    fn observe(&mut self, ClassesState { block, keys }: &mut ClassesState, event: &mut Event<'_>) {
+        let Event::Head(input) = event else { return };
+        let view = input.attention();
+        let head = self.grid.index(view.layer, view.head);
+        for KeyState { key, names, words } in keys {
+            let sums = self.keys.get_mut(&**key).expect("a kind that was met has sums");
+            if sums.is_crowded {
+                continue;
+            }
+            let mut masses = vec![0.0; names.len()];
+            let profile = observe(words, input.words(self.from), &mut self.columns, &mut masses);
+            sums.blocks[*block].profiles[head].add(&profile);
+            for (name, mass) in names.iter().zip(masses) {
+                let blocks = sums.classes.get_mut(name).expect("a class that was met has sums");
+                blocks[*block].heads[head] += mass;
+            }
+        }
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        classes.kinds() == [self.visibility]
+    }
+
+    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+        (self.grid, self.from) == (grid, from) && self.keys.values().all(|sums| sums.fits(grid.count()))
+    }
+}
+
+/// Adds the attention between words to the sums of their classes; `columns` is room.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn observe(words: &ClassedWords, attention: &WordAttention, columns: &mut Vec<f64>, masses: &mut [f64]) -> Profile {
+    columns.clear();
+    columns.resize(words.count(), 0.0);
+    let mut profile = Profile::default();
+    for word in 0..words.count() {
+        let row = &attention.row(words.first + word)[words.first..];
+        columns.iter_mut().zip(row).for_each(|(sum, weight)| *sum += weight);
+        columns[word] -= row[word];
+        profile.add(row, word, 1.0);
+    }
+    words.add_by_class(columns.iter().copied(), masses);
+    profile
+}

@@ -1,0 +1,91 @@
+//! Attention to words by their classes: parts of speech, or classes of the user's own (docs/methodology/classes.md).
+
+use super::position::Pair;
+use crate::corpus::Annotation;
+use crate::model::grid::visibility::Visibility;
+use crate::sequences::fold::even::Even;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::sequences::span::WordSpan;
+
+/// The words of a sentence of which some have a class, by numbers that the study gives to classes.
+#[derive(Clone, Debug)]
+pub struct ClassedWords {
+    /// The place in the sentence of the first word here: all are, but for the one that a decoder begins with.
+    pub first: usize,
+    /// The class of each word.
+    pub classes: Vec<Option<usize>>,
+    /// The tokens of each word.
+    spans: Vec<WordSpan>,
+    /// The attention of a head without any preference.
+    even: Even,
+    /// Whether every word sees every other.
+    pub is_whole: bool,
+    from: FromToken,
+}
+
+impl ClassedWords {
+    /// The words of a sentence, of whose keys queries see these; `None` if none has a class.
+    pub fn new(
+        sequence: &Sequence,
+        visibility: Visibility,
+        from: FromToken,
+        class: impl FnMut(&Annotation) -> Option<usize>,
+    ) -> Option<Self> {
+        let counted = sequence.counted_words();
+        let classes: Vec<Option<usize>> = sequence.annotations.iter().skip(counted.start).map(class).collect();
+        if classes.iter().all(Option::is_none) {
+            return None;
+        }
+        let n = sequence.ids.len();
+        let (spans, even) = (sequence.words[counted.clone()].to_vec(), Even::new(visibility, n));
+        Some(Self { first: counted.start, classes, spans, even, is_whole: visibility.is_whole(n), from })
+    }
+
+    /// How many words there are.
+    pub fn count(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// The words but for one.
+    pub fn others(&self, word: usize) -> impl Iterator<Item = usize> + use<> {
+        (0..self.classes.len()).filter(move |&other| other != word)
+    }
+
+    /// The even attention of a word to another.
+    pub fn even(&self, query: usize, key: usize) -> f64 {
+        self.even.between_words(&self.spans[query], &self.spans[key], self.from)
+    }
+
+    /// The even attention of all other words to one.
+    fn even_from_others(&self, key: usize) -> f64 {
+        if self.is_whole {
+            // Every word gives the same.
+            return (self.classes.len() - 1) as f64 * self.even(key, key);
+        }
+        self.others(key).map(|query| self.even(query, key)).sum()
+    }
+
+    /// Adds the even attention of other words to each class.
+    pub fn add_even(&self, masses: &mut [f64]) {
+        self.add_by_class((0..self.classes.len()).map(|word| self.even_from_others(word)), masses);
+    }
+
+    /// Adds a number of each word to that of its class.
+    pub fn add_by_class(&self, numbers: impl IntoIterator<Item = f64>, masses: &mut [f64]) {
+        for (class, number) in self.classes.iter().zip(numbers) {
+            if let Some(class) = class {
+                masses[*class] += number;
+            }
+        }
+    }
+
+    /// Every word with every other, whose class is the target.
+    pub fn pairs(&self) -> impl Iterator<Item = Pair> {
+        let pair = |query: usize, key: usize| {
+            let target = self.classes[key].map(|class| (class, 1.0));
+            Pair { query, key, weight: self.even(query, key), target }
+        };
+        (0..self.classes.len()).flat_map(move |query| self.others(query).map(move |key| pair(query, key)))
+    }
+}

@@ -1,0 +1,128 @@
+//! Classes of words: of JSON lines, of a column, of a small vocabulary; and those that cannot be meant.
+
+use std::fmt::Write;
+use std::fs;
+
+use crate::families::esm_with_vocabulary;
+use crate::support::{fixture, path, run, tiny_bert};
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+/// The sentences of the gold corpus as JSON lines, with two kinds of classes.
+fn gold() -> String {
+    let corpus = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
+    let mut lines = String::new();
+    for block in corpus.trim_end().split("\n\n") {
+        let rows = block.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect());
+        let rows: Vec<Vec<&str>> = rows.collect();
+        let [forms, upos] = [1, 3].map(|column| rows.iter().map(|row| row[column]).collect::<Vec<_>>());
+        let initials: Vec<Option<String>> = forms.iter().map(|form| form.get(..1).map(str::to_owned)).collect();
+        writeln!(lines, "{}", json!({"words": forms, "classes": {"upos": upos, "initial": initials}})).unwrap();
+    }
+    lines
+}
+
+/// The labels of a family of each head, without that of punctuation, with their scores.
+fn labels(report: &Value, family: &str) -> Vec<Vec<(String, Value)>> {
+    let of_head = |head: &Value| {
+        let labels = head["labels"].as_array().unwrap().iter();
+        let mut labels: Vec<(String, Value)> = labels
+            .filter_map(|label| {
+                let name = label["label"].as_str().unwrap().strip_prefix(family)?;
+                (name != "PUNCT").then(|| (name.to_owned(), label["score"].clone()))
+            })
+            .collect();
+        labels.sort_by(|a, b| a.0.cmp(&b.0));
+        labels
+    };
+    report["heads"].as_array().unwrap().iter().map(of_head).collect()
+}
+
+#[test]
+fn parts_of_speech_are_classes_wherever_they_are_from() {
+    let scratch = tempdir().unwrap();
+    let corpus = scratch.path().join("gold.jsonl");
+    fs::write(&corpus, gold()).unwrap();
+    let report = |corpus: &str, classes: &str| -> Value {
+        let others = "attention,trees,dependency,links,frequency,explained-variance";
+        let arguments = ["analyze", "box:small", "-c", corpus, "--words", "spaced", "--without", others];
+        let classes = ["--classes", classes, "--no-run-info", "-q", "-o", "-"];
+        serde_json::from_str(&run(&[&arguments[..], &classes].concat()).unwrap()).unwrap()
+    };
+    let column = report(path(&fixture("corpus/gold.conllu")), "upos");
+    let lines = report(path(&corpus), "upos");
+    assert_eq!(column["classes"], lines["classes"]);
+    assert_eq!(column["settings"]["classes"], "upos");
+    let classes = column["classes"].as_array().unwrap();
+    assert_eq!(column["class_kinds"], json!([{"key": "upos", "classes": classes.len()}]));
+    let tags = labels(&column, "tag:");
+    let names = |labels: &[Vec<(String, Value)>]| -> Vec<Vec<String>> {
+        labels.iter().map(|labels| labels.iter().map(|(name, _)| name.clone()).collect()).collect()
+    };
+    assert_eq!(names(&labels(&column, "class:upos=")), names(&tags));
+    assert!(tags.iter().any(|labels| !labels.is_empty()), "{tags:?}");
+    for class in classes {
+        for (head, by_class) in column["heads"].as_array().unwrap().iter().zip(class["by_head"].as_array().unwrap()) {
+            assert_eq!(head["metrics"]["tag_mass"][class["class"].as_str().unwrap()], by_class["mass"]["value"]);
+        }
+    }
+    // The other kind of the same lines.
+    let initials = report(path(&corpus), "initial");
+    let keys: Vec<&Value> = initials["classes"].as_array().unwrap().iter().map(|class| &class["key"]).collect();
+    assert!(keys.len() > 10 && keys.iter().all(|key| **key == "initial"));
+}
+
+#[test]
+fn residues_are_classes_by_themselves() {
+    let model = esm_with_vocabulary();
+    let corpus = model.path().join("a.fasta");
+    let mut proteins = String::new();
+    (0..40).for_each(|number| writeln!(proteins, ">p{number}\nMKTAYIAKQRQISFVKSHFSRQ").unwrap());
+    fs::write(&corpus, proteins).unwrap();
+    let arguments = ["analyze", path(model.path()), "-c", path(&corpus), "-q", "--no-run-info", "-o", "-"];
+    let report: Value = serde_json::from_str(&run(&arguments).unwrap()).unwrap();
+    let classes = report["classes"].as_array().unwrap();
+    let of = |name: &str| classes.iter().find(|class| class["class"] == name).unwrap();
+    // Different residues: M K T A Y I Q R S F V H.
+    assert_eq!((classes.len(), &of("K")["words"], &of("K")["key"]), (12, &json!(3 * 40), &json!("token")));
+    // Three of 22 residues, each of which sees no more than two K beside itself if it is one, and two special tokens.
+    let chance = f64::from(3 * 2 + 19 * 3) / 24.0 / 22.0;
+    assert!((of("K")["by_head"][0]["chance"].as_f64().unwrap() - chance).abs() < 1e-9, "{}", of("K")["by_head"][0]);
+}
+
+#[test]
+fn without_classes_nothing_is_said_of_them() {
+    let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
+    let arguments = ["analyze", path(&model), "-c", path(&corpus), "--summary", "full", "--limit", "100"];
+    let printed = run(&arguments).unwrap();
+    assert!(!printed.contains("class of the kind") && !printed.contains("class:"), "{printed}");
+    let printed = run(&[&arguments[..], &["--classes", "misc.Nothing"]].concat()).unwrap();
+    assert!(printed.contains("No word has a class of the kind misc.Nothing: no label of it was tested."), "{printed}");
+    let printed = run(&[&arguments[..], &["--classes", "lemma"]].concat()).unwrap();
+    assert!(printed.contains("Words have more than 100 classes of the kind lemma"), "{printed}");
+}
+
+#[test]
+fn classes_that_cannot_be_meant_are_refused() {
+    let scratch = tempdir().unwrap();
+    let corpus = scratch.path().join("bad.jsonl");
+    let refused = |keys: &str, arguments: &[&str]| {
+        fs::write(&corpus, format!("{{\"words\": [\"C\", \"O\"], {keys}}}\n")).unwrap();
+        run(&[&["analyze", path(&tiny_bert()), "-c", path(&corpus), "-q"], arguments].concat()).unwrap_err()
+    };
+    let two = r#""classes": {"element": ["C", "O"], "ring": ["a", "b"]}"#;
+    let (status, message) = refused(two, &[]);
+    assert_eq!(status, 3);
+    assert!(message.contains("bad.jsonl:1") && message.contains("name one of them with --classes"), "{message}");
+    let (_, message) = refused(r#""ring": ["a"]"#, &["--classes", "ring"]);
+    assert!(message.contains("bad.jsonl:1") && message.contains("`ring` has 1 entry for 2 words"), "{message}");
+    let long = format!(r#""ring": ["a", "{}"]"#, "b".repeat(257));
+    let (_, message) = refused(&long, &["--classes", "ring"]);
+    assert!(
+        message.contains("bad.jsonl:1") && message.contains("name of more than 256 bytes: give it a shorter"),
+        "{message}"
+    );
+    let (status, message) = refused(two, &["--classes", "ring", "--without", "classes"]);
+    assert_eq!(status, 2);
+    assert!(message.contains("--classes ring is about the study classes: give --with classes as well"), "{message}");
+}
