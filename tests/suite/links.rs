@@ -54,6 +54,7 @@ fn links_made_of_trees_are_scored_as_trees_are() {
             for [of_tree, of_link] in [["dep->head", "from"], ["head->dep", "to"]] {
                 compared += 1;
                 equal += usize::from(tree[of_tree] == link["accuracy"][of_link]);
+                assert_eq!(tree["to_special"][of_tree], link["to_special"][of_link]);
             }
         }
         // Links share the rules of word classes with trees, except that rare classes have one rule together.
@@ -199,6 +200,10 @@ fn untrained_heads_follow_links_by_chance_alone() {
     let of_contacts = gold(random).replace("\"upos\"", "\"undirected\":[\"contact\"],\"upos\"");
     fs::write(&contacts, of_contacts).unwrap();
     let model = tiny_bert();
+    let summary = ["--summary", "full", "--without", "attention,words,frequency,explained-variance"];
+    let printed = run(&[&["analyze", path(&model), "-c", path(&contacts)], &summary[..]].concat()).unwrap();
+    let line = printed.lines().find(|line| line.contains("Links of contact: ")).expect("a line on pairs");
+    assert!(line.contains("of the separations that are linked most often "), "{line}");
     for (corpus, most) in [(fixture("corpus/reactions.jsonl"), 1), (arcs, 20), (contacts, 1)] {
         let others = "attention,trees,words,classes,frequency,explained-variance";
         let seeds = SEEDS.to_string();

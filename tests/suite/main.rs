@@ -55,6 +55,7 @@ mod hub;
 mod in_the_box;
 mod index;
 mod installed;
+mod interchange;
 #[cfg(unix)]
 mod interrupted;
 mod interventions;

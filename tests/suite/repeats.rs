@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::families::esm_with_vocabulary;
 use crate::support::{fixture, parts_add_up, path, run};
 use serde_json::Value;
 
@@ -44,6 +45,29 @@ fn metrics_are_those_of_the_reference() {
         for what in ["metrics", "ci95", "standard_errors"] {
             near(&format!("{name} {what}"), &head[what], &expected[what]);
         }
+    }
+}
+
+/// The heads of the box's decoder that look at what came after the same token, and no others, raise what they look at.
+#[test]
+fn heads_that_copy_are_those_of_the_reference() {
+    let golden = fs::read_to_string(fixture("goldens/causal-copying.json")).unwrap();
+    let expected: Value = serde_json::from_str(&golden).unwrap();
+    let found = report("box:causal", &[]);
+    for (head, expected) in found["heads"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
+        for metric in ["copy_logit", "copy_rank", "copy_scored"] {
+            if expected[metric]["value"].is_null() {
+                assert!(head["metrics"][metric].is_null(), "{head}");
+                continue;
+            }
+            near(metric, &head["metrics"][metric], &expected[metric]["value"]);
+            near(metric, &head["standard_errors"][metric], &expected[metric]["error"]);
+        }
+        let labels = head["labels"].as_array().unwrap();
+        let has = |name: &str| labels.iter().any(|label| label["label"] == name && label["borderline"] == false);
+        assert_eq!(has("copies"), has("induction"), "{head}");
+        // Later heads read states: of their weights alone nothing is said.
+        assert_eq!(head["metrics"]["copying"].is_null(), head["layer"] != 0, "{head}");
     }
 }
 
@@ -171,4 +195,23 @@ fn words_that_are_shuffled_take_nothing_from_random_tokens() {
     for run in found["controls"].as_array().unwrap() {
         assert_eq!(counted(run), run["control"] == "random-init", "{}", run["control"]);
     }
+}
+
+#[test]
+fn residues_are_drawn_with_repetition() {
+    let model = esm_with_vocabulary();
+    let config = model.path().join("config.json");
+    let text = fs::read_to_string(&config).unwrap();
+    // Rotary positions have no weights.
+    fs::write(&config, text.replace("\"max_position_embeddings\": 40", "\"max_position_embeddings\": 128")).unwrap();
+    let corpus = model.path().join("a.fasta");
+    fs::write(&corpus, ">p1\nMKTAYIAKQRQISFVKSHFSRQ\n").unwrap();
+    let arguments = ["analyze", path(model.path()), "-c", path(&corpus), "--with", "repeats", "-q", "--no-run-info"];
+    let report: Value = serde_json::from_str(&run(&[&arguments[..], &["-o", "-"]].concat()).unwrap()).unwrap();
+    assert_eq!(report["repeats"], serde_json::json!({"plain": 64, "masked": 512}));
+    // Every token of both copies has its twin, which is far enough from some other tokens.
+    let same = &report["denominators"]["repeat_same"]["score"];
+    assert!(same["count"].as_u64() >= Some(64 * 2 * 16) && same["blocks"] == 64, "{same}");
+    let head = &report["heads"][0]["metrics"]["repeat_same"];
+    assert!(head["null"].as_f64().is_some_and(|null| null > 0.0), "{head}");
 }

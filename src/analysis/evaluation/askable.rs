@@ -55,6 +55,11 @@ fn is_of_losses(study: &dyn AnyStudy) -> bool {
     own || study.card().builds_on.iter().filter_map(|name| registry::named(name)).any(is_of_losses)
 }
 
+/// Whether a study is of the items of a task.
+pub fn is_of_items(study: &dyn AnyStudy) -> bool {
+    study.passes().iter().any(|spec| spec.pass.sequences.are_items())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

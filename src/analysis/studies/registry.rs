@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ablation, heads, patterns, replication};
+use super::{ablation, circuits, heads, patterns, replication};
 use crate::study::AnyStudy;
 use crate::study::health::HealthId;
 use crate::study::labels::entry::Entry;
@@ -33,6 +33,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &ablation::effect::Effect,
     &ablation::in_context::InContextEffect,
     &ablation::task::OwnTask,
+    &circuits::interchange::Interchange,
     &ablation::gradient::Gradient,
     &ablation::knockout::ArcKnockout,
     &ablation::pruning::Pruning,

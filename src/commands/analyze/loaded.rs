@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use super::asked::{joining, predicting};
 use super::options::AnalyzeOptions;
 use crate::corpus::{Corpus, Index, Input, Scope};
+use crate::evaluation::askable::is_of_items;
 use crate::model::files::ModelFiles;
 use crate::model::parameters::Objective;
 use crate::model::{Fingerprint, Hashes, Model};
@@ -170,9 +171,10 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
             without_loss().map_or_else(String::new, |name| format!(", and --with {name} removes heads without it"))
         ))
     );
+    let of_items = options.studies.iter().any(|study| is_of_items(*study));
     ensure!(
-        study != of_task || model.objective != Some(Objective::ReplacedTokens),
-        anyhow!("{asking}: `{id}` is a discriminator, which predicts no token: its items cannot be scored")
+        !of_items || model.objective != Some(Objective::ReplacedTokens),
+        anyhow!("--task: `{id}` is a discriminator, which predicts no token: its items cannot be scored")
             .of_option("task")
             .hint("name a model with a masked-LM head or one that predicts the next token")
     );

@@ -1,6 +1,7 @@
 //! A model over a shard of a corpus, from files to an observation.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -29,7 +30,7 @@ use crate::passes::run::{self, Runner, heads_of, token_limit};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::derived::task::encode::TaskReader;
 use crate::sequences::derived::task::file::TaskFile;
-use crate::sequences::derived::task::{Task, reasons};
+use crate::sequences::derived::task::{BESIDE_CORRUPTED, InterchangeInfo, ItemSkip, Task, reasons};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
@@ -277,10 +278,17 @@ fn read_task(
 ) -> Result<Task> {
     let mask = tokenizer.mask().filter(|_| model.objective == Some(Objective::MaskedTokens));
     let (labels, segments) = (model.labels.as_ref(), model.architecture.config.type_vocab_size);
-    let task = TaskReader { tokenizer, max_tokens, mask, labels, segments, strict: options.strict }.read(file)?;
-    if task.skipped() > 0 {
-        let (items, skipped) = (counted(task.info.items, "item"), reasons(&task.info.skipped));
-        say(&format!("note: --task: of {items} {} cannot be scored: {skipped}", task.skipped()));
+    let (strict, exchanged) = (options.strict, options.exchanged);
+    let task = TaskReader { tokenizer, max_tokens, mask, labels, segments, strict, exchanged }.read(file)?;
+    let items = counted(task.info.items, "item");
+    let note = |what: &str, count: u64, skipped: &BTreeMap<ItemSkip, u64>| {
+        if count > 0 {
+            say(&format!("note: --task: of {items} {count} cannot be {what}: {}", reasons(skipped)));
+        }
+    };
+    note("scored", task.texts.skipped, &task.info.skipped);
+    if let Some(InterchangeInfo { skipped, .. }) = &task.info.interchange {
+        note(BESIDE_CORRUPTED, task.interchanged.skipped, skipped);
     }
     Ok(task)
 }

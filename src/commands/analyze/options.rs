@@ -12,8 +12,8 @@ use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
-use crate::sequences::derived::task::TaskKind;
 use crate::sequences::derived::task::file::TaskFile;
+use crate::sequences::derived::task::{ExchangedPositions, TaskKind};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
@@ -77,6 +77,8 @@ pub struct AnalyzeOptions {
     pub left_out: Vec<&'static dyn AnyStudy>,
     /// The task that heads are removed for, if a study needs it.
     pub task: Option<Arc<TaskFile>>,
+    /// Where heads exchange their contexts between the texts of the task and their corrupted texts, if a study asks for that.
+    pub exchanged: Option<ExchangedPositions>,
     /// A file with counts of tokens, which replace the counts of the corpus.
     pub counts: Option<PathBuf>,
     /// The index of the corpus, by which a shard reads its own part alone.

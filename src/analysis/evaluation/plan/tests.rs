@@ -244,9 +244,9 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let [plain, masked] = [Repeats::Plain, Repeats::Masked].map(|made| (repeats(made, &Pass::PLAIN), 1));
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
-    // Eleven studies look at the sentences, and the preset's syntax is the twelfth.
+    // Twelve studies look at the sentences, and the preset's syntax is the thirteenth.
     let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
-    let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 1);
+    let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 2);
     let copies = (Pass { portion: Portion::Sample, ..repeats(Repeats::Predicted, &Pass::PLAIN) }, 1);
     // Passes that follow others come last, whichever study they belong to.
     let last = [
@@ -257,7 +257,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 1),
     ];
     let all = [
-        (Pass::PLAIN, 12),
+        (Pass::PLAIN, 13),
         plain,
         masked,
         predicted,
@@ -266,6 +266,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (sampled.clone(), 1),
         copies,
         (Pass { sequences: Sequences::Task, ..sampled.clone() }, 1),
+        (Pass { sequences: Sequences::Interchange, ..sampled.clone() }, 1),
         (Pass { derivatives: true, ..sampled.clone() }, 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 4),
         (Pass { sequences: Sequences::Sentences, weights: Weights::Sharp { seed: 0 }, ..sampled.clone() }, 1),
@@ -277,7 +278,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
     let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
     let controlled = [
-        (fresh.clone(), 8),
+        (fresh.clone(), 9),
         (repeats(Repeats::Plain, &fresh), 1),
         (repeats(Repeats::Masked, &fresh), 1),
         windows(&fresh),
@@ -297,7 +298,7 @@ fn studies_of_a_report_are_those_that_it_lists() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, links, words, classes, frequency, explained-variance, \
-            repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, gradient, knockout, pruning, output-shift, edges, \
+            repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, interchange, gradient, knockout, pruning, output-shift, edges, \
             similarity, cluster-effect, cluster-shift, probes, parser, examples, clark2019"
     );
 }

@@ -13,10 +13,12 @@ use crate::commands::analyze::options::{GIVE_COUNTS, ONLY_ONCE};
 use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::presets;
 use crate::corpus::Input;
+use crate::evaluation::askable::is_of_items;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
 use crate::sequences::derived::task::file::TaskFile;
+use crate::sequences::derived::task::{ExchangedPositions, TaskKind};
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Counts};
@@ -225,18 +227,40 @@ pub(super) fn refuse_reading_again(
     Err(others.into_iter().rev().fold(error, Error::of_option))
 }
 
-/// The task of a run, and the names of the studies that are switched on: with a task its study is.
-pub(super) fn task(path: Option<&Path>, mut with: Vec<String>) -> Result<(Option<Arc<TaskFile>>, Vec<String>), Usage> {
-    let study = registry::with_option("task");
-    let is_named = with.iter().any(|name| name == study);
+/// The task of a run, and the names of the studies that are switched on: with a task its study is, unless it is switched off.
+pub(super) fn task(
+    path: Option<&Path>,
+    mut with: Vec<String>,
+    without: &[String],
+) -> Result<(Option<Arc<TaskFile>>, Vec<String>), Usage> {
     let Some(path) = path else {
-        let lacking = || anyhow!("--with {study}: there is no task").of_option("with").of_value(study);
-        return if is_named { Err(lacking().hint("give --task FILE")) } else { Ok((None, with)) };
+        let is_of_task = |name: &&String| registry::named(name).is_some_and(is_of_items);
+        let Some(study) = with.iter().find(is_of_task) else { return Ok((None, with)) };
+        let lacking = anyhow!("--with {study}: there is no task").of_option("with").of_value(study);
+        return Err(lacking.hint("give --task FILE"));
     };
-    if !is_named {
+    let study = registry::with_option("task");
+    if !with.iter().chain(without).any(|name| name == study) {
         with.push(study.to_owned());
     }
     Ok((Some(Arc::new(TaskFile::read(path)?)), with))
+}
+
+/// Where heads exchange their contexts, if a study asks for that; refuses a task of another kind.
+pub(super) fn exchanged(
+    studies: &[&'static dyn AnyStudy],
+    task: Option<&TaskFile>,
+    positions: Option<ExchangedPositions>,
+) -> Result<Option<ExchangedPositions>, Usage> {
+    let about = registry::with_option("positions");
+    match task.filter(|_| studies.iter().any(|study| study.card().name == about)) {
+        None => Ok(None),
+        Some(TaskFile { kind: TaskKind::Cloze, .. }) => Ok(Some(positions.unwrap_or_default())),
+        Some(TaskFile { kind, path, .. }) => {
+            let error = anyhow!("--with {about}: it takes items of kind cloze, and `{path}` has items of kind {kind}");
+            Err(error.of_option("with").of_value(about).hint(format!("leave out --with {about}")))
+        }
+    }
 }
 
 /// Each control that was named, once, with each seed.

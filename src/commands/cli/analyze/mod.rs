@@ -27,13 +27,14 @@ use crate::model::grid::HeadPlace;
 use crate::passes::ablation::{Choice, Replacement};
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial;
+use crate::sequences::derived::task::ExchangedPositions;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
-use chosen::{ablation, can_count, controls, of_study, probes, refuse_reading_again, studies, task};
+use chosen::{ablation, can_count, controls, exchanged, of_study, probes, refuse_reading_again, studies, task};
 use shard::ShardArgument;
 
 const EXAMPLES: &str = "\
@@ -133,9 +134,12 @@ pub struct AnalyzeArguments {
     /// Score the model on a task of yours, with all heads and without each
     ///
     /// JSON lines, an item a line: `text` with its `label`; `text` with one mask, or `prompt`, with `answer` and `foil`; or `good` and
-    /// `bad`, where the good text should be more probable. `family` names items made from one template, `group` a condition
+    /// `bad`, where the good text should be more probable. `corrupted` is the text of `interchange` beside it, `family` names items made from one template, `group` a condition
     #[arg(long, value_name = "FILE", help_heading = STUDIES)]
     task: Option<PathBuf>,
+    /// Of `interchange`: exchange the contexts of heads at these positions [default: all]
+    #[arg(long, value_name = "POSITIONS", value_parser = one_of(POSITIONS), help_heading = STUDIES, hide_short_help = true)]
+    positions: Option<ExchangedPositions>,
     /// Remove heads over at most N sentences [default: 500]
     ///
     /// The sentences are drawn from the corpus, or from the items of --task, for all studies that remove each head in turn and for
@@ -265,6 +269,12 @@ const CONTROLS: &[Named<ControlKind>] = &[
     (ControlKind::ShuffledWords, "shuffled-words", "Each sentence's words in random order, their arcs with them"),
 ];
 
+/// The positions at which heads exchange their contexts.
+const POSITIONS: &[Named<ExchangedPositions>] = &[
+    (ExchangedPositions::All, "all", "All positions"),
+    (ExchangedPositions::Answer, "answer", "The mask, or the last token of the prompt"),
+];
+
 /// The replacements for the context of a removed head.
 const REPLACEMENTS: &[Named<Replacement>] = &[
     (Replacement::Mean, "mean", "Its mean over the tokens of the same class: first special, other special, mask, text"),
@@ -294,12 +304,14 @@ impl AnalyzeArguments {
         }
         // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
-        let (task, with) = task(self.task.as_deref(), self.with)?;
+        let (task, with) = task(self.task.as_deref(), self.with, &self.without)?;
         let studies = studies(is_first_run, &self.presets, &with, &self.without, may_join)?;
         let (studies, left_out) = can_count(&corpus, studies, &with, self.counts.is_some())?;
         let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
         let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
+        let positions = of_study(&studies, "positions", self.positions)?;
+        let exchanged = exchanged(&studies, task.as_deref(), positions)?;
         let probes = probes(&studies, self.probes)?;
         let links_from = of_study(&studies, "links-from", self.links_from)?;
         let classes = of_study(&studies, "classes", self.classes)?;
@@ -353,6 +365,7 @@ impl AnalyzeArguments {
             without: self.without,
             left_out,
             task,
+            exchanged,
             counts: self.counts,
             index: self.index,
             show: self.show.map(Shown::Text).or(self.show_example.then_some(Shown::Example)),

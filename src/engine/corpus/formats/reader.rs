@@ -57,6 +57,8 @@ pub(in crate::corpus) struct Context {
     pub requested: Arc<[String]>,
     /// Where CoNLL-U has links, if they are wanted.
     pub links_from: Option<LinksFrom>,
+    /// Whether words get their classes; of several kinds a run has to name one.
+    pub reads_classes: bool,
     /// The column or key that has the class of each word, if a run names one.
     pub classes: Option<Arc<str>>,
     /// The context of the file.

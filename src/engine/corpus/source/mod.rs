@@ -164,7 +164,7 @@ impl Corpus {
         let FurtherColumns { requested, links, classes } = columns;
         let mut corpus = Self::open(inputs)?.within(scope).keeping(requested);
         corpus.context.links_from = links.cloned();
-        corpus.context.classes = classes.map(Into::into);
+        (corpus.context.reads_classes, corpus.context.classes) = (true, classes.map(Into::into));
         corpus.indexed(index)
     }
 

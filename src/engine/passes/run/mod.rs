@@ -25,7 +25,7 @@ use super::observer::set::ObserverSet;
 use super::observer::{self, Observer, observer_of};
 use super::pass::{Pass, Phases, Portion, Sequences, Weights};
 use super::setup::PassSetup;
-use crate::corpus::{Corpus, CorpusIdentity, FurtherColumns, Index, Input, Scope};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input, Scope};
 use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::forward::gates::Gate;
@@ -143,6 +143,9 @@ impl Runner<'_> {
         if removed.is_empty() && !pass.derivatives {
             return Ok(once);
         }
+        if pass.sequences == Sequences::Interchange {
+            return Ok(once.exchanging(removed));
+        }
         let gates = self.gates(corpus, pass)?;
         let grid = self.model.grid();
         if pass.derivatives {
@@ -205,7 +208,7 @@ impl Runner<'_> {
     ) -> Result<PassSums> {
         match pass.sequences {
             Sequences::Repeats(repeats) => return self.over_repeats(repeats, part.shard, pass, observers, variants),
-            Sequences::Task => return self.over_task(part.shard, pass, observers, variants),
+            Sequences::Task | Sequences::Interchange => return self.over_task(part.shard, pass, observers, variants),
             _ => {}
         }
         let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), self.index)?;
@@ -318,7 +321,9 @@ impl Runner<'_> {
                 let mut corrupted = Corrupted::new(texts, self.corruption(phases)?);
                 (sum(&mut corrupted)?, corrupted.left_out())
             }
-            Sequences::Repeats(_) | Sequences::Task => unreachable!("they are not made of the corpus"),
+            Sequences::Repeats(_) | Sequences::Task | Sequences::Interchange => {
+                unreachable!("they are not made of the corpus")
+            }
         })
     }
 
@@ -341,7 +346,7 @@ impl Runner<'_> {
         Ok(PassSums { pass, left_out: 0, sums })
     }
 
-    /// A pass over a sample of the items of the task; each shard has its part of them.
+    /// A pass over a sample of the items of the task, or of those with a corrupted text; each shard has its part of them.
     fn over_task(
         &self,
         shard: Shard,
@@ -350,12 +355,13 @@ impl Runner<'_> {
         variants: &Variants,
     ) -> Result<PassSums> {
         let task = self.task.context("a study needs a task, and the run has none")?;
-        let sample = Sample::new(self.ablation().sample, task.count());
+        let texts = if pass.sequences == Sequences::Interchange { &task.interchanged } else { &task.texts };
+        let sample = Sample::new(self.ablation().sample, texts.count());
         let takes = |index: u64| shard.takes(index) && sample.takes(index);
-        let progress = Analysis::new(Some(task.sequence_count(takes)), None, Arc::default());
-        let sums = self.sum(&pass, observers, variants, &mut task.sequences(takes).map(Ok), &progress)?;
+        let progress = Analysis::new(Some(texts.sequence_count(takes)), None, Arc::default());
+        let sums = self.sum(&pass, observers, variants, &mut texts.sequences(takes).map(Ok), &progress)?;
         // Items that cannot be scored have no number, so one shard counts them all.
-        let left_out = if shard.takes(0) { task.skipped() } else { 0 };
+        let left_out = if shard.takes(0) { texts.skipped } else { 0 };
         Ok(PassSums { pass, left_out, sums })
     }
 
@@ -381,7 +387,7 @@ impl Runner<'_> {
     /// The first sentences of the corpus, by themselves, whatever the shard.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
-        let corpus = Corpus::open_with(self.corpus, self.scope, FurtherColumns::default(), None)?;
+        let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), None)?;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);
@@ -405,9 +411,10 @@ impl Runner<'_> {
         let sequences: &mut Sequencer<'_> = &mut sequences;
         let mut observers = ObserverSet::new(observers);
         let conditions = Conditions {
-            removal: (pass.portion != Portion::All).then(|| self.ablation().removal),
+            removal: (pass.portion != Portion::All && pass.sequences != Sequences::Interchange)
+                .then(|| self.ablation().removal),
             objective: self.model.objective.filter(|_| pass.predicts()),
-            task: self.task.filter(|_| pass.sequences == Sequences::Task).map(|task| task.info.kind),
+            task: self.task.filter(|_| pass.sequences.are_items()).map(|task| task.info.kind),
         };
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         let grid = self.model.grid();

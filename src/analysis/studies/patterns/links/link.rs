@@ -12,8 +12,9 @@ use crate::study::labels::Bound;
 use crate::study::labels::evidence::{Direction, Reach, Side};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::metric::Denominator;
-use crate::study::show::wording::{more_to_special, percent};
+use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
 use crate::system::counted::counted;
+use crate::system::printable::one_line;
 
 /// How well heads and rules find the targets of one type of links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -325,6 +326,24 @@ impl LinkMetrics {
             is_above &= Bound::Above.holds(lead.difference, 0.0);
         }
         (LeadTest { difference, p, q: None }, is_above)
+    }
+
+    /// A line on the pairs that a head joins most, of the head that is best at that; `None` of types with a direction.
+    pub fn of_pairs(&self) -> Option<String> {
+        let pairs = self.pairs.as_ref()?;
+        let precision = |head: &HeadLinks| head.precision_at_length.unwrap_or_default();
+        let best =
+            self.by_head.iter().reduce(|best, next| if precision(next) > precision(best) { next } else { best })?;
+        Some(format!(
+            "Links of {}: {}{} % of the pairs with the largest corrected weights of {}, as many as words, are linked; of random pairs \
+             {} %, of the separations that are linked most often {} %.",
+            one_line(&self.name),
+            percent(best.precision_at_length),
+            plus_minus_percent(best.precision_ci95),
+            best.place,
+            percent(Some(pairs.chance)),
+            percent(pairs.by_separation),
+        ))
     }
 
     /// How far the best head is above the best rule of place.

@@ -102,6 +102,7 @@ impl LinksSection {
         if unscored > 0 {
             writeln!(out, "Not scored: {} whose candidates are all targets, or none.", counted(unscored, "source"))?;
         }
+        tested.iter().filter_map(|links| links.of_pairs()).try_for_each(|line| writeln!(out, "{line}"))?;
         self.write_reach(out, policy)?;
         let rare = self.links.len() - tested.len();
         if rare > 0 {

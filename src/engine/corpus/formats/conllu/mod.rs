@@ -30,7 +30,7 @@ pub(super) const ENTRY: FormatReader =
 
 /// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    let Context { relations, links: types, requested, links_from, classes, file } = context;
+    let Context { relations, links: types, requested, links_from, classes, file, .. } = context;
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();

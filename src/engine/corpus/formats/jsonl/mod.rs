@@ -86,11 +86,12 @@ struct LineContent {
 }
 
 fn content(json: &str, context: &mut Context) -> Result<LineContent> {
-    let Context { relations, links: types, requested, classes, .. } = context;
+    let Context { relations, links: types, requested, reads_classes, classes, .. } = context;
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
     let mut line: Line = serde_json::from_str(json)
         .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", problem_in_line(&error), excerpt(json)))?;
+    line.classes = line.classes.filter(|_| *reads_classes);
     let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
     ensure!(family.as_deref() != Some(""), anyhow!("`family` is empty").hint("give it a name, or leave it out"));
     let links = line.take_links();
