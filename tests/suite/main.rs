@@ -15,6 +15,7 @@ mod reference_choice;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod absent;
 mod attention_maps;
 mod bad_input;
 mod batch;
@@ -82,6 +83,7 @@ mod report;
 mod resume;
 mod rollout;
 mod segments;
+mod sentences;
 mod shards;
 mod sharp;
 mod show;

@@ -212,7 +212,12 @@ impl<'a> PreparedRun<'a> {
         let FirstStage { observation: first, policy, .. } = after;
         let (model, stage) = (&self.model, after.followed());
         let token_id = |token: &str| model.tokenizer.id(token);
-        let context = EstimationContext { grid: model.grid(), threads: self.options.threads, leaves_out: false };
+        let context = EstimationContext {
+            grid: model.grid(),
+            threads: self.options.threads,
+            leaves_out: false,
+            absent: model.absent().to_vec(),
+        };
         let observed = self.plan.observed(&first.passes, None);
         let found = Results::new(&observed, &context, policy).upstream(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));

@@ -152,6 +152,14 @@ pub struct ModelInfo {
     /// Heads per layer.
     #[schemars(range(min = 1))]
     pub heads: usize,
+    /// The heads that were pruned before the checkpoint was saved (`pruned_heads`); absent if it has all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "grid::names")]
+    #[schemars(with = "Vec<String>")]
+    pub absent: Vec<HeadPlace>,
+    /// Layers with weights of their own, where several layers share them; absent where each has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize", range(min = 1))]
+    pub stored_layers: Option<usize>,
     /// Heads of keys and values per layer, where several heads of queries share one; absent where each has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize", range(min = 1))]
@@ -209,13 +217,16 @@ impl ModelInfo {
     /// Describes a loaded model.
     pub fn new(model: &Model, hashes: Hashes) -> Self {
         let HeadGrid { layers, heads } = model.grid();
-        let Architecture { family, config, .. } = &model.architecture;
+        let Architecture { family, config, names } = &model.architecture;
+        let stored_layers = names.layers.iter().collect::<BTreeSet<_>>().len();
         Self {
             id: model.id.clone(),
             revision: model.revision.clone(),
             family: family.to_string(),
             layers,
             heads,
+            absent: config.absent.clone(),
+            stored_layers: Some(stored_layers).filter(|&stored| stored < layers),
             key_value_heads: config.key_value_heads.filter(|&shared| shared < heads),
             visibility: config.visibility.clone(),
             head_dim: config.head_dim(),

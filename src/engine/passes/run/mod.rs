@@ -151,6 +151,9 @@ impl Runner<'_> {
         if pass.derivatives {
             return Ok(once.towards(grid, &gates));
         }
+        let is_absent =
+            |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|at| self.model.absent().contains(at));
+        removed.retain(|removed| !is_absent(removed));
         if self.chooses(pass)
             && let Some(choice) = self.ablation().effect_of
         {
@@ -409,7 +412,7 @@ impl Runner<'_> {
         let is_decoder = self.model.is_decoder();
         let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));
         let sequences: &mut Sequencer<'_> = &mut sequences;
-        let mut observers = ObserverSet::new(observers);
+        let mut observers = ObserverSet::new(observers).without(self.model.absent());
         let conditions = Conditions {
             removal: (pass.portion != Portion::All && pass.sequences != Sequences::Interchange)
                 .then(|| self.ablation().removal),
@@ -426,7 +429,7 @@ impl Runner<'_> {
                 .filter_map(|variant| variant.removed.first())
         };
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
-        let chosen = self.chooses(pass).then(places);
+        let chosen = (self.chooses(pass) || !self.model.absent().is_empty()).then(places);
         observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen });
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let observers = if pass.derivatives {

@@ -57,6 +57,8 @@ fn observation() -> Observation {
         family: text("bert"),
         layers: GRID.layers,
         heads: GRID.heads,
+        absent: Vec::new(),
+        stored_layers: None,
         key_value_heads: None,
         visibility: LayerClasses::default(),
         head_dim: 1,
