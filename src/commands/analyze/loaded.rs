@@ -18,6 +18,7 @@ use crate::passes::pass::Pass;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::AnyStudy;
 use crate::system::errors::{Class, Facts};
+use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
 
@@ -82,7 +83,16 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     {
         say(&format!("--limit {limit}: the first sentences are read, because an input can be read only once"));
     }
-    Corpus::open_with(&options.corpus, &scope, options.columns(), index.map(Arc::new).as_ref())
+    let (index, with) = (index.map(Arc::new), options.columns());
+    if options.links.are_beside() && index.is_none() && options.corpus.iter().all(Input::can_be_read_again) {
+        // Links of no sentence are found before the model is loaded, and beyond a limit.
+        let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), with, None)?;
+        whole.try_for_each(|sentence| sentence.map(drop))?;
+        for kind in whole.idle_rules() {
+            say(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
+        }
+    }
+    Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
 }
 
 /// Loads the model, with the head by which it was trained if a study needs that.

@@ -128,7 +128,8 @@ impl<'a> PreparedRun<'a> {
             task: task.as_ref().map(|task| task.info.clone()),
             counts: sha256,
             probes: options.probes.clone(),
-            links_from: options.links_from.clone(),
+            links_from: options.links.from.clone(),
+            links: options.links.sources(),
             classes: options.classes.clone(),
             left_out: left_out.map(|study| study.card().name.to_owned()).collect(),
             studies: plan::names(&studies),
@@ -241,10 +242,25 @@ impl<'a> PreparedRun<'a> {
 
     fn runner(&self, shard: Shard) -> Runner<'_> {
         let Self { options, scope, model, tokenizer, protocol, mean_contexts, .. } = self;
-        let (corpus, strict, threads) = (&options.corpus[..], options.strict, options.threads);
+        let AnalyzeOptions { corpus, links, strict, threads, .. } = options;
+        let (strict, threads) = (*strict, *threads);
         let index = self.index.as_ref();
         let (counts, task) = (self.counts.clone(), self.task.as_ref());
-        Runner { corpus, scope, index, shard, model, tokenizer, protocol, strict, threads, task, counts, mean_contexts }
+        Runner {
+            corpus,
+            links,
+            scope,
+            index,
+            shard,
+            model,
+            tokenizer,
+            protocol,
+            strict,
+            threads,
+            task,
+            counts,
+            mean_contexts,
+        }
     }
 
     /// Facts about the run up to now, if they are wanted: what comes after begins now.

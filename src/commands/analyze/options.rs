@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
-use crate::corpus::{FurtherColumns, Input, LinksFrom, Unit};
+use crate::corpus::{FurtherColumns, Input, LinkOptions, Unit};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
@@ -63,8 +63,8 @@ pub struct AnalyzeOptions {
     pub ablation: Option<Ablation>,
     /// The columns or keys of the corpus that are probed for, beside those that always are.
     pub probes: Vec<String>,
-    /// Where CoNLL-U has links, if it has.
-    pub links_from: Option<LinksFrom>,
+    /// The links that stand beside the corpus.
+    pub links: LinkOptions,
     /// The column or key of the corpus with the class of each word, if one was named.
     pub classes: Option<String>,
     /// The studies that are run.
@@ -92,8 +92,7 @@ pub struct AnalyzeOptions {
 impl AnalyzeOptions {
     /// The further columns of the corpus that are read.
     pub fn columns(&self) -> FurtherColumns<'_> {
-        let (links, classes) = (self.links_from.as_ref(), self.classes.as_deref());
-        FurtherColumns { requested: &self.probes, links, classes }
+        FurtherColumns { requested: &self.probes, links: Some(&self.links), classes: self.classes.as_deref() }
     }
 
     /// Whether its task takes the head of the model that classifies sequences.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::PROGRAM;
-use crate::corpus::{CorpusIdentity, FurtherColumns, LinksFrom, Unit};
+use crate::corpus::{CorpusIdentity, FurtherColumns, LinkOptions, LinkSources, LinksFrom, Unit};
 use crate::model::families::Architecture;
 use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
@@ -95,6 +95,9 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub links_from: Option<LinksFrom>,
+    /// Links that were read beside the corpus; absent if there were none.
+    #[serde(default, skip_serializing_if = "LinkSources::is_empty")]
+    pub links: LinkSources,
     /// The column of CoNLL-U, or the key of JSON lines, with the class of each word; absent if none was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -109,10 +112,9 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// The further columns of the corpus that are read.
-    pub fn columns(&self) -> FurtherColumns<'_> {
-        let (links, classes) = (self.links_from.as_ref(), self.classes.as_deref());
-        FurtherColumns { requested: &self.probes, links, classes }
+    /// The further columns of the corpus that are read, with the links that stand beside it.
+    pub fn columns<'a>(&'a self, links: &'a LinkOptions) -> FurtherColumns<'a> {
+        FurtherColumns { requested: &self.probes, links: Some(links), classes: self.classes.as_deref() }
     }
 
     /// The text that went through the model as one sequence.

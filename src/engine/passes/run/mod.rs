@@ -25,7 +25,7 @@ use super::observer::set::ObserverSet;
 use super::observer::{self, Observer, observer_of};
 use super::pass::{Pass, Phases, Portion, Sequences, Weights};
 use super::setup::PassSetup;
-use crate::corpus::{Corpus, CorpusIdentity, Index, Input, Scope};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input, LinkOptions, Scope};
 use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::forward::gates::Gate;
@@ -61,6 +61,8 @@ use workers::{TokenizedSentences, sum_up};
 pub struct Runner<'a> {
     /// The corpus, in the order it is read.
     pub corpus: &'a [Input],
+    /// The links that stand beside it.
+    pub links: &'a LinkOptions,
     /// Which of its sentences are read, as the first pass decides.
     pub scope: &'a Scope,
     /// Its index, which lets a shard read only its own part.
@@ -214,7 +216,7 @@ impl Runner<'_> {
             Sequences::Task | Sequences::Interchange => return self.over_task(part.shard, pass, observers, variants),
             _ => {}
         }
-        let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), self.index)?;
+        let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), self.index)?;
         let (sums, _, again) = self.over_corpus(opened, (part, sequences), pass, observers, variants)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
@@ -390,7 +392,7 @@ impl Runner<'_> {
     /// The first sentences of the corpus, by themselves, whatever the shard.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
-        let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), None)?;
+        let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);

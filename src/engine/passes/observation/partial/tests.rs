@@ -1,5 +1,5 @@
 use super::*;
-use crate::corpus::{CorpusIdentity, FileIdentity, Format, Repeats, Unit};
+use crate::corpus::{CorpusIdentity, FileIdentity, Format, LinkSources, Repeats, Unit};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::control::{Control, ControlKind};
@@ -92,6 +92,7 @@ fn observation() -> Observation {
         counts: None,
         probes: Vec::new(),
         links_from: None,
+        links: LinkSources::default(),
         classes: None,
         left_out: Vec::new(),
         studies: vec![text("attention")],
