@@ -133,6 +133,8 @@ class Diff(Labelling, total=False):
 class Export(Machine, total=False):
     """Options of ``export``."""
 
+    policy: PathLike | None
+    preset: Texts | None
     columns: Texts | None
     rows: Texts | None
     compact: bool | None
