@@ -19,14 +19,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "fixtures/corpus/gold.conllu"
-TASK = ROOT / "fixtures/tasks/pairs.jsonl"
+TASKS = {"task": ROOT / "fixtures/tasks/pairs.jsonl", "interchange": ROOT / "fixtures/tasks/copies-corrupted.jsonl"}
 # Allocators and versions of libraries differ by less; a leak, or sums that are kept twice, are more.
 FACTOR = 1.5
 MIB = 1024.0
 MINILM = "all-MiniLM-L6-v2"
 # Studies that ask for a prediction of words, which all-MiniLM-L6-v2 does not make.
 OF_BOX = {"effect": "box:small", "gradient": "box:small", "knockout": "box:small", "pruning": "box:small",
-          "cluster-effect": "box:small", "in-context": "box:causal", "in-context-effect": "box:causal", "task": "box:small"}
+          "cluster-effect": "box:small", "in-context": "box:causal", "in-context-effect": "box:causal", "task": "box:small", "interchange": "box:causal"}
 # Those that run over a sample of the sentences.
 SAMPLED = ["effect", "gradient", "knockout", "pruning", "output-shift", "edges", "parser", "cluster-effect", "cluster-shift"]
 # Those that run by default, or over the corpus of the box.
@@ -51,7 +51,8 @@ def arguments(study):
         return []
     wanted = {"cluster-effect": "similarity,effect", "cluster-shift": "similarity,output-shift"}.get(study, study)
     others = [name for name in BY_DEFAULT if name not in (study, BUILDS_ON.get(study))]
-    items = ["--task", str(TASK)] if study == "task" else []
+    others += ["task"] if study in TASKS and study != "task" else []
+    items = ["--task", str(TASKS[study])] if study in TASKS else []
     return ["--with", wanted, *items, "--without", ",".join(others)]
 
 

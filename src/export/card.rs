@@ -29,6 +29,9 @@ pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
 pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
     Summary::written(|out| {
         write_head(out, report, head)?;
+        if head.is_absent() {
+            return Ok(());
+        }
         out.blank();
         write_more(out, report, head)
     })
@@ -38,7 +41,11 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     let (model, corpus) = (one_line(&report.model.id), one_line(&report.corpus.name));
     report.unread().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
     writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
-    writeln!(out, "{}\n", head.description)?;
+    writeln!(out, "{}", head.description)?;
+    if head.is_absent() {
+        return Ok(());
+    }
+    writeln!(out)?;
     let rows = head.labels.iter().chain(&head.chooses).map(row);
     let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(near)).collect();
     if rows.is_empty() {

@@ -6,9 +6,11 @@ use crate::golden::{EVERYTHING, Forward, largest_difference, record, try_record}
 use crate::random::{RandomEncoder, classes, predicted, sentences};
 use crate::support::{architecture, fixture, opened, weight_files};
 use candle_core::{DType, Device};
-use headscope::model::forward::batch::{Batch, Input, TokenClass};
+use headscope::model::config::NormKind;
+use headscope::model::forward::batch::{Batch, Exchange, Input, TokenClass};
 use headscope::model::forward::gates::{Gate, Gates, Replacement};
 use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::rows::Rows;
 use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
 use headscope::model::forward::{Encoder, Scratch, Start};
@@ -24,6 +26,7 @@ const AT_THE_END: Needs = Needs {
     value_norms: false,
     contexts: false,
     outputs: false,
+    direct: false,
     hidden_states: true,
     attention_inputs: true,
     mixing: false,
@@ -197,6 +200,71 @@ fn the_trained_model_predicts_as_in_pytorch() {
     check_against_pytorch("small", 10.0 * golden::TOLERANCE);
 }
 
+/// What a pass shows of each head: its contexts and its direct effects.
+#[derive(Default)]
+struct DirectEffects(Vec<[Vec<f32>; 2]>);
+
+impl Visitor for DirectEffects {
+    fn needs(&self) -> Needs {
+        Needs { contexts: true, direct: true, ..Needs::default() }
+    }
+
+    fn head(&mut self, _: usize, view: &HeadView<'_>) {
+        let flat = |rows: Rows<'_>| rows.iter().flatten().copied().collect();
+        self.0.push([view.context, view.direct].map(|rows| flat(rows.expect("it is needed"))));
+    }
+}
+
+/// The direct effect of a head is its output along the vector of a token, in models with LayerNorm and without.
+#[test]
+fn direct_effects_are_outputs_along_the_vectors_of_tokens() {
+    for name in ["tiny-gpt2", "tiny-gpt-neox", "tiny-opt", "tiny-llama", "tiny-qwen3", "causal"] {
+        let parameters = with_head(name);
+        let encoder = PackedEncoder::new(parameters.clone());
+        assert!(encoder.has_direct_effects(), "{name}");
+        let (ids, segments, compared) = ([1, 7, 3, 9, 3], [0; 5], [2, 11, 3]);
+        let input = Input { ids: &ids, segments: &segments, compared: &compared, ..Input::default() };
+        let mut found = DirectEffects::default();
+        // The first sequence has other tokens to compare, which do not count for the second.
+        let batch = Batch { inputs: vec![Input { compared: &compared[1..], ..input }, input] };
+        encoder.forward(&batch, &mut Scratch::default(), &mut found).unwrap();
+        let (config, (norm, head)) = (&parameters.config, parameters.direct_head().unwrap());
+        let (hidden, heads, dim) = (config.hidden_size, config.num_attention_heads, config.head_dim());
+        let words = head.decoder.as_ref().unwrap_or(&parameters.embeddings.words);
+        let vector = |token: u32| -> Vec<f64> {
+            let row = words[token as usize * hidden..][..hidden].iter().zip(&norm.weight);
+            let row: Vec<f64> = row.map(|(u, g)| f64::from(*u) * f64::from(*g)).collect();
+            let mean = if config.norm == NormKind::Layer { row.iter().sum::<f64>() / hidden as f64 } else { 0.0 };
+            row.into_iter().map(|value| value - mean).collect()
+        };
+        for (place, layer) in parameters.layers.iter().enumerate() {
+            for head in 0..heads {
+                let [context, direct] = &found.0[2 * heads * place + heads + head];
+                for (z, effects) in context.chunks_exact(dim).zip(direct.chunks_exact(compared.len())) {
+                    for (token, effect) in compared.iter().zip(effects) {
+                        let expected: f64 = vector(*token)
+                            .iter()
+                            .zip(layer.attention_output.weight.chunks_exact(heads * dim))
+                            .map(|(v, row)| {
+                                let output = row[head * dim..][..dim].iter().zip(z).map(|(w, z)| f64::from(w * z));
+                                v * output.sum::<f64>()
+                            })
+                            .sum();
+                        assert!(
+                            (f64::from(*effect) - expected).abs() < 1e-5,
+                            "{name} {place} {head}: {effect} {expected}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    // A layer stands before the vectors of tokens, or a norm between heads and residual stream.
+    for name in ["small", "tiny-modernbert-decoder", "tiny-gemma2"] {
+        assert!(!PackedEncoder::new(with_head(name)).has_direct_effects(), "{name}");
+    }
+}
+
 #[test]
 fn a_model_without_a_masked_lm_head() {
     let folder = fixture("models/tiny-electra");
@@ -277,6 +345,7 @@ proptest! {
             value_norms,
             contexts,
             outputs,
+            direct: false,
             hidden_states,
             attention_inputs,
             mixing,
@@ -314,6 +383,44 @@ proptest! {
                     ..all
                 };
                 prop_assert_eq!(some, expected);
+            }
+        }
+    }
+
+    /// Both encoders exchange contexts alike, and a text that exchanges them with itself changes no bit.
+    #[test]
+    fn contexts_are_exchanged(random in RandomEncoder::any(), tokens in 1..30_usize, at in prop::option::of(0..30_usize)) {
+        let exchange = at.map_or(Exchange::Everywhere, |at| Exchange::At(at.min(tokens - 1)));
+        let pack = Pack { sentences: sentences(&[3, tokens, tokens]) };
+        let predicted = predicted(&pack.sentences);
+        let mut batch = pack.batch().with_predicted(&predicted);
+        batch.inputs[1].exchange = Some(exchange);
+        let mut gates = Gates::default();
+        gates.exchange(0, random.heads - 1);
+        let parameters = random.parameters();
+        let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
+        let fast = PackedEncoder::new(parameters);
+        let run = |encoder: &dyn Encoder, batch: &Batch<'_>, gates: &Gates| {
+            record(encoder, Start::Embeddings, batch, gates, AT_THE_END)
+        };
+        let none = Gates::default();
+        let plain = run(&fast, &batch, &none);
+        let exchanged = run(&fast, &batch, &gates);
+        prop_assert_eq!(&plain[0].hidden_states, &exchanged[0].hidden_states);
+        for (fast, slow) in exchanged.iter().zip(run(&slow, &batch, &gates)) {
+            let largest = slow.hidden_states.iter().fold(1.0_f32, |largest, value| largest.max(value.abs()));
+            prop_assert!(largest_difference(&fast.hidden_states, &slow.hidden_states) <= golden::TOLERANCE * largest);
+        }
+        batch.inputs[2] = Input { exchange: None, ..batch.inputs[1] };
+        let itself = run(&fast, &batch, &gates);
+        prop_assert_eq!(&plain[1].hidden_states, &itself[1].hidden_states);
+        prop_assert_eq!(&plain[1].hidden_states, &itself[2].hidden_states);
+        // Nothing is exchanged with a sequence of another length, or with none.
+        for wrong in [0, 2] {
+            let mut batch = pack.batch();
+            batch.inputs[wrong].exchange = Some(exchange);
+            if wrong == 2 || tokens != 3 {
+                prop_assert!(try_record(&fast, Start::Embeddings, &batch, &gates, AT_THE_END).is_err());
             }
         }
     }

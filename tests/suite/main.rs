@@ -15,6 +15,7 @@ mod reference_choice;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod absent;
 mod attention_maps;
 mod bad_input;
 mod batch;
@@ -55,6 +56,7 @@ mod hub;
 mod in_the_box;
 mod index;
 mod installed;
+mod interchange;
 #[cfg(unix)]
 mod interrupted;
 mod interventions;
@@ -81,6 +83,7 @@ mod report;
 mod resume;
 mod rollout;
 mod segments;
+mod sentences;
 mod shards;
 mod sharp;
 mod show;

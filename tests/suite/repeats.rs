@@ -48,6 +48,29 @@ fn metrics_are_those_of_the_reference() {
     }
 }
 
+/// The heads of the box's decoder that look at what came after the same token, and no others, raise what they look at.
+#[test]
+fn heads_that_copy_are_those_of_the_reference() {
+    let golden = fs::read_to_string(fixture("goldens/causal-copying.json")).unwrap();
+    let expected: Value = serde_json::from_str(&golden).unwrap();
+    let found = report("box:causal", &[]);
+    for (head, expected) in found["heads"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
+        for metric in ["copy_logit", "copy_rank", "copy_scored"] {
+            if expected[metric]["value"].is_null() {
+                assert!(head["metrics"][metric].is_null(), "{head}");
+                continue;
+            }
+            near(metric, &head["metrics"][metric], &expected[metric]["value"]);
+            near(metric, &head["standard_errors"][metric], &expected[metric]["error"]);
+        }
+        let labels = head["labels"].as_array().unwrap();
+        let has = |name: &str| labels.iter().any(|label| label["label"] == name && label["borderline"] == false);
+        assert_eq!(has("copies"), has("induction"), "{head}");
+        // Later heads read states: of their weights alone nothing is said.
+        assert_eq!(head["metrics"]["copying"].is_null(), head["layer"] != 0, "{head}");
+    }
+}
+
 #[test]
 fn detected_heads_have_the_scores_of_transformer_lens() {
     let golden = fs::read_to_string(fixture("goldens/causal-head-detector.json")).unwrap();

@@ -129,6 +129,8 @@ pub const EVERYTHING: Needs = Needs {
     value_norms: true,
     contexts: true,
     outputs: true,
+    // The readable encoder has none.
+    direct: false,
     hidden_states: true,
     attention_inputs: true,
     mixing: true,

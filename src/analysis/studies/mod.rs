@@ -5,6 +5,7 @@
 //! of the summary. [`crate::study`] is the contract that all of them keep.
 
 pub mod ablation;
+pub mod circuits;
 pub mod heads;
 pub mod patterns;
 pub mod registry;

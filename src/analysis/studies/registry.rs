@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{ablation, heads, patterns, replication};
+use super::{ablation, circuits, heads, patterns, replication};
 use crate::study::AnyStudy;
 use crate::study::health::HealthId;
 use crate::study::labels::entry::Entry;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::labels::{ABSENT, ABSENT_SHOWN, Detector, NO_HEAD, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
 use crate::study::show::comparison_terms::COMPARISON_TERMS;
 use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;
@@ -33,6 +33,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &ablation::effect::Effect,
     &ablation::in_context::InContextEffect,
     &ablation::task::OwnTask,
+    &circuits::interchange::Interchange,
     &ablation::gradient::Gradient,
     &ablation::knockout::ArcKnockout,
     &ablation::pruning::Pruning,
@@ -86,8 +87,10 @@ pub fn detector_of(label: &str) -> Option<&'static Detector> {
 
 /// The labels that the grid of a summary shows so.
 pub fn labels_of_code(code: &str) -> Vec<String> {
-    if UNLABELLED_SHOWN.contains(&code) {
-        return vec![UNLABELLED.to_owned()];
+    for (label, shown) in [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN)] {
+        if shown.contains(&code) {
+            return vec![label.to_owned()];
+        }
     }
     detectors().filter_map(|detector| detector.label_of(code)).collect()
 }
@@ -118,7 +121,8 @@ pub fn count<'a>(studies: &[&'static dyn AnyStudy], labels: impl Iterator<Item =
 pub fn labels() -> impl Iterator<Item = Entry> {
     let of_detectors =
         detectors().map(|detector| Entry { explanation: &detector.explanation, thresholds: Some(detector.thresholds) });
-    of_detectors.chain([Entry { explanation: &NO_LABEL, thresholds: Some(&[]) }])
+    let of_none = [&NO_LABEL, &NO_HEAD].map(|explanation| Entry { explanation, thresholds: Some(&[]) });
+    of_detectors.chain(of_none)
 }
 
 /// The metrics with their documentation.
@@ -240,6 +244,7 @@ mod tests {
             ("punct", &["syntactic:punct"]),
             ("broad", &["broad"]),
             (".", &[UNLABELLED]),
+            ("-", &[ABSENT]),
             ("2", &[]),
             ("nothing", &[]),
         ] {

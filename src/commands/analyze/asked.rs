@@ -17,6 +17,7 @@ pub fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
         of_residues: model.tokenizer.is_of_residues(),
         is_decoder: model.is_decoder(),
         predicts: model.objective.is_some_and(Objective::is_of_tokens),
+        lacks_heads: !model.absent().is_empty(),
     };
     askable.beyond(study)
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use super::asked::{joining, predicting};
 use super::options::AnalyzeOptions;
 use crate::corpus::{Corpus, Index, Input, Scope};
+use crate::evaluation::askable::is_of_items;
 use crate::model::files::ModelFiles;
 use crate::model::parameters::Objective;
 use crate::model::{Fingerprint, Hashes, Model};
@@ -17,6 +18,7 @@ use crate::passes::pass::Pass;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::AnyStudy;
 use crate::system::errors::{Class, Facts};
+use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
 
@@ -81,7 +83,16 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     {
         say(&format!("--limit {limit}: the first sentences are read, because an input can be read only once"));
     }
-    Corpus::open_with(&options.corpus, &scope, options.columns(), index.map(Arc::new).as_ref())
+    let (index, with) = (index.map(Arc::new), options.columns());
+    if options.links.are_beside() && index.is_none() && options.corpus.iter().all(Input::can_be_read_again) {
+        // Links of no sentence are found before the model is loaded, and beyond a limit.
+        let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), with, None)?;
+        whole.try_for_each(|sentence| sentence.map(drop))?;
+        for kind in whole.idle_rules() {
+            say(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
+        }
+    }
+    Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
 }
 
 /// Loads the model, with the head by which it was trained if a study needs that.
@@ -170,9 +181,10 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
             without_loss().map_or_else(String::new, |name| format!(", and --with {name} removes heads without it"))
         ))
     );
+    let of_items = options.studies.iter().any(|study| is_of_items(*study));
     ensure!(
-        study != of_task || model.objective != Some(Objective::ReplacedTokens),
-        anyhow!("{asking}: `{id}` is a discriminator, which predicts no token: its items cannot be scored")
+        !of_items || model.objective != Some(Objective::ReplacedTokens),
+        anyhow!("--task: `{id}` is a discriminator, which predicts no token: its items cannot be scored")
             .of_option("task")
             .hint("name a model with a masked-LM head or one that predicts the next token")
     );

@@ -1,6 +1,7 @@
 //! A model over a shard of a corpus, from files to an observation.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -29,7 +30,7 @@ use crate::passes::run::{self, Runner, heads_of, token_limit};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::derived::task::encode::TaskReader;
 use crate::sequences::derived::task::file::TaskFile;
-use crate::sequences::derived::task::{Task, reasons};
+use crate::sequences::derived::task::{BESIDE_CORRUPTED, InterchangeInfo, ItemSkip, Task, reasons};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::stats::blocks::BLOCKS;
@@ -127,7 +128,8 @@ impl<'a> PreparedRun<'a> {
             task: task.as_ref().map(|task| task.info.clone()),
             counts: sha256,
             probes: options.probes.clone(),
-            links_from: options.links_from.clone(),
+            links_from: options.links.from.clone(),
+            links: options.links.sources(),
             classes: options.classes.clone(),
             left_out: left_out.map(|study| study.card().name.to_owned()).collect(),
             studies: plan::names(&studies),
@@ -211,7 +213,12 @@ impl<'a> PreparedRun<'a> {
         let FirstStage { observation: first, policy, .. } = after;
         let (model, stage) = (&self.model, after.followed());
         let token_id = |token: &str| model.tokenizer.id(token);
-        let context = EstimationContext { grid: model.grid(), threads: self.options.threads, leaves_out: false };
+        let context = EstimationContext {
+            grid: model.grid(),
+            threads: self.options.threads,
+            leaves_out: false,
+            absent: model.absent().to_vec(),
+        };
         let observed = self.plan.observed(&first.passes, None);
         let found = Results::new(&observed, &context, policy).upstream(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
@@ -235,10 +242,25 @@ impl<'a> PreparedRun<'a> {
 
     fn runner(&self, shard: Shard) -> Runner<'_> {
         let Self { options, scope, model, tokenizer, protocol, mean_contexts, .. } = self;
-        let (corpus, strict, threads) = (&options.corpus[..], options.strict, options.threads);
+        let AnalyzeOptions { corpus, links, strict, threads, .. } = options;
+        let (strict, threads) = (*strict, *threads);
         let index = self.index.as_ref();
         let (counts, task) = (self.counts.clone(), self.task.as_ref());
-        Runner { corpus, scope, index, shard, model, tokenizer, protocol, strict, threads, task, counts, mean_contexts }
+        Runner {
+            corpus,
+            links,
+            scope,
+            index,
+            shard,
+            model,
+            tokenizer,
+            protocol,
+            strict,
+            threads,
+            task,
+            counts,
+            mean_contexts,
+        }
     }
 
     /// Facts about the run up to now, if they are wanted: what comes after begins now.
@@ -277,10 +299,17 @@ fn read_task(
 ) -> Result<Task> {
     let mask = tokenizer.mask().filter(|_| model.objective == Some(Objective::MaskedTokens));
     let (labels, segments) = (model.labels.as_ref(), model.architecture.config.type_vocab_size);
-    let task = TaskReader { tokenizer, max_tokens, mask, labels, segments, strict: options.strict }.read(file)?;
-    if task.skipped() > 0 {
-        let (items, skipped) = (counted(task.info.items, "item"), reasons(&task.info.skipped));
-        say(&format!("note: --task: of {items} {} cannot be scored: {skipped}", task.skipped()));
+    let (strict, exchanged) = (options.strict, options.exchanged);
+    let task = TaskReader { tokenizer, max_tokens, mask, labels, segments, strict, exchanged }.read(file)?;
+    let items = counted(task.info.items, "item");
+    let note = |what: &str, count: u64, skipped: &BTreeMap<ItemSkip, u64>| {
+        if count > 0 {
+            say(&format!("note: --task: of {items} {count} cannot be {what}: {}", reasons(skipped)));
+        }
+    };
+    note("scored", task.texts.skipped, &task.info.skipped);
+    if let Some(InterchangeInfo { skipped, .. }) = &task.info.interchange {
+        note(BESIDE_CORRUPTED, task.interchanged.skipped, skipped);
     }
     Ok(task)
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
-use crate::corpus::{FurtherColumns, Input, LinksFrom, Unit};
+use crate::corpus::{FurtherColumns, Input, LinkOptions, Unit};
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
-use crate::sequences::derived::task::TaskKind;
 use crate::sequences::derived::task::file::TaskFile;
+use crate::sequences::derived::task::{ExchangedPositions, TaskKind};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
@@ -63,8 +63,8 @@ pub struct AnalyzeOptions {
     pub ablation: Option<Ablation>,
     /// The columns or keys of the corpus that are probed for, beside those that always are.
     pub probes: Vec<String>,
-    /// Where CoNLL-U has links, if it has.
-    pub links_from: Option<LinksFrom>,
+    /// The links that stand beside the corpus.
+    pub links: LinkOptions,
     /// The column or key of the corpus with the class of each word, if one was named.
     pub classes: Option<String>,
     /// The studies that are run.
@@ -77,6 +77,8 @@ pub struct AnalyzeOptions {
     pub left_out: Vec<&'static dyn AnyStudy>,
     /// The task that heads are removed for, if a study needs it.
     pub task: Option<Arc<TaskFile>>,
+    /// Where heads exchange their contexts between the texts of the task and their corrupted texts, if a study asks for that.
+    pub exchanged: Option<ExchangedPositions>,
     /// A file with counts of tokens, which replace the counts of the corpus.
     pub counts: Option<PathBuf>,
     /// The index of the corpus, by which a shard reads its own part alone.
@@ -90,8 +92,7 @@ pub struct AnalyzeOptions {
 impl AnalyzeOptions {
     /// The further columns of the corpus that are read.
     pub fn columns(&self) -> FurtherColumns<'_> {
-        let (links, classes) = (self.links_from.as_ref(), self.classes.as_deref());
-        FurtherColumns { requested: &self.probes, links, classes }
+        FurtherColumns { requested: &self.probes, links: Some(&self.links), classes: self.classes.as_deref() }
     }
 
     /// Whether its task takes the head of the model that classifies sequences.

@@ -162,6 +162,10 @@ pub const PAPERS: &[Paper] = &[
     paper("Torgerson 1952", "Multidimensional Scaling: I. Theory and Method. Psychometrika."),
     paper("Vig & Belinkov 2019", "Analyzing the Structure of Attention in a Transformer Language Model. BlackboxNLP."),
     paper(
+        "Vig et al. 2020",
+        "Investigating Gender Bias in Language Models Using Causal Mediation Analysis. NeurIPS, arXiv:2004.12265.",
+    ),
+    paper(
         "Vig et al. 2021",
         "BERTology Meets Biology: Interpreting Attention in Protein Language Models. ICLR, arXiv:2006.15222.",
     ),
@@ -187,6 +191,10 @@ pub const PAPERS: &[Paper] = &[
         "BLiMP: The Benchmark of Linguistic Minimal Pairs for English. TACL, arXiv:1912.00582.",
     ),
     paper("Xiao et al. 2024", "Efficient Streaming Language Models with Attention Sinks. ICLR, arXiv:2309.17453."),
+    paper(
+        "Zhang & Nanda 2024",
+        "Towards Best Practices of Activation Patching in Language Models: Metrics and Methods. ICLR, arXiv:2309.16042.",
+    ),
     paper(
         "Zhao, Small & Su 2019",
         "Multiple Testing When Many p-Values are Uniformly Conservative, with Application to Testing Qualitative Interaction in Educational Interventions. Journal of the American Statistical Association.",

@@ -65,7 +65,8 @@ fn write_changes(out: &mut String, before: &Report, after: &Report) -> fmt::Resu
     if changed.is_empty() {
         return writeln!(out, "No label changes.");
     }
-    let (heads, change) = (counted(before.heads.len(), "head"), plural(&changed.len(), "changes", "change"));
+    let (heads, change) =
+        (counted(before.present_heads().count(), "head"), plural(&changed.len(), "changes", "change"));
     writeln!(out, "{} of {heads} {change}:", changed.len())?;
     changed.iter().try_for_each(|line| writeln!(out, "{line}"))
 }

@@ -30,7 +30,7 @@ use files::{AdapterFiles, ModelFile, ModelFiles};
 use forward::Encoder;
 use forward::packed::PackedEncoder;
 use forward::tensor::TensorEncoder;
-use grid::HeadGrid;
+use grid::{HeadGrid, HeadPlace};
 use initial::Initial;
 use parameters::{Classifier, Labels, Objective, Parameters};
 use tokenizer::ModelTokenizer;
@@ -147,6 +147,11 @@ impl Model {
     pub fn grid(&self) -> HeadGrid {
         let config = &self.architecture.config;
         HeadGrid { layers: config.num_hidden_layers, heads: config.num_attention_heads }
+    }
+
+    /// The heads that its checkpoint was saved without.
+    pub fn absent(&self) -> &[HeadPlace] {
+        &self.architecture.config.absent
     }
 
     /// Whether tokens see none after them.

@@ -50,6 +50,16 @@ pub enum Sequences {
     Repeats(Repeats),
     /// No sentences of the corpus: the items of the run's [`Task`](crate::sequences::derived::task::Task).
     Task,
+    /// The texts of these items, each followed by its corrupted text: instead of being removed, heads exchange their contexts between
+    /// the two.
+    Interchange,
+}
+
+impl Sequences {
+    /// Whether they are of a task.
+    pub fn are_items(self) -> bool {
+        matches!(self, Self::Task | Self::Interchange)
+    }
 }
 
 /// Weights that an architecture can have.
@@ -119,7 +129,8 @@ impl Pass {
 
     /// Whether the pass also runs the prediction head of the weights.
     pub fn predicts(&self) -> bool {
-        matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted) | Sequences::Task)
+        let are_of_corpus = matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted));
+        are_of_corpus || self.sequences.are_items()
     }
 
     /// This pass without these heads as well.
@@ -157,7 +168,8 @@ impl Pass {
                 | Sequences::Windows
                 | Sequences::Corrupted(_)
                 | Sequences::Repeats(_)
-                | Sequences::Task,
+                | Sequences::Task
+                | Sequences::Interchange,
             ) => None,
         }
     }

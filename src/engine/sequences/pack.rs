@@ -30,6 +30,8 @@ impl Pack {
             number: sentence.index,
             ids: &sentence.ids,
             segments: &sentence.segments,
+            compared: &sentence.compared,
+            exchange: sentence.exchange(),
             ..Input::default()
         });
         Batch { inputs: inputs.collect() }
@@ -80,10 +82,13 @@ where
                 Some(Err(error)) => return Some(Err(error)),
                 Some(Ok(sentence)) => sentence,
             };
-            let fits = pack.sentences.first().is_none_or(|first| {
-                tokens + sentence.ids.len() <= PACK_TOKENS
-                    && first.index / SEGMENT_SENTENCES == sentence.index / SEGMENT_SENTENCES
-            });
+            // Sequences that exchange contexts go through the model together.
+            let is_second = pack.sentences.last().is_some_and(|last| last.exchange().is_some());
+            let fits = is_second
+                || pack.sentences.first().is_none_or(|first| {
+                    tokens + sentence.ids.len() <= PACK_TOKENS
+                        && first.index / SEGMENT_SENTENCES == sentence.index / SEGMENT_SENTENCES
+                });
             if !fits {
                 self.held = Some(sentence);
                 break;

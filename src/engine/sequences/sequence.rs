@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::span::WordSpan;
 use crate::corpus::{Annotation, LinkSet, SentenceFamily, TreeHead};
-use crate::model::forward::batch::TokenClass;
+use crate::model::forward::batch::{Exchange, TokenClass};
 
 /// A sentence ready for the encoder, or several that go through it as one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,6 +46,8 @@ pub struct Sequence {
     pub entity_fields: Option<Arc<str>>,
     /// The tokens with a prediction, ascending by position; empty for an uncorrupted sentence.
     pub predictions: Vec<PredictedToken>,
+    /// The tokens on whose logits the direct effects of heads are compared.
+    pub compared: Vec<u32>,
     /// The part of an item of a [task](super::derived::task) that it is; `None` for text of a corpus.
     pub item: Option<ItemPart>,
 }
@@ -113,6 +115,11 @@ impl Sequence {
         let mut shared = None;
         let neighbours = self.words.windows(2).filter(|pair| pair[0].end() > pair[1].start());
         neighbours.filter(|pair| shared.replace(pair[1].start()) != Some(pair[1].start())).count() as u64
+    }
+
+    /// Where it exchanges the contexts of heads with the next sequence, if it does.
+    pub fn exchange(&self) -> Option<Exchange> {
+        Some(self.item.as_ref()?.corruption.as_ref()?.exchange)
     }
 
     /// How many sentences it is of.
@@ -194,6 +201,19 @@ pub struct ItemPart {
     pub answer: Option<u32>,
     /// The condition that the item belongs to.
     pub group: Option<Arc<str>>,
+    /// How the next sequence, its text again, was corrupted; `None` where the text is there once.
+    pub corruption: Option<Corruption>,
+}
+
+/// How a text was corrupted that has as many tokens afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Corruption {
+    /// Its name, if it has one.
+    pub name: Option<Arc<str>>,
+    /// The tokens that are others.
+    pub changed: u64,
+    /// Where the contexts of heads are exchanged.
+    pub exchange: Exchange,
 }
 
 /// A token with a prediction.

@@ -9,7 +9,7 @@ use super::heads::hue;
 use crate::export::heads::{HeadCell, families};
 use crate::report::roles::Roles;
 use crate::report::{HeadReport, Report};
-use crate::study::labels::UNLABELLED;
+use crate::study::labels::{ABSENT, UNLABELLED};
 use crate::system::counted::{counted, plural};
 
 #[derive(Serialize)]
@@ -117,7 +117,7 @@ fn described((name, report): &(String, Report)) -> ReportColumn {
 fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     let mut found: Vec<FamilyCounts> = Vec::new();
     let asked = |family: &str| {
-        let has = |report: &Report| family == UNLABELLED || report.label_counts.contains_key(family);
+        let has = |report: &Report| is_none(family) || report.label_counts.contains_key(family);
         reports.iter().map(|(_, report)| has(report).then_some(0)).collect()
     };
     for (place, (_, report)) in reports.iter().enumerate() {
@@ -132,8 +132,13 @@ fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
         }
     }
     // Families that are no labels come last.
-    found.sort_by_key(|family| family.name == UNLABELLED);
+    found.sort_by_key(|family| is_none(&family.name));
     found
+}
+
+/// Whether it stands for heads without a label.
+fn is_none(family: &str) -> bool {
+    [UNLABELLED, ABSENT].contains(&family)
 }
 
 fn heads(reports: &[(String, Report)]) -> Vec<Head> {

@@ -14,7 +14,7 @@ use crate::study::labels::{BORDERLINE, TIED, UNLABELLED_SHOWN};
 use crate::study::show::summary::{Summary, width_of};
 use crate::study::show::wording::plain_table;
 use crate::study::{AnyStudy, columns};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
 /// The first label of each head.

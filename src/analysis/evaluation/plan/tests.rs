@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::corpus::{Annotation, LinkSet, LinkType, WordClass};
+use crate::corpus::{Annotation, LinkSet, LinkSources, LinkType, WordClass};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
@@ -47,6 +47,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         counts: None,
         probes: Vec::new(),
         links_from: None,
+        links: LinkSources::default(),
         classes: None,
         left_out: Vec::new(),
         studies: names(studies),
@@ -246,7 +247,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Twelve studies look at the sentences, and the preset's syntax is the thirteenth.
     let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
-    let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 1);
+    let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 2);
     let copies = (Pass { portion: Portion::Sample, ..repeats(Repeats::Predicted, &Pass::PLAIN) }, 1);
     // Passes that follow others come last, whichever study they belong to.
     let last = [
@@ -266,6 +267,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (sampled.clone(), 1),
         copies,
         (Pass { sequences: Sequences::Task, ..sampled.clone() }, 1),
+        (Pass { sequences: Sequences::Interchange, ..sampled.clone() }, 1),
         (Pass { derivatives: true, ..sampled.clone() }, 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 4),
         (Pass { sequences: Sequences::Sentences, weights: Weights::Sharp { seed: 0 }, ..sampled.clone() }, 1),
@@ -297,7 +299,7 @@ fn studies_of_a_report_are_those_that_it_lists() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, links, words, classes, frequency, explained-variance, \
-            repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, gradient, knockout, pruning, output-shift, edges, \
+            repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, interchange, gradient, knockout, pruning, output-shift, edges, \
             similarity, cluster-effect, cluster-shift, probes, parser, examples, clark2019"
     );
 }

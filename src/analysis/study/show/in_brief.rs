@@ -46,6 +46,18 @@ impl Shortage {
         Self { of: of.to_owned(), count, asked, things, threshold: None, times }
     }
 
+    /// The shortage of items for verdicts on heads, if they are too few.
+    pub fn of_items(of: &str, [items, units]: [u64; 2], policy: &Policy) -> Option<Self> {
+        let short = |count: u64, least, things: [&str; 2]| {
+            let asked = policy.count(least);
+            // More text adds no items.
+            let shortage = || Self { times: None, ..Self::new(of, [count, asked], things.map(str::to_owned)) };
+            (count < asked).then(shortage)
+        };
+        let of_units = || short(units, &MIN_SENTENCES, ["unit of items", "units of items"]);
+        short(items, &MIN_QUERIES, ["item", "items"]).or_else(of_units)
+    }
+
     /// The shortage of labels that rest on a denominator, if it is too small.
     pub fn of_labels(of: String, rests_on: &Denominator, policy: &Policy) -> Option<Self> {
         let (count, things, least) = EvidenceGap::of(rests_on, policy)?.counted();

@@ -12,15 +12,19 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use crate::commands::analyze::options::{GIVE_COUNTS, ONLY_ONCE};
 use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::presets;
-use crate::corpus::Input;
+use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
+use crate::evaluation::askable::is_of_items;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
 use crate::sequences::derived::task::file::TaskFile;
+use crate::sequences::derived::task::{ExchangedPositions, TaskKind};
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Counts};
 use crate::system::errors::Facts;
+use crate::system::printable::printable;
+use crate::system::terminal::say;
 
 /// Reads the name of a study; one of the version before becomes that of now.
 pub(super) fn names() -> impl TypedValueParser<Value = String> {
@@ -203,6 +207,35 @@ pub(super) fn of_study<T: Display>(
     Ok(value)
 }
 
+/// Reads the least distance of a type.
+pub(super) fn min_distance(text: &str) -> Result<(String, usize), String> {
+    let wrong = || "expected TYPE=N, a type and a number of words, as in contact=6".to_owned();
+    let (name, words) = text.rsplit_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+    Ok((name.to_owned(), words.parse().ok().filter(|&words| words > 0).ok_or_else(wrong)?))
+}
+
+/// The links beside the corpus; refuses their options where the study of links does not run.
+pub(super) fn links(
+    studies: &[&'static dyn AnyStudy],
+    from: Option<LinksFrom>,
+    [file, rules]: [Option<&Path>; 2],
+    (undirected, min_distance): (Vec<String>, Vec<(String, usize)>),
+) -> Result<LinkOptions, Usage> {
+    let from = of_study(studies, "links-from", from)?;
+    let file = of_study(studies, "links", file.map(Path::display))?.and(file);
+    let rules = of_study(studies, "link-rules", rules.map(Path::display))?.and(rules);
+    of_study(studies, "undirected", undirected.first())?;
+    of_study(studies, "min-distance", min_distance.first().map(|(name, words)| format!("{name}={words}")))?;
+    let min_distance = min_distance.into_iter().collect();
+    let types = LinkTypeOptions { undirected: undirected.into_iter().collect(), min_distance };
+    let file = file.map(LinkFile::read).transpose()?.map(Arc::new);
+    let rules = rules.map(LinkRules::read).transpose()?.map(Arc::new);
+    for name in file.iter().flat_map(|file| file.single_types()) {
+        say(&format!("note: --links: a single line is of the type `{}`", printable(name)));
+    }
+    Ok(LinkOptions { from, file, rules, types })
+}
+
 /// Refuses a corpus that can be read only once where it would be read again.
 pub(super) fn refuse_reading_again(
     corpus: &[Input],
@@ -225,18 +258,40 @@ pub(super) fn refuse_reading_again(
     Err(others.into_iter().rev().fold(error, Error::of_option))
 }
 
-/// The task of a run, and the names of the studies that are switched on: with a task its study is.
-pub(super) fn task(path: Option<&Path>, mut with: Vec<String>) -> Result<(Option<Arc<TaskFile>>, Vec<String>), Usage> {
-    let study = registry::with_option("task");
-    let is_named = with.iter().any(|name| name == study);
+/// The task of a run, and the names of the studies that are switched on: with a task its study is, unless it is switched off.
+pub(super) fn task(
+    path: Option<&Path>,
+    mut with: Vec<String>,
+    without: &[String],
+) -> Result<(Option<Arc<TaskFile>>, Vec<String>), Usage> {
     let Some(path) = path else {
-        let lacking = || anyhow!("--with {study}: there is no task").of_option("with").of_value(study);
-        return if is_named { Err(lacking().hint("give --task FILE")) } else { Ok((None, with)) };
+        let is_of_task = |name: &&String| registry::named(name).is_some_and(is_of_items);
+        let Some(study) = with.iter().find(is_of_task) else { return Ok((None, with)) };
+        let lacking = anyhow!("--with {study}: there is no task").of_option("with").of_value(study);
+        return Err(lacking.hint("give --task FILE"));
     };
-    if !is_named {
+    let study = registry::with_option("task");
+    if !with.iter().chain(without).any(|name| name == study) {
         with.push(study.to_owned());
     }
     Ok((Some(Arc::new(TaskFile::read(path)?)), with))
+}
+
+/// Where heads exchange their contexts, if a study asks for that; refuses a task of another kind.
+pub(super) fn exchanged(
+    studies: &[&'static dyn AnyStudy],
+    task: Option<&TaskFile>,
+    positions: Option<ExchangedPositions>,
+) -> Result<Option<ExchangedPositions>, Usage> {
+    let about = registry::with_option("positions");
+    match task.filter(|_| studies.iter().any(|study| study.card().name == about)) {
+        None => Ok(None),
+        Some(TaskFile { kind: TaskKind::Cloze, .. }) => Ok(Some(positions.unwrap_or_default())),
+        Some(TaskFile { kind, path, .. }) => {
+            let error = anyhow!("--with {about}: it takes items of kind cloze, and `{path}` has items of kind {kind}");
+            Err(error.of_option("with").of_value(about).hint(format!("leave out --with {about}")))
+        }
+    }
 }
 
 /// Each control that was named, once, with each seed.

@@ -57,10 +57,10 @@ pub struct ExportArguments {
     /// Write this flat table alone, as CSV, LaTeX (.tex) or Parquet
     #[arg(long, value_name = "TABLE", conflicts_with = "figure")]
     table: Option<String>,
-    /// Of the table these columns alone, in this order
+    /// Columns of the table to write, in this order
     #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "table")]
     columns: Vec<String>,
-    /// Of the table these rows alone: COLUMN=VALUE, or !=, >=, <=, > or < for =. May be repeated, all must hold
+    /// Rows of the table to write: COLUMN=VALUE, or !=, >=, <=, > or < for =. May be repeated, all must hold
     #[arg(long, value_name = "CONDITION", requires = "table")]
     rows: Vec<Condition>,
     /// Write JSON on one line, not indented

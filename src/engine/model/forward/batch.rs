@@ -28,6 +28,25 @@ impl TokenClass {
     pub const COUNT: usize = Self::ALL.len();
 }
 
+/// The positions at which two sequences exchange the contexts of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// All positions.
+    Everywhere,
+    /// This position alone.
+    At(usize),
+}
+
+impl Exchange {
+    /// The positions, of sequences of `n` tokens.
+    pub(super) fn positions(self, n: usize) -> Range<usize> {
+        match self {
+            Self::Everywhere => 0..n,
+            Self::At(position) => position..position + 1,
+        }
+    }
+}
+
 /// One sequence of a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input<'a> {
@@ -41,6 +60,11 @@ pub struct Input<'a> {
     pub classes: &'a [TokenClass],
     /// The positions whose logits are wanted, from 0 to `n - 1`.
     pub predicted: &'a [usize],
+    /// The tokens on whose logits the direct effects of heads are wanted.
+    pub compared: &'a [u32],
+    /// Where the sequence exchanges the contexts of [exchanged](super::gates::Gates::exchange) heads with the next one, which has as
+    /// many tokens; `None` of sequences that exchange nothing with the next one.
+    pub exchange: Option<Exchange>,
 }
 
 /// Whole sequences side by side.
@@ -81,6 +105,23 @@ impl<'a> Batch<'a> {
     pub fn spans(&self) -> impl Iterator<Item = Range<usize>> {
         self.inputs.iter().scan(0, |start, input| {
             let span = *start..*start + input.ids.len();
+            *start = span.end;
+            Some(span)
+        })
+    }
+
+    /// The rows that exchange the contexts of heads, of a sequence and of the next one, for each sequence that exchanges any.
+    pub(super) fn exchanged(&self) -> impl Iterator<Item = [Range<usize>; 2]> {
+        self.inputs.iter().zip(self.spans()).filter_map(|(input, span)| {
+            let positions = input.exchange?.positions(span.len());
+            Some([span.start, span.end].map(|start| start + positions.start..start + positions.end))
+        })
+    }
+
+    /// The compared tokens of each sequence, among those of all sequences.
+    pub(super) fn compared(&self) -> impl Iterator<Item = Range<usize>> {
+        self.inputs.iter().scan(0, |start, input| {
+            let span = *start..*start + input.compared.len();
             *start = span.end;
             Some(span)
         })

@@ -1,6 +1,6 @@
 //! Interventions in a forward pass: heads that are scaled or replaced, and rows of attention in place of a head's own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
@@ -69,18 +69,21 @@ const ROW_TOLERANCE: f64 = 1e-4;
 
 /// The interventions in a forward pass, by layer and head; the default keeps everything.
 ///
-/// Gates act on what a head writes, patched rows on its attention. Both act within the pass, so all later layers see them.
+/// Gates act on what a head writes, patched rows on its attention, and exchanges on both sequences of a
+/// [pair](super::batch::Input::exchange), after the gates. All act within the pass, so all later layers see them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
-    gates: BTreeMap<(usize, usize), Gate>,
+    gated: BTreeMap<(usize, usize), Gate>,
     /// The rows that stand in place of a head's own, by layer, head and sequence.
     rows: BTreeMap<(usize, usize, usize), AttentionRows>,
+    /// The heads whose contexts are exchanged between sequences.
+    exchanged: BTreeSet<(usize, usize)>,
 }
 
 impl Gates {
     /// Gates a head in all sequences, in place of a gate it may have.
     pub fn set(&mut self, layer: usize, head: usize, gate: Gate) {
-        self.gates.insert((layer, head), gate);
+        self.gated.insert((layer, head), gate);
     }
 
     /// Puts rows of attention over one sequence in place of a head's own, and of those put there before.
@@ -88,21 +91,50 @@ impl Gates {
         self.rows.entry((layer, head, sequence)).or_default().extend(rows);
     }
 
+    /// Exchanges the contexts of a head between the sequences of each pair.
+    pub fn exchange(&mut self, layer: usize, head: usize) {
+        self.exchanged.insert((layer, head));
+    }
+
+    /// Exchanges the contexts of a layer, rows of `width` values with `head_dim` for each head, between the sequences of each pair.
+    pub(super) fn exchange_contexts(
+        &self,
+        layer: usize,
+        batch: &Batch<'_>,
+        contexts: &mut [f32],
+        [head_dim, width]: [usize; 2],
+    ) {
+        for head in self.exchanged_in(layer) {
+            for [here, there] in batch.exchanged() {
+                let (before, after) = contexts.split_at_mut(there.start * width);
+                let rows = before[here.start * width..here.end * width].chunks_exact_mut(width);
+                for (row, other) in rows.zip(after.chunks_exact_mut(width)) {
+                    row[head * head_dim..][..head_dim].swap_with_slice(&mut other[head * head_dim..][..head_dim]);
+                }
+            }
+        }
+    }
+
+    /// The heads of a layer whose contexts are exchanged.
+    pub(super) fn exchanged_in(&self, layer: usize) -> impl Iterator<Item = usize> {
+        self.exchanged.range((layer, 0)..(layer + 1, 0)).map(|&(_, head)| head)
+    }
+
     /// The gate of a head; `None` if it is kept.
     pub fn of(&self, layer: usize, head: usize) -> Option<&Gate> {
-        self.gates.get(&(layer, head))
+        self.gated.get(&(layer, head))
     }
 
     /// These interventions, every fully open gate opened to the share `keep` alone.
     pub fn opened_to(&self, keep: f32) -> Self {
         let mut opened = self.clone();
-        opened.gates.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
+        opened.gated.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
         opened
     }
 
     /// The gates of a layer, by head.
     pub(super) fn of_layer(&self, layer: usize) -> impl Iterator<Item = (usize, &Gate)> {
-        self.gates.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
+        self.gated.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
     }
 
     /// The rows that stand in place of a head's own over a sequence, by layer, head and sequence.
@@ -138,7 +170,7 @@ impl Gates {
             );
             Ok(())
         };
-        for (&(layer, head), gate) in &self.gates {
+        for (&(layer, head), gate) in &self.gated {
             there(layer, head)?;
             ensure!(gate.keep.is_finite(), "the gate of L{layer}H{head} keeps {}: a number is expected", gate.keep);
             let Some(replacement) = &gate.replacement else { continue };
@@ -154,6 +186,16 @@ impl Gates {
                     "sentence {number} has {n} tokens and the classes of {classes}: a replacement needs all of them"
                 );
             }
+        }
+        for &(layer, head) in &self.exchanged {
+            there(layer, head)?;
+        }
+        for (place, input) in batch.inputs.iter().enumerate() {
+            let Some(exchange) = input.exchange else { continue };
+            let (number, n) = (input.number, input.ids.len());
+            let next = batch.inputs.get(place + 1).map_or(0, |next| next.ids.len());
+            ensure!(next == n, "sentence {number} has {n} tokens and exchanges contexts with one of {next}");
+            ensure!(exchange.positions(n).end <= n, "sentence {number} exchanges contexts beyond its {n} tokens");
         }
         for (&(layer, head, sequence), rows) in &self.rows {
             there(layer, head)?;

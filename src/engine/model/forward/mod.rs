@@ -112,6 +112,12 @@ pub trait Encoder: Send + Sync {
         None
     }
 
+    /// Whether logits, before any bound, are linear in what heads write once the scale of the final norm is known, so that heads have
+    /// direct effects on them.
+    fn has_direct_effects(&self) -> bool {
+        false
+    }
+
     /// The weights of the heads of a layer, if the encoder gives access to them.
     fn head_weights(&self, _layer: usize) -> Option<HeadWeights<'_>> {
         None
@@ -257,6 +263,10 @@ fn check_finite(values: &[f32], layer: usize) -> Result<()> {
 /// The message where more of held heads is needed than there is.
 const HELD_SHOWS_ATTENTION: &str =
     "a run in which everything is held but the residual stream shows attention and nothing else";
+
+/// The message where direct effects are needed of an encoder that has none.
+const NO_DIRECT: &str = "direct effects are needed, but the logits are not linear in what heads write, or the head that predicts was not \
+    loaded with the encoder";
 
 /// The message where logits are needed and the prediction head was not loaded.
 const NO_PREDICTION: &str = "logits are needed, but the head that predicts was not loaded with the encoder";

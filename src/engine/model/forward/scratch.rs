@@ -17,6 +17,8 @@ pub struct Scratch {
     pub(super) wide: Vec<f32>,
     /// `[positions, classes]`: logits of some of the predicted positions.
     pub(super) logits: Vec<f32>,
+    /// Buffers for direct effects on logits.
+    pub(super) direct: DirectScratch,
     /// Buffers for one head's attention over one sentence.
     pub(super) weights: AttentionScratch,
     /// A buffer for the norms of its values.
@@ -29,6 +31,19 @@ pub struct Scratch {
     pub(super) input_norms: Vec<f32>,
     /// Buffers for how much the heads of a layer mix.
     pub(super) mixing: MixingScratch,
+}
+
+/// Buffers for direct effects on the logits of compared tokens.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DirectScratch {
+    /// `[compared, hidden]`: the vectors of the compared tokens.
+    pub vectors: Vec<f32>,
+    /// Compared tokens of all sequences.
+    pub count: usize,
+    /// `[heads * head_dim, compared]`: these through the output projection of a layer.
+    pub through: Vec<f32>,
+    /// `[n, compared]`: the direct effects of one head over one sequence.
+    pub effects: Vec<f32>,
 }
 
 /// Buffers for how much the heads of a layer mix into each token from others.

@@ -20,6 +20,8 @@ pub struct Needs {
     pub contexts: bool,
     /// The norms and projections of each head's output.
     pub outputs: bool,
+    /// The direct effects of each head on the logits of [compared](super::batch::Input::compared) tokens.
+    pub direct: bool,
     /// The hidden states below and above each layer.
     pub hidden_states: bool,
     /// The rows of which queries and keys of each layer are made.
@@ -40,6 +42,7 @@ impl Needs {
         value_norms: false,
         contexts: false,
         outputs: false,
+        direct: false,
         hidden_states: false,
         attention_inputs: false,
         mixing: false,
@@ -49,17 +52,22 @@ impl Needs {
 
     /// Whether [`Visitor::head`] is called.
     pub fn heads(self) -> bool {
-        self.attention || self.values || self.value_norms || self.contexts || self.outputs
+        self.attention || self.values || self.value_norms || self.outputs || self.contexts()
+    }
+
+    /// Whether heads are shown once their contexts are there.
+    pub(super) fn contexts(self) -> bool {
+        self.contexts || self.direct
     }
 
     /// Whether visitors see more of a head than its attention, so that the last layer needs values, too.
     pub(super) fn beyond_attention(self) -> bool {
-        self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.last_states()
+        self.values || self.value_norms || self.contexts() || self.outputs || self.mixing || self.last_states()
     }
 
     /// Whether the last layer is computed to its end, beyond its heads.
     pub(super) fn last_states(self) -> bool {
-        self.hidden_states || self.logits
+        self.hidden_states || self.logits || self.direct
     }
 }
 
@@ -73,6 +81,7 @@ impl BitOr for Needs {
             value_norms: self.value_norms | other.value_norms,
             contexts: self.contexts | other.contexts,
             outputs: self.outputs | other.outputs,
+            direct: self.direct | other.direct,
             hidden_states: self.hidden_states | other.hidden_states,
             attention_inputs: self.attention_inputs | other.attention_inputs,
             mixing: self.mixing | other.mixing,
@@ -105,17 +114,21 @@ pub struct HeadView<'a> {
     /// The values' norms after the output projection, if needed.
     pub value_norms: Option<ValueNorms<'a>>,
     /// `[n, head_dim]`, if needed: the rows that go into the output projection, `z_i = sum_j A[i,j] v_j`, the value
-    /// bias included, after the head's gate.
+    /// bias included, after the head's gate and before sequences exchange anything.
     pub context: Option<Rows<'a>>,
     /// The output of the head, if needed.
     pub output: Option<Output<'a>>,
+    /// `[n, compared]`, if needed: `o_i · v_t`, with `o_i = z_i W_O` and `v_t` the vector of each compared token, by the weights of
+    /// the final norm and, where that subtracts means, without its mean. Over the [scale](Visitor::final_scales) of the final norm
+    /// it is the part of the token's logit, before any bound, that the head adds by itself (Elhage et al. 2021, "direct path").
+    pub direct: Option<Rows<'a>>,
 }
 
 /// A head of which nothing is needed but its attention.
 impl<'a> From<AttentionView<'a>> for HeadView<'a> {
     fn from(attention: AttentionView<'a>) -> Self {
         let AttentionView { layer, head, .. } = attention;
-        Self { layer, head, attention, values: None, value_norms: None, context: None, output: None }
+        Self { layer, head, attention, values: None, value_norms: None, context: None, output: None, direct: None }
     }
 }
 
@@ -206,6 +219,10 @@ pub trait Visitor {
 
     /// How much the heads of a layer mix into the tokens of one sequence; called after them if it is needed.
     fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
+
+    /// The scales of the final norm over one sequence, `[n]`, by which it divides; called after all layers if direct effects are
+    /// needed.
+    fn final_scales(&mut self, _sequence: usize, _scales: &[f32]) {}
 
     /// The logits at one of the sequence's predicted positions, `[classes]`; called if they are needed.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}

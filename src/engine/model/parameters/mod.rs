@@ -219,6 +219,7 @@ impl Layer {
             tensors.tensor(&name(&format!("{part}.weight")), &shape)
         });
         let (heads, width) = (config.num_attention_heads, config.heads_width());
+        let present = config.present_heads(number);
         let both = |[first, second]: [&str; 2], width| -> Result<_> { Ok([norm(first, width)?, norm(second, width)?]) };
         let query_key_norms = parts.query_key_norms.map(|parts| both(parts, config.head_dim()));
         let write_norms = parts.write_norms.map(|parts| both(parts, hidden));
@@ -246,15 +247,20 @@ impl Layer {
             }
         };
         Ok(Self {
-            query_key_value: heads::load(tensors, (config, names), &name)?,
+            query_key_value: heads::load(tensors, (config, names), &present, &name)?,
             query_key_norms: query_key_norms.transpose()?,
             rotary: shared.rotary.get(number).cloned().flatten(),
             distances: distances.transpose()?,
             disentangled: disentangled.transpose()?,
             position_bias,
-            attention_output: linear(parts.attention_output, hidden, width, biases.attention_output, |of| {
-                of.attention_output
-            })?,
+            attention_output: linear(
+                parts.attention_output,
+                hidden,
+                present.len() * config.head_dim(),
+                biases.attention_output,
+                |of| of.attention_output,
+            )?
+            .with_inputs_of(&present, heads),
             attention_norm: (number > 0 || names.first_norm).then(|| norm(parts.attention_norm, hidden)).transpose()?,
             intermediate,
             output: linear(parts.output, hidden, wide, biases.output, |of| of.output)?,
@@ -313,6 +319,15 @@ pub struct Parameters {
 }
 
 impl Parameters {
+    /// The final norm and the head that predicts, if logits, before any bound, are linear in what heads write once the scale of that
+    /// norm is known: nothing is between the norm and the vectors of tokens, nor between heads and residual stream.
+    pub fn direct_head(&self) -> Option<(&Norm, &PredictionHead)> {
+        let writes_plainly = self.layers.iter().all(|layer| layer.write_norms.is_none());
+        let is_as_wide = |head: &&PredictionHead| head.decoder.is_some() || self.embeddings.projection.is_none();
+        let head = self.prediction.as_ref().filter(|head| head.transform.is_none()).filter(is_as_wide)?;
+        self.final_norm.as_ref().filter(|_| writes_plainly).map(|norm| (norm, head))
+    }
+
     /// Loads the parameters that `architecture` implies, layers side by side.
     /// Fails if a tensor is missing, has another shape, or holds a value that is not finite.
     pub fn load(tensors: &impl Tensors, architecture: &Architecture) -> Result<Self> {

@@ -30,6 +30,8 @@ pub enum Event<'a> {
         /// The ratios.
         mixing: Mixing<'a>,
     },
+    /// The scales of the final norm, `[n]`, after all heads: it divides by them.
+    FinalScales(&'a [f32]),
     /// The logits, `[classes]`, at a predicted position.
     Logits {
         position: usize,
@@ -72,6 +74,7 @@ impl Event<'_> {
             Self::HiddenStates { .. } => needs.hidden_states,
             Self::AttentionInputs { .. } => needs.attention_inputs,
             Self::Mixing { .. } => needs.mixing,
+            Self::FinalScales(_) => needs.direct,
             Self::Logits { .. } => needs.logits,
             Self::BaselineOver(_)
             | Self::PatchedLogits { .. }

@@ -25,7 +25,7 @@ use super::observer::set::ObserverSet;
 use super::observer::{self, Observer, observer_of};
 use super::pass::{Pass, Phases, Portion, Sequences, Weights};
 use super::setup::PassSetup;
-use crate::corpus::{Corpus, CorpusIdentity, Index, Input, Scope};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input, LinkOptions, Scope};
 use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::forward::gates::Gate;
@@ -61,6 +61,8 @@ use workers::{TokenizedSentences, sum_up};
 pub struct Runner<'a> {
     /// The corpus, in the order it is read.
     pub corpus: &'a [Input],
+    /// The links that stand beside it.
+    pub links: &'a LinkOptions,
     /// Which of its sentences are read, as the first pass decides.
     pub scope: &'a Scope,
     /// Its index, which lets a shard read only its own part.
@@ -143,11 +145,17 @@ impl Runner<'_> {
         if removed.is_empty() && !pass.derivatives {
             return Ok(once);
         }
+        if pass.sequences == Sequences::Interchange {
+            return Ok(once.exchanging(removed));
+        }
         let gates = self.gates(corpus, pass)?;
         let grid = self.model.grid();
         if pass.derivatives {
             return Ok(once.towards(grid, &gates));
         }
+        let is_absent =
+            |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|at| self.model.absent().contains(at));
+        removed.retain(|removed| !is_absent(removed));
         if self.chooses(pass)
             && let Some(choice) = self.ablation().effect_of
         {
@@ -205,10 +213,10 @@ impl Runner<'_> {
     ) -> Result<PassSums> {
         match pass.sequences {
             Sequences::Repeats(repeats) => return self.over_repeats(repeats, part.shard, pass, observers, variants),
-            Sequences::Task => return self.over_task(part.shard, pass, observers, variants),
+            Sequences::Task | Sequences::Interchange => return self.over_task(part.shard, pass, observers, variants),
             _ => {}
         }
-        let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), self.index)?;
+        let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), self.index)?;
         let (sums, _, again) = self.over_corpus(opened, (part, sequences), pass, observers, variants)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
@@ -318,7 +326,9 @@ impl Runner<'_> {
                 let mut corrupted = Corrupted::new(texts, self.corruption(phases)?);
                 (sum(&mut corrupted)?, corrupted.left_out())
             }
-            Sequences::Repeats(_) | Sequences::Task => unreachable!("they are not made of the corpus"),
+            Sequences::Repeats(_) | Sequences::Task | Sequences::Interchange => {
+                unreachable!("they are not made of the corpus")
+            }
         })
     }
 
@@ -341,7 +351,7 @@ impl Runner<'_> {
         Ok(PassSums { pass, left_out: 0, sums })
     }
 
-    /// A pass over a sample of the items of the task; each shard has its part of them.
+    /// A pass over a sample of the items of the task, or of those with a corrupted text; each shard has its part of them.
     fn over_task(
         &self,
         shard: Shard,
@@ -350,12 +360,13 @@ impl Runner<'_> {
         variants: &Variants,
     ) -> Result<PassSums> {
         let task = self.task.context("a study needs a task, and the run has none")?;
-        let sample = Sample::new(self.ablation().sample, task.count());
+        let texts = if pass.sequences == Sequences::Interchange { &task.interchanged } else { &task.texts };
+        let sample = Sample::new(self.ablation().sample, texts.count());
         let takes = |index: u64| shard.takes(index) && sample.takes(index);
-        let progress = Analysis::new(Some(task.sequence_count(takes)), None, Arc::default());
-        let sums = self.sum(&pass, observers, variants, &mut task.sequences(takes).map(Ok), &progress)?;
+        let progress = Analysis::new(Some(texts.sequence_count(takes)), None, Arc::default());
+        let sums = self.sum(&pass, observers, variants, &mut texts.sequences(takes).map(Ok), &progress)?;
         // Items that cannot be scored have no number, so one shard counts them all.
-        let left_out = if shard.takes(0) { task.skipped() } else { 0 };
+        let left_out = if shard.takes(0) { texts.skipped } else { 0 };
         Ok(PassSums { pass, left_out, sums })
     }
 
@@ -381,7 +392,7 @@ impl Runner<'_> {
     /// The first sentences of the corpus, by themselves, whatever the shard.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
-        let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), None)?;
+        let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);
@@ -403,11 +414,12 @@ impl Runner<'_> {
         let is_decoder = self.model.is_decoder();
         let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));
         let sequences: &mut Sequencer<'_> = &mut sequences;
-        let mut observers = ObserverSet::new(observers);
+        let mut observers = ObserverSet::new(observers).without(self.model.absent());
         let conditions = Conditions {
-            removal: (pass.portion != Portion::All).then(|| self.ablation().removal),
+            removal: (pass.portion != Portion::All && pass.sequences != Sequences::Interchange)
+                .then(|| self.ablation().removal),
             objective: self.model.objective.filter(|_| pass.predicts()),
-            task: self.task.filter(|_| pass.sequences == Sequences::Task).map(|task| task.info.kind),
+            task: self.task.filter(|_| pass.sequences.are_items()).map(|task| task.info.kind),
         };
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         let grid = self.model.grid();
@@ -419,7 +431,7 @@ impl Runner<'_> {
                 .filter_map(|variant| variant.removed.first())
         };
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
-        let chosen = self.chooses(pass).then(places);
+        let chosen = (self.chooses(pass) || !self.model.absent().is_empty()).then(places);
         observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen });
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let observers = if pass.derivatives {

@@ -144,6 +144,10 @@ impl Visitor for PackVisitor<'_> {
         self.observers.observe(sequence, Event::Logits { position, logits });
     }
 
+    fn final_scales(&mut self, sequence: usize, scales: &[f32]) {
+        self.observers.observe(sequence, Event::FinalScales(scales));
+    }
+
     fn written(&mut self, layer: usize, part: Written, values: &[f32]) {
         if let Some(written) = &mut self.written {
             written.keep(layer, part, values);

@@ -19,6 +19,7 @@ pub struct Variants {
 /// A forward pass that starts from the hidden states that entered a layer in the baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
+    /// The removed or exchanged heads.
     pub removed: HeadSet,
     /// The first layer that runs.
     pub layer: usize,
@@ -41,6 +42,18 @@ impl Variants {
             }
         }
         self
+    }
+
+    /// The baseline and one variant for each of these sets of heads, whose contexts are exchanged between sequences.
+    pub fn exchanging(self, exchanged: impl IntoIterator<Item = HeadSet>) -> Self {
+        let variant = |exchanged: HeadSet| {
+            let mut gates = self.first.clone();
+            exchanged.iter().for_each(|place| gates.exchange(place.layer, place.head));
+            let layer = exchanged.first().map_or(0, |place| place.layer);
+            Variant { removed: exchanged, layer, gates }
+        };
+        let others = exchanged.into_iter().map(variant).collect();
+        Self { others, ..self }
     }
 
     /// The baseline and one variant without each of these sets of heads, in which the gates `gates`, `[layers * heads]`,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::measure::{EdgeEstimate, LEAST_SHIFT};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::counted;
 
 /// The seed of the untrained model.
 pub const SEED: u64 = 0;

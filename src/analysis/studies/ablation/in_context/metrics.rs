@@ -1,5 +1,6 @@
-//! The metric of in-context copying.
+//! The metrics of in-context copying: of heads as they are, and of heads that are removed.
 
+use super::copying::{CopiesBlock, HeadCopies};
 use super::sums::CopyLosses;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
@@ -22,6 +23,77 @@ pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let lost = head.map_or(0.0, |head| second(Some(head)) - second(None));
     Fraction::new(lost, losses.tokens() as f64).over(losses.tokens(), losses.copies[1].sentences)
 }
+
+/// Every cell of the table of heads as they are; `None` for chance.
+pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction> {
+    let all = HeadCopies { queries: block.queries, ..HeadCopies::default() };
+    let sums = head.map_or(&all, |head| &block.heads[head]);
+    let value = |metric: &CopyingMetric| {
+        let count = if metric.explanation.name == "copy_scored" { block.queries } else { sums.queries };
+        let above = match metric.chance.filter(|_| head.is_none()) {
+            Some(chance) => chance(sums) * count as f64,
+            None => (metric.value)(sums),
+        };
+        Fraction::new(above, count as f64).over(count, block.sequences)
+    };
+    COPYING_METRICS.iter().map(value).collect()
+}
+
+/// A metric of the sums of a head: what is above the line; of chance, the value.
+type CopyingMetric = Metric<fn(&HeadCopies) -> f64>;
+
+const DIRECT: &str = "Direct effects: Elhage et al. 2021 (transformer-circuits.pub); of induction heads on what they copy: Olsson et al. 2022 \
+    (arXiv:2209.11895), there by the change of the logit.";
+const DIRECT_CAVEATS: &str = "By the direct path alone. Over the queries of `copy_scored`. Null where logits are not linear in what heads \
+    write (a layer behind the final norm, norms of what is written).";
+
+/// All metrics of heads as they are.
+pub const COPYING_METRICS: &[CopyingMetric] = &[
+    Metric {
+        explanation: Explanation {
+            name: "copy_logit",
+            measures: "How much what the head writes raises the logit of the token that it attends to most, beyond the other tokens of the \
+                copy.",
+            formula: "copy_logit = mean over queries i of the second copy of random tokens of D(t) - mean of D over the other tokens of the \
+                copy, t the token of largest weight; D(t) = <o_i, g * u_t> / s_i, o_i the output of the head, u_t the vector of the token \
+                in the head that predicts, g and s_i weights and scale of the final norm, both centred where that is LayerNorm",
+            chance: "0: the token is raised as others are",
+            source: DIRECT,
+            caveats: DIRECT_CAVEATS,
+        },
+        keys: Keys::Single,
+        value: |sums| sums.logit.value(),
+        chance: Some(|_| 0.0),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "copy_rank",
+            measures: "The share of the other tokens of the copy whose logit the head raises less than that of the token that it attends to \
+                most.",
+            formula: "copy_rank = mean over the same queries of the share of the other tokens of the copy with a smaller D, equal ones half",
+            chance: "0.5: the token is raised as others are",
+            source: "Defined here: against the mean of the whole vocabulary a head that writes a constant seems to copy.",
+            caveats: DIRECT_CAVEATS,
+        },
+        keys: Keys::Single,
+        value: |sums| sums.rank.value(),
+        chance: Some(|_| 0.5),
+    },
+    Metric {
+        explanation: Explanation {
+            name: "copy_scored",
+            measures: "The share of the queries of the second copy whose largest weight is on another token of text: those that `copy_logit` \
+                and `copy_rank` are over.",
+            formula: "copy_scored = queries of the second copy whose largest weight is on another token of text / queries of the second copy",
+            chance: "1 for want of another: what is left out is on the first token or on the token itself",
+            source: "Defined here.",
+            caveats: "A head that rests on the first token is scored on few queries.",
+        },
+        keys: Keys::Single,
+        value: |sums| sums.queries as f64,
+        chance: None,
+    },
+];
 
 /// A metric of the losses of a block, or of all blocks, and of the place of a head, `None` for chance.
 type CopyMetric = Metric<fn(&CopyLosses, Option<usize>) -> Fraction>;

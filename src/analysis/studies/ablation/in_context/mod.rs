@@ -1,7 +1,9 @@
 //! The gain of a decoder from having read the same tokens before, and what each head has in it (docs/methodology/repeats.md).
 
+mod copying;
 mod effect;
 mod gain;
+mod labels;
 mod metrics;
 mod sums;
 
@@ -14,9 +16,10 @@ use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use copying::CopyingSums;
 use effect::{GainEffects, InContextEffectSection};
 use gain::{Gain, InContextSection};
-use metrics::{METRICS, values};
+use metrics::{COPYING_METRICS, METRICS, copying_values, values};
 use sums::{CopySums, RemovalCopySums};
 
 /// The tokens twice, each predicted from those before it.
@@ -30,21 +33,34 @@ impl Study for InContext {
 
     const CARD: Card = Card {
         name: "in-context",
-        question: "How much better does a decoder predict tokens that it has read before?",
+        question: "How much better does a decoder predict tokens that it has read before, and which heads copy?",
         needs: "a decoder with the head that predicts the next token; no corpus: 64 sequences of random tokens, once",
         of_decoders: true,
         on_decoders: true,
+        metrics: || metric::listed(COPYING_METRICS),
+        range: |metric| if metric == "copy_logit" { f64::NEG_INFINITY..=f64::INFINITY } else { 0.0..=1.0 },
+        is_share: |metric| metric != "copy_logit",
+        unit: |metric| if metric == "copy_logit" { Unit::Nats } else { Unit::Shares },
+        labels: &[labels::COPIES],
         caveats: CAVEATS,
         ..Card::NEW
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass { sequences: PREDICTED, ..Pass::PLAIN }, |subject| CopySums::new(subject.grid))]
+        let pass = Pass { sequences: PREDICTED, ..Pass::PLAIN };
+        vec![
+            PassSpec::new(pass.clone(), |subject| CopySums::new(subject.grid)),
+            PassSpec::new(pass, |subject| CopyingSums::new(subject.grid)),
+        ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let in_context = Gain::new(observed.sums());
-        (Estimates::none(context.grid.count()), InContextSection { in_context })
+        let blocks = observed.sums::<CopyingSums>().blocks.with_total();
+        let of_head = |number: Option<usize>, place: usize| copying_values(blocks.at(number), Some(place));
+        let of_chance = |number: Option<usize>| copying_values(blocks.at(number), None);
+        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
+        (estimates, InContextSection { in_context })
     }
 }
 

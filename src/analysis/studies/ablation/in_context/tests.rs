@@ -1,12 +1,16 @@
 use std::num::NonZeroUsize;
 
 use super::InContextEffect;
+use super::copying::CopyingSums;
 use super::gain::{Gain, NatsPerToken};
-use super::metrics::{copy_effect, effect};
+use super::metrics::{copy_effect, copying_values, effect};
 use super::sums::{CopyLosses, CopySums, RemovalCopySums};
 use crate::corpus::SentenceFamily;
+use crate::model::forward::attention::AttentionView;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Sums, observer_of};
+use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::studies::ablation::removal::{EachHead, Quantity};
@@ -88,6 +92,34 @@ fn the_gain_of_a_model_is_in_nats_a_token() {
     }
 }
 
+/// The second copy, 5 0 1 at 4 to 6: its first query looks at the first 0, the others at the first token and at themselves.
+#[test]
+fn copying_by_hand() {
+    let mut sums = CopyingSums::new(HeadGrid { layers: 1, heads: 1 }).with_direct_effects();
+    let sequence = twice();
+    let mut state = sums.begin(&sequence);
+    let mut weights = [0.0; 49];
+    for (query, key) in [(4, 2), (5, 0), (6, 6)] {
+        weights[query * 7 + key] = 1.0;
+    }
+    // Of the tokens 5, 0 and 1: 0 is raised by 4, beside 1 and -1, and twice that is the scale of the final norm.
+    let mut effects = [9.0; 21];
+    effects[12..15].copy_from_slice(&[1.0, 4.0, -1.0]);
+    let view = HeadView { direct: Some(Rows::new(&effects, 3)), ..AttentionView::new(0, 0, 7, &weights).into() };
+    let mut folder = Folder::default();
+    sums.observe(&mut state, &mut Event::Head(folder.head_input(&sequence, view)));
+    sums.observe(&mut state, &mut Event::FinalScales(&[2.0; 7]));
+    let values = copying_values(&sums.blocks.total(), Some(0));
+    let [logit, rank, scored] = values.iter().map(|value| value.value().unwrap()).collect::<Vec<_>>()[..] else {
+        panic!("three metrics")
+    };
+    near(logit, 2.0);
+    near(rank, 1.0);
+    near(scored, 1.0 / 3.0);
+    let chance = copying_values(&sums.blocks.total(), None);
+    assert_eq!(chance.iter().map(|value| value.value().unwrap()).collect::<Vec<_>>(), [0.0, 0.5, 1.0]);
+}
+
 /// Without the first head the first copy gets better by a nat and the second stays: the gain is smaller, and nothing was copied less.
 /// Without the second head the second copy gets worse by a nat.
 #[test]
@@ -107,7 +139,7 @@ fn a_head_that_spoils_the_first_copy_has_no_part_in_copying() {
             }
         }
     }
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
+    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
     let sums = observer_of(sums);
     let observed = [ObservedPass { sums: &*sums, left_out: 0 }];
     let (_, section) = Study::measure(&InContextEffect, &Observed(&observed), &context);

@@ -23,7 +23,8 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// A cloze item whose answer is token 1 and whose foil is token 0.
 fn cloze(index: u64, unit: u64, is_first: bool, answer: u32) -> Sequence {
-    let part = ItemPart { rule: ScoreRule::Against(0), answer: Some(answer), group: Some(Arc::from("all")) };
+    let part =
+        ItemPart { rule: ScoreRule::Against(0), answer: Some(answer), group: Some(Arc::from("all")), corruption: None };
     Sequence {
         family: SentenceFamily { number: unit, is_first },
         predictions: vec![PredictedToken::masked(1, 0, Some(1))],
@@ -47,7 +48,7 @@ fn show(sums: &mut TaskSums, sequence: &Sequence, differences: &[f64]) {
 
 fn measured(sums: TaskSums, grid: HeadGrid) -> TaskResult {
     let observer = observer_of(sums);
-    let context = EstimationContext { grid, threads: all_cores(), leaves_out: false };
+    let context = EstimationContext { grid, threads: all_cores(), leaves_out: false, absent: Vec::new() };
     let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
     let (_, mut found) = AnyStudy::measure(&OwnTask, &Observed(&observed), &context);
     found.complete(&Completion::Policy(&default_policy()));
@@ -75,7 +76,7 @@ fn scores_by_hand() {
 #[test]
 fn the_texts_of_a_pair_add_up_wherever_they_are() {
     let text = |rule: ScoreRule| {
-        let part = ItemPart { rule, answer: None, group: None };
+        let part = ItemPart { rule, answer: None, group: None, corruption: None };
         Sequence { item: Some(part), ..cloze(4, 4, true, 1) }
     };
     let (mut one, mut other) = (TaskSums::new(GRID, EachHead), TaskSums::new(GRID, EachHead));

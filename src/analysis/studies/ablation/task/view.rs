@@ -8,7 +8,6 @@ use super::section::{GroupResult, HeadOnTask, Obstacle, RightShare, TaskResult, 
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::studies::ablation::verdicts::Verdict;
-use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
@@ -209,14 +208,7 @@ fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
     if *items == 0 {
         return InBrief::default();
     }
-    let short = |count: u64, least, things: [&str; 2]| {
-        let asked = policy.count(least);
-        let shortage = || Shortage::new("verdicts on heads of the task", [count, asked], things.map(str::to_owned));
-        // More text adds no items.
-        (count < asked).then(|| Shortage { times: None, ..shortage() })
-    };
-    let of_units = || short(*units, &MIN_SENTENCES, ["unit of items", "units of items"]);
-    let shortage = short(*items, &MIN_QUERIES, ["item", "items"]).or_else(of_units);
+    let shortage = Shortage::of_items("verdicts on heads of the task", [*items, *units], policy);
     let verdict = task
         .why_none()
         .map_or_else(|| format!(". {}", shown_to_matter(verdicts.helpful, heads.len())), |why| format!(": {why}."));

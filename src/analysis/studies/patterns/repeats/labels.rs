@@ -50,7 +50,7 @@ pub(super) const INDUCTION: Detector = Detector {
         chance: "0: attention to the key less that to other keys",
         source: "Prefix matching of Olsson et al. 2022 (arXiv:2209.11895), there of decoders.",
         caveats: "Half of their definition: that the head also raises the probability of the token that it attends to \
-            is not tested; of decoders the study `in-context-effect` measures what the model loses without it.",
+            is the label `copies`; the study `in-context-effect` measures what the model loses without it.",
     },
     thresholds: THRESHOLDS,
     is_role: true,

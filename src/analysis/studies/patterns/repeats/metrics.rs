@@ -181,7 +181,9 @@ pub const METRICS: &[RepeatMetric] = &[
             chance: "0: the eigenvalues of a random product are as often on the one side as on the other",
             source: "Copying of OV circuits: Elhage et al. 2021 (transformer-circuits.pub), \"Summarizing OV/QK matrices\".",
             caveats: "Of weights alone, so there is no interval: no sentence has a part in it. Layer normalisation, positions and \
-                the layers between the embeddings and the head are left out, so it says least of late layers.",
+                the layers between the embeddings and the head are left out, so it says least of late layers. Null above layer 0 of \
+                decoders: there it is negative of induction heads that copy (`copy_rank` measures that). Of encoders it says nothing of \
+                what a later layer reads either.",
         },
         keys: Keys::Single,
         value: |seen, _| seen.copying.map_or(Fraction::NONE, |copying| Fraction::new(copying, 1.0)),

@@ -194,6 +194,10 @@ impl Sums for RepeatSums {
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         if let Some(encoder) = known.encoder.filter(|_| self.weighs) {
             self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
+            // Later heads of a decoder read states, not embeddings: by the weights alone its induction heads do not copy.
+            if self.visibility.is_causal() {
+                self.copying.iter_mut().skip(self.grid.heads).for_each(|score| *score = None);
+            }
         }
     }
 

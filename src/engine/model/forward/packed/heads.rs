@@ -60,35 +60,48 @@ impl<'a> Projected<'a> {
 }
 
 impl PackedEncoder {
-    /// Self-attention of all sequences of the batch: queries, keys and values from `scratch.projected`, without their
-    /// biases yet; the contexts of the heads into `scratch.context`, if anybody needs them.
-    pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
-        let config = &self.parameters.config;
-        let (hidden, heads_width, head_dim) = (config.hidden_size, config.heads_width(), config.head_dim());
-        let (place, needs) = (self.parameters.order[number], pass.needs);
-        let layer = &self.parameters.layers[place];
-        let visibility = config.visibility.of_layer(number);
-        let bias = layer.query_key_value.bias.as_slice();
-        let Scratch { states, projected, context, weights, values, bare, products, input_norms, mixing, .. } = scratch;
-        let tokens = pass.batch.tokens();
-        let width = projected.len() / tokens;
-        let has_values = width == 3 * heads_width;
-        let is_read = needs.contexts || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
-        let writes = has_values && is_read;
-        if needs.outputs {
-            let norms = sized(input_norms, tokens);
-            kernels::dot_rows(states, states, hidden, norms);
+    /// Prepares the buffers of a stored layer for its heads; they write contexts if anybody needs them.
+    fn begin_layer(&self, place: usize, writes: bool, pass: &Pass<'_>, scratch: &mut Scratch) {
+        let (config, tokens) = (&self.parameters.config, pass.batch.tokens());
+        let (hidden, heads_width) = (config.hidden_size, config.heads_width());
+        if pass.needs.outputs {
+            let norms = sized(&mut scratch.input_norms, tokens);
+            kernels::dot_rows(&scratch.states, &scratch.states, hidden, norms);
             norms.iter_mut().for_each(|square| *square = square.sqrt());
         }
         if writes {
             // A row's weights sum to 1, so the values' bias comes out of the product unchanged.
-            let context = sized(context, tokens * heads_width);
-            context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(&bias[2 * heads_width..]));
+            let bias = &self.parameters.layers[place].query_key_value.bias[2 * heads_width..];
+            let context = sized(&mut scratch.context, tokens * heads_width);
+            context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(bias));
         }
-        if needs.mixing {
-            mixing.begin(tokens, heads_width);
+        if pass.needs.mixing {
+            scratch.mixing.begin(tokens, heads_width);
         }
-        for (sequence, span) in pass.batch.spans().enumerate() {
+        if pass.needs.direct {
+            self.through_output(place, &mut scratch.direct);
+        }
+    }
+
+    /// Self-attention of all sequences of the batch: queries, keys and values from `scratch.projected`, without their
+    /// biases yet; the contexts of the heads into `scratch.context`, if anybody needs them.
+    pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
+        let config = &self.parameters.config;
+        let (heads_width, head_dim) = (config.heads_width(), config.head_dim());
+        let (place, needs) = (self.parameters.order[number], pass.needs);
+        let layer = &self.parameters.layers[place];
+        let visibility = config.visibility.of_layer(number);
+        let bias = layer.query_key_value.bias.as_slice();
+        let tokens = pass.batch.tokens();
+        let width = scratch.projected.len() / tokens;
+        let has_values = width == 3 * heads_width;
+        let is_read =
+            needs.contexts() || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
+        let writes = has_values && is_read;
+        self.begin_layer(place, writes, pass, scratch);
+        let direct_scratch = &mut scratch.direct;
+        let Scratch { projected, context, weights, values, bare, products, input_norms, mixing, .. } = scratch;
+        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
             let input = pass.batch.inputs[sequence];
             let in_sentence = || format!("sentence {}", input.number);
             let n = span.len();
@@ -110,6 +123,7 @@ impl PackedEncoder {
                     value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
                     context: None,
                     output: None,
+                    direct: None,
                 };
                 let gate = pass.gates.of(number, head);
                 let bare = sized(bare, n * head_dim);
@@ -141,7 +155,7 @@ impl PackedEncoder {
                     }
                 });
                 let view = HeadView { output, ..view };
-                if needs.heads() && !needs.contexts {
+                if needs.heads() && !needs.contexts() {
                     // At once, while attention is in cache.
                     pass.visitor.head(sequence, &view);
                 }
@@ -157,11 +171,16 @@ impl PackedEncoder {
                 if let Some(gate) = gate {
                     gate.apply(context, head_dim, heads_width, input.classes);
                 }
-                if needs.contexts {
-                    let context = Some(Rows::strided(context, n, head_dim, heads_width));
-                    pass.visitor.head(sequence, &HeadView { context, ..view });
+                if needs.contexts() {
+                    let rows = Matrix::strided(context, n, head_dim, heads_width);
+                    let direct = needs.direct.then(|| direct_scratch.of_head(head, rows, &compared)).flatten();
+                    let context = needs.contexts.then(|| Rows::strided(context, n, head_dim, heads_width));
+                    pass.visitor.head(sequence, &HeadView { context, direct, ..view });
                 }
             }
+        }
+        if writes {
+            pass.gates.exchange_contexts(number, pass.batch, context, [head_dim, heads_width]);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! The matrix products are the `gemm` crate's, over all tokens of a batch; attention is computed for one sequence
 //! and head at a time, and looked at while it is in cache.
 
+mod direct;
 mod heads;
 mod held;
 mod mixing;
@@ -269,6 +270,10 @@ impl Encoder for PackedEncoder {
         Some(Matrix::new(weight, config.embedding_width(), config.hidden_size))
     }
 
+    fn has_direct_effects(&self) -> bool {
+        self.parameters.direct_head().is_some()
+    }
+
     fn head_weights(&self, layer: usize) -> Option<HeadWeights<'_>> {
         let (hidden, width) = (self.parameters.config.hidden_size, self.parameters.config.heads_width());
         let layer = self.parameters.layers().nth(layer)?;
@@ -312,6 +317,9 @@ impl Encoder for PackedEncoder {
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
         pass.show_states(start.layer(), &scratch.states, hidden);
+        if needs.direct {
+            self.vectors(batch, &mut scratch.direct)?;
+        }
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention depends on what the last layer writes.
             let last = number + 1 == layers;
@@ -323,6 +331,9 @@ impl Encoder for PackedEncoder {
             }
             if !last || needs.last_states() {
                 self.feed_forward(number, layer, &mut pass, scratch);
+                if last && needs.direct {
+                    self.show_final_scales(&mut pass, &scratch.states);
+                }
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
                     self.normalise(&mut scratch.states, norm);
                 }

@@ -61,7 +61,27 @@ impl TensorEncoder {
             }
             contexts.push(context.transpose(0, 1)?.reshape((span.len(), heads * head_dim))?);
         }
-        Ok(Tensor::cat(&contexts, 0)?)
+        self.exchanged(number, Tensor::cat(&contexts, 0)?, pass)
+    }
+
+    /// The contexts of a layer, `[tokens, heads * head_dim]`, with those of exchanged heads in each other's place.
+    fn exchanged(&self, number: usize, contexts: Tensor, pass: &Pass<'_>) -> Result<Tensor> {
+        let head_dim = self.config.head_dim();
+        let (tokens, width) = contexts.dims2()?;
+        let mut order: Vec<usize> = (0..tokens * width).collect();
+        for head in pass.gates.exchanged_in(number) {
+            for (here, there) in pass.batch.exchanged().flat_map(|[here, there]| here.zip(there)) {
+                for column in head * head_dim..(head + 1) * head_dim {
+                    order.swap(here * width + column, there * width + column);
+                }
+            }
+        }
+        if order.is_sorted() {
+            return Ok(contexts);
+        }
+        let order = order.into_iter().map(u32::try_from).collect::<Result<Vec<_>, _>>()?;
+        let order = Tensor::from_vec(order, tokens * width, &self.device)?;
+        Ok(contexts.flatten_all()?.index_select(&order, 0)?.reshape((tokens, width))?)
     }
 
     /// Queries or keys of a sequence, `[heads, n, head_dim]`, normalised and turned by their positions where the layer does.
@@ -236,6 +256,7 @@ impl TensorEncoder {
                 }),
                 context: needs.contexts.then(|| Rows::new(&context[head * n * head_dim..][..n * head_dim], head_dim)),
                 output: needs.outputs.then_some(output),
+                direct: None,
             };
             pass.visitor.head(sequence, &view);
         }

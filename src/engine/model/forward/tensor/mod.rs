@@ -14,7 +14,9 @@ use candle_core::{D, DType, Device, Module, Tensor};
 use super::batch::{Batch, Input};
 use super::gates::Gates;
 use super::visitor::{Needs, Visitor, Written};
-use super::{Encoder, HELD_SHOWS_ATTENTION, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels};
+use super::{
+    Encoder, HELD_SHOWS_ATTENTION, NO_DIRECT, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels,
+};
 use crate::model::config::cost::Cost;
 use crate::model::config::{Activation, BlockPlan, Config};
 use crate::model::parameters::{self, Parameters};
@@ -238,6 +240,7 @@ impl Encoder for TensorEncoder {
         let needs = visitor.needs();
         check_input(&self.config, start, batch, gates)?;
         ensure!(!needs.logits || self.prediction.is_some(), NO_PREDICTION);
+        ensure!(!needs.direct, NO_DIRECT);
         if batch.inputs.is_empty() {
             return Ok(());
         }

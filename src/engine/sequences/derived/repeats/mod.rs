@@ -75,7 +75,11 @@ impl Repeats {
         Ok(match (self, tokenizer.mask()) {
             (Self::Plain, _) => plain.map(plain_alone).collect(),
             (Self::Predicted, _) => {
-                plain.map(plain_alone).filter_map(|sequence| predicting_next(&sequence, None)).collect()
+                let compared = |sequence| Sequence {
+                    compared: Copies::of(&sequence).map_or_else(Vec::new, |copies| copies.tokens(&sequence)),
+                    ..sequence
+                };
+                plain.map(plain_alone).filter_map(|sequence| predicting_next(&sequence, None)).map(compared).collect()
             }
             (Self::Masked, None) => Vec::new(),
             (Self::Masked, Some(mask)) => plain.flat_map(|(sequence, draw)| masked(&sequence, mask, &draw)).collect(),
@@ -166,6 +170,18 @@ impl Copies {
     pub fn of_token(&self, token: usize) -> Option<usize> {
         let copy = |start: usize| start + 1..start + self.length;
         [self.text.start, self.text.start + self.shift].into_iter().position(|start| copy(start).contains(&token))
+    }
+
+    /// The place of a token of the text among the tokens of the first copy and those between the copies: that of its twin, if it has
+    /// an earlier one.
+    pub fn place(&self, token: usize) -> usize {
+        let place = token - self.text.start;
+        if place < self.shift { place } else { place - self.shift }
+    }
+
+    /// The ids of the first copy, and of the tokens between the copies.
+    fn tokens(&self, sequence: &Sequence) -> Vec<u32> {
+        sequence.ids[self.text.start..][..self.shift].to_vec()
     }
 
     /// The tokens of both copies, each with its twin.

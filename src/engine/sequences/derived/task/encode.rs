@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use anyhow::{Context, Error, Result, anyhow};
 
 use super::file::{ClozeContext, Item, ItemContent, TaskFile};
-use super::{ItemSkip, Task, TaskInfo, TaskKind, reasons};
+use super::{
+    BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, Task, TaskInfo, TaskKind, reasons,
+};
 use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
 use crate::model::parameters::Labels;
 use crate::model::tokenizer::ModelTokenizer;
@@ -29,10 +31,12 @@ pub struct TaskReader<'a> {
     pub segments: usize,
     /// Whether an item that cannot be scored is an error.
     pub strict: bool,
+    /// Where heads exchange their contexts between the texts of an item and its corrupted text; `None` if none do.
+    pub exchanged: Option<ExchangedPositions>,
 }
 
 /// A failure to score.
-enum Unscored {
+pub(super) enum Unscored {
     /// An item, for this reason.
     Skipped(ItemSkip),
     /// All of them: the tokenizer failed.
@@ -51,19 +55,50 @@ impl From<Error> for Unscored {
     }
 }
 
-type Scored<T> = Result<T, Unscored>;
+pub(super) type Scored<T> = Result<T, Unscored>;
 
 impl TaskReader<'_> {
     /// Reads all items.
     /// Fails if the tokenizer fails, no item can be scored, or one cannot and that is an error.
     pub fn read(&self, file: &TaskFile) -> Result<Task> {
+        let (texts, skipped) = self.items(file, None)?;
+        let (interchanged, interchange) = match self.exchanged {
+            None => (ItemTexts::default(), None),
+            Some(positions) => {
+                let (texts, skipped) = self.items(file, Some(positions))?;
+                (texts, Some(InterchangeInfo { positions, skipped }))
+            }
+        };
+        let TaskFile { name, sha256, kind, .. } = file;
+        let info = TaskInfo {
+            name: name.clone(),
+            sha256: sha256.clone(),
+            kind: *kind,
+            items: file.items.len() as u64,
+            skipped,
+            interchange,
+        };
+        let mask = self.mask.filter(|_| *kind == TaskKind::Pair);
+        Ok(Task { info, texts: ItemTexts { mask, ..texts }, interchanged })
+    }
+
+    /// The texts of each item, or with its corrupted text where contexts are exchanged, and how many items have none, by reason.
+    fn items(
+        &self,
+        file: &TaskFile,
+        exchanged: Option<ExchangedPositions>,
+    ) -> Result<(ItemTexts, BTreeMap<ItemSkip, u64>)> {
         let mut items: Vec<Vec<Sequence>> = Vec::new();
         let mut skipped: BTreeMap<ItemSkip, u64> = BTreeMap::new();
         let (mut first_skipped, mut units) = (None, HashSet::new());
         for item in &file.items {
             let family = SentenceFamily { number: item.unit, is_first: !units.contains(&item.unit) };
             let reading = ItemReader { task: self, item, index: items.len() as u64, family, path: &file.path };
-            match reading.sequences() {
+            let texts = match exchanged {
+                None => reading.sequences(),
+                Some(positions) => reading.interchanged(positions),
+            };
+            match texts {
                 Ok(sequences) => {
                     units.insert(item.unit);
                     items.push(sequences);
@@ -80,18 +115,14 @@ impl TaskReader<'_> {
             }
         }
         if let Some((reason, line)) = first_skipped.filter(|_| items.is_empty()) {
-            let error = anyhow!("no item of the task can be scored: {}", reasons(&skipped));
+            let error = anyhow!(
+                "no item of the task can be {}: {}",
+                exchanged.map_or("scored", |_| BESIDE_CORRUPTED),
+                reasons(&skipped)
+            );
             return Err(self.refusal(error, reason, file, line));
         }
-        let TaskFile { name, sha256, kind, .. } = file;
-        let info = TaskInfo {
-            name: name.clone(),
-            sha256: sha256.clone(),
-            kind: *kind,
-            items: file.items.len() as u64,
-            skipped,
-        };
-        Ok(Task { info, items, mask: self.mask.filter(|_| *kind == TaskKind::Pair) })
+        Ok((ItemTexts { items, mask: None, skipped: skipped.values().sum() }, skipped))
     }
 
     /// The error of an item that cannot be scored.
@@ -111,9 +142,9 @@ impl TaskReader<'_> {
 }
 
 /// Reads one item.
-struct ItemReader<'a> {
-    task: &'a TaskReader<'a>,
-    item: &'a Item,
+pub(super) struct ItemReader<'a> {
+    pub(super) task: &'a TaskReader<'a>,
+    pub(super) item: &'a Item,
     /// Number among the items that can be scored.
     index: u64,
     family: SentenceFamily,
@@ -132,13 +163,7 @@ impl ItemReader<'_> {
                 let sequence = Sequence { predictions: vec![predicted], ..sequence };
                 Ok(vec![self.part(sequence, ScoreRule::Class, Some(label))])
             }
-            ItemContent::Cloze { context, answer, foil } => {
-                let (sequence, answer, foil) = match context {
-                    ClozeContext::Masked(text) => self.filled_in(text, [answer, foil])?,
-                    ClozeContext::Prompt(text) => self.continued(text, [answer, foil])?,
-                };
-                Ok(vec![self.part(sequence, ScoreRule::Against(foil), Some(answer))])
-            }
+            ItemContent::Cloze { context, answer, foil, .. } => Ok(vec![self.cloze(context, [answer, foil])?]),
             ItemContent::Pair { good, bad } => {
                 let [good, bad] = self.pair([self.text(good)?, self.text(bad)?])?;
                 Ok(vec![self.part(good, ScoreRule::Gains, None), self.part(bad, ScoreRule::Loses, None)])
@@ -147,8 +172,17 @@ impl ItemReader<'_> {
     }
 
     fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>) -> Sequence {
-        let part = ItemPart { rule, answer, group: self.item.group.clone() };
+        let part = ItemPart { rule, answer, group: self.item.group.clone(), corruption: None };
         Sequence { item: Some(part), ..sequence }
+    }
+
+    /// The sequence of a text with its answer and its foil.
+    pub(super) fn cloze(&self, context: &ClozeContext, sides: [&str; 2]) -> Scored<Sequence> {
+        let (sequence, answer, foil) = match context {
+            ClozeContext::Masked(text) => self.filled_in(text, sides)?,
+            ClozeContext::Prompt(text) => self.continued(text, sides)?,
+        };
+        Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer)))
     }
 
     /// The sequence of a text, or of two.

@@ -66,6 +66,8 @@ pub enum ItemContent {
         answer: String,
         /// A wrong answer.
         foil: String,
+        /// The corrupted context, if there is one.
+        corrupted: Option<CorruptedContext>,
     },
     /// A text that should be more probable than another one.
     Pair {
@@ -85,6 +87,15 @@ pub enum ClozeContext {
     Prompt(String),
 }
 
+/// The context of an answer, corrupted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CorruptedContext {
+    /// The text around the answer, with a mask or up to the answer as the context has it.
+    pub text: String,
+    /// The name of the corruption.
+    pub name: Option<Arc<str>>,
+}
+
 /// The keys of a line; others are passed over.
 #[derive(Deserialize)]
 struct Line {
@@ -95,6 +106,8 @@ struct Line {
     prompt: Option<String>,
     answer: Option<String>,
     foil: Option<String>,
+    corrupted: Option<String>,
+    corruption: Option<String>,
     good: Option<String>,
     bad: Option<String>,
     family: Option<ItemName>,
@@ -192,12 +205,14 @@ fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
         let content = ItemContent::Classify { text, pair, label: label.into_text().into() };
         return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
     }
+    let name = parsed.corruption.map(Arc::from);
+    let corrupted = parsed.corrupted.map(|text| CorruptedContext { text, name });
     let content = match (parsed.text, parsed.prompt, cloze, minimal) {
         (Some(text), None, Some((answer, foil)), None) => {
-            ItemContent::Cloze { context: ClozeContext::Masked(text), answer, foil }
+            ItemContent::Cloze { context: ClozeContext::Masked(text), answer, foil, corrupted }
         }
         (None, Some(prompt), Some((answer, foil)), None) => {
-            ItemContent::Cloze { context: ClozeContext::Prompt(prompt), answer, foil }
+            ItemContent::Cloze { context: ClozeContext::Prompt(prompt), answer, foil, corrupted }
         }
         (None, None, None, Some((good, bad))) => ItemContent::Pair { good, bad },
         _ => {

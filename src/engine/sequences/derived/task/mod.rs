@@ -5,6 +5,7 @@
 
 pub mod encode;
 pub mod file;
+mod interchange;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,6 +77,12 @@ pub enum ItemSkip {
     UnknownLabel,
     /// A pair of texts, and the tokenizer makes no sequence of two.
     NoPairs,
+    /// No corrupted text.
+    NotCorrupted,
+    /// The corrupted text has another number of tokens.
+    OtherLength,
+    /// The corrupted text has the mask at another place.
+    OtherPlace,
 }
 
 impl ItemSkip {
@@ -94,6 +101,9 @@ impl ItemSkip {
             Self::FirstToken => "that differ in the first token, which nothing predicts",
             Self::UnknownLabel => "with a label that the model does not have",
             Self::NoPairs => "with two texts, which the tokenizer cannot put into one sequence",
+            Self::NotCorrupted => "without `corrupted`",
+            Self::OtherLength => "whose corrupted text has another number of tokens",
+            Self::OtherPlace => "whose corrupted text has its mask at another place",
         }
     }
 
@@ -114,6 +124,12 @@ impl ItemSkip {
                 _ => format!("its {count} labels are {}, ...", names[..MOST_NAMED].join(", ")),
             }),
             Self::NoPairs => "give one text an item".to_owned(),
+            Self::NotCorrupted => {
+                "give `corrupted`, the text with the words exchanged that the answer depends on".to_owned()
+            }
+            Self::OtherLength | Self::OtherPlace => {
+                "exchange words for others of as many tokens, each at its place".to_owned()
+            }
             Self::NoTokens | Self::NothingDiffers | Self::UnknownToken | Self::FirstToken => {
                 "mend the item or leave it out".to_owned()
             }
@@ -141,6 +157,49 @@ pub struct TaskInfo {
     pub items: u64,
     /// Items that cannot be scored, by reason.
     pub skipped: BTreeMap<ItemSkip, u64>,
+    /// How heads exchange their contexts between text and corrupted text; absent where no study asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "InterchangeInfo")]
+    pub interchange: Option<InterchangeInfo>,
+}
+
+/// How heads exchange their contexts between the texts of a task and their corrupted texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InterchangeInfo {
+    /// Where contexts are exchanged.
+    pub positions: ExchangedPositions,
+    /// Items that cannot be run with their corrupted text, by reason.
+    pub skipped: BTreeMap<ItemSkip, u64>,
+}
+
+/// What is done with items of which heads exchange their contexts, in messages.
+pub const BESIDE_CORRUPTED: &str = "run beside its corrupted text";
+
+/// The positions at which heads exchange their contexts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ExchangedPositions {
+    /// All positions.
+    #[default]
+    All,
+    /// The position that predicts the answer.
+    Answer,
+}
+
+impl ExchangedPositions {
+    /// Name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Answer => "answer",
+        }
+    }
+}
+
+impl fmt::Display for ExchangedPositions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// A task as a model reads it.
@@ -148,21 +207,27 @@ pub struct TaskInfo {
 pub struct Task {
     /// The facts of it that reports have.
     pub info: TaskInfo,
-    /// The sequences of each item that can be scored.
+    /// The texts of the items that can be scored.
+    pub texts: ItemTexts,
+    /// The text of each item and its corrupted text, one after the other; empty where no study asks.
+    pub interchanged: ItemTexts,
+}
+
+/// Texts of the items of a task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ItemTexts {
+    /// The sequences of each item.
     items: Vec<Vec<Sequence>>,
     /// The mask that hides what is to be predicted, in texts that are scored token by token.
     mask: Option<u32>,
+    /// Items of the file that are left out.
+    pub skipped: u64,
 }
 
-impl Task {
-    /// Number of items that can be scored.
+impl ItemTexts {
+    /// Number of items.
     pub fn count(&self) -> u64 {
         self.items.len() as u64
-    }
-
-    /// Number of items that cannot be scored.
-    pub fn skipped(&self) -> u64 {
-        self.info.skipped.values().sum()
     }
 
     /// Number of sequences of the items that are taken.
@@ -172,7 +237,7 @@ impl Task {
         taken.map(count).sum::<usize>() as u64
     }
 
-    /// The sequences of the items that are taken, by their number among those that can be scored.
+    /// The sequences of the items that are taken, by their number among these.
     pub fn sequences(&self, takes: impl Fn(u64) -> bool + Send) -> impl Iterator<Item = Sequence> + Send {
         let taken = self.items.iter().flatten().filter(move |sequence| takes(sequence.index));
         taken.flat_map(|sequence| match self.mask {

@@ -1,0 +1,144 @@
+//! What heads write on the second copy of random tokens: whether it raises the logit of the token that they attend to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::Encoder;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Event, HeadInput, Sums};
+use crate::passes::setup::PassSetup;
+use crate::sequences::derived::repeats::Copies;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
+use crate::stats::exact::ExactSum;
+
+/// The sums of one head over the queries of the second copy whose largest weight is on another token of text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadCopies {
+    /// These queries.
+    pub queries: u64,
+    /// The direct effect on the logit of the token of largest weight less the mean over the other tokens of the copy.
+    pub logit: ExactSum,
+    /// The share of those tokens whose logit is raised less.
+    pub rank: ExactSum,
+}
+
+merge_fields!(HeadCopies { queries, logit, rank });
+
+/// The sums of a block of sequences.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopiesBlock {
+    /// Queries: the tokens of the second copy.
+    pub queries: u64,
+    /// Sequences.
+    pub sequences: u64,
+    /// The sums of each head; `[layers * heads]`.
+    pub heads: Vec<HeadCopies>,
+}
+
+merge_fields!(CopiesBlock { queries, sequences, heads });
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CopyingSums {
+    grid: HeadGrid,
+    /// The sums of each block.
+    pub blocks: Blocks<CopiesBlock>,
+    /// Whether heads have direct effects on the logits of these weights.
+    #[serde(skip)]
+    has_direct_effects: bool,
+}
+
+merge_fields!(CopyingSums[grid] { blocks });
+
+impl CopyingSums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        let empty = CopiesBlock { heads: vec![HeadCopies::default(); grid.count()], ..CopiesBlock::default() };
+        Self { grid, blocks: Blocks::new(empty), has_direct_effects: false }
+    }
+
+    /// The same of a model whose heads have direct effects.
+    #[cfg(test)]
+    pub fn with_direct_effects(self) -> Self {
+        Self { has_direct_effects: true, ..self }
+    }
+}
+
+/// A sequence as these sums see it.
+#[derive(Debug)]
+pub struct CopyingState {
+    block: usize,
+    copies: Option<Copies>,
+    /// Head, query and effect before the scale of the final norm.
+    effects: Vec<(usize, usize, f64)>,
+}
+
+impl Sums for CopyingSums {
+    type SequenceState = CopyingState;
+
+    fn needs(&self) -> Needs {
+        Needs { direct: self.has_direct_effects, ..Needs::default() }
+    }
+
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.has_direct_effects = known.encoder.is_some_and(Encoder::has_direct_effects);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> CopyingState {
+        let block = block_of(sequence.family.number);
+        let copies = Copies::of(sequence).filter(|_| self.has_direct_effects);
+        if let Some(copies) = &copies {
+            self.blocks[block].queries += copies.length as u64;
+            self.blocks[block].sequences += 1;
+        }
+        CopyingState { block, copies, effects: Vec::new() }
+    }
+
+    fn is_relevant(state: &CopyingState) -> bool {
+        state.copies.is_some()
+    }
+
+    fn observe(&mut self, state: &mut CopyingState, event: &mut Event<'_>) {
+        match event {
+            Event::Head(input) => self.head(state, input),
+            Event::FinalScales(scales) => {
+                for (place, query, effect) in state.effects.drain(..) {
+                    self.blocks[state.block].heads[place].logit += effect / f64::from(scales[query]);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.blocks.fit(|block| block.heads.len() == grid.count())
+    }
+}
+
+impl CopyingSums {
+    fn head(&mut self, state: &mut CopyingState, input: &HeadInput<'_>) {
+        let (Some(copies), Some(direct)) = (&state.copies, input.view.direct) else { return };
+        let place = self.grid.index(input.view.layer, input.view.head);
+        let sums = &mut self.blocks[state.block].heads[place];
+        let second = copies.text.start + copies.shift;
+        for query in second..second + copies.length {
+            let row = &input.attention().row(query)[..=query];
+            // The first of equal weights.
+            let largest = row.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1)).map(|(key, _)| key);
+            let Some(key) = largest.filter(|key| copies.text.contains(key) && *key != query) else { continue };
+            let effects = direct.row(query);
+            let target = copies.place(key);
+            let own = f64::from(effects[target]);
+            let others = || (0..copies.length).filter(|place| *place != target).map(|place| f64::from(effects[place]));
+            let count = others().count() as f64;
+            // Of a head that writes nothing all are raised alike.
+            let below: f64 =
+                others().map(|other| if other < own { 1.0 } else { f64::from(u8::from(other == own)) / 2.0 }).sum();
+            sums.queries += 1;
+            sums.rank += below / count;
+            state.effects.push((place, query, own - others().sum::<f64>() / count));
+        }
+    }
+}

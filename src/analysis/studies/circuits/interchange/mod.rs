@@ -1,0 +1,94 @@
+//! Activation patching over heads: which heads carry the answer of a task from a text to a corrupted one
+//! (docs/methodology/interchange.md).
+
+mod metrics;
+mod section;
+mod sums;
+mod terms;
+mod view;
+
+use crate::passes::pass::{Pass, Portion, Sequences};
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::metrics::metric;
+use crate::study::metrics::metric::Fraction;
+use crate::study::section::section;
+use crate::study::verdict_rule::VerdictRule;
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use metrics::{METRICS, values};
+use section::{InterchangeResult, InterchangeSection};
+use sums::{HeadsAlone, InterchangeSums};
+use terms::TERMS;
+
+/// Contexts of heads that are exchanged between a text and its corrupted text.
+pub struct Interchange;
+
+impl Study for Interchange {
+    type Section = InterchangeSection;
+
+    const CARD: Card = Card {
+        name: "interchange",
+        question: "Which heads carry the answer of a task of yours from the words that it depends on?",
+        needs: "a file of cloze items (`--task`) with `corrupted`, each the text with other words of as many tokens, and a model that \
+            predicts masked or next tokens; no corpus: as many passes over both texts of a sample of the items as half of the heads, and \
+            one",
+        metrics: || metric::listed(METRICS),
+        caveats: CAVEATS,
+        terms: TERMS,
+        figures: &["interchange"],
+        tables: &["interchange"],
+        options: &["positions"],
+        verdicts: VERDICTS,
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        let pass = Pass { sequences: Sequences::Interchange, portion: Portion::Sample, ..Pass::PLAIN };
+        vec![PassSpec::new(pass, |subject| InterchangeSums::new(subject.grid, HeadsAlone))]
+    }
+
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &InterchangeSums = observed.sums();
+        let blocks = sums.blocks.with_total();
+        let result = InterchangeResult::new(sums, observed.left_out(), context);
+        // Shares of what may be nothing say nothing.
+        let known = |value: Fraction| if result.gap_is_shown { value } else { Fraction::NONE };
+        let cells = |number: Option<usize>, place| values(blocks.at(number), place).into_iter().map(known).collect();
+        let of_head = |number: Option<usize>, place: usize| cells(number, Some(place));
+        let estimates = Estimates::new(&columns(self), context, of_head, |number| cells(number, None));
+        let interchange = result.with_metrics(&estimates);
+        (estimates, InterchangeSection { interchange })
+    }
+}
+
+const VERDICTS: &[VerdictRule] = &[
+    VerdictRule {
+        verdict: "a head `restores`, is `needed`, or `carries`, which is both",
+        statistic: "sum over items of the change in the score less .05 of the gap, for `restored` and for `destroyed`; none where the \
+            summed gap is not 4 standard errors above 0",
+        margin: "0",
+        family: "both numbers of all heads whose sum is above it",
+        least: LEAST,
+        printed: "`restored` and `destroyed` with their intervals, both q",
+    },
+    VerdictRule {
+        verdict: "a head `opposes`",
+        statistic: "the sum of the change and .05 of the gap, likewise",
+        margin: "0",
+        family: "both numbers of all heads whose sum is below it",
+        least: LEAST,
+        printed: "as `carries`",
+    },
+];
+const LEAST: &str = "{min_queries} items in {min_sentences} units";
+
+/// The limits of what the study shows.
+const CAVEATS: &[Caveat] = &[Caveat {
+    id: "interchange-corruption",
+    text: "That a head carries an answer holds for the corruption of these items: to exchange one word and to exchange a pattern find \
+            different heads, and of heads that do the same none may be needed.",
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<InterchangeSection>(labelling.section).interchange.items > 0,
+}];
+
+#[cfg(test)]
+mod tests;

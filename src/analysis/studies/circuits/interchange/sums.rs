@@ -1,0 +1,131 @@
+//! The score of each item over its text and its corrupted text, with the contexts of each head exchanged between the two.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::batch::Exchange;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::requests::{HeadSet, each_head};
+use crate::sequences::derived::task::ExchangedPositions;
+use crate::sequences::sequence::{ScoreRule, Sequence};
+use crate::stats::blocks::merge_fields;
+use crate::stats::exact::ExactSum;
+use crate::studies::ablation::losses::{ScoredToken, scored};
+use crate::studies::ablation::removal::{Quantity, RemovalSums, Removals};
+
+/// Each head by itself, layer by layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeadsAlone;
+
+impl Removals for HeadsAlone {
+    fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
+        each_head(grid).collect()
+    }
+
+    fn fit(&self, _: HeadGrid) -> bool {
+        true
+    }
+}
+
+/// The items of a block by their numbers: the two texts of an item are two sequences.
+pub type Items = BTreeMap<u64, Item>;
+
+/// The scores of all items, as they are and with each head exchanged.
+pub type InterchangeSums = RemovalSums<HeadsAlone, Items>;
+
+/// The scores of an item.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// Whether it is the first of its unit.
+    pub is_first: bool,
+    /// The name of its corruption.
+    pub corruption: Option<String>,
+    /// Tokens of its text, and how many the corruption changes.
+    pub tokens: [u64; 2],
+    /// Where contexts are exchanged.
+    pub positions: ExchangedPositions,
+    /// `[text, corrupted text][1 + heads]`: as it is, then with each head exchanged.
+    scores: [Vec<ExactSum>; 2],
+}
+
+merge_fields!(Item[is_first, corruption, tokens, positions] { scores });
+
+impl Item {
+    fn score(&self, text: usize, head: Option<usize>) -> f64 {
+        self.scores[text][head.map_or(0, |head| head + 1)].value()
+    }
+
+    /// How much the corruption lowers the score.
+    pub fn gap(&self) -> f64 {
+        self.score(CLEAN, None) - self.score(CORRUPTED, None)
+    }
+
+    /// How much of that a head restores in the corrupted text by its contexts of the clean one.
+    pub fn restored(&self, head: usize) -> f64 {
+        self.score(CORRUPTED, Some(head)) - self.score(CORRUPTED, None)
+    }
+
+    /// How much of that a head destroys in the clean text by its contexts of the corrupted one.
+    pub fn destroyed(&self, head: usize) -> f64 {
+        self.score(CLEAN, None) - self.score(CLEAN, Some(head))
+    }
+}
+
+const CLEAN: usize = 0;
+const CORRUPTED: usize = 1;
+
+/// A text of an item.
+pub struct ItemText {
+    index: u64,
+    text: usize,
+    foil: u32,
+    scored: Vec<ScoredToken<()>>,
+}
+
+impl Quantity for Items {
+    type State = ItemText;
+
+    fn needs() -> Needs {
+        Needs { logits: true, ..Needs::default() }
+    }
+
+    fn new(_: usize) -> Self {
+        Self::new()
+    }
+
+    fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State> {
+        let part = sequence.item.as_ref()?;
+        let ScoreRule::Against(foil) = part.rule else { return None };
+        // The corrupted text follows the text, which alone knows how it was corrupted.
+        let text = if part.corruption.is_some() { CLEAN } else { CORRUPTED };
+        if let Some(corruption) = &part.corruption {
+            let none = vec![ExactSum::default(); 1 + variants];
+            let item = Item {
+                is_first: sequence.family.is_first,
+                corruption: corruption.name.as_deref().map(str::to_owned),
+                tokens: [sequence.ids.len() as u64, corruption.changed],
+                positions: match corruption.exchange {
+                    Exchange::Everywhere => ExchangedPositions::All,
+                    Exchange::At(_) => ExchangedPositions::Answer,
+                },
+                scores: [none.clone(), none],
+            };
+            self.insert(sequence.index, item);
+        }
+        Some(ItemText { index: sequence.index, text, foil, scored: scored(sequence, |_| ()) })
+    }
+
+    fn logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
+        let Some(token) = state.scored.iter().find(|token| token.position == position) else { return };
+        let logit = |token: u32| f64::from(logits[token as usize]);
+        let item = self.get_mut(&state.index).expect("its text came first");
+        // The normalisation of both probabilities is the same.
+        item.scores[state.text][variant.map_or(0, |variant| variant + 1)] += logit(token.truth) - logit(state.foil);
+    }
+
+    fn fits(&self, variants: usize) -> bool {
+        self.values().all(|item| item.scores.iter().all(|scores| scores.len() == 1 + variants))
+    }
+}

@@ -1,0 +1,251 @@
+//! View of the section `interchange`: lines of the summary, the sentence among those that open it, the figure, the cards of heads, the
+//! table.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+
+use super::section::{CorruptionOfItems, ExchangeVerdict, ExchangedHead, InterchangeResult, InterchangeSection};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::sequences::derived::task::ExchangedPositions;
+use crate::stats::interval::Interval;
+use crate::study::labels::policy::Policy;
+use crate::study::section::{Completion, HeadCard, Section};
+use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::show::in_brief::{InBrief, Shortage};
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::{decimal, percent_of, plain_table, plus_minus, significance};
+use crate::system::counted::{counted, plural};
+
+/// Heads that the summary shows.
+const SHOWN: usize = 10;
+
+/// Heads that the figure shows.
+const DRAWN: usize = 24;
+
+impl Section for InterchangeSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        if let Completion::Policy(policy) = known {
+            self.interchange.judge(policy);
+        }
+    }
+
+    fn has_subject(&self) -> bool {
+        self.interchange.items > 0
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        Summary::written(|out| self.interchange.write_summary(out))
+    }
+
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        self.interchange.in_brief(policy)
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+        let head = self.interchange.heads.iter().find(|head| head.place == place);
+        let Some((head, [restored, destroyed])) = head.and_then(|head| Some((head, head.shares()?))) else {
+            return HeadCard::default();
+        };
+        let corruption = self.interchange.corruption();
+        let verdict = head.words();
+        let line = format!(
+            "by its contexts alone {restored} of the gap of {corruption} is restored, {destroyed} destroyed: {verdict}"
+        );
+        let clause = head.verdicts.first().map(|verdict| match verdict {
+            ExchangeVerdict::Carries => {
+                format!("carries the answer under {corruption} (restores {restored}, destroys {destroyed})")
+            }
+            ExchangeVerdict::Restores => format!("restores {restored} of the gap of {corruption}"),
+            ExchangeVerdict::Needed => format!("is needed for {destroyed} of the gap of {corruption}"),
+            ExchangeVerdict::Opposes => {
+                format!("opposes the answer under {corruption} (restores {restored}, destroys {destroyed})")
+            }
+        });
+        HeadCard::from_iter([line]).saying(clause)
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let is_whole = grid.is(self.interchange.heads.iter().map(|head| head.place));
+        (!is_whole).then(|| "`interchange.heads` does not have each head of the model once, layer by layer".to_owned())
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        self.interchange.figure().into_iter().collect()
+    }
+
+    fn tables(&self, _: &Policy) -> Vec<Table> {
+        vec![Table::of("interchange", &self.interchange.heads)]
+    }
+}
+
+/// A share of the gap with half of its interval.
+fn share(value: f64, ci95: Option<Interval>) -> String {
+    format!("{}{}", decimal(value, 2), plus_minus(ci95, 2))
+}
+
+impl ExchangedHead {
+    /// Both shares in words, if they are known.
+    fn shares(&self) -> Option<[String; 2]> {
+        Some([share(self.restored?, self.restored_ci95), share(self.destroyed?, self.destroyed_ci95)])
+    }
+
+    /// The larger of both shares, by which heads are ordered.
+    fn largest(&self) -> Option<f64> {
+        Some(self.restored?.abs().max(self.destroyed?.abs()))
+    }
+
+    fn words(&self) -> String {
+        if self.verdicts.is_empty() {
+            return "undecided".to_owned();
+        }
+        self.verdicts.iter().map(|verdict| verdict.words()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// `the corruption "one token" (1.0 of 12.0 tokens changed)`, as a mean over items.
+impl fmt::Display for CorruptionOfItems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mean = |tokens: u64| decimal(tokens as f64 / self.items.max(1) as f64, 1);
+        let changed = format!("{} of {} tokens", mean(self.changed), mean(self.tokens));
+        match &self.name {
+            Some(name) => write!(f, "the corruption \"{name}\" ({changed} changed)"),
+            None => write!(f, "a corruption of {changed}"),
+        }
+    }
+}
+
+impl InterchangeResult {
+    /// The corruptions in words.
+    fn corruption(&self) -> String {
+        self.corruptions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The heads by the size of their larger share, with their shares.
+    fn ranked(&self) -> Vec<&ExchangedHead> {
+        let mut known: Vec<_> = self.heads.iter().filter_map(|head| Some((head.largest()?, head))).collect();
+        known.sort_by(|a, b| b.0.total_cmp(&a.0));
+        known.into_iter().map(|(_, head)| head).collect()
+    }
+
+    /// How many heads have each verdict that any has; that none is shown does not say that none does.
+    fn found(&self) -> String {
+        let all = counted(self.heads.len(), "head");
+        let counts = self.verdicts;
+        let carry = match counts.carries {
+            0 => format!("none of {all} is shown to carry the answer"),
+            count => format!("{count} of {all} {} the answer", plural(&count, "carries", "carry")),
+        };
+        let others = [
+            (counts.restores, plural(&counts.restores, "restores", "restore")),
+            (counts.needed, plural(&counts.needed, "is needed", "are needed")),
+            (counts.opposes, plural(&counts.opposes, "opposes", "oppose")),
+        ];
+        let others = others.iter().filter(|(count, _)| *count > 0).map(|(count, does)| format!(", {count} {does}"));
+        format!("{carry}{}", others.collect::<String>())
+    }
+
+    /// The reason why no head has a share of the gap.
+    fn why_none(&self) -> Option<&'static str> {
+        (!self.gap_is_shown).then_some("The gap is not 4 standard errors above 0, so no head has a share of it")
+    }
+
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        if self.items == 0 {
+            return InBrief::default();
+        }
+        let shortage = Shortage::of_items("verdicts on exchanged heads", [self.items, self.units], policy);
+        let corruption = self.corruption();
+        let carry = self.ranked().into_iter().filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
+        let named: Vec<String> = carry.take(3).map(|head| head.place.to_string()).collect();
+        let named = if named.is_empty() { String::new() } else { format!(" (first {})", named.join(", ")) };
+        let found = match self.why_none() {
+            Some(why) => format!("Under {corruption}: {}.", why.replacen("The", "the", 1)),
+            None => format!("Under {corruption} {}{named}.", self.found()),
+        };
+        InBrief { shortage, ..InBrief::found(found) }
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let (Some(gap), Some(positions)) = (self.gap, self.positions) else {
+            return writeln!(out, "No item of the task was run beside a corrupted text.");
+        };
+        let skipped = match self.items_skipped {
+            0 => String::new(),
+            skipped => format!(" {} of the file left out.", counted(skipped, "item")),
+        };
+        let at = match positions {
+            ExchangedPositions::All => "at all positions",
+            ExchangedPositions::Answer => "at the position of the answer alone",
+        };
+        let not_lowered = percent_of(self.not_lowered.unwrap_or(0.0));
+        writeln!(
+            out,
+            "Contexts of heads exchanged {at} between text and corrupted text of {}, of {}: {}. It lowers the score by {gap:.3}{} nats \
+             an item; the score of {not_lowered} of the items is not lowered.{skipped}",
+            counted(self.items, "item"),
+            counted(self.units, "unit"),
+            self.corruption(),
+            plus_minus(self.gap_ci95, 3),
+        )?;
+        if let Some(why) = self.why_none() {
+            return writeln!(out, "{why}.");
+        }
+        let found = self.found();
+        let (first, rest) = found.split_at(1);
+        writeln!(out, "Heads exchanged one at a time: {}{rest}.", first.to_lowercase())?;
+        writeln!(
+            out,
+            "The heads with the largest shares of the gap, ± half of the 95 % interval, and q of being above 0.05:\n"
+        )?;
+        out.table(table(self.ranked().into_iter().take(SHOWN)));
+        Ok(())
+    }
+
+    fn figure(&self) -> Option<Figure> {
+        let gap = self.gap.filter(|_| self.gap_is_shown)?;
+        let order = self.ranked();
+        let row = |head: &&ExchangedHead| ForestRow {
+            name: head.place.to_string(),
+            note: head.words(),
+            marks: vec![Mark::of(head.restored, head.restored_ci95), Mark::of(head.destroyed, head.destroyed_ci95)],
+        };
+        let left_out = match order.len().saturating_sub(DRAWN) {
+            0 => String::new(),
+            heads => {
+                format!(" {} with smaller shares {} left out.", counted(heads, "head"), plural(&heads, "is", "are"))
+            }
+        };
+        let chart = Chart::Forest(Forest {
+            scale: "share of the gap".to_owned(),
+            shares: false,
+            nothing: Some(0.0),
+            marks: vec!["restored".to_owned(), "destroyed".to_owned()],
+            rows: order.iter().take(DRAWN).map(row).collect(),
+        });
+        Some(Figure {
+            name: "interchange",
+            title: "How much of the answer each head carries".to_owned(),
+            reading: format!(
+                "Under {} an item loses {gap:.3} nats of its score. Each row has the share of that which the head restores in the \
+                 corrupted text, and which it destroys in the text, with 95 % intervals.{left_out}",
+                self.corruption()
+            ),
+            chart,
+        })
+    }
+}
+
+fn table<'a>(heads: impl Iterator<Item = &'a ExchangedHead>) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["head", "restored", "q", "destroyed", "q", "verdict"]);
+    let q = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
+    for head in heads {
+        let [restored, destroyed] = head.shares().unwrap_or_default();
+        let (q_restored, q_destroyed) = (q(head.restored_tests.q_above), q(head.destroyed_tests.q_above));
+        table.add_row([head.place.to_string(), restored, q_restored, destroyed, q_destroyed, head.words()]);
+    }
+    table.column_iter_mut().skip(1).take(4).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}

@@ -1,0 +1,3 @@
+//! Studies of circuits: which heads bring the answer of a task to where it is given.
+
+pub mod interchange;

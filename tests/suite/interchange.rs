@@ -1,0 +1,190 @@
+//! The study `interchange`, held against `fixtures/reference_interchange.py`, and as a user runs it.
+
+use std::fs;
+
+use crate::support::{any_input, fixture, parts_add_up, path, run, tiny_bert};
+use serde_json::Value;
+
+/// Ours is float32, the reference float64.
+const TOLERANCE: f64 = 1e-5;
+
+/// The task alone, and no study of a corpus.
+const ALONE: [&str; 10] = [
+    "--with",
+    "interchange",
+    "--without",
+    "task,attention,trees,dependency,links,words",
+    "--without",
+    "frequency,explained-variance,repeats,in-context",
+    "--limit",
+    "8",
+    "--no-run-info",
+    "-q",
+];
+
+fn report(model: &str, task: &str, more: &[&str]) -> Value {
+    let corpus = fixture("corpus/gold.conllu");
+    let arguments = ["analyze", model, "-c", path(&corpus), "--task", task, "-o", "-"];
+    serde_json::from_str(&run(&[&arguments[..], &ALONE, more].concat()).unwrap()).unwrap()
+}
+
+fn check(model: &str, task: &str, golden: &str, positions: &str) -> Value {
+    let golden = fs::read_to_string(fixture(&format!("goldens/{golden}.json"))).unwrap();
+    let expected: Value = serde_json::from_str(&golden).unwrap();
+    let task = fixture(&format!("tasks/{task}.jsonl"));
+    let report = report(model, path(&task), &["--positions", positions]);
+    let found = &report["interchange"];
+    assert_eq!([&found["items"], &found["units"]], [&expected["items"], &expected["units"]]);
+    assert_eq!(found["positions"], positions);
+    let near = |at: &str, found: &Value, expected: &Value| {
+        let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
+        assert!((a - b).abs() < TOLERANCE, "{at} is {a}, the reference {b}");
+    };
+    near("gap", &found["gap"], &expected["gap"]);
+    near("not_lowered", &found["not_lowered"], &expected["not_lowered"]);
+    let heads = expected["heads"].as_array().unwrap();
+    assert_eq!(found["heads"].as_array().unwrap().len(), heads.len());
+    for (place, expected) in heads.iter().enumerate() {
+        let (metrics, found) = (&report["heads"][place], &found["heads"][place]);
+        let name = metrics["name"].as_str().unwrap();
+        for share in ["restored", "destroyed"] {
+            near(&format!("{name} {share}"), &metrics["metrics"][share], &expected[share]);
+            assert_eq!(found[share], metrics["metrics"][share]);
+            near(&format!("{name} {share} ±"), &metrics["standard_errors"][share], &expected[format!("{share}_error")]);
+            for test in ["p_above", "p_below", "q_above"] {
+                let (found, expected) = (&found[format!("{share}_tests")][test], &expected[format!("{share}_{test}")]);
+                if expected.is_null() {
+                    assert!(found.is_null(), "{name} {share} {test}");
+                } else {
+                    near(&format!("{name} {share} {test}"), found, expected);
+                }
+            }
+        }
+    }
+    report
+}
+
+#[test]
+fn prompts_of_a_decoder_are_those_of_the_reference() {
+    let report = check("box:causal", "copies-corrupted", "causal-interchange", "all");
+    let corruption = &report["interchange"]["corruptions"][0];
+    assert_eq!(
+        (&corruption["name"], &corruption["items"], &corruption["changed"]),
+        (&"one word".into(), &120.into(), &120.into())
+    );
+}
+
+#[test]
+fn masked_texts_are_those_of_the_reference() {
+    let report = check("box:small", "cloze-corrupted", "small-interchange", "all");
+    let skipped = &report["settings"]["task"]["interchange"]["skipped"];
+    assert_eq!(*skipped, serde_json::json!({"not_corrupted": 1, "other_length": 12}));
+    assert_eq!(report["interchange"]["items_skipped"], 13);
+    check("box:small", "cloze-corrupted", "small-interchange-answer", "answer");
+}
+
+/// The induction head of the planted decoder and the head that tells it the token before carry the whole answer, and no other head
+/// has a part in it.
+#[test]
+fn planted_heads_carry_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = fs::read_to_string(fixture("models/planted-causal/tokenizer.json")).unwrap();
+    let tokenizer: Value = serde_json::from_str(&tokenizer).unwrap();
+    let vocabulary = tokenizer["model"]["vocab"].as_object().unwrap();
+    let words: Vec<&str> = vocabulary.keys().filter(|word| !word.starts_with('[')).map(String::as_str).collect();
+    let item = |number: usize| {
+        let word = |place: usize| words[(7 * number + place) % words.len()];
+        let text = |first: &str| format!("{} {first} {} {} {}", word(0), word(2), word(3), word(1));
+        let (answer, foil) = (format!(" {}", word(2)), format!(" {}", word(3)));
+        let (prompt, corrupted) = (text(word(1)), text(word(5)));
+        serde_json::json!({"prompt": prompt, "corrupted": corrupted, "answer": answer, "foil": foil}).to_string() + "\n"
+    };
+    let task = folder.path().join("items.jsonl");
+    fs::write(&task, (0..128).map(item).collect::<String>()).unwrap();
+    let (model, policy) = (fixture("models/planted-causal"), any_input());
+    let report = report(path(&model), path(&task), &["--policy", path(policy.path())]);
+    assert_eq!(report["interchange"]["items"], 128);
+    for (place, head) in report["interchange"]["heads"].as_array().unwrap().iter().enumerate() {
+        let carries = [0, 7].contains(&place);
+        let verdicts: Vec<&str> = head["verdicts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert_eq!(verdicts, if carries { vec!["carries"] } else { Vec::new() }, "{head}");
+        for share in ["restored", "destroyed"] {
+            let share = head[share].as_f64().unwrap();
+            assert!((share - f64::from(u8::from(carries))).abs() < 1e-3, "{head}");
+        }
+    }
+}
+
+#[test]
+fn parts_add_up_to_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, task) = (fixture("corpus/gold.conllu"), fixture("tasks/cloze-corrupted.jsonl"));
+    let common = ["analyze", "box:small", "-c", path(&corpus), "--task", path(&task), "--sample", "60"];
+    parts_add_up(&[&common[..], &ALONE].concat(), &folder.path().join("whole.json"));
+}
+
+#[test]
+fn the_summary_names_the_corruption_and_the_heads() {
+    let task = fixture("tasks/copies-corrupted.jsonl");
+    let arguments = ["analyze", "box:causal", "--task", path(&task), "--summary", "full"];
+    let said = run(&[&arguments[..], &ALONE[..6], &["--no-run-info"]].concat()).unwrap();
+    assert!(said.contains("\"one word\" (1.0 of 13.0 tokens changed)"), "{said}");
+    assert!(said.contains("restored"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_exchanged_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("items.jsonl");
+    let error = |model: &str, task: &str, more: &[&str]| {
+        fs::write(&file, task).unwrap();
+        let corpus = fixture("corpus/gold.conllu");
+        let arguments = ["analyze", model, "-c", path(&corpus), "--task", path(&file)];
+        let (status, message) = run(&[&arguments[..], &ALONE, more].concat()).expect_err("an error");
+        (status, message.replace(path(folder.path()), "DIR"))
+    };
+    let item = |text: &str, corrupted: &str| {
+        let item = serde_json::json!({"text": text, "corrupted": corrupted, "answer": "house", "foil": "the"});
+        format!("{item}\n")
+    };
+    let good = item("the [MASK] was old .", "a [MASK] is old .");
+    let bare = "{\"text\": \"the [MASK] was old .\", \"answer\": \"house\", \"foil\": \"the\"}\n";
+    for (task, more, expected) in [
+        (
+            bare.to_owned(),
+            vec![],
+            "DIR/items.jsonl:1: no item of the task can be run beside its corrupted text: 1 item without `corrupted`",
+        ),
+        (
+            item("the [MASK] was old .", "the [MASK] was old old ."),
+            vec![],
+            "whose corrupted text has another number of tokens",
+        ),
+        (
+            item("the [MASK] was old .", "the was [MASK] old ."),
+            vec![],
+            "whose corrupted text has its mask at another place",
+        ),
+        (item("the [MASK] was old .", "the [MASK] was old ."), vec![], "1 item whose two sides are the same tokens"),
+        (item("the [MASK] was old .", "the house was old ."), vec![], "1 item without exactly one mask"),
+        (
+            format!("{good}{bare}"),
+            vec!["--strict"],
+            "DIR/items.jsonl:2: an item without `corrupted` would be skipped, and --strict skips none",
+        ),
+        (
+            "{\"good\": \"the house\", \"bad\": \"house the\"}\n".to_owned(),
+            vec![],
+            "--with interchange: it takes items of kind cloze, and `DIR/items.jsonl` has items of kind pair",
+        ),
+    ] {
+        let (status, message) = error("box:small", &task, &more);
+        assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
+    }
+    let (status, message) = error(path(&tiny_bert()), &good, &[]);
+    assert!(status != 0 && message.contains("has no masked-LM head"), "{status} {message}");
+    let (status, message) = run(&["analyze", "box:small", "--with", "interchange"]).expect_err("an error");
+    assert!(status == 2 && message.contains("--with interchange: there is no task: give --task FILE"), "{message}");
+    let (status, message) = run(&["analyze", "box:small", "--positions", "all"]).expect_err("an error");
+    assert!(status == 2 && message.contains("--positions all is about the study interchange"), "{message}");
+}
