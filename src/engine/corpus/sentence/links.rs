@@ -179,7 +179,8 @@ impl LinkTypes {
         let LinkTypeOptions { undirected, min_distance } = &self.options;
         let undirected = undirected.iter().map(|name| ("undirected", name));
         let named = undirected.chain(min_distance.keys().map(|name| ("min-distance", name)));
-        for (option, name) in named.filter(|(_, name)| !self.known.contains_key(name.as_str())) {
+        let mut unknown = named.filter(|(_, name)| !self.known.contains_key(name.as_str()));
+        if let Some((option, name)) = unknown.next() {
             let types: Vec<String> = self.known.keys().map(|known| format!("`{}`", excerpt(known))).collect();
             let types = if types.is_empty() { "no type".to_owned() } else { types.join(", ") };
             let error = anyhow!("--{option} names the type `{}`, and links are of {types}", excerpt(name));

@@ -170,7 +170,7 @@ impl Corpus {
         let none = LinkOptions::default();
         let links = links.unwrap_or(&none);
         let mut corpus = Self::open(inputs)?.within(scope).keeping(&links.columns(requested));
-        corpus.context.links_from = links.from.clone();
+        corpus.context.links_from.clone_from(&links.from);
         corpus.context.links = LinkTypes::new(links.types.clone());
         corpus.links = LinksBeside::new(links, requested.len());
         (corpus.context.reads_classes, corpus.context.classes) = (true, classes.map(Into::into));

@@ -1,4 +1,4 @@
-//! Molecules by their SMILES (OpenSMILES 1.0, <http://opensmiles.org/opensmiles.html>): the tokens, the atoms and the bonds.
+//! Molecules by their SMILES (`OpenSMILES` 1.0, <http://opensmiles.org/opensmiles.html>): the tokens, the atoms and the bonds.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use crate::system::printable::excerpt;
 /// time grows by the square: 4,096 in a row take half a second.
 pub(super) const MAX_ATOMS: usize = 4096;
 
-/// Atoms that stand without brackets, and the valences that say how many hydrogens they have (OpenSMILES, 3.1.5).
+/// Atoms that stand without brackets, and the valences that say how many hydrogens they have (`OpenSMILES`, 3.1.5).
 const ORGANIC: [(&str, &[u32]); 10] = [
     ("B", &[3]),
     ("C", &[4]),

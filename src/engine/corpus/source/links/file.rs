@@ -184,28 +184,26 @@ impl RowReader {
             anyhow!("the file has more than {MAX_FILE_LINKS} links")
                 .hint("split it and the corpus, or write links into JSON lines")
         );
-        let kind = match self.places.get(kind) {
-            Some(place) => *place,
-            None => {
-                let place = u8::try_from(file.types.len()).context("there are fewer types")?;
-                file.types.push(self.types.plain(kind)?.name.clone());
-                *self.places.entry(kind.into()).or_insert(place)
-            }
+        let kind = if let Some(place) = self.places.get(kind) {
+            *place
+        } else {
+            let place = u8::try_from(file.types.len()).context("there are fewer types")?;
+            file.types.push(self.types.plain(kind)?.name.clone());
+            *self.places.entry(kind.into()).or_insert(place)
         };
         let number = sentence.strip_prefix('#').and_then(|number| number.parse().ok());
         let next = file.links.len();
-        let name = match number {
-            Some(number) => *file.numbers.entry(number).or_insert(next),
-            None => {
-                let length = sentence.len();
-                ensure!(
-                    (1..=MAX_ID_BYTES).contains(&length),
-                    anyhow!("`sentence` has {length} bytes: an id has 1 to {MAX_ID_BYTES}").of_value(sentence)
-                );
-                match file.ids.get(sentence) {
-                    Some(known) => *known,
-                    None => *file.ids.entry(sentence.into()).or_insert(next),
-                }
+        let name = if let Some(number) = number {
+            *file.numbers.entry(number).or_insert(next)
+        } else {
+            let length = sentence.len();
+            ensure!(
+                (1..=MAX_ID_BYTES).contains(&length),
+                anyhow!("`sentence` has {length} bytes: an id has 1 to {MAX_ID_BYTES}").of_value(sentence)
+            );
+            match file.ids.get(sentence) {
+                Some(known) => *known,
+                None => *file.ids.entry(sentence.into()).or_insert(next),
             }
         };
         if name == next {

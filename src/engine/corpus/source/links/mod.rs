@@ -141,7 +141,7 @@ impl LinksBeside {
         }
         let Some(rules) = &self.options.rules else { return Ok(()) };
         for (rule, made) in rules.rules.iter().zip(&mut self.made) {
-            *made += rules.add(rule, sentence, self.requested, types).at(&rules.path, rule.line)?;
+            *made += rule.add(sentence, self.requested, types).at(&rules.path, rule.line)?;
         }
         if let Content::Words(words) = &mut sentence.content {
             let kept =

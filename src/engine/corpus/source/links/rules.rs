@@ -135,16 +135,12 @@ impl LinkRules {
     pub fn digest(&self) -> NamedDigest {
         NamedDigest { name: self.name.clone(), sha256: self.sha256.clone() }
     }
+}
 
-    /// Adds the links of a rule to a sentence whose words keep the columns from number `first` on; how many it adds.
+impl Rule {
+    /// Adds its links to a sentence whose words keep the columns from number `first` on; how many it adds.
     /// Fails if there are too many, or a pattern takes too long.
-    pub(super) fn add(
-        &self,
-        rule: &Rule,
-        sentence: &mut Sentence,
-        first: usize,
-        types: &mut LinkTypes,
-    ) -> Result<usize> {
+    pub(super) fn add(&self, sentence: &mut Sentence, first: usize, types: &mut LinkTypes) -> Result<usize> {
         let Content::Words(words) = &sentence.content else {
             let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
             return Err(error.hint("rules are about words: give CoNLL-U, or `words` of JSON lines"));
@@ -158,7 +154,7 @@ impl LinkRules {
             }
             Ok(places)
         };
-        let (sources, goals) = (meet(&rule.from)?, meet(&rule.to)?);
+        let (sources, goals) = (meet(&self.from)?, meet(&self.to)?);
         let mut links = Vec::new();
         for &from in &sources {
             let is_target = |to: &usize| {
@@ -168,14 +164,14 @@ impl LinkRules {
                     one.is_some() && one == other
                 };
                 *to != from
-                    && rule.side.is_none_or(|wanted| wanted == side)
-                    && to.abs_diff(from) <= rule.within
-                    && rule.same.iter().all(are_same)
+                    && self.side.is_none_or(|wanted| wanted == side)
+                    && to.abs_diff(from) <= self.within
+                    && self.same.iter().all(are_same)
             };
-            let near = goals.partition_point(|goal| goal.saturating_add(rule.within) < from);
-            let targets = goals[near..].iter().copied().take_while(|goal| *goal <= from.saturating_add(rule.within));
+            let near = goals.partition_point(|goal| goal.saturating_add(self.within) < from);
+            let targets = goals[near..].iter().copied().take_while(|goal| *goal <= from.saturating_add(self.within));
             let targets = targets.filter(is_target);
-            if rule.nearest {
+            if self.nearest {
                 // Of two that are as near, the left one.
                 links.extend(targets.min_by_key(|to| to.abs_diff(from)).map(|to| (from, to)));
             } else {
@@ -185,14 +181,14 @@ impl LinkRules {
                 links.len() <= MAX_LINKS,
                 anyhow!(
                     "rule `{}` makes more than {MAX_LINKS} links of the sentence of {}",
-                    rule.kind,
+                    self.kind,
                     sentence.origin
                 )
                 .hint("add `within` or `nearest`")
             );
         }
         if !links.is_empty() {
-            let set = LinkSet::of_type(&mut sentence.links, &types.plain(&rule.kind)?);
+            let set = LinkSet::of_type(&mut sentence.links, &types.plain(&self.kind)?);
             links.iter().for_each(|&(from, to)| set.add(from, to));
         }
         Ok(links.len())
@@ -208,16 +204,16 @@ impl Key {
             "upos" => Self::Upos,
             "deprel" => Self::Relation,
             "class" => Self::Class,
-            _ => match name.strip_prefix("feats.") {
-                Some(feature) => Self::Feature(feature.to_owned()),
-                None => {
-                    let known = columns.iter().position(|column| column == name);
-                    Self::Column(known.unwrap_or_else(|| {
-                        columns.push(name.to_owned());
-                        columns.len() - 1
-                    }))
+            _ => {
+                if let Some(feature) = name.strip_prefix("feats.") {
+                    return Self::Feature(feature.to_owned());
                 }
-            },
+                let known = columns.iter().position(|column| column == name);
+                Self::Column(known.unwrap_or_else(|| {
+                    columns.push(name.to_owned());
+                    columns.len() - 1
+                }))
+            }
         }
     }
 
