@@ -75,6 +75,7 @@ mod planted_causal;
 mod policy;
 mod probes;
 mod prose;
+mod pruned;
 mod pruning;
 mod removal;
 mod repeats;

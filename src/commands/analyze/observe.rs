@@ -21,6 +21,7 @@ use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
 use crate::model::Model;
+use crate::model::files::Pooling;
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::passes::observation::identity::{Identity, Protocol, RunInfo, Tool};
@@ -299,8 +300,11 @@ fn read_task(
 ) -> Result<Task> {
     let mask = tokenizer.mask().filter(|_| model.objective == Some(Objective::MaskedTokens));
     let (labels, segments) = (model.labels.as_ref(), model.architecture.config.type_vocab_size);
-    let (strict, exchanged) = (options.strict, options.exchanged);
-    let task = TaskReader { tokenizer, max_tokens, mask, labels, segments, strict, exchanged }.read(file)?;
+    let (pooling, strict, exchanged) = (&model.pooling, options.strict, options.exchanged);
+    let task = TaskReader { tokenizer, max_tokens, mask, labels, pooling, segments, strict, exchanged }.read(file)?;
+    if let Some(pooling) = task.info.pooling.filter(|pooling| *pooling == Pooling::Text) {
+        say(&format!("note: --task: the vector of a text is {}", pooling.words()));
+    }
     let items = counted(task.info.items, "item");
     let note = |what: &str, count: u64, skipped: &BTreeMap<ItemSkip, u64>| {
         if count > 0 {

@@ -133,8 +133,9 @@ pub struct AnalyzeArguments {
     presets: Vec<String>,
     /// Score the model on a task of yours, with all heads and without each
     ///
-    /// JSON lines, an item a line: `text` with its `label`; `text` with one mask, or `prompt`, with `answer` and `foil`; or `good` and
-    /// `bad`, where the good text should be more probable. `corrupted` is the text of `interchange` beside it, `family` names items made from one template, `group` a condition
+    /// JSON lines, an item a line: `text` with its `label`; `words` with `labels`; `text` with one mask, or `prompt`, with `answer` and
+    /// `foil`; `good` and `bad`, where the good text should be more probable; or `anchor`, `positive` and `negative`. `corrupted` is the
+    /// text of `interchange` beside it, `family` names items made from one template, `group` a condition
     #[arg(long, value_name = "FILE", help_heading = STUDIES)]
     task: Option<PathBuf>,
     /// Of `interchange`: exchange the contexts of heads at these positions [default: all]
@@ -299,6 +300,7 @@ const POSITIONS: &[Named<ExchangedPositions>] = &[
 /// The replacements for the context of a removed head.
 const REPLACEMENTS: &[Named<Replacement>] = &[
     (Replacement::Mean, "mean", "Its mean over the tokens of the same class: first special, other special, mask, text"),
+    (Replacement::Constant, "constant", "One mean over all tokens, which `headscope prune` can write into a model"),
     (Replacement::Zero, "zero", "Zeros"),
 ];
 

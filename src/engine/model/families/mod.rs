@@ -43,6 +43,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 
 use super::config::{Config, named};
+use super::grid::HeadGrid;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
@@ -152,6 +153,11 @@ pub struct Architecture {
 }
 
 impl Architecture {
+    /// How many layers and heads there are.
+    pub fn grid(&self) -> HeadGrid {
+        HeadGrid { layers: self.config.num_hidden_layers, heads: self.config.num_attention_heads }
+    }
+
     /// Parses the text of a `config.json`.
     /// Fails if it is not JSON, names a family that is not supported, lacks a field, or holds sizes that fit no encoder.
     pub fn parse(text: &str) -> Result<Self> {

@@ -22,7 +22,7 @@ use super::families::{Architecture, EmbeddingNames, Groups, Intermediate, Names,
 use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
 
-pub use classifier::{Classifier, Labels};
+pub use classifier::{Classified, Classifier, Labels};
 pub use disentangled::Disentangled;
 pub use parts::{Linear, Norm};
 pub use position_bias::PositionBias;

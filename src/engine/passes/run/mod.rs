@@ -187,7 +187,7 @@ impl Runner<'_> {
         let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
         Ok(match self.ablation().removal {
             Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
-            Replacement::Mean => {
+            removal @ (Replacement::Mean | Replacement::Constant) => {
                 let plain = Pass { derivatives: false, ..pass.clone() };
                 self.mean_contexts.of(&plain, || {
                     let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
@@ -195,7 +195,11 @@ impl Runner<'_> {
                     let whole = self.sampled(corpus, Shard::WHOLE, pass);
                     let once = Variants::once(pass.gates());
                     let seen = self.again(corpus, whole, plain.clone(), contexts, &once)?;
-                    let means = observer::sums::<ContextSums>(&*seen.sums[0]).means();
+                    let sums = observer::sums::<ContextSums>(&*seen.sums[0]);
+                    let means = match removal {
+                        Replacement::Constant => sums.constants(&self.model.architecture.names.layers),
+                        _ => sums.means(),
+                    };
                     Ok(means.into_iter().map(Gate::replace).collect())
                 })?
             }
@@ -382,7 +386,7 @@ impl Runner<'_> {
                 Noise::Replace(Arc::new(unigrams.context("words are to be replaced, and no token was counted")?))
             }
             Objective::NextTokens => Noise::Nothing,
-            Objective::SequenceClasses => {
+            Objective::SequenceClasses | Objective::TokenClasses => {
                 bail!("`{id}` was loaded with the head that classifies, which predicts no token")
             }
         };
@@ -432,7 +436,8 @@ impl Runner<'_> {
         };
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
         let chosen = (self.chooses(pass) || !self.model.absent().is_empty()).then(places);
-        observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen });
+        let constants = (conditions.removal == Some(Replacement::Constant)).then(|| variants.constants());
+        observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen, constants });
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let observers = if pass.derivatives {
             let encoder = self.model.differentiable.as_ref();

@@ -10,7 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, Section};
+use crate::study::section::{Completion, Exports, Section};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
@@ -43,11 +43,19 @@ impl Section for PruningSection {
                 || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
                 || can_go.len() > ShareOf::ALL.len() * RISES.len()
         };
+        let is_whole = |constants: &Vec<Vec<f32>>| constants.len() == grid.count();
+        if !self.pruning.constants.as_ref().is_none_or(is_whole) {
+            return Some("the constants of `pruning` are not one for each head".to_owned());
+        }
         let broken = self.pruning.orders.iter().find(broken)?;
         Some(format!(
             "the curve by `{}` of `pruning` has not a point for each head, or more shares than rises",
             broken.by
         ))
+    }
+
+    fn exports(&self) -> Exports {
+        Exports { pruning: self.pruning.exported(), ..Exports::default() }
     }
 
     fn figures(&self, _: &Policy) -> Vec<Figure> {
