@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the program finds where nothing is to be found: a table of nulls, as docs/methodology/controls.md has it.
 
-    python benches/nulls.py HEADSCOPE MODEL_DIR CORPUS.conllu [--seeds 10] [--slow-seeds 3] [--sample 300] [--threads 2]
+    python benches/nulls.py HEADSCOPE MODEL_DIR CORPUS.conllu [--seeds 10] [--slow-seeds 3] [--sample 300] [--limit N]
+        [--threads 2]
 
 Nulls that are controls of the program (`--control`) give labels only. The others are models and corpora that are written here:
 
@@ -112,6 +113,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--slow-seeds", type=int, default=3)
     parser.add_argument("--sample", default="300")
+    parser.add_argument("--limit", help="about so many sentences, whole documents; all of them if it is left out")
     parser.add_argument("--threads", default="2")
     given = parser.parse_args()
     config = json.loads((given.model / "config.json").read_text())
@@ -124,8 +126,9 @@ def main():
         def run(model, corpus, *more):
             """The report of a run."""
             output = scratch / "report.json"
+            limit = ["--limit", given.limit] if given.limit else []
             subprocess.run([given.headscope, "analyze", model, "-c", corpus, "--with", "choice", "--threads", given.threads,
-                            *more, "-q", "-o", output], check=True)
+                            *limit, *more, "-q", "-o", output], check=True)
             return json.loads(output.read_text())
 
         def of_model(change):
@@ -159,7 +162,7 @@ def main():
             print(f"| {name} | {seeds} | " + " | ".join(cells) + " |", flush=True)
 
         slow = ["--with", "parser,edges", "--sample", given.sample]
-        print_row("none: the trained model", 1, [found(run(given.model, given.corpus, *slow))])
+        print_row("none: the trained model", 1, [found(run(given.model, given.corpus, *(slow if given.slow_seeds else [])))])
         for name, row in nulls.items():
             print_row(name, given.seeds, [row(seed, slow if seed < given.slow_seeds else []) for seed in range(given.seeds)])
         chosen = [option for control in CONTROLS for option in ("--control", control)]

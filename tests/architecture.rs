@@ -169,6 +169,51 @@ fn the_page_names_what_there_is() {
     assert_eq!(absent, [&""; 0]);
 }
 
+/// The lines of a page outside code.
+fn prose(page: &Path) -> Vec<String> {
+    let text = fs::read_to_string(page).unwrap();
+    let mut is_code = false;
+    let is_prose = |line: &&str| {
+        is_code ^= line.starts_with("```");
+        !is_code
+    };
+    text.lines().filter(is_prose).map(str::to_owned).collect()
+}
+
+/// The anchor that a heading has on GitHub.
+fn anchor(heading: &str) -> String {
+    let is_kept = |c: &char| c.is_alphanumeric() || "-_ ".contains(*c);
+    heading.trim().to_lowercase().chars().filter(is_kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn links_of_the_docs_lead_to_files_and_headings() {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = Vec::new();
+    sources(&package.join("docs"), &mut pages);
+    pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
+    pages.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| package.join(name)));
+    let has_heading = |page: &Path, heading: &str| {
+        prose(page).iter().any(|line| line.starts_with('#') && anchor(line.trim_start_matches('#')) == heading)
+    };
+    let (mut followed, mut broken) = (0, Vec::new());
+    for page in &pages {
+        for line in prose(page) {
+            let links = line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+            for link in links.filter(|link| !link.contains("://")) {
+                let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+                let target = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+                followed += 1;
+                if !target.exists() || !heading.is_empty() && !has_heading(&target, heading) {
+                    broken.push(format!("{}: {link}", page.display()));
+                }
+            }
+        }
+    }
+    assert!(followed > 200, "{followed}");
+    assert_eq!(broken, [""; 0]);
+}
+
 #[test]
 fn only_the_hub_client_reaches_the_network() {
     assert_eq!(outside("hf_hub", &["engine/model/hub/"]), [""; 0]);

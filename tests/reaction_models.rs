@@ -94,8 +94,12 @@ fn attention_hidden_states_and_logits_are_those_of_pytorch() {
 #[test]
 fn heads_follow_the_maps_of_atoms() {
     let (folder, corpus) = (typed(&packaged(ALBERT)), fixture("corpus/reactions.jsonl"));
-    let arguments = ["analyze", path(folder.path()), "-c", path(&corpus), "--tokens-as-words", "-q", "-o", "-"];
-    let report: Value = serde_json::from_str(&run(&arguments).unwrap()).unwrap();
+    let report = |corpus: &Path| -> Value {
+        let arguments = ["analyze", path(folder.path()), "-c", path(corpus), "--tokens-as-words", "-q", "-o", "-"];
+        serde_json::from_str(&run(&arguments).unwrap()).unwrap()
+    };
+    let (numbered, report) = (report(&fixture("corpus/reactions.rxn")), report(&corpus));
+    assert_eq!((&numbered["links"], &numbered["heads"]), (&report["links"], &report["heads"]));
     let golden = std::fs::read_to_string(fixture("goldens/reactions/rxnmapper-links.json")).unwrap();
     let golden: Value = serde_json::from_str(&golden).unwrap();
     let maps = &report["links"][0];

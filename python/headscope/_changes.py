@@ -58,7 +58,7 @@ class SideBySide(Document):
 
 
 class Changes(SideBySide):
-    """What changed between two analyses, beyond chance: the JSON of ``headscope diff --json`` (``headscope schema diff``).
+    """What changed between two analyses, beyond chance: the JSON of ``headscope diff --json`` (``headscope explain --schema diff``).
 
     ``changes.changed`` says whether anything did.
     ``frame()`` has a row for each metric that did, ``frame("labels")``, ``frame("relations")`` and ``frame("heads")`` for each
@@ -78,7 +78,7 @@ class Changes(SideBySide):
 
 
 class Comparison(SideBySide):
-    """Which heads keep, gain or lose a label: the JSON of ``headscope compare --json`` (``headscope schema compare``).
+    """Which heads keep, gain or lose a label: the JSON of ``headscope compare --json`` (``headscope explain --schema compare``).
 
     ``comparison.agreement`` says how far the two agree, with intervals.
     ``frame()`` has a row for each head, ``frame("labels")`` for each label of each head, with its evidence on both sides,

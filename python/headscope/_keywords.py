@@ -108,6 +108,9 @@ class View(Sentences, total=False):
     corpus: Paths | None
     sentence: int | Iterable[int] | None
     find: str | None
+    relation: str | None
+    link: str | None
+    hide_special: bool | None
     truncate: bool | None
     from_token: str | None
 
@@ -130,6 +133,8 @@ class Diff(Labelling, total=False):
 class Export(Machine, total=False):
     """Options of ``export``."""
 
+    policy: PathLike | None
+    preset: Texts | None
     columns: Texts | None
     rows: Texts | None
     compact: bool | None

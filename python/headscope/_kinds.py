@@ -89,7 +89,7 @@ def of_table(rows: Rows, *document: str) -> Kinds:
 @functools.cache
 def fields(path: Path, place: str, document: tuple[str, ...]) -> Kinds:
     """The types of the columns that objects at this place become; none if this program's JSON has no such place."""
-    schema = json.loads(run(["schema", *document]))
+    schema = json.loads(run(["explain", "--schema", *document]))
     nodes = [schema]
     for key in place.split("."):
         found = [one["properties"][key] for node in nodes for one in forms(schema, node) if key in one.get("properties", {})]

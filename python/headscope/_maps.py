@@ -116,7 +116,7 @@ def sentence(index: int, tensors: Mapping[str, NDArray[numpy.float32]], metadata
 def maps(
     model: PathLike | None = None, text: str | Iterable[str] | None = None, **options: Unpack[_keywords.Maps]
 ) -> Maps:
-    """Runs ``headscope maps``; needs numpy: ``maps("box:small", "The cat sat.")[0].attention``.
+    """Runs ``headscope view -o maps.safetensors``; needs numpy: ``maps("box:small", "The cat sat.")[0].attention``.
 
     ``text`` is one sentence or several; without it all sentences of ``corpus`` are mapped, or of the corpus in the program,
     unless ``sentence`` or ``limit`` says otherwise. The other options are those of the command line with ``_`` for ``-``.
@@ -125,15 +125,15 @@ def maps(
     file, and ``TypeError`` of an option that the program does not have, or that chooses sentences of a corpus beside ``text``.
     """
     needed("numpy")
-    given = arguments("maps", {"text": texts(text, options), **options})
+    given = arguments("view", {"text": texts(text, options), **options})
     with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
         path = Path(folder, "maps.safetensors")
-        run(["maps", *given, f"--output={path}", *model_argument(model)])
+        run(["view", *given, f"--output={path}", *model_argument(model)])
         return load_maps(path)
 
 
 def load_maps(path: PathLike) -> Maps:
-    """Reads a file that ``headscope maps`` wrote; needs numpy.
+    """Reads a file of tensors that ``headscope view`` wrote; needs numpy.
 
     The format is that of safetensors: the length of the header in 8 bytes, the header in JSON, the tensors one after the
     other. All tensors are float32.

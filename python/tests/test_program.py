@@ -50,7 +50,9 @@ class Options(unittest.TestCase):
         commands = {"analyze": _keywords.Analyze, "merge": _keywords.Merge, "maps": _keywords.Maps, "view": _keywords.View}
         commands |= {"compare": _keywords.Compare, "diff": _keywords.Diff, "export": _keywords.Export, "batch": _keywords.Batch}
         for command, typed in commands.items():
-            own = {"head"} if command == "view" else set()
+            # Heads are named beside the options of a view, and tensors have options of their own.
+            of_words = {"find", "from-token", "relation", "link", "hide-special"}
+            own = {"view": {"head", "layer", "rollout", "remove", "strict"}, "maps": of_words}.get(command, set())
             known = options_of(headscope.program(), command) - not_typed - own
             self.assertEqual({spelt(name) for name in typed.__annotations__} - {"corpus"}, known, command)
 

@@ -170,12 +170,8 @@ pub const VERDICTS: &str = "verdicts";
 
 /// The rules of all verdicts, as a Markdown table; docs/detectors.md has those that are not of labels.
 pub fn verdicts() -> String {
-    rows(registry::verdicts())
-}
-
-fn rows(verdicts: impl Iterator<Item = VerdictRow>) -> String {
     let [headings, lines] = [VerdictRow::HEADINGS, ["---"; 6]].map(|cells| format!("| {} |\n", cells.join(" | ")));
-    let rows: String = verdicts.map(|row| row.to_string()).collect();
+    let rows: String = registry::verdicts().map(|row| row.to_string()).collect();
     headings + &lines + &rows
 }
 
@@ -223,6 +219,7 @@ pub fn markdown() -> String {
     for Term { name, page, .. } in registry::terms() {
         pages.entry(page).or_default().push(name);
     }
+    let verdicts = registry::verdicts_beside_labels().map(VerdictRow::brief);
     let words = pages.into_iter().map(|(page, words)| [format!("[{page}](methodology/{page})"), code(&words)]);
     format!(
         "# Labels, metrics and verdicts\n\n\
@@ -236,13 +233,13 @@ pub fn markdown() -> String {
          ## Metrics\n\nThree endings hold a metric against chance ([words](methodology/words.md)): `_over_chance` is the metric less \
          that of uniform attention.\n`_expected` is what the head's preference for offsets alone lets expect, and \
          `_over_position` the metric less that.\n\n{}\n## Verdicts\n\n\
-         Labels are corrected over all heads and labels of one rule.\nTheir least evidence is `min_queries`, `min_sentences` and \
-         `syntactic_min_count`.\n`headscope explain verdicts` has a row for each label as well.\n\n{}\n\
+         Labels are corrected over all heads and labels of one rule.\n`headscope explain verdicts` has a row for each label \
+         as well, with the least evidence and what is printed beside a verdict.\n\n{}\n\
          ## Other words\n\n`headscope explain WORD` gives the meaning; the page defines it.\n\n{}",
         table(["label", "rule", "thresholds"], registry::labels().map(label)),
         thresholds.join(", "),
         table(["study", "metrics"], STUDIES.iter().filter_map(metrics)),
-        rows(registry::verdicts_beside_labels()),
+        table(["verdict", "statistic", "null or margin", "family of the correction"], verdicts),
         table(["page", "words"], words),
     )
 }

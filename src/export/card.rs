@@ -22,23 +22,57 @@ use crate::system::printable::one_line;
 
 /// A head in one sentence and one table: its labels, or those that it is nearest to, and how it chooses.
 pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
-    Summary::written(|out| write_head(out, report, head))
+    Summary::written(|out| {
+        write_head(out, report, head)?;
+        // What the head is worth, where no loss tells it.
+        for line in of_removal(report, head).filter(|_| report.model.objective.is_none()) {
+            writeln!(out, "\n{}", one_line(&line))?;
+        }
+        ask_for_removal(out, report, head)
+    })
 }
 
 /// The card of a head: the same, with what each study says of it, its metrics, and the literature on its labels.
 pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
     Summary::written(|out| {
         write_head(out, report, head)?;
+        if head.is_absent() {
+            return Ok(());
+        }
         out.blank();
-        write_more(out, report, head)
+        write_more(out, report, head)?;
+        ask_for_removal(out, report, head)
     })
+}
+
+/// What the studies that remove heads say of one.
+fn of_removal<'a>(report: &'a Report, head: &'a HeadReport) -> impl Iterator<Item = String> + 'a {
+    let removing = report.sections.0.iter().filter(|(study, _)| study.card().removes_heads);
+    removing.flat_map(|(_, section)| section.of_head(head.place, &report.settings.policy).lines)
+}
+
+/// How to ask what a head of a model without a loss is worth, where nobody did.
+fn ask_for_removal(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
+    if report.model.objective.is_some() || of_removal(report, head).next().is_some() {
+        return Ok(());
+    }
+    let shift = registry::removing_without_loss().card().name;
+    writeln!(
+        out,
+        "\nThe model has no loss: `headscope analyze --with {shift}` measures how far its output turns without each head, and `--task \
+         FILE` what each is worth for texts of yours."
+    )
 }
 
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     let (model, corpus) = (one_line(&report.model.id), one_line(&report.corpus.name));
     report.unread().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
     writeln!(out, "{} of {model}, over {corpus}\n", head.place)?;
-    writeln!(out, "{}\n", head.description)?;
+    writeln!(out, "{}", head.description)?;
+    if head.is_absent() {
+        return Ok(());
+    }
+    writeln!(out)?;
     let rows = head.labels.iter().chain(&head.chooses).map(row);
     let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(near)).collect();
     if rows.is_empty() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::palette::Hue;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry;
-use crate::study::labels::{BORDERLINE, Detector, TIED, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::labels::{ABSENT, ABSENT_SHOWN, BORDERLINE, Detector, TIED, UNLABELLED, UNLABELLED_SHOWN};
 
 /// A head in a grid.
 pub struct HeadCell {
@@ -37,7 +37,8 @@ pub fn shown(label: &str) -> GridLabel {
         family: detector.explanation.name.to_owned(),
     };
     let unknown = || {
-        let code = if label == UNLABELLED { UNLABELLED_SHOWN[0] } else { label };
+        let signs = [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN)];
+        let code = signs.iter().find(|(name, _)| *name == label).map_or(label, |(_, [sign, _])| sign);
         GridLabel { code: code.to_owned(), hue: Hue::Grey, family: label.to_owned() }
     };
     registry::detector_of(label).map_or_else(unknown, of)
@@ -100,12 +101,13 @@ pub fn families(report: &Report) -> Vec<LabelFamily> {
     let mut found: BTreeMap<(usize, String), LabelFamily> = BTreeMap::new();
     for head in &report.heads {
         let labels = head.labels.iter().map(|label| label.label.as_str());
-        let none = head.labels.is_empty().then_some(UNLABELLED);
+        let none = head.labels.is_empty().then_some(&*head.primary);
         let mut seen = Vec::new();
         for label in labels.chain(none) {
             let GridLabel { code, hue, family } = shown(label);
             let place = order.get(family.as_str()).copied();
-            let place = place.unwrap_or(order.len() + usize::from(label == UNLABELLED));
+            let place =
+                place.unwrap_or(order.len() + usize::from(label == UNLABELLED) + 2 * usize::from(label == ABSENT));
             let entry = found.entry((place, family.clone())).or_insert_with(|| LabelFamily {
                 code: None,
                 hue,

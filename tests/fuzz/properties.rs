@@ -6,12 +6,13 @@ mod saved;
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::fs;
+use std::io::Cursor;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use headscope::corpus::{
-    Content, Corpus, Format, MAX_SENTENCE_BYTES, MAX_WORDS, Mentions, SEGMENT_SENTENCES, Sentence, SentenceFamily,
-    TreeHead, Upos, Word,
+    Content, Corpus, Format, LinkFile, LinkRules, MAX_SENTENCE_BYTES, MAX_WORDS, Mentions, SEGMENT_SENTENCES, Sentence,
+    SentenceFamily, TreeHead, Upos, Word,
 };
 use headscope::model::Model;
 use headscope::model::forward::attention::AttentionView;
@@ -33,6 +34,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("text", text),
     ("jsonl", jsonl),
     ("fasta", fasta),
+    ("rxn", rxn),
+    ("links", links),
+    ("link-rules", link_rules),
     ("packing", packing),
     ("folding", folding),
     ("config", config),
@@ -106,6 +110,38 @@ fn fasta(data: &[u8]) -> bool {
         assert!(residues.len() <= MAX_SENTENCE_BYTES);
     }
     whole
+}
+
+fn rxn(data: &[u8]) -> bool {
+    let (sentences, whole) = read(data, Format::Rxn);
+    for sentence in &sentences {
+        let Content::Words(words) = &sentence.content else { panic!("a reaction has words") };
+        let arrow = words.iter().position(|word| word.form == ">>").expect("a reaction has two sides");
+        for (from, to) in sentence.links.iter().flat_map(|maps| &maps.targets) {
+            assert!(*from > arrow && *from < words.len() && to.iter().all(|&to| to < arrow));
+            // A link is between atoms of one element.
+            assert!(to.iter().all(|&to| words[to].annotation.class == words[*from].annotation.class));
+        }
+    }
+    whole
+}
+
+fn links(data: &[u8]) -> bool {
+    match LinkFile::from_reader(Path::new("fuzz"), Box::new(Cursor::new(data.to_vec()))) {
+        Ok(file) => file.digest().sha256.len() == 64,
+        Err(error) => {
+            check_message(&error);
+            false
+        }
+    }
+}
+
+fn link_rules(data: &[u8]) -> bool {
+    let rules = std::str::from_utf8(data).ok().map(|text| LinkRules::parse(text, Path::new("fuzz")));
+    if let Some(Err(error)) = &rules {
+        check_message(error);
+    }
+    matches!(rules, Some(Ok(_)))
 }
 
 /// Reads all sentences up to the first error, if there is one, and checks what holds in every format.

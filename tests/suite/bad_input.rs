@@ -652,7 +652,7 @@ fn wrong_usage_ends_with_status_two() {
         ),
         (
             &["maps", model, "--text", "a", "-o", "maps.npz"],
-            "cannot write maps as `maps.npz`: name a file .safetensors",
+            "`maps.npz`: attention is written as .svg, .html or .safetensors",
         ),
         (&["explain", "seperator"], "there is nothing named `seperator`; did you mean `separator`?"),
         (&["explain", "xyzzy"], "there is nothing named `xyzzy`: `headscope explain` lists all"),

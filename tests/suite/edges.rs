@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use crate::support::{fixture, parts_add_up, path, run, tiny_bert};
+use crate::support::{self, changed_small, fixture, opened, parts_add_up, path, run, tiny_bert, weight_files};
+use candle_core::{Device, Tensor};
+use headscope::model::controls::rotated::turn_outputs;
+use headscope::model::parameters::Parameters;
+use headscope::model::weights::Checkpoint;
 use serde_json::{Value, json};
 
 /// The other studies have tests of their own.
@@ -131,6 +135,42 @@ fn a_head_that_is_gone_for_good_moves_nothing() {
     );
     let shift = |place: usize| number(&found["heads"][place]["metrics"]["output_shift"]);
     assert!(shift(0) == 0.0 && shift(1) > 0.0);
+}
+
+/// A head whose output is turned writes nothing that a later head was trained to read: fewer pairs are above a model that attends as
+/// sharply.
+#[test]
+fn turned_outputs_leave_fewer_pairs_above_chance() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, source) = (fixture("corpus/gold.conllu"), fixture("models/small"));
+    let architecture = support::architecture(&source);
+    let checkpoint = Checkpoint::open(opened(&weight_files(&source)), architecture.family).unwrap();
+    let above = |model: &str| {
+        let common = ["analyze", model, "-c", path(&corpus), "--sample", "300", "--no-run-info", "-o", "-"];
+        let found: Value = serde_json::from_str(&run(&[&common[..], &alone()].concat()).unwrap()).unwrap();
+        assert_eq!(found["edges"]["pairs"], 96);
+        found["edges"]["above"].as_u64().unwrap()
+    };
+    let trained = above("box:small");
+    let mut turned_above = 0;
+    for seed in 0..3 {
+        let mut parameters = Parameters::load(&checkpoint, &architecture).unwrap();
+        turn_outputs(&mut parameters, seed);
+        let turned = folder.path().join(seed.to_string());
+        changed_small(&turned, |name, tensor| {
+            let layer = name
+                .strip_prefix("bert.encoder.layer.")
+                .and_then(|rest| rest.strip_suffix(".attention.output.dense.weight"));
+            let Some(layer) = layer.and_then(|layer| layer.parse::<usize>().ok()) else { return tensor };
+            Tensor::from_slice(&parameters.layers[layer].attention_output.weight, tensor.shape(), &Device::Cpu).unwrap()
+        });
+        let found = above(path(&turned));
+        println!("{trained} of the trained model, {found} with outputs turned by seed {seed}");
+        assert!(found < trained, "{found} of {trained}");
+        turned_above += found;
+    }
+    // Directions differ in what they do to which head, whoever reads them: some pairs stay.
+    assert!(2 * turned_above <= 3 * trained, "{turned_above} in three models, {trained} in the trained one");
 }
 
 /// No masked-LM head is needed, and few sentences are too few to call anything.

@@ -82,6 +82,11 @@ fn effects_by_the_mean_are_those_of_the_reference() {
 }
 
 #[test]
+fn effects_by_a_constant_are_those_of_the_reference() {
+    check("box:small", "small-effect-constant", "constant", "1", "64");
+}
+
+#[test]
 fn effects_by_zero_in_all_phases_are_those_of_the_reference() {
     check("box:small", "small-effect-zero", "zero", "7", "8");
 }

@@ -8,18 +8,27 @@ use crate::corpora::gzip;
 use crate::golden::{Golden, check_forward, of_ids};
 use crate::support::{fixture, opened, path, run, tiny_bert, weight_files};
 use candle_core::Device;
+use headscope::model::config::Config;
 use headscope::model::families::Architecture;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
+use headscope::sequences::sequence::Sequence;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Holds both encoders of a model of `fixtures/models` against its golden.
+/// Holds both encoders of a model of `fixtures/models` against its golden, and lends them heads whose rows are replaced.
 fn check(name: &str) {
+    let (packed, readable, config, sentences) = against_golden(name);
+    replaced::check(&packed, &readable, &config, sentences.clone());
+    replaced::check_sides(&packed, &config, sentences[0].clone());
+}
+
+/// Holds both encoders of a model of `fixtures/models` against its golden.
+fn against_golden(name: &str) -> (PackedEncoder, TensorEncoder, Config, Vec<Sequence>) {
     let folder = fixture("models").join(name);
     let architecture = support::architecture(&folder);
     let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
@@ -33,8 +42,7 @@ fn check(name: &str) {
     check_forward(&readable, layers, sentences.clone(), &golden.expected);
     let packed = PackedEncoder::new(parameters);
     check_forward(&packed, layers, sentences.clone(), &golden.expected);
-    replaced::check(&packed, &readable, &architecture.config, sentences.clone());
-    replaced::check_sides(&packed, &architecture.config, sentences[0].clone());
+    (packed, readable, architecture.config, sentences)
 }
 
 #[test]
@@ -292,8 +300,25 @@ fn relative_positions() {
     check("tiny-roberta-relative-key-query");
 }
 
+/// As transformers 4 runs them, and saves them, without some of their heads.
+#[test]
+fn heads_that_were_pruned() {
+    for (name, absent) in [
+        ("tiny-bert-pickle", vec!["L0H1", "L1H0", "L1H2"]),
+        ("tiny-distilbert", vec!["L0H0", "L0H1"]),
+        // Of six layers, the first and the third share the weights that lack a head.
+        ("tiny-albert", vec!["L0H1", "L2H1", "L5H0", "L5H2"]),
+        ("tiny-t5", vec!["L0H1", "L1H0"]),
+        ("tiny-gpt2", vec!["L0H0", "L1H1", "L1H2"]),
+    ] {
+        let name = format!("pruned/{name}");
+        let (.., config, _) = against_golden(&name);
+        assert_eq!(config.absent.iter().map(ToString::to_string).collect::<Vec<_>>(), absent, "{name}");
+    }
+}
+
 /// A model of `fixtures/models` with the tokenizer of the tiny BERT.
-fn with_tokenizer(name: &str) -> TempDir {
+pub fn with_tokenizer(name: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
     for entry in fixture("models").join(name).read_dir().unwrap() {
         let entry = entry.unwrap();

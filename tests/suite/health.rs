@@ -81,6 +81,12 @@ fn what_a_model_cannot_read_is_said_first_and_gives_no_firm_label() {
     let fasta = lines(&folder, "a.fasta", 100, |number| {
         format!(">p{number}\n{}", (0..40).map(|place| letter(number * place + number / 20 + place)).collect::<String>())
     });
+    let bases = |number: usize, length: usize| -> String {
+        (0..length).map(|place| char::from(b"ACGT"[(number >> (2 * place)) % 4])).collect()
+    };
+    let kmers = model(&(0..64).map(|number| bases(number, 3)).collect::<Vec<_>>().join(" "), &[CASED]);
+    let dna =
+        lines(&folder, "dna.fasta", 100, |number| format!(">d{number}\n{}", bases(number * 0x9_e377_9b97 + 1, 24)));
     let greek = "η γάτα κοιμάται στο παλιό σπίτι και ο σκύλος τρέχει πίσω από τα παιδιά";
     let unread = [
         Unread {
@@ -91,6 +97,14 @@ fn what_a_model_cannot_read_is_said_first_and_gives_no_firm_label() {
             says: "100 % of its proteins have a stretch of letters that is longer than every entry of the vocabulary, and one unknown \
                    token; 100 % of its tokens of text are unknown to the vocabulary; 100 % of its proteins have a single token, which \
                    has no other to attend to: part them: `--residues spaced` for letters, `--residues kmer:K` for k-mers",
+        },
+        Unread {
+            model: path(kmers.path()),
+            corpus: dna,
+            more: &["--residues", "letters"],
+            fails: &["unparted", "unknown_tokens", "one_token_sentences"],
+            says: "100 % of its sequences have a stretch of letters that is longer than every entry of the vocabulary, and one unknown \
+                   token; ",
         },
         Unread {
             model: "box:small",

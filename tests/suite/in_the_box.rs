@@ -266,9 +266,9 @@ fn the_decoder_of_the_box_has_induction_heads() {
         &["broad"],
         &["local"],
         &[],
-        &["first-token", "induction"],
-        &["induction"],
-        &["first-token", "induction"],
+        &["copies", "first-token", "induction"],
+        &["copies", "induction"],
+        &["copies", "first-token", "induction"],
     ];
     for (place, (mut found, expected)) in found.into_iter().zip(expected).enumerate() {
         found.sort();

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::path::Path;
 
+use crate::families::esm_with_vocabulary;
 use crate::support::{fixture, parts_add_up, path, run, tiny_bert};
 use serde_json::{Value, json};
 use tempfile::tempdir;
@@ -179,6 +181,130 @@ fn treebanks_have_links_in_two_columns() {
     let without = ["analyze", path(&model), "-c", path(&corpus), "--links-from", "deps", "--without", "links"];
     let (status, message) = run(&without).unwrap_err();
     assert!(status == 2 && message.contains("is about the study links: give --with links as well"), "{message}");
+}
+
+/// A report over a corpus with options, as JSON.
+fn report(corpus: &Path, options: &[&str]) -> Result<Value, (i32, String)> {
+    let model = tiny_bert();
+    let arguments = ["analyze", path(&model), "-c", path(corpus), "--no-run-info", "-q", "-o", "-"];
+    run(&[&arguments[..], options].concat()).map(|report| serde_json::from_str(&report).unwrap())
+}
+
+#[test]
+fn a_table_beside_a_treebank_gives_the_links_of_json_lines() {
+    let scratch = tempdir().unwrap();
+    let [json, table, corpus] = ["links.jsonl", "links.tsv", "gold.conllu"].map(|name| scratch.path().join(name));
+    fs::write(&json, gold(of_relations)).unwrap();
+    fs::copy(fixture("corpus/gold.conllu"), &corpus).unwrap();
+    let mut rows = "type\tsentence\tfrom\tto\n".to_owned();
+    for (number, line) in gold(of_relations).lines().enumerate() {
+        let links: Value = serde_json::from_str(line).unwrap();
+        for (name, pairs) in links["links"].as_object().unwrap() {
+            for pair in pairs.as_array().unwrap() {
+                writeln!(rows, "{name}\t#{number}\t{}\t{}", pair[0], pair[1]).unwrap();
+            }
+        }
+    }
+    fs::write(&table, &rows).unwrap();
+    let without = ["--words", "spaced", "--unit", "sentences"];
+    let (json, beside) = (
+        report(&json, &without).unwrap(),
+        report(&corpus, &[&without[..], &["--links", path(&table)]].concat()).unwrap(),
+    );
+    assert!(json["links"].as_array().unwrap().len() > 10);
+    assert_eq!(json["links"], beside["links"]);
+    let source = &beside["settings"]["links"]["file"];
+    assert_eq!(source["name"], "links.tsv");
+    assert_eq!(source["sha256"].as_str().map(str::len), Some(64));
+    // Shards give each sentence its own links, and a limit those that it has in the whole corpus.
+    let model = tiny_bert();
+    let common = ["analyze", path(&model), "-c", path(&corpus), "--links", path(&table), "--no-run-info", "-q"];
+    parts_add_up(&common, &scratch.path().join("whole.json"));
+    // Links of another file make another run.
+    let part = |shard: &str| {
+        let out = scratch.path().join(format!("{}.headscope", &shard[..1]));
+        run(&[&common[..], &["--shard", shard, "-o", path(&out)]].concat()).unwrap();
+        out
+    };
+    let first = part("1/2");
+    fs::write(&table, rows.lines().take(50).collect::<Vec<_>>().join("\n")).unwrap();
+    let second = part("2/2");
+    let (status, message) = run(&["merge", path(&first), path(&second), "-o", "-"]).unwrap_err();
+    assert!(status == 3 && message.contains("protocol.links.file.sha256"), "{message}");
+}
+
+#[test]
+fn a_table_that_does_not_fit_is_refused_before_the_model_is_loaded() {
+    let scratch = tempdir().unwrap();
+    let table = scratch.path().join("links.tsv");
+    let corpus = fixture("corpus/gold.conllu");
+    let refused = |rows: &str, options: &[&str]| {
+        fs::write(&table, format!("sentence\tfrom\tto\ttype\n{rows}")).unwrap();
+        let arguments = ["analyze", "/no/model", "-c", path(&corpus), "--links", path(&table), "-q"];
+        run(&[&arguments[..], options].concat()).unwrap_err()
+    };
+    let (status, message) = refused("#0\t1\t2\tx\n#100000\t1\t2\tx\n", &["--limit", "10"]);
+    assert!(status == 3 && message.contains("links.tsv:3: there is no sentence #100000"), "{message}");
+    let (status, message) = refused("#0\t1\t200\tx\n", &[]);
+    assert!(
+        status == 3 && message.contains("links.tsv:2: sentence of") && message.contains("no word 200"),
+        "{message}"
+    );
+    let (status, message) = refused("#0\t1\t2\tx\n", &["--min-distance", "y=6"]);
+    assert!(status == 3 && message.contains("--min-distance names the type `y`, and links are of `x`"), "{message}");
+    let (status, message) = refused("#0\t1\t2\tx\n", &["--min-distance", "x"]);
+    assert!(status == 2 && message.contains("expected TYPE=N"), "{message}");
+    let (status, message) = refused("#0\t1\t2\tx\n", &["--without", "links"]);
+    assert!(status == 2 && message.contains("is about the study links: give --with links as well"), "{message}");
+    let model = tiny_bert();
+    let missing = ["analyze", path(&model), "-c", path(&corpus), "--links", "/no/links.tsv", "-q"];
+    let (status, message) = run(&missing).unwrap_err();
+    assert!(status == 2 && message.contains("cannot read the links `/no/links.tsv`"), "{message}");
+}
+
+#[test]
+fn rules_find_the_nearest_comma() {
+    let scratch = tempdir().unwrap();
+    let rules = scratch.path().join("rules.toml");
+    let rule = "from = { upos = 'VERB' }\nto = { upos = 'PUNCT' }\nside = 'right'\nnearest = true\n";
+    fs::write(&rules, format!("[punct]\n{rule}[nothing]\nfrom = {{ upos = 'VERB' }}\nto = {{ form = 'qq' }}\n"))
+        .unwrap();
+    let corpus = fixture("corpus/gold.conllu");
+    let made = report(&corpus, &["--link-rules", path(&rules)]).unwrap();
+    let links = made["links"].as_array().unwrap();
+    assert_eq!((links.len(), &links[0]["type"]), (1, &json!("punct")));
+    // The first candidate of a class to the right is what the rule says.
+    let best = links[0]["by_class_rules"]["accuracy"].as_f64().unwrap();
+    assert!(best > 0.99, "{best}");
+    assert_eq!(made["settings"]["links"]["rules"]["name"], "rules.toml");
+}
+
+/// Two proteins whose contacts are six residues apart and more.
+#[test]
+fn contacts_beside_fasta_are_those_of_json_lines() {
+    let scratch = tempdir().unwrap();
+    let model = esm_with_vocabulary();
+    let [fasta, table] = ["p.fasta", "contacts.tsv"].map(|name| scratch.path().join(name));
+    fs::write(&fasta, ">P1\nMKTAYIAKQRQISFVKSHFS\n>P2 second\nGIVEQCC-TSICSLYQLENYCN\n").unwrap();
+    fs::write(&table, "sentence\tfrom\tto\ttype\nP1\t1\t9\tcontact\nP1\t3\t4\tcontact\nP2\t21\t2\tcontact\n").unwrap();
+    let options = ["--links", path(&table), "--undirected", "contact", "--min-distance", "contact=6"];
+    let arguments = ["analyze", path(model.path()), "-c", path(&fasta), "--no-run-info", "-q", "-o", "-"];
+    let report: Value = serde_json::from_str(&run(&[&arguments[..], &options].concat()).unwrap()).unwrap();
+    let contact = &report["links"][0];
+    assert_eq!(contact["type"], "contact");
+    // Both ends of two contacts; the third is closer than six residues.
+    assert_eq!((&contact["count"], &contact["out_of_sight"]), (&json!(4), &json!(2)));
+    assert!(contact["pairs"]["taken"].as_u64().unwrap() > 0, "{contact}");
+    assert_eq!(report["settings"]["links"]["min_distance"]["contact"], 6);
+    // A model that has no token for a residue cannot be asked.
+    let model = tiny_bert();
+    let words = ["analyze", path(&model), "-c", path(&fasta), "-q"];
+    let (status, message) = run(&[&words[..], &options].concat()).unwrap_err();
+    assert!(status == 3 && message.contains("links are between the 20 residues, and the model reads"), "{message}");
+    // Of a protein that is cut, the links between its first ten residues are left.
+    let cut = run(&[&arguments[..], &options, &["--max-tokens", "12", "--truncate"]].concat()).unwrap();
+    let cut: Value = serde_json::from_str(&cut).unwrap();
+    assert_eq!((&cut["links"][0]["count"], &cut["links"][0]["out_of_sight"]), (&json!(2), &json!(4)));
 }
 
 /// Links of three kinds: reactions with their maps, the arcs of trees, and contacts of words that are drawn at random.

@@ -15,6 +15,7 @@ mod reference_choice;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod absent;
 mod attention_maps;
 mod bad_input;
 mod batch;
@@ -74,6 +75,7 @@ mod planted_causal;
 mod policy;
 mod probes;
 mod prose;
+mod pruned;
 mod pruning;
 mod removal;
 mod repeats;
@@ -82,6 +84,7 @@ mod report;
 mod resume;
 mod rollout;
 mod segments;
+mod sentences;
 mod shards;
 mod sharp;
 mod show;

@@ -228,3 +228,29 @@ fn standard_error_may_be_closed_or_full() {
         assert_eq!(run(&["analyze", "./absent", "-c", path(&corpus)]), Some(4), "{redirection}");
     }
 }
+
+/// A closed standard output takes what is printed, as /dev/null does, and no file; a full one is an error.
+#[test]
+#[cfg(target_os = "linux")]
+fn standard_output_may_be_closed_and_not_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let redirected = |arguments: &[&str], redirection: &str| {
+        let script = format!(r#"exec "$0" "$@" {redirection}"#);
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_headscope")]).args(arguments);
+        outcome(&command.output().unwrap())
+    };
+    let analyze = ["analyze", "box:planted", "--limit", "20", "--no-run-info", "-o", path(&report)];
+    assert_eq!(redirected(&analyze, ""), redirected(&analyze, "2>&1"));
+    let whole = fs::read(&report).unwrap();
+    for (arguments, redirection) in
+        [(&analyze[..], ">&-"), (&analyze, ">&- 2>&- <&-"), (&["show", path(&report)], ">&-")]
+    {
+        assert_eq!(redirected(arguments, redirection), Ok(String::new()), "{arguments:?}");
+        assert_eq!(fs::read(&report).unwrap(), whole);
+    }
+    let full = redirected(&["show", path(&report)], ">/dev/full");
+    let message = "error: cannot write to standard output: No space left on device (os error 28)\n";
+    assert_eq!(full, Err((5, message.to_owned())));
+}

@@ -282,6 +282,23 @@ fn reports_side_by_side_say_which_heads_keep_their_label() {
     assert!(html.contains("<th scope=col>report<") && html.contains("<th scope=col>removed<"));
     let refused = run(&["export", path(&a), path(&b), "-o", path(&folder.path().join("x.csv"))]).unwrap_err();
     assert_eq!(refused.0, 2);
+    // Labels that the last report lacks, or has anew, stand in a column, and the counts of their heads have a change.
+    let c = folder.path().join("other-policy.json");
+    run(&["export", path(&a), "--preset", "voita2019", "-o", path(&c)]).unwrap();
+    run(&["export", path(&a), path(&c), "-o", path(&page)]).unwrap();
+    let (changed, c_json) = (fs::read_to_string(&page).unwrap(), json(&c));
+    let labels = |head: &Value| -> Vec<String> {
+        let labels = head["labels"].as_array().unwrap().iter();
+        labels.map(|label| label["label"].as_str().unwrap().to_owned()).collect()
+    };
+    let heads = a_json["heads"].as_array().unwrap().iter().zip(c_json["heads"].as_array().unwrap());
+    let gone: Vec<String> = heads
+        .flat_map(|(before, after)| {
+            labels(before).into_iter().filter(|label| !labels(after).contains(label)).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(!gone.is_empty() && gone.iter().all(|label| changed.contains(&format!("−{label}"))), "{gone:?}");
+    assert!(changed.contains("<th scope=col>changed in the last") && changed.contains("class=less style=\"width:"));
     // What compares is said where a decoder stands beside an encoder, and there alone.
     let decoder = folder.path().join("decoder.json");
     run(&["analyze", "box:causal", "--limit", "60", "--no-run-info", "-q", "-o", path(&decoder)]).unwrap();

@@ -32,7 +32,9 @@ fn every_planted_head_of_a_decoder_is_found() {
     for (head, planted) in heads.iter().zip(PLANTED.concat()) {
         let labels = head["labels"].as_array().unwrap();
         let found: Vec<&str> = labels.iter().map(|label| label["label"].as_str().unwrap()).collect();
-        assert_eq!(found, planted.into_iter().collect::<Vec<_>>(), "{}", head["name"]);
+        // The induction head copies what it finds.
+        let copies = planted.filter(|label| *label == "induction").map(|_| "copies");
+        assert_eq!(found, planted.into_iter().chain(copies).collect::<Vec<_>>(), "{}", head["name"]);
         assert!(labels.iter().all(|label| label["borderline"] == false), "{}", head["name"]);
         assert_eq!(head["primary"], planted.unwrap_or("unlabelled"), "{}", head["name"]);
     }

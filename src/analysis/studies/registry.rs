@@ -8,7 +8,7 @@ use crate::study::health::HealthId;
 use crate::study::labels::entry::Entry;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Detector, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::labels::{ABSENT, ABSENT_SHOWN, Detector, NO_HEAD, NO_LABEL, UNLABELLED, UNLABELLED_SHOWN};
 use crate::study::show::comparison_terms::COMPARISON_TERMS;
 use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;
@@ -70,6 +70,13 @@ pub fn with_option(option: &str) -> &'static str {
     study.expect("an option of a study is on its card").card().name
 }
 
+/// The first study that removes heads and needs no predictions.
+pub fn removing_without_loss() -> &'static dyn AnyStudy {
+    let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
+    let study = STUDIES.iter().copied().find(|study| study.card().removes_heads && !predicts(*study));
+    study.expect("one of the studies looks at hidden states")
+}
+
 /// The study that gives a label of this name.
 pub fn study_of_label(label: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().all_labels().any(|detector| detector.gives(label)))
@@ -87,8 +94,10 @@ pub fn detector_of(label: &str) -> Option<&'static Detector> {
 
 /// The labels that the grid of a summary shows so.
 pub fn labels_of_code(code: &str) -> Vec<String> {
-    if UNLABELLED_SHOWN.contains(&code) {
-        return vec![UNLABELLED.to_owned()];
+    for (label, shown) in [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN)] {
+        if shown.contains(&code) {
+            return vec![label.to_owned()];
+        }
     }
     detectors().filter_map(|detector| detector.label_of(code)).collect()
 }
@@ -119,7 +128,8 @@ pub fn count<'a>(studies: &[&'static dyn AnyStudy], labels: impl Iterator<Item =
 pub fn labels() -> impl Iterator<Item = Entry> {
     let of_detectors =
         detectors().map(|detector| Entry { explanation: &detector.explanation, thresholds: Some(detector.thresholds) });
-    of_detectors.chain([Entry { explanation: &NO_LABEL, thresholds: Some(&[]) }])
+    let of_none = [&NO_LABEL, &NO_HEAD].map(|explanation| Entry { explanation, thresholds: Some(&[]) });
+    of_detectors.chain(of_none)
 }
 
 /// The metrics with their documentation.
@@ -241,6 +251,7 @@ mod tests {
             ("punct", &["syntactic:punct"]),
             ("broad", &["broad"]),
             (".", &[UNLABELLED]),
+            ("-", &[ABSENT]),
             ("2", &[]),
             ("nothing", &[]),
         ] {

@@ -40,6 +40,8 @@ pub struct Card {
     pub of_decoders: bool,
     /// Whether it runs on a decoder, unless it is switched off, though it does not run by default.
     pub on_decoders: bool,
+    /// Whether it can be asked of a model that was saved without some heads: it gives these no numbers and counts them nowhere.
+    pub allows_absent_heads: bool,
     /// Whether it removes heads, so that it asks what stands for a removed one.
     pub removes_heads: bool,
     /// Its need for the count of each token in the whole corpus before any pass begins.
@@ -95,6 +97,7 @@ impl Card {
         beyond_decoders: None,
         of_decoders: false,
         on_decoders: false,
+        allows_absent_heads: false,
         removes_heads: false,
         counts: Counts::Unused,
         controls: &[],

@@ -15,6 +15,7 @@ use super::show::summary::Summary;
 use super::show::table::Table;
 use super::tracked::Tracked;
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Replacement;
 use crate::passes::control::ControlKind;
 use crate::sequences::reading::Context;
 
@@ -140,6 +141,33 @@ pub struct Exports {
     pub tests_of_use: Vec<HeadUseTest>,
     /// Heads with the place in the corpus of the sentence that is typical of each.
     pub typical: Vec<(HeadPlace, u64)>,
+    /// The orders in which heads were removed.
+    pub pruning: Vec<PruningOrder>,
+}
+
+/// An order in which heads were removed one after the other, with the loss each time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PruningOrder {
+    /// The quantity that ranks the heads.
+    pub by: String,
+    /// The replacement of removed heads.
+    pub removal: Replacement,
+    /// The heads, the first to go first, each with its constant where that replaces it.
+    pub heads: Vec<(HeadPlace, Option<Vec<f32>>)>,
+    /// The loss with all heads, in nats.
+    pub loss: f64,
+    /// The loss without the first head, without the first two, and so on.
+    pub without: Vec<f64>,
+}
+
+impl PruningOrder {
+    /// How many heads can go: the longest beginning of the order at all points of which the loss rises by no more than this share of
+    /// the loss, or of what all heads are worth.
+    pub fn can_go(&self, rise: f64, of_all_heads: bool) -> usize {
+        let bare = self.without.last().copied().unwrap_or(self.loss);
+        let allowed = rise * if of_all_heads { bare - self.loss } else { self.loss };
+        self.without.iter().take_while(|without| *without - self.loss <= allowed).count()
+    }
 }
 
 /// The test of whether the model uses the arcs that a label of a head is about.
@@ -253,6 +281,20 @@ pub fn section<S: Section>(section: &dyn Section) -> &S {
 mod tests {
     use super::*;
     use crate::studies::registry::default_policy;
+
+    #[test]
+    fn heads_can_go_as_long_as_the_loss_stays() {
+        // The second head brings back a part of what the first cost.
+        let order = PruningOrder {
+            by: "effect".to_owned(),
+            removal: Replacement::Zero,
+            heads: (0..4).map(|head| (HeadPlace { layer: 0, head }, None)).collect(),
+            loss: 2.0,
+            without: vec![2.05, 2.01, 2.3, 3.0],
+        };
+        let of_loss = [0.02, 0.03, 0.15, 0.5].map(|rise| order.can_go(rise, false));
+        assert_eq!((of_loss, order.can_go(0.06, true), order.can_go(1.0, true)), ([0, 2, 3, 4], 2, 4));
+    }
 
     #[test]
     fn a_study_without_a_section_says_nothing() {

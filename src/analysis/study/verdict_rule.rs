@@ -30,6 +30,12 @@ impl VerdictRow {
     pub const HEADINGS: [&'static str; 6] =
         ["verdict", "statistic", "null or margin", "family of the correction", "least evidence", "printed beside it"];
 
+    /// The first four cells, without the least evidence and what is printed.
+    pub fn brief(self) -> [String; 4] {
+        let [verdict, statistic, margin, family, ..] = self.0;
+        [verdict, statistic, margin, family]
+    }
+
     /// The row of a rule, under the default policy.
     pub fn of(rule: &VerdictRule, policy: &Policy) -> Self {
         let VerdictRule { verdict, statistic, margin, family, least, printed } = *rule;

@@ -17,6 +17,7 @@ pub fn beyond(model: &Model, study: &dyn AnyStudy) -> Option<String> {
         of_residues: model.tokenizer.is_of_residues(),
         is_decoder: model.is_decoder(),
         predicts: model.objective.is_some_and(Objective::is_of_tokens),
+        lacks_heads: !model.absent().is_empty(),
     };
     askable.beyond(study)
 }
@@ -68,5 +69,5 @@ pub fn joining(options: &AnalyzeOptions) -> impl Iterator<Item = &'static dyn An
 pub fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
     let requested = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
     let mut all = requested.chain(&options.studies);
-    all.find(|study| study.passes().iter().any(|spec| spec.pass.predicts())).map(|study| study.card().name)
+    all.find(|study| study.passes().iter().any(|spec| options.predicts(&spec.pass))).map(|study| study.card().name)
 }

@@ -11,13 +11,14 @@ use super::options::AnalyzeOptions;
 use crate::corpus::{Corpus, Index, Input, Scope};
 use crate::evaluation::askable::is_of_items;
 use crate::model::files::ModelFiles;
-use crate::model::parameters::Objective;
+use crate::model::parameters::{Classified, Objective};
 use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
-use crate::studies::registry::{self, STUDIES};
+use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::{Class, Facts};
+use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::say;
 
@@ -82,7 +83,16 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     {
         say(&format!("--limit {limit}: the first sentences are read, because an input can be read only once"));
     }
-    Corpus::open_with(&options.corpus, &scope, options.columns(), index.map(Arc::new).as_ref())
+    let (index, with) = (index.map(Arc::new), options.columns());
+    if options.links.are_beside() && index.is_none() && options.corpus.iter().all(Input::can_be_read_again) {
+        // Links of no sentence are found before the model is loaded, and beyond a limit.
+        let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), with, None)?;
+        whole.try_for_each(|sentence| sentence.map(drop))?;
+        for kind in whole.idle_rules() {
+            say(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
+        }
+    }
+    Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
 }
 
 /// Loads the model, with the head by which it was trained if a study needs that.
@@ -104,22 +114,22 @@ pub enum RequiredParts {
     Predictions,
     /// Derivatives as well.
     Derivatives,
-    /// The head that classifies sequences, in the place of the one that predicts.
-    Classifier,
+    /// The head that classifies, in the place of the one that predicts.
+    Classifier(Classified),
 }
 
 impl RequiredParts {
     /// The parts that a run needs.
     pub fn of(options: &AnalyzeOptions) -> Self {
-        if options.classifies() {
-            return Self::Classifier;
+        if let Some(of) = options.classified() {
+            return Self::Classifier(of);
         }
-        let any = |wanted: fn(&Pass) -> bool| {
+        let any = |wanted: &dyn Fn(&Pass) -> bool| {
             options.studies.iter().any(|study| study.passes().iter().any(|spec| wanted(&spec.pass)))
         };
         let joined_predicts = joining(options).flat_map(AnyStudy::passes).any(|spec| spec.pass.predicts());
         let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
-        match (any(Pass::predicts), chooses || any(|pass| pass.derivatives)) {
+        match (any(&|pass| options.predicts(pass)), chooses || any(&|pass| pass.derivatives)) {
             (false, _) if joined_predicts => Self::PredictionsOfDecoder,
             (false, _) => Self::Attention,
             (true, false) => Self::Predictions,
@@ -131,7 +141,9 @@ impl RequiredParts {
 fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let is_decoder = files.architecture.config.visibility.are_causal();
     let model = match RequiredParts::of(options) {
-        RequiredParts::Classifier => Model::load_with_classifier(files).map_err(|error| error.of_option("task")),
+        RequiredParts::Classifier(of) => {
+            Model::load_with_classifier(files, of).map_err(|error| error.of_option("task"))
+        }
         RequiredParts::Derivatives => Model::load_with_derivatives(files),
         RequiredParts::Predictions => Model::load_with_prediction(files),
         RequiredParts::PredictionsOfDecoder if is_decoder => Model::load_with_prediction(files),
@@ -141,7 +153,7 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let Some(study) = predicting(options) else { return Ok(model) };
     let id = &model.id;
     let of_task = registry::with_option("task");
-    if options.classifies() {
+    if options.classified().is_some() {
         let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
         let is_other = |study: &&&dyn AnyStudy| study.card().name != of_task && predicts(**study);
         return match options.studies.iter().find(is_other).map(|study| study.card().name) {
@@ -167,8 +179,8 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
         model.objective.is_some(),
         anyhow!("{asking}: `{id}` has no {head}, so it has no loss").hint(format!(
             "name a checkpoint with the head by which it was trained; in models without one, such as sentence encoders, nothing stands \
-             in for that loss{}",
-            without_loss().map_or_else(String::new, |name| format!(", and --with {name} removes heads without it"))
+             in for that loss, and --with {} removes heads without it",
+            registry::removing_without_loss().card().name
         ))
     );
     let of_items = options.studies.iter().any(|study| is_of_items(*study));
@@ -190,11 +202,4 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
             .hint("name it as `mask_token` in tokenizer_config.json")
     );
     Ok(model)
-}
-
-/// The first study that removes heads and needs no predictions.
-fn without_loss() -> Option<&'static str> {
-    let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
-    let study = STUDIES.iter().find(|study| study.card().removes_heads && !predicts(**study))?;
-    Some(study.card().name)
 }

@@ -21,6 +21,7 @@ use crate::evaluation::plan;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
 use crate::model::Model;
+use crate::model::files::Pooling;
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::passes::observation::identity::{Identity, Protocol, RunInfo, Tool};
@@ -128,7 +129,8 @@ impl<'a> PreparedRun<'a> {
             task: task.as_ref().map(|task| task.info.clone()),
             counts: sha256,
             probes: options.probes.clone(),
-            links_from: options.links_from.clone(),
+            links_from: options.links.from.clone(),
+            links: options.links.sources(),
             classes: options.classes.clone(),
             left_out: left_out.map(|study| study.card().name.to_owned()).collect(),
             studies: plan::names(&studies),
@@ -212,7 +214,12 @@ impl<'a> PreparedRun<'a> {
         let FirstStage { observation: first, policy, .. } = after;
         let (model, stage) = (&self.model, after.followed());
         let token_id = |token: &str| model.tokenizer.id(token);
-        let context = EstimationContext { grid: model.grid(), threads: self.options.threads, leaves_out: false };
+        let context = EstimationContext {
+            grid: model.grid(),
+            threads: self.options.threads,
+            leaves_out: false,
+            absent: model.absent().to_vec(),
+        };
         let observed = self.plan.observed(&first.passes, None);
         let found = Results::new(&observed, &context, policy).upstream(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
@@ -236,10 +243,25 @@ impl<'a> PreparedRun<'a> {
 
     fn runner(&self, shard: Shard) -> Runner<'_> {
         let Self { options, scope, model, tokenizer, protocol, mean_contexts, .. } = self;
-        let (corpus, strict, threads) = (&options.corpus[..], options.strict, options.threads);
+        let AnalyzeOptions { corpus, links, strict, threads, .. } = options;
+        let (strict, threads) = (*strict, *threads);
         let index = self.index.as_ref();
         let (counts, task) = (self.counts.clone(), self.task.as_ref());
-        Runner { corpus, scope, index, shard, model, tokenizer, protocol, strict, threads, task, counts, mean_contexts }
+        Runner {
+            corpus,
+            links,
+            scope,
+            index,
+            shard,
+            model,
+            tokenizer,
+            protocol,
+            strict,
+            threads,
+            task,
+            counts,
+            mean_contexts,
+        }
     }
 
     /// Facts about the run up to now, if they are wanted: what comes after begins now.
@@ -278,8 +300,11 @@ fn read_task(
 ) -> Result<Task> {
     let mask = tokenizer.mask().filter(|_| model.objective == Some(Objective::MaskedTokens));
     let (labels, segments) = (model.labels.as_ref(), model.architecture.config.type_vocab_size);
-    let (strict, exchanged) = (options.strict, options.exchanged);
-    let task = TaskReader { tokenizer, max_tokens, mask, labels, segments, strict, exchanged }.read(file)?;
+    let (pooling, strict, exchanged) = (&model.pooling, options.strict, options.exchanged);
+    let task = TaskReader { tokenizer, max_tokens, mask, labels, pooling, segments, strict, exchanged }.read(file)?;
+    if let Some(pooling) = task.info.pooling.filter(|pooling| *pooling == Pooling::Text) {
+        say(&format!("note: --task: the vector of a text is {}", pooling.words()));
+    }
     let items = counted(task.info.items, "item");
     let note = |what: &str, count: u64, skipped: &BTreeMap<ItemSkip, u64>| {
         if count > 0 {

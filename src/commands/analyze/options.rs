@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
-use crate::corpus::{FurtherColumns, Input, LinksFrom, Unit};
+use crate::corpus::{FurtherColumns, Input, LinkOptions, Unit};
 use crate::model::grid::HeadPlace;
+use crate::model::parameters::Classified;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::ablation::Ablation;
 use crate::passes::control::Control;
+use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::task::file::TaskFile;
 use crate::sequences::derived::task::{ExchangedPositions, TaskKind};
 use crate::sequences::fold::words::FromToken;
@@ -63,8 +65,8 @@ pub struct AnalyzeOptions {
     pub ablation: Option<Ablation>,
     /// The columns or keys of the corpus that are probed for, beside those that always are.
     pub probes: Vec<String>,
-    /// Where CoNLL-U has links, if it has.
-    pub links_from: Option<LinksFrom>,
+    /// The links that stand beside the corpus.
+    pub links: LinkOptions,
     /// The column or key of the corpus with the class of each word, if one was named.
     pub classes: Option<String>,
     /// The studies that are run.
@@ -92,13 +94,22 @@ pub struct AnalyzeOptions {
 impl AnalyzeOptions {
     /// The further columns of the corpus that are read.
     pub fn columns(&self) -> FurtherColumns<'_> {
-        let (links, classes) = (self.links_from.as_ref(), self.classes.as_deref());
-        FurtherColumns { requested: &self.probes, links, classes }
+        FurtherColumns { requested: &self.probes, links: Some(&self.links), classes: self.classes.as_deref() }
     }
 
-    /// Whether its task takes the head of the model that classifies sequences.
-    pub fn classifies(&self) -> bool {
-        self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Classify)
+    /// The things that the head of the model classifies that its task takes; `None` if it takes no such head.
+    pub fn classified(&self) -> Option<Classified> {
+        match self.task.as_ref()?.kind {
+            TaskKind::Classify => Some(Classified::Sequences),
+            TaskKind::Tag => Some(Classified::Tokens),
+            TaskKind::Cloze | TaskKind::Pair | TaskKind::Triple => None,
+        }
+    }
+
+    /// Whether a pass needs the head by which the model was trained.
+    pub fn predicts(&self, pass: &Pass) -> bool {
+        let compares_vectors = || self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Triple);
+        pass.predicts() && !(pass.sequences == Sequences::Task && compares_vectors())
     }
 }
 

@@ -119,7 +119,7 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
     for run in runs {
         // A model is loaded with one head.
         let is_alike = |(model, of_model): &&mut (&ModelRef, Vec<&TableRun>)| {
-            **model == run.options.model && of_model[0].options.classifies() == run.options.classifies()
+            **model == run.options.model && of_model[0].options.classified() == run.options.classified()
         };
         match groups.iter_mut().find(is_alike) {
             Some((_, group)) => group.push(run),

@@ -404,12 +404,20 @@ fn run(name: String, settings: &Settings, syntax: &OptionSyntax, offline: bool) 
     let files: Vec<(&'static str, PathBuf)> = match &options.outcome {
         Outcome::Report { wanted, .. } => {
             let task = options.task.as_ref().map(|task| PathBuf::from(&*task.path));
-            let files = [("policy", wanted.policy.file.clone()), ("counts", options.counts.clone()), ("task", task)];
+            let links = options.links.file.as_ref().map(|file| PathBuf::from(&*file.path));
+            let rules = options.links.rules.as_ref().map(|rules| PathBuf::from(&*rules.path));
+            let files = [
+                ("policy", wanted.policy.file.clone()),
+                ("counts", options.counts.clone()),
+                ("task", task),
+                ("links", links),
+                ("link-rules", rules),
+            ];
             files.into_iter().filter_map(|(name, file)| Some((name, file?))).collect()
         }
         Outcome::Partial(_) => Vec::new(),
     };
-    let left_out: Vec<&str> = [&OF_THE_RUN[..], &[CORPUS, "policy", "counts", "task"]].concat();
+    let left_out: Vec<&str> = [&OF_THE_RUN[..], &[CORPUS, "policy", "counts", "task", "links", "link-rules"]].concat();
     let given = command_line(&left_out);
     Ok(TableRun { name, options, given, files: files.into_iter().collect(), named: [model, values(CORPUS)].concat() })
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::schema::SchemaArgument;
 use super::shared::command::{Command, Usage};
 use super::shared::statuses::{DONE, WRITING, statuses};
 use crate::commands::explain;
@@ -22,15 +23,26 @@ pub struct ExplainArguments {
     /// Print all explanations as the page docs/detectors.md
     #[arg(long, conflicts_with = "name")]
     markdown: bool,
+    /// Print the JSON Schema of a report, or of what a command prints with `--json` [default: report]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        default_missing_value = "report",
+        conflicts_with_all = ["name", "markdown"]
+    )]
+    schema: Option<SchemaArgument>,
 }
 
 impl ExplainArguments {
     /// The command.
     pub fn command(self) -> Result<Command, Usage> {
-        let text = match self.name {
+        let text = match (self.name, self.schema) {
             _ if self.markdown => explain::markdown(),
-            Some(name) => explain::one(&name)?,
-            None => explain::list(),
+            (Some(name), _) => explain::one(&name)?,
+            (None, Some(of)) => of.text(),
+            (None, None) => explain::list(),
         };
         Ok(Command::new(move || print(&text)))
     }

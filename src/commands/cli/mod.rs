@@ -28,7 +28,8 @@ use crate::system::boxed;
 use crate::system::errors::Class;
 use crate::system::errors::ErrorFormat;
 use crate::system::machine::memory;
-use crate::system::terminal::print;
+use crate::system::terminal::{print, say};
+use shared::command::Usage;
 use shared::numbers::bytes;
 use shared::statuses::{DONE, statuses};
 use shared::values::{Named, one_of};
@@ -68,8 +69,8 @@ const ERROR_FORMATS: &[Named<ErrorFormat>] = &[
 
 /// The end of the help: the commands that it does not list, by what they are for.
 const MORE_COMMANDS: &str = "\
-`headscope MODEL` analyses a model. More commands: merge, index, counts (corpora in parts), maps (attention as tensors), \
-relabel (another policy), schema, completions, man; each has --help.
+`headscope MODEL` analyses a model. More commands: merge, index, counts (corpora in parts), \
+completions, man; each has --help.
 ";
 
 #[derive(Subcommand)]
@@ -85,9 +86,10 @@ enum Action {
     Compare(saved::compare::CompareArguments),
     Confirm(saved::confirm::ConfirmArguments),
     Gate(saved::gate::GateArguments),
+    Prune(saved::prune::PruneArguments),
     View(sentences::view::ViewArguments),
     #[command(hide = true)]
-    Maps(sentences::maps::MapsArguments),
+    Maps(sentences::view::ViewArguments),
     Match(sentences::matching::MatchArguments),
     #[command(hide = true)]
     Counts(counts::CountsArguments),
@@ -123,27 +125,39 @@ pub fn parse() -> Command {
     let command = match arguments.action {
         Action::Analyze(arguments) => arguments.command(),
         Action::Merge(arguments) => arguments.command(),
-        Action::Relabel(arguments) => arguments.command(),
-        Action::Show(arguments) => Ok(arguments.command()),
+        Action::Relabel(arguments) => renamed("relabel", "show --policy` and `export --policy", arguments.command()),
+        Action::Show(arguments) => arguments.command(),
         Action::Export(arguments) => arguments.command(),
         Action::Diff(arguments) => arguments.command(),
         Action::Compare(arguments) => arguments.command(),
         Action::Confirm(arguments) => arguments.command(),
         Action::Gate(arguments) => arguments.command(),
+        Action::Prune(arguments) => arguments.command(),
         Action::View(arguments) => arguments.command(),
-        Action::Maps(arguments) => arguments.command(),
+        Action::Maps(arguments) => renamed("maps", "view", arguments.command()),
         Action::Match(arguments) => arguments.command(),
         Action::Counts(arguments) => arguments.command(),
         Action::Index(arguments) => arguments.command(),
         Action::Batch(arguments) => Ok(arguments.command()),
         Action::Explain(arguments) => arguments.command(),
-        Action::Schema(arguments) => Ok(arguments.command()),
+        Action::Schema(arguments) => renamed("schema", "explain --schema", Ok(arguments.command())),
         Action::Cite(arguments) => Ok(arguments.command()),
         Action::Completions(arguments) => Ok(arguments.command(Arguments::command())),
         Action::Man(arguments) => arguments.command(Arguments::command()),
     };
     let name = matches.subcommand_name().expect("a command was given");
     command.unwrap_or_else(|usage| refuse_usage(usage, name, Arguments::command()))
+}
+
+/// A command by its name in the version before: when it is done it says the new one on standard error, as one line.
+fn renamed(old: &'static str, new: &'static str, command: Result<Command, Usage>) -> Result<Command, Usage> {
+    let Command { run, other } = command?;
+    let run = Box::new(move || {
+        let status = run()?;
+        say(&format!("`headscope {old}` is `headscope {new}` now; the old name goes with the next version"));
+        Ok(status)
+    });
+    Ok(Command { run, other })
 }
 
 /// The arguments of this process; `analyze` comes before a model that is the first of them.

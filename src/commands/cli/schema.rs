@@ -1,4 +1,4 @@
-//! The arguments of `headscope schema`.
+//! What `headscope explain --schema` prints, and the arguments of `headscope schema`, its name in the version before.
 
 use clap::{Args, ValueEnum};
 
@@ -36,14 +36,20 @@ pub enum SchemaArgument {
 impl SchemaArguments {
     /// The command.
     pub fn command(self) -> Command {
-        let schema = match self.of {
-            SchemaArgument::Report => report::schema(),
-            SchemaArgument::Diff => diff::outcome::schema(),
-            SchemaArgument::Compare => compare::outcome::schema(),
-            SchemaArgument::Confirm => confirm::outcome::schema(),
-            SchemaArgument::Match => matching::schema(),
+        Command::new(move || print(&self.of.text()))
+    }
+}
+
+impl SchemaArgument {
+    /// The schema as it is printed.
+    pub fn text(self) -> String {
+        let schema = match self {
+            Self::Report => report::schema(),
+            Self::Diff => diff::outcome::schema(),
+            Self::Compare => compare::outcome::schema(),
+            Self::Confirm => confirm::outcome::schema(),
+            Self::Match => matching::schema(),
         };
-        let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n";
-        Command::new(move || print(&text))
+        serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
     }
 }

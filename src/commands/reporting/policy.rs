@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow};
 use crate::evaluation::plan;
 use crate::evaluation::presets;
 use crate::evaluation::presets::Preset;
+use crate::report::Report;
 use crate::study::labels::policy::{Policy, Value};
 use crate::system::errors::{Class, Facts};
 
@@ -39,6 +40,13 @@ impl PolicyOptions {
         }
     }
 
+    /// A saved report of this name, with the labels that it has by this policy.
+    /// Fails if the policy file cannot be used, or the report lacks what a preset labels.
+    pub fn applied(&self, report: Report, name: &str) -> Result<Report> {
+        self.ensure_measured(&report.settings.protocol.studies).cannot("label", name)?;
+        Ok(report.relabel(self.policy()?))
+    }
+
     /// The default policy or that of presets, with what the policy file and the command line set.
     /// Fails if the policy file cannot be used.
     pub fn policy(&self) -> Result<Policy> {
@@ -54,5 +62,14 @@ impl PolicyOptions {
             None => policy,
         };
         Ok(policy.with(self.min_count.map(|count| (MIN_COUNT, Value::Count(count)))))
+    }
+}
+
+/// A saved report of this name, with the labels that it has by another policy if one is given.
+/// Fails if the policy file cannot be used, or the report lacks what a preset labels.
+pub fn labelled(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
+    match policy {
+        Some(policy) => policy.applied(report, name),
+        None => Ok(report),
     }
 }

@@ -106,14 +106,14 @@ pub fn measure(
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
 
-    let context = EstimationContext { grid, threads, leaves_out };
+    let context = EstimationContext { grid, threads, leaves_out, absent: model.absent.clone() };
     let health = health::of_run(&corpus, &tally, &model, &policy);
     let corpus = CorpusInfo::new(corpus, &tally, health, protocol.reading.is_some());
     let settings = Settings { protocol, policy };
     let Settings { protocol, policy } = &settings;
     let is_read = corpus.health.is_read();
     let mut findings = Results { is_read, ..Results::new(&plan.observed(&passes, None), &context, policy) };
-    let alone = EstimationContext { grid, threads, leaves_out: false };
+    let alone = EstimationContext { leaves_out: false, absent: model.absent.clone(), ..context };
     let of_control = |control: &Control| {
         let found = Results::new(&plan.observed(&passes, Some(*control)), &alone, policy);
         (*control, Results { is_read, ..found })

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 
 use crate::commands::reporting::outputs::{self, OpenOutput};
+use crate::commands::reporting::policy::{PolicyOptions, labelled};
 use crate::export::{TableWriter, Target, Writer, figures, json, page, svg, tables};
 use crate::report::Report;
 use crate::study::show::condition::Condition;
@@ -12,10 +13,12 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 /// Saved reports, and what is written of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// The saved reports, one or several; `-` is standard input.
     pub reports: Vec<PathBuf>,
+    /// The policy by which their heads are labelled anew.
+    pub policy: Option<PolicyOptions>,
     /// The outputs, and their destinations.
     pub wanted: Exported,
 }
@@ -46,7 +49,8 @@ pub struct ExportedTable {
 /// Writes what is wanted of a saved report.
 /// Fails if the report cannot be read or has no such part, or an output cannot be written.
 pub fn export(options: &ExportOptions) -> Result<()> {
-    let ExportOptions { reports, wanted } = options;
+    let ExportOptions { reports, policy, wanted } = options;
+    let policy = policy.as_ref();
     let one = &reports[0];
     match wanted {
         Exported::Report(targets) => {
@@ -54,33 +58,33 @@ pub fn export(options: &ExportOptions) -> Result<()> {
             let (name, text) = (one.display().to_string(), json::read_text(one)?);
             let is_page = |output: &OpenOutput| matches!(output, OpenOutput::File(_, Writer::Html));
             let (pages, data): (Vec<_>, Vec<_>) = outputs.into_iter().partition(is_page);
-            outputs::write(&json::parse(&name, &text)?, data)?;
+            outputs::write(&labelled(json::parse(&name, &text)?, policy, &name)?, data)?;
             if pages.is_empty() {
                 return Ok(());
             }
-            outputs::write(&json::parse_to_show(&name, &text)?, pages)
+            outputs::write(&labelled(json::parse_to_show(&name, &text)?, policy, &name)?, pages)
         }
         Exported::SideBySide(paths) => {
             let outputs = open(paths.iter().map(|path| (path, ())))?;
-            let page = page::several::render(&named(reports)?)?;
+            let page = page::several::render(&named(reports, policy)?)?;
             write(outputs, |()| Ok(page.clone()))
         }
         Exported::Figure(name, paths) => {
             let outputs = open(paths.iter().map(|path| (path, ())))?;
-            let figure = figures::named(&read_to_show(one)?, name, svg::Medium::Alone).class(Class::Usage)?;
+            let figure = figures::named(&read_to_show(one, policy)?, name, svg::Medium::Alone).class(Class::Usage)?;
             write(outputs, |()| Ok(figure.clone().into_bytes()))
         }
         Exported::Table(ExportedTable { name, rows, columns }, files) => {
             let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
             let table = if let [report] = &reports[..] {
-                let report = read(report)?;
+                let report = read(report, policy)?;
                 let table = tables::named(&report, name).class(Class::Usage)?;
                 if table.rows.is_empty() {
                     return Err(tables::without_rows(&report, name)).class(Class::Input);
                 }
                 table
             } else {
-                tables::of_several(&named(reports)?, name).class(Class::Usage)?
+                tables::of_several(&named(reports, policy)?, name).class(Class::Usage)?
             };
             let table = table.rows_where(rows).class(Class::Usage)?;
             if table.rows.is_empty() {
@@ -92,23 +96,25 @@ pub fn export(options: &ExportOptions) -> Result<()> {
     }
 }
 
-fn read(path: &Path) -> Result<Report> {
-    json::parse(&path.display().to_string(), &json::read_text(path)?)
+fn read(path: &Path, policy: Option<&PolicyOptions>) -> Result<Report> {
+    let name = path.display().to_string();
+    labelled(json::parse(&name, &json::read_text(path)?)?, policy, &name)
 }
 
 /// A report whose texts are shown: see [`json::parse_to_show`].
-fn read_to_show(path: &Path) -> Result<Report> {
-    json::parse_to_show(&path.display().to_string(), &json::read_text(path)?)
+fn read_to_show(path: &Path, policy: Option<&PolicyOptions>) -> Result<Report> {
+    let name = path.display().to_string();
+    labelled(json::parse_to_show(&name, &json::read_text(path)?)?, policy, &name)
 }
 
 /// The reports with the names of their files, and with their folders where these are not enough.
-fn named(paths: &[PathBuf]) -> Result<Vec<(String, Report)>> {
+fn named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(String, Report)>> {
     let stem = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = |path: &PathBuf| {
         let alone = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
         stem(path).filter(|_| alone).unwrap_or_else(|| path.display().to_string())
     };
-    paths.iter().map(|path| Ok((name(path), read_to_show(path)?))).collect()
+    paths.iter().map(|path| Ok((name(path), read_to_show(path, policy)?))).collect()
 }
 
 /// Opens files before any work is done, each with its subject.

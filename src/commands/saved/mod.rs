@@ -7,6 +7,7 @@ pub mod confirm;
 pub mod diff;
 pub mod export;
 pub mod gate;
+pub mod prune;
 mod references;
 pub mod relabel;
 pub mod show;

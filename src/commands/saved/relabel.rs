@@ -1,4 +1,4 @@
-//! `headscope relabel`: another policy over a saved report, without the model.
+//! `headscope relabel`: another policy over a saved report, without the model; `show` and `export` take one as well.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -11,7 +11,6 @@ use crate::commands::reporting::policy::PolicyOptions;
 use crate::export::{Target, json, summary};
 use crate::report::{HeadReport, Report};
 use crate::system::counted::{counted, plural};
-use crate::system::errors::Facts;
 use crate::system::terminal::print;
 
 /// A saved report and another policy.
@@ -29,21 +28,22 @@ pub struct RelabelOptions {
 /// Fails if the report or the policy cannot be used, or an output cannot be written.
 pub fn relabel(options: &RelabelOptions) -> Result<()> {
     let outputs = outputs::open(&options.outputs)?;
-    let policy = options.policy.policy()?;
     let (name, text) = (options.report.display().to_string(), json::read_text(&options.report)?);
     let report = json::parse(&name, &text)?;
-    let measured = options.policy.ensure_measured(&report.settings.protocol.studies);
-    measured.cannot("label", &name)?;
-    let relabelled = report.relabel(policy.clone());
-    outputs::write(&relabelled, outputs)?;
+    outputs::write(&options.policy.applied(report, &name)?, outputs)?;
     if options.outputs.iter().any(|target| matches!(target, Target::Stdout(_))) {
         return Ok(());
     }
-    // The changes are of the same reports as a terminal shows them.
-    let before = json::parse_to_show(&name, &text)?;
-    let relabelled = json::parse_to_show(&name, &text)?.relabel(policy);
-    let preset = summary::of_presets(&options.policy.presets, &relabelled.heads);
-    print(&format!("{}{preset}", changes(&before, &relabelled)))
+    print(&changed(&name, &text, &options.policy)?)
+}
+
+/// The thresholds and the labels that another policy changes in a saved report of this name and text.
+/// Fails if the report or the policy cannot be used.
+pub fn changed(name: &str, text: &str, policy: &PolicyOptions) -> Result<String> {
+    // A terminal shows the report as it is parsed for that, on either side.
+    let relabelled = policy.applied(json::parse_to_show(name, text)?, name)?;
+    let preset = summary::of_presets(&policy.presets, &relabelled.heads);
+    Ok(format!("{}{preset}", changes(&json::parse_to_show(name, text)?, &relabelled)))
 }
 
 /// The thresholds and the labels in which two reports over the same evidence differ.
@@ -65,7 +65,8 @@ fn write_changes(out: &mut String, before: &Report, after: &Report) -> fmt::Resu
     if changed.is_empty() {
         return writeln!(out, "No label changes.");
     }
-    let (heads, change) = (counted(before.heads.len(), "head"), plural(&changed.len(), "changes", "change"));
+    let (heads, change) =
+        (counted(before.present_heads().count(), "head"), plural(&changed.len(), "changes", "change"));
     writeln!(out, "{} of {heads} {change}:", changed.len())?;
     changed.iter().try_for_each(|line| writeln!(out, "{line}"))
 }

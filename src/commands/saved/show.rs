@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use super::relabel;
+use crate::commands::reporting::policy::{PolicyOptions, labelled};
 use crate::evaluation::presets::Preset;
 use crate::export::summary::Detail;
 use crate::export::{card, head_table, json, summary};
@@ -25,6 +27,8 @@ use crate::system::terminal::{self, print};
 pub struct ShowOptions {
     /// The saved report; `-` is standard input.
     pub report: PathBuf,
+    /// The policy by which its heads are labelled anew.
+    pub policy: Option<PolicyOptions>,
     /// The part of it to show.
     pub shown: ShownPart,
     /// Whether as JSON.
@@ -35,6 +39,8 @@ pub struct ShowOptions {
 #[derive(Clone, Debug)]
 pub enum ShownPart {
     Summary(Detail),
+    /// The labels that the policy changes.
+    Changes,
     /// One head: its sentence and its labels, or all on it.
     Head(HeadPlace, Detail),
     /// The table of heads.
@@ -55,8 +61,13 @@ pub fn show(options: &ShowOptions) -> Result<()> {
     let name = options.report.display().to_string();
     let saved = json::read_text(&options.report)?;
     let report = if options.json { json::parse(&name, &saved)? } else { json::parse_to_show(&name, &saved)? };
+    let report = labelled(report, options.policy.as_ref(), &name)?;
     let width = terminal::width();
     let text = match &options.shown {
+        ShownPart::Changes => match &options.policy {
+            Some(policy) => relabel::changed(&name, &saved, policy)?,
+            None => String::new(),
+        },
         ShownPart::Summary(_) if options.json => json::indented(&report)?,
         ShownPart::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
         ShownPart::Head(place, detail) => {

@@ -76,7 +76,8 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
         let mut weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
         if *rolls_out {
             let visibility = |layer| model.architecture.config.visibility.of_layer(layer);
-            weights = rollout(&weights, model.grid(), tokens);
+            let present = |layer| model.architecture.config.present_heads(layer).len();
+            weights = rollout(&weights, model.grid(), present, tokens);
             weights.extend(even_rollout((0..model.grid().layers).map(visibility), tokens));
         }
         for weights in weights.chunks(tokens * tokens) {

@@ -69,6 +69,11 @@ fn matched(options: &MatchOptions) -> Result<HeadMatching> {
     let [(a, of_a), (b, of_b)] = [a, b];
     let (grid, other) = (a.grid(), b.grid());
     ensure!(grid == other, anyhow!("the models do not have the same heads: {grid} and {other}").class(Class::Input));
+    if let Some(model) = [&a, &b].into_iter().find(|model| !model.absent().is_empty()) {
+        let error =
+            anyhow!("`{}` was saved without some heads (pruned_heads), and matching takes models with all", model.id);
+        return Err(error.class(Class::Input));
+    }
     let sequences = |model: &Model| -> Result<Vec<NamedSentence>> {
         let limit = token_limit(model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
         let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate);

@@ -104,12 +104,16 @@ pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
                 let error = anyhow!("there is no head {head}: `{id}` has {grid}, both counted from 0");
                 return Err(error.of_value(head));
             }
+            if let Some(head) = heads.iter().find(|head| model.absent().contains(head)) {
+                let error = anyhow!("{head} is absent: `{}` was saved without it (pruned_heads)", model.id);
+                return Err(error.of_value(head));
+            }
             heads.clone()
         }
     })
 }
 
-/// The attention of these heads over a sentence, `[heads, tokens, tokens]`.
+/// The attention of these heads over a sentence, `[heads, tokens, tokens]`; zeros for heads that are absent.
 /// Fails if the forward pass fails.
 pub fn attention(
     model: &Model,
@@ -126,7 +130,8 @@ pub fn attention(
             error.hint(format!("choose fewer heads or a shorter sentence, or let it have more by `--memory {limit}`"))
         })
         .class(Class::Input)?;
-    let places = heads.iter().enumerate().map(|(place, head)| ((head.layer, head.head), place)).collect();
+    let present = heads.iter().enumerate().filter(|(_, head)| !model.absent().contains(head));
+    let places = present.map(|(place, head)| ((head.layer, head.head), place)).collect();
     let mut recorder = Recorder { places, weights: vec![0.0; heads.len() * size] };
     let pack = Pack { sentences: vec![sequence.clone()] };
     model.encoder.forward_from(Start::Embeddings, &pack.batch(), gates, scratch, &mut recorder)?;

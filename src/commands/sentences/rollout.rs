@@ -7,12 +7,13 @@ use crate::model::grid::visibility::Visibility;
 ///
 /// `R_l = Ã_l R_(l-1)` from the identity on, with `Ã_l` half the mean of the layer's heads and half the identity, which stands for
 /// the residual stream. Rows sum to 1.
-pub fn rollout(attention: &[f32], grid: HeadGrid, tokens: usize) -> Vec<f32> {
-    let of_layer = |heads: &[f32]| {
-        let mean = |cell: usize| heads.iter().skip(cell).step_by(tokens * tokens).sum::<f32>() / grid.heads as f32;
-        (0..tokens * tokens).map(mean).collect()
+/// `present` gives how many heads of a layer are there; the others have zeros.
+pub fn rollout(attention: &[f32], grid: HeadGrid, present: impl Fn(usize) -> usize, tokens: usize) -> Vec<f32> {
+    let of_layer = |(layer, heads): (usize, &[f32])| {
+        let sum = |cell: usize| heads.iter().skip(cell).step_by(tokens * tokens).sum::<f32>();
+        (0..tokens * tokens).map(|cell| sum(cell) / present(layer) as f32).collect()
     };
-    product(attention.chunks_exact(grid.heads * tokens * tokens).map(of_layer), tokens)
+    product(attention.chunks_exact(grid.heads * tokens * tokens).enumerate().map(of_layer), tokens)
 }
 
 /// The rollout of attention that is even over the keys that each query sees, layer by layer.
@@ -57,7 +58,7 @@ mod tests {
         // Two layers of two heads over two tokens. The means are [0 1; 1 0] and [.5 .5; 0 1].
         let first = [0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0];
         let second = [1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0];
-        let found = rollout(&[first, second].concat(), HeadGrid { layers: 2, heads: 2 }, 2);
+        let found = rollout(&[first, second].concat(), HeadGrid { layers: 2, heads: 2 }, |_| 2, 2);
         // Mixed they are [.5 .5; .5 .5] and [.75 .25; 0 1]; the second times the first is the first.
         assert_eq!(found, [0.5; 8]);
     }
@@ -65,7 +66,7 @@ mod tests {
     #[test]
     fn of_a_head_that_looks_at_itself_all_stays() {
         let identity = [1.0, 0.0, 0.0, 1.0];
-        let found = rollout(&[identity, identity].concat(), HeadGrid { layers: 2, heads: 1 }, 2);
+        let found = rollout(&[identity, identity].concat(), HeadGrid { layers: 2, heads: 1 }, |_| 1, 2);
         assert_eq!(found, [identity, identity].concat());
     }
 

@@ -36,6 +36,10 @@ pub const MAX_LINK_TYPES: usize = 100;
 /// The most links of a sentence: a protein of 1,000 residues has some 3,000 contacts.
 pub const MAX_LINKS: usize = 100_000;
 
+/// The most links of a file of links, which is held in memory: 16 bytes each, 256 MiB. The 15,000 chains of a training set of
+/// contacts have some 10 million.
+pub const MAX_FILE_LINKS: usize = 1 << 24;
+
 /// The longest name of what generated a corpus, in bytes; it stands in the report.
 pub const MAX_GENERATOR_BYTES: usize = 256;
 

@@ -16,8 +16,8 @@ mod tree;
 
 pub use annotation::{Annotation, Upos, WordClass};
 pub use bounds::{
-    MAX_LINE_BYTES, MAX_LINK_TYPES, MAX_LINKS, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED, MAX_SENTENCE_BYTES,
-    MAX_WORDS,
+    MAX_FILE_LINKS, MAX_LINE_BYTES, MAX_LINK_TYPES, MAX_LINKS, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED,
+    MAX_SENTENCE_BYTES, MAX_WORDS,
 };
 pub use compression::Compression;
 pub use family::Repeats;
@@ -27,9 +27,12 @@ pub use formats::Format;
 pub(crate) use formats::reader::Name as ItemName;
 pub use index::{Index, SEGMENT_SENTENCES};
 pub use mentions::{Mention, Mentions};
-pub use sentence::links::{LinkSet, LinkType, LinksFrom};
+pub use sentence::links::{LinkSet, LinkType, LinkTypeOptions, LinksFrom};
 pub use sentence::written::Written;
 pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};
+pub use source::links::file::LinkFile;
+pub use source::links::rules::LinkRules;
+pub use source::links::{LinkOptions, LinkSources};
 pub use source::scope::{Scope, TakenDocuments};
 pub use source::{Corpus, CorpusIdentity, FileIdentity, FurtherColumns};

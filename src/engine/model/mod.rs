@@ -26,13 +26,13 @@ use controls::rotated::turn_outputs;
 use controls::sharp::{SharpnessSample, sharpened};
 use families::Architecture;
 use files::names::LONGEST_CONFIG;
-use files::{AdapterFiles, ModelFile, ModelFiles};
+use files::{AdapterFiles, ModelFile, ModelFiles, Pooling};
 use forward::Encoder;
 use forward::packed::PackedEncoder;
 use forward::tensor::TensorEncoder;
-use grid::HeadGrid;
+use grid::{HeadGrid, HeadPlace};
 use initial::Initial;
-use parameters::{Classifier, Labels, Objective, Parameters};
+use parameters::{Classified, Classifier, Labels, Objective, Parameters};
 use tokenizer::ModelTokenizer;
 use weights::left::LeftTensors;
 use weights::{Checkpoint, Overlay};
@@ -52,6 +52,8 @@ pub struct Model {
     pub objective: Option<Objective>,
     /// The labels of its head that classifies sequences, if that was loaded.
     pub labels: Option<Labels>,
+    /// How it pools the last hidden states of a text, or why that is not known.
+    pub pooling: Result<Pooling, String>,
     /// Why the head that the checkpoint has instead cannot be used.
     pub refused_head: Option<&'static str>,
     /// The name of the adapter that is merged into it.
@@ -88,10 +90,10 @@ impl Model {
         Self::load_as(files, Parts { head: Some(HeadKind::Training), derivatives: true })
     }
 
-    /// Loads a model with the head that classifies sequences.
+    /// Loads a model with the head that classifies sequences, or tokens.
     /// Fails as [`Model::load`], and if it has no such head.
-    pub fn load_with_classifier(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, Parts { head: Some(HeadKind::Classifier), derivatives: false })
+    pub fn load_with_classifier(files: ModelFiles, of: Classified) -> Result<Self> {
+        Self::load_as(files, Parts { head: Some(HeadKind::Classifier(of)), derivatives: false })
     }
 
     fn load_as(files: ModelFiles, parts: Parts) -> Result<Self> {
@@ -99,7 +101,7 @@ impl Model {
     }
 
     fn loaded(files: ModelFiles, parts: Parts) -> Result<Self> {
-        let ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter } = files;
+        let ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter, pooling } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
         let sources = Sources { weights, adapter };
@@ -115,12 +117,12 @@ impl Model {
                 parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
                 checkpoint.ensure_head_is_adapted(&architecture)?;
             }
-            (Some(HeadKind::Classifier), _) => {
-                let loaded = Classifier::load(&checkpoint, &architecture, &config.text(LONGEST_CONFIG)?);
+            (Some(HeadKind::Classifier(of)), _) => {
+                let loaded = Classifier::load(&checkpoint, &architecture, &config.text(LONGEST_CONFIG)?, of);
                 let classifier = loaded.with_context(|| format!("`{id}` cannot classify"))?;
                 parameters = parameters.with_classifier(classifier.head);
                 labels = Some(classifier.labels);
-                objective = Some(Objective::SequenceClasses);
+                objective = Some(of.objective());
             }
             _ => {}
         }
@@ -133,6 +135,7 @@ impl Model {
             architecture,
             objective,
             labels,
+            pooling,
             refused_head,
             adapter: sources.adapter.as_ref().map(|adapter| adapter.name.clone()),
             left,
@@ -145,8 +148,12 @@ impl Model {
 
     /// How many layers and heads there are.
     pub fn grid(&self) -> HeadGrid {
-        let config = &self.architecture.config;
-        HeadGrid { layers: config.num_hidden_layers, heads: config.num_attention_heads }
+        self.architecture.grid()
+    }
+
+    /// The heads that its checkpoint was saved without.
+    pub fn absent(&self) -> &[HeadPlace] {
+        &self.architecture.config.absent
     }
 
     /// Whether tokens see none after them.
@@ -208,8 +215,8 @@ struct Parts {
 enum HeadKind {
     /// The one by which it was trained, if it has that.
     Training,
-    /// The one that classifies sequences.
-    Classifier,
+    /// The one that classifies sequences, or tokens.
+    Classifier(Classified),
 }
 
 /// The files of a model's weights.

@@ -95,6 +95,9 @@ merge_fields!(Conditions { removal, objective, task });
 pub enum Replacement {
     /// Its mean over the positions of the same class in the sentences at hand, in the model as it is.
     Mean,
+    /// One mean over all positions, which a model file can hold: the bias of the output projection takes it in. Where layers
+    /// share their weights, so do their heads the mean.
+    Constant,
     /// Zeros.
     Zero,
 }
@@ -104,6 +107,7 @@ impl Replacement {
     pub fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
+            Self::Constant => "constant",
             Self::Zero => "zero",
         }
     }

@@ -19,4 +19,6 @@ pub struct PassSetup<'a> {
     pub conditions: Conditions,
     /// The places of the heads that are removed one by one, ascending; `None` if all heads are.
     pub chosen: Option<Vec<usize>>,
+    /// The constant that replaces each head, `[layers * heads, head_dim]`, where that is how heads are removed.
+    pub constants: Option<Vec<Vec<f32>>>,
 }

@@ -1,4 +1,4 @@
-//! Packing: whole sentences side by side, in corpus order, without padding.
+//! Packing: whole sentences side by side, in corpus order, without padding. Texts that are scored together stay together.
 //!
 //! The encoder's matrix products run over a pack's tokens together; attention stays within each sentence.
 
@@ -82,9 +82,10 @@ where
                 Some(Err(error)) => return Some(Err(error)),
                 Some(Ok(sentence)) => sentence,
             };
-            // Sequences that exchange contexts go through the model together.
+            // Sequences that exchange contexts, or are scored together, go through the model together.
             let is_second = pack.sentences.last().is_some_and(|last| last.exchange().is_some());
             let fits = is_second
+                || sentence.follows_its_item()
                 || pack.sentences.first().is_none_or(|first| {
                     tokens + sentence.ids.len() <= PACK_TOKENS
                         && first.index / SEGMENT_SENTENCES == sentence.index / SEGMENT_SENTENCES

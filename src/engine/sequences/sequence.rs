@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::span::WordSpan;
 use crate::corpus::{Annotation, LinkSet, SentenceFamily, TreeHead};
+use crate::model::files::Pooling;
 use crate::model::forward::batch::{Exchange, TokenClass};
 
 /// A sentence ready for the encoder, or several that go through it as one.
@@ -67,6 +68,12 @@ impl Sequence {
     /// A word as it is written, in the corpus or in the text; empty where that is not known.
     pub fn form(&self, word: usize) -> &str {
         self.forms.get(word).or_else(|| self.spelled.get(word)).map_or("", String::as_str)
+    }
+
+    /// Whether it is scored together with the sequence before it, so that both must go through the model side by side.
+    pub fn follows_its_item(&self) -> bool {
+        let is_later = |rule| matches!(rule, ScoreRule::Embeds(TripleText::Positive | TripleText::Negative, _));
+        self.item.as_ref().is_some_and(|item| is_later(item.rule))
     }
 
     /// The places of its tokens of text, ascending: the queries of most metrics.
@@ -190,6 +197,19 @@ pub enum ScoreRule {
     Loses,
     /// The log-probability of the truth, which is right where it is the largest.
     Class,
+    /// The cosine of its pooled states with those of the item's anchor, less that of the negative text.
+    Embeds(TripleText, Pooling),
+}
+
+/// A text of a triple.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TripleText {
+    /// The one that the others are compared with.
+    Anchor,
+    /// The one that should be nearer.
+    Positive,
+    /// The other one.
+    Negative,
 }
 
 /// The part of an item that a sequence is.

@@ -61,7 +61,8 @@ fn clean_up_and(status: u8, last_word: impl FnOnce(bool)) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
     let outputs = lock();
     for path in &outputs.0.temporary {
-        let _ = fs::remove_file(path);
+        // One of them may be a folder.
+        let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
     }
     last_word(outputs.0.temporary.is_empty() && outputs.0.some_are_whole);
     std::process::exit(status.into());

@@ -30,8 +30,11 @@ pub fn draw(report: &Report, medium: Medium) -> String {
     let width = (MARGIN + heads as f64 * WIDTH).max(420.0) + 4.0;
     let bottom = legend(&mut svg, &families(report), [MARGIN, 24.0 + layers as f64 * HEIGHT + 24.0], width);
     let labelled = report.heads.iter().filter(|head| !head.labels.is_empty()).count();
-    let text =
-        format!("{labelled} of {} {} a label.", counted(report.heads.len(), "head"), plural(&labelled, "has", "have"));
+    let text = format!(
+        "{labelled} of {} {} a label.",
+        counted(report.present_heads().count(), "head"),
+        plural(&labelled, "has", "have")
+    );
     svg.finish([width, bottom], "The first label of each head", &text)
 }
 

@@ -177,7 +177,11 @@ pub fn cards(report: &Report) -> Vec<Card> {
             labels: head.labels.iter().map(row).collect(),
             nearest: head.nearest.iter().map(near).collect(),
             chooses: head.chooses.as_ref().map(chooses),
-            lines: if head.labels.is_empty() { lacking.clone() } else { kept.collect() },
+            lines: match (head.is_absent(), head.labels.is_empty()) {
+                (true, _) => Vec::new(),
+                (_, true) => lacking.clone(),
+                _ => kept.collect(),
+            },
             neighbours: neighbours(report, head),
             studies: studies(report, head),
             examples: examples(report, head),

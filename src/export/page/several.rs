@@ -9,7 +9,7 @@ use super::heads::hue;
 use crate::export::heads::{HeadCell, families};
 use crate::report::roles::Roles;
 use crate::report::{HeadReport, Report};
-use crate::study::labels::UNLABELLED;
+use crate::study::labels::{ABSENT, Label, UNLABELLED};
 use crate::system::counted::{counted, plural};
 
 #[derive(Serialize)]
@@ -43,6 +43,17 @@ struct FamilyCounts {
     name: String,
     hue: String,
     counts: Vec<Option<usize>>,
+    /// How many heads more the last report has than the one before; none where one of them does not know.
+    change: Option<Change>,
+}
+
+/// A difference of two counts, as a bar.
+#[derive(Serialize)]
+struct Change {
+    text: String,
+    is_less: bool,
+    /// Its size, in per cent of the largest change of all families.
+    size: f64,
 }
 
 /// A head in all reports; none where a model has no such head.
@@ -51,6 +62,8 @@ struct Head {
     name: String,
     cells: Vec<Option<PrimaryLabel>>,
     kept: String,
+    /// The labels that the last report has and the one before has not, and the other way around.
+    changed: String,
 }
 
 #[derive(Serialize)]
@@ -117,7 +130,7 @@ fn described((name, report): &(String, Report)) -> ReportColumn {
 fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     let mut found: Vec<FamilyCounts> = Vec::new();
     let asked = |family: &str| {
-        let has = |report: &Report| family == UNLABELLED || report.label_counts.contains_key(family);
+        let has = |report: &Report| is_none(family) || report.label_counts.contains_key(family);
         reports.iter().map(|(_, report)| has(report).then_some(0)).collect()
     };
     for (place, (_, report)) in reports.iter().enumerate() {
@@ -125,15 +138,44 @@ fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
             let known = found.iter().position(|known| known.name == family.name);
             let at = known.unwrap_or_else(|| {
                 let counts = asked(&family.name);
-                found.push(FamilyCounts { name: family.name, hue: hue(family.hue), counts });
+                found.push(FamilyCounts { name: family.name, hue: hue(family.hue), counts, change: None });
                 found.len() - 1
             });
             found[at].counts[place] = Some(family.by_layer.iter().sum());
         }
     }
     // Families that are no labels come last.
-    found.sort_by_key(|family| family.name == UNLABELLED);
+    found.sort_by_key(|family| is_none(&family.name));
+    let change = |counts: &[Option<usize>]| match counts {
+        [.., Some(before), Some(after)] => Some((i64::try_from(*after).ok()?, i64::try_from(*before).ok()?)),
+        _ => None,
+    };
+    let changes: Vec<Option<i64>> =
+        found.iter().map(|family| change(&family.counts).map(|(after, before)| after - before)).collect();
+    let largest = changes.iter().flatten().map(|change| change.abs()).max().unwrap_or(0).max(1);
+    for (family, change) in found.iter_mut().zip(changes) {
+        family.change = change.filter(|change| *change != 0).map(|change| Change {
+            text: format!("{change:+}"),
+            is_less: change < 0,
+            size: 100.0 * change.abs() as f64 / largest as f64,
+        });
+    }
     found
+}
+
+/// How the labels of a head changed: `−det, +obj ?`, what is gone first.
+fn changed(before: &HeadReport, after: &HeadReport) -> String {
+    let only = |sign: &str, one: &HeadReport, other: &HeadReport| -> Vec<String> {
+        let is_in = |label: &Label| other.labels.iter().any(|known| known.label == label.label);
+        let named = |label: &Label| format!("{sign}{}{}", label.label, if label.borderline { " ?" } else { "" });
+        one.labels.iter().filter(|label| !is_in(label)).map(named).collect()
+    };
+    [only("−", before, after), only("+", after, before)].concat().join(", ")
+}
+
+/// Whether it stands for heads without a label.
+fn is_none(family: &str) -> bool {
+    [UNLABELLED, ABSENT].contains(&family)
 }
 
 fn heads(reports: &[(String, Report)]) -> Vec<Head> {
@@ -156,6 +198,10 @@ fn heads(reports: &[(String, Report)]) -> Vec<Head> {
         Head {
             name: format!("L{layer}H{head}"),
             kept: kept.join(", "),
+            changed: match &heads[..] {
+                [.., Some(before), Some(after)] => changed(before, after),
+                _ => String::new(),
+            },
             cells: heads.iter().map(|head| head.map(side)).collect(),
         }
     };

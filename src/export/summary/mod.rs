@@ -175,7 +175,8 @@ pub fn of_controls(report: &Report) -> String {
 
 /// The lines that presets add.
 pub fn of_presets(presets: &[&Preset], heads: &[HeadReport]) -> String {
-    let heads: Vec<(&[Label], &Values)> = heads.iter().map(|head| (&head.labels[..], &head.metrics)).collect();
+    let present = heads.iter().filter(|head| !head.is_absent());
+    let heads: Vec<(&[Label], &Values)> = present.map(|head| (&head.labels[..], &head.metrics)).collect();
     presets::summary(presets, &heads)
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::corpus::{Annotation, LinkSet, LinkType, WordClass};
+use crate::corpus::{Annotation, LinkSet, LinkSources, LinkType, WordClass};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
@@ -47,6 +47,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         counts: None,
         probes: Vec::new(),
         links_from: None,
+        links: LinkSources::default(),
         classes: None,
         left_out: Vec::new(),
         studies: names(studies),

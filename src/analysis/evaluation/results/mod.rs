@@ -8,7 +8,7 @@ use crate::stats::blocks::BLOCKS;
 use crate::study::labels;
 use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{Assessment, Detector, Evidence, Label, Measured, Verdict};
+use crate::study::labels::{ABSENT, Assessment, Detector, Evidence, Label, Measured, Verdict};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Column, Denominator, Metrics};
 use crate::study::metrics::number::{Number, Part};
@@ -24,6 +24,8 @@ pub struct Results {
     pub sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)>,
     /// Whether the model could read the text; if not, no label is firm.
     pub is_read: bool,
+    /// The places of the heads that the model lacks.
+    pub absent: Vec<usize>,
 }
 
 impl Results {
@@ -33,14 +35,16 @@ impl Results {
         context: &EstimationContext,
         policy: &Policy,
     ) -> Self {
-        let mut findings =
-            Self { estimates: Estimates::none(context.grid.count()), sections: Vec::new(), is_read: true };
+        let absent = context.absent.iter().map(|place| context.grid.index(place.layer, place.head)).collect();
+        let estimates = Estimates::none(context.grid.count());
+        let mut findings = Self { estimates, sections: Vec::new(), is_read: true, absent };
         for (study, observed) in observed {
             let (estimates, section) = study.measure(&Observed(observed), context);
             findings.estimates.extend(estimates);
             findings.sections.push((*study, section));
         }
-        let Self { estimates, sections, .. } = &mut findings;
+        let Self { estimates, sections, absent, .. } = &mut findings;
+        absent.iter().for_each(|&place| estimates.forget(place));
         sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Estimates(estimates)));
         findings.correct(policy);
         findings
@@ -53,7 +57,9 @@ impl Results {
 
     /// The verdict on every head; `[layers * heads]`.
     pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
-        self.assessments(policy).into_iter().map(Verdict::new).collect()
+        let mut verdicts: Vec<Verdict> = self.assessments(policy).into_iter().map(Verdict::new).collect();
+        self.absent.iter().for_each(|&place| ABSENT.clone_into(&mut verdicts[place].primary));
+        verdicts
     }
 
     /// The verdicts with the tests of their labels beside them.
@@ -184,6 +190,9 @@ impl Results {
         for (study, section) in &self.sections {
             for detector in detectors(study.card()) {
                 let of_head = |(place, metrics)| {
+                    if self.absent.contains(&place) {
+                        return Vec::new();
+                    }
                     let given = &assessed[place];
                     (detector.assess)(&Evidence { place, metrics, section: &**section, given }, policy)
                 };

@@ -11,9 +11,9 @@ use crate::studies::patterns::dependency::{
 use crate::studies::registry::{default_policy, find, named};
 use crate::study::AnyStudy;
 use crate::study::columns;
-use crate::study::labels::UNLABELLED;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Reach, Specificity, TagComparison};
 use crate::study::labels::policy::Value;
+use crate::study::labels::{ABSENT, UNLABELLED};
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, Values};
 use crate::study::section::NoSection;
 
@@ -69,7 +69,7 @@ fn verdict_by(
     let relations = Relations { relations, tests: Tests::default() };
     let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
         vec![(named("attention").unwrap(), Box::new(NoSection)), (named("dependency").unwrap(), Box::new(relations))];
-    let mut findings = Results { estimates: estimates(metrics, ci95), sections, is_read: true };
+    let mut findings = Results { estimates: estimates(metrics, ci95), sections, is_read: true, absent: Vec::new() };
     findings.correct(policy);
     findings.verdicts(policy).remove(0)
 }
@@ -334,6 +334,21 @@ fn the_primary_label_has_the_largest_margin_over_its_threshold() {
 }
 
 #[test]
+fn a_head_that_the_model_lacks_is_absent_and_no_more() {
+    let ci95 = [(MASS_PREVIOUS, Interval(0.89, 0.91))];
+    let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
+        vec![(named("attention").unwrap(), Box::new(NoSection))];
+    let mut given = estimates(&[(MASS_PREVIOUS, 0.9)], &ci95);
+    let findings = Results { estimates: given.clone(), sections, is_read: true, absent: vec![0] };
+    assert!(findings.assessments(&default_policy())[0].is_empty());
+    let expected = Verdict { primary: ABSENT.to_owned(), labels: Vec::new(), nearest: Vec::new() };
+    assert_eq!(findings.verdicts(&default_policy()), [expected]);
+    given.forget(0);
+    assert!(given.heads[0].cells().all(|(_, value)| value.is_none()));
+    assert!(given.ci95[0].cells().all(|(_, value)| value.is_none()));
+}
+
+#[test]
 fn an_unlabelled_head_is_told_what_it_is_near_to() {
     // separator: -0.1 / 0.4 = -0.25; broad: -0.3 / 0.2 = -1.5; punctuation: -0.5 / 0.4 = -1.25
     let metrics = [("separator_mass", 0.5), ("entropy_ratio", 0.5), ("punctuation_mass", 0.1)];
@@ -359,7 +374,7 @@ fn a_label_rests_on_enough_queries_of_enough_sentences() {
         given.denominators = Metrics::new(&columns(named("attention").unwrap()), names.iter().zip(&all).map(of));
         let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
             vec![(named("attention").unwrap(), Box::new(NoSection))];
-        let findings = Results { estimates: given, sections, is_read: true };
+        let findings = Results { estimates: given, sections, is_read: true, absent: Vec::new() };
         let verdict = findings.verdicts(&default_policy()).remove(0);
         verdict.labels.into_iter().map(|label| label.label).collect::<Vec<_>>()
     };

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::forward::visitor::Needs;
+use crate::passes::ablation::Conditions;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
@@ -79,7 +80,7 @@ pub fn loss_at<'a, T>(scored: &'a [ScoredToken<T>], position: usize, logits: &[f
 impl Quantity for Losses {
     type State = Vec<ScoredToken<()>>;
 
-    fn needs() -> Needs {
+    fn needs(_: &Conditions) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
 

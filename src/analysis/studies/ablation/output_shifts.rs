@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
+use crate::passes::ablation::Conditions;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
@@ -82,7 +83,7 @@ pub struct OutputShiftState {
 impl Quantity for OutputShiftTotals {
     type State = OutputShiftState;
 
-    fn needs() -> Needs {
+    fn needs(_: &Conditions) -> Needs {
         Needs { hidden_states: true, ..Needs::default() }
     }
 

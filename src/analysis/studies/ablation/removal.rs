@@ -44,8 +44,8 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
     /// All that must be known of a sequence.
     type State: Send + Sync;
 
-    /// The part of the forward pass that it is read from.
-    fn needs() -> Needs;
+    /// The part of the forward pass that it is read from, in a pass under these conditions.
+    fn needs(conditions: &Conditions) -> Needs;
 
     /// Empty sums, with all heads and for each of this many variants.
     fn new(variants: usize) -> Self;
@@ -82,6 +82,8 @@ pub struct RemovalSums<R, Q> {
     pub conditions: Conditions,
     /// The places of the heads that are removed one by one, where not all are.
     chosen: Option<Vec<usize>>,
+    /// The constant that replaces each head, `[heads, head_dim]`, where that is how heads are removed.
+    pub constants: Option<Vec<Vec<f32>>>,
     /// The sums of each block.
     pub blocks: Blocks<Q>,
 }
@@ -91,7 +93,7 @@ impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
     pub fn new(grid: HeadGrid, removals: R) -> Self {
         let variants = removals.variants(grid);
         let blocks = Blocks::new(Q::new(variants.len()));
-        Self { removals, grid, variants, conditions: Conditions::default(), chosen: None, blocks }
+        Self { removals, grid, variants, conditions: Conditions::default(), chosen: None, constants: None, blocks }
     }
 
     /// The number of heads.
@@ -132,6 +134,7 @@ impl<R: Removals, Q: Quantity> Merge for RemovalSums<R, Q> {
         assert!(same, "sums of one analysis");
         self.conditions.merge(&other.conditions);
         self.chosen.merge(&other.chosen);
+        self.constants.merge(&other.constants);
         self.blocks.merge(&other.blocks);
     }
 }
@@ -140,12 +143,13 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
     type SequenceState = RemovalState<Q::State>;
 
     fn needs(&self) -> Needs {
-        Q::needs()
+        Q::needs(&self.conditions)
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.conditions = known.conditions;
         self.chosen.clone_from(&known.chosen);
+        self.constants.clone_from(&known.constants);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
@@ -178,6 +182,14 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
         self.grid == grid
             && self.removals.fit(grid)
             && self.variants == self.removals.variants(grid)
+            && self.constants.iter().all(|all| is_of_heads(all, grid))
             && self.blocks.fit(|sums| sums.fits(self.variants.len()))
     }
+}
+
+/// Whether these are finite vectors of one width, one for each head.
+fn is_of_heads(constants: &[Vec<f32>], grid: HeadGrid) -> bool {
+    let is_vector =
+        |vector: &Vec<f32>| vector.len() == constants[0].len() && vector.iter().all(|value| value.is_finite());
+    constants.len() == grid.count() && constants.iter().all(is_vector)
 }

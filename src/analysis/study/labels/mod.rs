@@ -31,6 +31,12 @@ pub const UNLABELLED_SHOWN: [&str; 2] = [".", "no role found"];
 pub const UNDECIDED_SHOWN: [&str; 2] =
     ["?", "too little to say: the interval of the nearest label reaches its threshold, or no rule could be tested"];
 
+/// The first label of a head that the checkpoint was saved without, which has no other.
+pub const ABSENT: &str = "absent";
+
+/// How the grid of a summary shows such a head, and its legend.
+pub const ABSENT_SHOWN: [&str; 2] = ["-", "absent: the checkpoint was saved without the head"];
+
 /// The mark of a label in the grid whose interval crosses its threshold.
 pub const BORDERLINE: &str = "?";
 
@@ -45,6 +51,17 @@ pub const NO_LABEL: Explanation = Explanation {
     chance: "not applicable",
     source: "A head without a label is a finding, so it is said.",
     caveats: "It does not mean that the head does nothing: only that nothing that is looked for was found.",
+};
+
+/// The documentation of [`ABSENT`].
+pub const NO_HEAD: Explanation = Explanation {
+    name: ABSENT,
+    measures: "The checkpoint was saved without the head (`pruned_heads` of `config.json`). It has no metrics and no labels, no \
+        count of heads has it, and no test is corrected for it.",
+    formula: "listed in `pruned_heads`",
+    chance: "not applicable",
+    source: "Michel et al. 2019 prune heads so.",
+    caveats: "Of the model before it was pruned nothing is said.",
 };
 
 /// One label, or one family of labels that differ in a parameter.
@@ -190,7 +207,7 @@ impl Evidence<'_> {
 /// The verdict on one head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The first of the labels, or [`UNLABELLED`].
+    /// The first of the labels, [`UNLABELLED`] or [`ABSENT`].
     pub primary: String,
     /// All labels: firm before borderline ones, and among these by falling margin.
     pub labels: Vec<Label>,

@@ -6,8 +6,8 @@ use std::num::NonZeroUsize;
 
 use super::by_block::ByBlock;
 use super::metric::{Column, Denominator, Fraction, Intervals, Metrics, StandardErrors, Values, WithoutBlocks};
-use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::{Estimate, Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;
@@ -19,6 +19,20 @@ pub struct EstimationContext {
     pub threads: NonZeroUsize,
     /// Whether every ratio without each block is kept, for the block test of two analyses.
     pub leaves_out: bool,
+    /// The heads that the checkpoint was saved without, ascending.
+    pub absent: Vec<HeadPlace>,
+}
+
+impl EstimationContext {
+    /// Whether the head at a place is there.
+    pub fn has(&self, place: usize) -> bool {
+        !self.absent.contains(&self.grid.place(place))
+    }
+
+    /// The number of heads that are there.
+    pub fn present_count(&self) -> usize {
+        self.grid.count() - self.absent.len()
+    }
 }
 
 /// The metrics of all heads, with their chance levels and uncertainty.
@@ -109,6 +123,19 @@ impl Estimates {
             }
         }
         found
+    }
+
+    /// Has no numbers of the head at a place, which the model lacks.
+    pub fn forget(&mut self, place: usize) {
+        let [values, chance] = [&mut self.heads[place], &mut self.own_chance[place]];
+        *values = values.zip_map(values, |_, _| None);
+        *chance = chance.zip_map(chance, |_, _| None);
+        let errors = &mut self.standard_errors[place];
+        *errors = errors.zip_map(errors, |_, _| None);
+        self.ci95[place] = self.ci95[place].zip_map(&self.ci95[place], |_, _| None);
+        if let Some(without) = self.without_blocks.get_mut(place) {
+            *without = without.zip_map(without, |_, _| None);
+        }
     }
 
     /// Adds the chance levels of each head, in the order of `columns`: what a head without any preference for

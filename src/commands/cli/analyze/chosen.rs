@@ -12,7 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use crate::commands::analyze::options::{GIVE_COUNTS, ONLY_ONCE};
 use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::presets;
-use crate::corpus::Input;
+use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
 use crate::evaluation::askable::is_of_items;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
@@ -23,6 +23,8 @@ use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Counts};
 use crate::system::errors::Facts;
+use crate::system::printable::printable;
+use crate::system::terminal::say;
 
 /// Reads the name of a study; one of the version before becomes that of now.
 pub(super) fn names() -> impl TypedValueParser<Value = String> {
@@ -203,6 +205,35 @@ pub(super) fn of_study<T: Display>(
             .hint(format!("give --with {about} as well")));
     }
     Ok(value)
+}
+
+/// Reads the least distance of a type.
+pub(super) fn min_distance(text: &str) -> Result<(String, usize), String> {
+    let wrong = || "expected TYPE=N, a type and a number of words, as in contact=6".to_owned();
+    let (name, words) = text.rsplit_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+    Ok((name.to_owned(), words.parse().ok().filter(|&words| words > 0).ok_or_else(wrong)?))
+}
+
+/// The links beside the corpus; refuses their options where the study of links does not run.
+pub(super) fn links(
+    studies: &[&'static dyn AnyStudy],
+    from: Option<LinksFrom>,
+    [file, rules]: [Option<&Path>; 2],
+    (undirected, min_distance): (Vec<String>, Vec<(String, usize)>),
+) -> Result<LinkOptions, Usage> {
+    let from = of_study(studies, "links-from", from)?;
+    let file = of_study(studies, "links", file.map(Path::display))?.and(file);
+    let rules = of_study(studies, "link-rules", rules.map(Path::display))?.and(rules);
+    of_study(studies, "undirected", undirected.first())?;
+    of_study(studies, "min-distance", min_distance.first().map(|(name, words)| format!("{name}={words}")))?;
+    let min_distance = min_distance.into_iter().collect();
+    let types = LinkTypeOptions { undirected: undirected.into_iter().collect(), min_distance };
+    let file = file.map(LinkFile::read).transpose()?.map(Arc::new);
+    let rules = rules.map(LinkRules::read).transpose()?.map(Arc::new);
+    for name in file.iter().flat_map(|file| file.single_types()) {
+        say(&format!("note: --links: a single line is of the type `{}`", printable(name)));
+    }
+    Ok(LinkOptions { from, file, rules, types })
 }
 
 /// Refuses a corpus that can be read only once where it would be read again.

@@ -34,7 +34,7 @@ use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
-use chosen::{ablation, can_count, controls, exchanged, of_study, probes, refuse_reading_again, studies, task};
+use chosen::{ablation, can_count, controls, exchanged, links, of_study, probes, refuse_reading_again, studies, task};
 use shard::ShardArgument;
 
 const EXAMPLES: &str = "\
@@ -98,7 +98,7 @@ pub struct AnalyzeArguments {
     /// Text unit per sequence (decoders only) [default: document where documents are the unit, or else sentence]
     #[arg(long, value_name = "CONTEXT", value_parser = one_of(CONTEXTS), help_heading = INPUT, hide_short_help = true)]
     context: Option<Context>,
-    /// Of a decoder: whether the token for the beginning of text stands before what it reads at once
+    /// Whether the token for the beginning of text stands first (decoders only)
     #[arg(long, value_name = "WHEN", value_parser = one_of(BOS), default_value = "auto", help_heading = INPUT, hide_short_help = true)]
     bos: Bos,
     /// Take how often each token is from this file, and not from the corpus: JSON, as `headscope counts` writes it
@@ -133,8 +133,9 @@ pub struct AnalyzeArguments {
     presets: Vec<String>,
     /// Score the model on a task of yours, with all heads and without each
     ///
-    /// JSON lines, an item a line: `text` with its `label`; `text` with one mask, or `prompt`, with `answer` and `foil`; or `good` and
-    /// `bad`, where the good text should be more probable. `corrupted` is the text of `interchange` beside it, `family` names items made from one template, `group` a condition
+    /// JSON lines, an item a line: `text` with its `label`; `words` with `labels`; `text` with one mask, or `prompt`, with `answer` and
+    /// `foil`; `good` and `bad`, where the good text should be more probable; or `anchor`, `positive` and `negative`. `corrupted` is the
+    /// text of `interchange` beside it, `family` names items made from one template, `group` a condition
     #[arg(long, value_name = "FILE", help_heading = STUDIES)]
     task: Option<PathBuf>,
     /// Of `interchange`: exchange the contexts of heads at these positions [default: all]
@@ -146,11 +147,10 @@ pub struct AnalyzeArguments {
     /// `parser`
     #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = STUDIES)]
     sample: Option<u64>,
-    /// Of studies that remove each head in turn: what stands for the context of a removed head [default: mean]
+    /// Replacement of a removed head's context [default: mean]
     #[arg(long, value_name = "REPLACEMENT", value_parser = one_of(REPLACEMENTS), help_heading = STUDIES, hide_short_help = true)]
     removal: Option<Replacement>,
-    /// Of studies that mask words: mask a seventh of the words, N times, each time others; with 7 every word is masked once
-    /// [default: 1]
+    /// Mask a seventh of the words N times, each time others; with 7 every word is masked once [default: 1]
     #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7), help_heading = STUDIES, hide_short_help = true)]
     phases: Option<u8>,
     #[arg(long, value_name = "HEADS", help_heading = STUDIES, hide_short_help = true, help = format!(
@@ -177,6 +177,29 @@ pub struct AnalyzeArguments {
         registry::with_option("links-from")
     ))]
     links_from: Option<LinksFrom>,
+    #[arg(long, value_name = "FILE", help_heading = STUDIES, hide_short_help = true, help = format!(
+        "Of the study `{}`: read links from a table beside the corpus, TSV or CSV with the columns sentence, from, to and type; \
+         `sentence` is the id of a sentence or #N, its number counted from 0, `from` and `to` are numbers of words counted from 1",
+        registry::with_option("links")
+    ))]
+    links: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", help_heading = STUDIES, hide_short_help = true, help = format!(
+        "Of the study `{}`: make links by the rules of this TOML file, a table for each type: from and to are conditions on annotations \
+         of words, and same, side, within and nearest on both",
+        registry::with_option("link-rules")
+    ))]
+    link_rules: Option<PathBuf>,
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', help_heading = STUDIES, hide_short_help = true, help = format!(
+        "Of the study `{}`: types whose links count in both directions, as contacts do. Several are separated by commas",
+        registry::with_option("undirected")
+    ))]
+    undirected: Vec<String>,
+    #[arg(long, value_name = "TYPE=N", value_delimiter = ',', value_parser = chosen::min_distance, help_heading = STUDIES,
+        hide_short_help = true, help = format!(
+        "Of the study `{}`: how far apart the words of a type's links are at least, as in contact=6. Several are separated by commas",
+        registry::with_option("min-distance")
+    ))]
+    min_distance: Vec<(String, usize)>,
     #[arg(long, value_name = "COLUMN", help_heading = STUDIES, hide_short_help = true, help = format!(
         "Of the study `{}`: a column of CoNLL-U, or a key of JSON lines, with the class of each word, as in xpos, feats.Number or \
          misc.Gloss; of JSON lines a key of `classes` too",
@@ -214,8 +237,7 @@ pub struct AnalyzeArguments {
     index: Option<PathBuf>,
     /// Keep what is done in this folder, and go on from there
     ///
-    /// What is done is kept in sixteen parts of each stage, and what is there already is taken: a run that was cut off goes on where
-    /// it was
+    /// Finished work is kept in sixteen parts of each stage: a run that was cut off goes on where it was
     #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS)]
     resume: Option<PathBuf>,
     /// Keep the sums that the report is of as well, as one partial, FILE.headscope: `headscope diff` compares partials of the same
@@ -278,6 +300,7 @@ const POSITIONS: &[Named<ExchangedPositions>] = &[
 /// The replacements for the context of a removed head.
 const REPLACEMENTS: &[Named<Replacement>] = &[
     (Replacement::Mean, "mean", "Its mean over the tokens of the same class: first special, other special, mask, text"),
+    (Replacement::Constant, "constant", "One mean over all tokens, which `headscope prune` can write into a model"),
     (Replacement::Zero, "zero", "Zeros"),
 ];
 
@@ -313,7 +336,12 @@ impl AnalyzeArguments {
         let positions = of_study(&studies, "positions", self.positions)?;
         let exchanged = exchanged(&studies, task.as_deref(), positions)?;
         let probes = probes(&studies, self.probes)?;
-        let links_from = of_study(&studies, "links-from", self.links_from)?;
+        let links = links(
+            &studies,
+            self.links_from,
+            [self.links.as_deref(), self.link_rules.as_deref()],
+            (self.undirected, self.min_distance),
+        )?;
         let classes = of_study(&studies, "classes", self.classes)?;
         let about = registry::with_option("show-example");
         if self.show_example && studies.iter().all(|study| study.card().name != about) {
@@ -358,7 +386,7 @@ impl AnalyzeArguments {
             removed: heads(self.removed),
             ablation,
             probes,
-            links_from,
+            links,
             classes,
             studies,
             with,

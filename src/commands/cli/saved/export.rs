@@ -8,6 +8,7 @@ use anyhow::anyhow;
 
 use crate::commands::cli::shared::checks::{lower_extension, refuse_other_than_pages, refuse_overlap, unfit};
 use crate::commands::cli::shared::command::{Command, Usage};
+use crate::commands::cli::shared::presets::PolicyArguments;
 use crate::commands::cli::shared::report::targets;
 use crate::commands::cli::shared::statuses::{READING, help};
 use crate::commands::saved::export::{ExportOptions, Exported, ExportedTable, export};
@@ -34,6 +35,10 @@ Examples:
   headscope export report.json --table labels --rows borderline=false --rows 'score>=0.8' -o firm.csv
   headscope export report.json --table heads --columns name,primary,score,ci95_low,ci95_high -o heads.tex
   headscope export english.json german.json --table paper -o relations.tex
+  headscope export report.json --policy strict.toml -o strict.json
+
+A policy file sets any of the keys that a report lists under `settings.policy`, such as `syntactic_margin = 0.2` or \
+`entropy_ratio = \"off\"`.
 
 Figures: grid, layers, heatmap:METRIC with any metric of the report, and those of the studies that were run: \
 {figures}.
@@ -57,12 +62,14 @@ pub struct ExportArguments {
     /// Write this flat table alone, as CSV, LaTeX (.tex) or Parquet
     #[arg(long, value_name = "TABLE", conflicts_with = "figure")]
     table: Option<String>,
-    /// Of the table these columns alone, in this order
+    /// Columns of the table to write, in this order
     #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "table")]
     columns: Vec<String>,
-    /// Of the table these rows alone: COLUMN=VALUE, or !=, >=, <=, > or < for =. May be repeated, all must hold
+    /// Rows of the table to write: COLUMN=VALUE, or !=, >=, <=, > or < for =. May be repeated, all must hold
     #[arg(long, value_name = "CONDITION", requires = "table")]
     rows: Vec<Condition>,
+    #[command(flatten)]
+    policy: PolicyArguments,
     /// Write JSON on one line, not indented
     #[arg(long, conflicts_with_all = ["figure", "table"])]
     compact: bool,
@@ -108,7 +115,7 @@ impl ExportArguments {
         if self.reports.len() > 1 && matches!(wanted, Exported::Figure(..)) {
             return Err(anyhow!("a figure shows one report").hint("name one report, or write a page (.html) of all"));
         }
-        let options = ExportOptions { reports: self.reports, wanted };
+        let options = ExportOptions { reports: self.reports, policy: self.policy.options()?, wanted };
         Ok(Command::new(move || export(&options)))
     }
 }

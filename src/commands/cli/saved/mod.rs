@@ -6,6 +6,7 @@ pub mod confirm;
 pub mod diff;
 pub mod export;
 pub mod gate;
+pub mod prune;
 pub mod relabel;
 pub mod show;
 pub mod sides;

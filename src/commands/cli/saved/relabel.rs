@@ -1,15 +1,15 @@
-//! The arguments of `headscope relabel`.
+//! The arguments of `headscope relabel`, which `show --policy` and `export --policy` stand for now.
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args};
+use anyhow::anyhow;
+use clap::Args;
 
 use crate::commands::cli::shared::checks::refuse_overlap;
 use crate::commands::cli::shared::command::{Command, Usage};
-use crate::commands::cli::shared::presets;
+use crate::commands::cli::shared::presets::PolicyArguments;
 use crate::commands::cli::shared::report::targets;
 use crate::commands::cli::shared::statuses::{READING, help};
-use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::saved::relabel::{RelabelOptions, relabel};
 
 const EXAMPLES: &str = "\
@@ -29,16 +29,12 @@ default, or the preset's value. For example:
 ///
 /// Labels every head anew from the evidence in the report, and says which labels change.
 #[derive(Args)]
-#[command(after_help = help(EXAMPLES, READING), group = ArgGroup::new("labels").required(true).multiple(true))]
+#[command(after_help = help(EXAMPLES, READING))]
 pub struct RelabelArguments {
     /// A report in JSON; `-` reads standard input
     report: PathBuf,
-    /// The thresholds: a TOML file
-    #[arg(long, value_name = "FILE", group = "labels")]
-    policy: Option<PathBuf>,
-    /// The thresholds of a published analysis; the policy file changes them
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::policies(), group = "labels")]
-    presets: Vec<String>,
+    #[command(flatten)]
+    policy: PolicyArguments,
     /// Write the new report, as JSON, as CSV or as a page (.html) by the extension; `-` writes JSON to standard output. May be
     /// repeated
     #[arg(short, long = "output", value_name = "FILE")]
@@ -52,8 +48,7 @@ impl RelabelArguments {
     /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         refuse_overlap(&self.outputs, &[])?;
-        presets::refuse_studies(&self.presets, "headscope analyze")?;
-        let policy = PolicyOptions { presets: presets::named(&self.presets)?, file: self.policy, min_count: None };
+        let policy = self.policy.options()?.ok_or_else(|| anyhow!("there is no policy: give --policy or --preset"))?;
         let options = RelabelOptions { report: self.report, policy, outputs: targets(&self.outputs, self.compact)? };
         Ok(Command::new(move || relabel(&options)))
     }

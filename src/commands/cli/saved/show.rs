@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
-use crate::commands::cli::shared::command::Command;
+use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::numbers;
+use crate::commands::cli::shared::presets::PolicyArguments;
 use crate::commands::cli::shared::report::DETAILS;
 use crate::commands::cli::shared::statuses::{READING, help};
 use crate::commands::cli::shared::values::one_of;
@@ -21,6 +22,7 @@ Examples:
   headscope show report.json --heads                 # a row for each head: label, score, choice, effect, sentence
   headscope show report.json --relation obj --top 5  # the heads that follow a relation best
   headscope show report.json --label first-special   # the heads that have a label
+  headscope show report.json --policy strict.toml    # the labels that another policy changes
 ";
 
 /// Show a saved report, or what it has on a head, a relation or a label
@@ -50,6 +52,8 @@ pub struct ShowArguments {
     /// The heads that have this label (`rare-words`), one of this family (`syntactic`, `sink`), or one that the grid shows so (`rare`)
     #[arg(long, value_name = "LABEL", group = "part")]
     label: Option<String>,
+    #[command(flatten)]
+    policy: PolicyArguments,
     /// How much the summary says
     #[arg(long, value_parser = one_of(DETAILS), default_value = "brief", conflicts_with = "part")]
     summary: Detail,
@@ -60,16 +64,18 @@ pub struct ShowArguments {
 
 impl ShowArguments {
     /// The command.
-    pub fn command(self) -> Command {
-        let Self { report, head, all, heads, relation, top, label, summary, json } = self;
+    pub fn command(self) -> Result<Command, Usage> {
+        let Self { report, head, all, heads, relation, top, label, policy, summary, json } = self;
+        let policy = policy.options()?;
         let shown = match (head, relation, label) {
             (Some(place), ..) => ShownPart::Head(place, if all { Detail::Full } else { Detail::Brief }),
             (_, Some(name), _) => ShownPart::Relation { name, top: top.into() },
             (.., Some(label)) => ShownPart::Label(label),
             (None, None, None) if heads => ShownPart::Heads,
+            (None, None, None) if policy.is_some() && !json => ShownPart::Changes,
             (None, None, None) => ShownPart::Summary(summary),
         };
-        let options = ShowOptions { report, shown, json };
-        Command::new(move || show(&options))
+        let options = ShowOptions { report, policy, shown, json };
+        Ok(Command::new(move || show(&options)))
     }
 }

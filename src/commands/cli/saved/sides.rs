@@ -41,7 +41,7 @@ pub struct OutcomeArguments {
     /// Print all of it, not one page
     #[arg(long, conflicts_with = "json")]
     full: bool,
-    /// Print the outcome as JSON, whose schema `headscope schema` has; `-o -` is the same
+    /// Print the outcome as JSON, whose schema `headscope explain --schema` has; `-o -` is the same
     #[arg(long)]
     json: bool,
     /// Do not print the outcome

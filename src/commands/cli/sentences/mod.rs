@@ -1,6 +1,5 @@
 //! `headscope view`, `headscope maps` and `headscope match`: the attention of chosen sentences.
 
 mod arguments;
-pub mod maps;
 pub mod matching;
 pub mod view;

@@ -1,5 +1,6 @@
 //! The arguments of `headscope view`.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -8,13 +9,14 @@ use clap::Args;
 use anyhow::anyhow;
 
 use super::arguments::{SentenceArguments, once, refuse_corpus};
-use crate::commands::cli::shared::checks::{extension, lower_extension};
+use crate::commands::cli::shared::checks::{extension, heads, lower_extension};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::statuses::{RUNNING, help};
 use crate::commands::cli::shared::values::one_of;
 use crate::commands::sentences::HeadChoice;
+use crate::commands::sentences::maps::{MapsOptions, maps};
 use crate::commands::sentences::view::{Drawing, ShownArcs, ViewOptions, view};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::FromToken;
@@ -29,15 +31,26 @@ Examples:
   headscope view ./my-model --head L2H8 --corpus reactions.jsonl --link maps
   headscope view ./my-model --head L2H8 --corpus treebank.conllu --sentence 7 -o sentence.svg -o sentence.html
   headscope view ./my-model --head all --text \"The cat sat on the mat.\" -o heads.html
+  headscope view ./my-model --text \"The cat sat.\" --text \"It slept.\" -o maps.safetensors
+  headscope view ./my-model --rollout --text \"The cat sat on the mat.\" -o rollout.safetensors
 
 Rows attend to columns, which are numbered as the rows are. A > stands before the head of the word in the tree, where the corpus has \
 trees.
+
+A file .safetensors has for each sentence a float32 tensor `attentions.<index>` of shape [layers, heads, tokens, tokens], attention from the \
+token of the row to that of the column; with --head it is [heads, tokens, tokens]. Its metadata hold tokens, words, the word of each \
+token, the gold tree, the name of the sentence and the model's identity. In Python:
+  from safetensors import safe_open
+  maps = safe_open(\"maps.safetensors\", \"np\")
+  maps.get_tensor(\"attentions.0\")    # each row sums to 1; 0 where nothing is seen
+  maps.metadata()[\"tokens.0\"]        # a JSON list; also word_ids.0, words.0, gold_heads.0, relations.0, sentence_id.0
 ";
 
 /// Show the attention of heads over sentences
 ///
 /// In the terminal as blocks or numbers, word by word; or as a figure (.svg) or a page (.html) with arcs from each word to where
-/// it attends most. With --head all a page has the thumbnails of all heads, token by token.
+/// it attends most; or as tensors (.safetensors) of all heads, layers or chosen heads. A page has each sentence to play with, and with
+/// --head all the thumbnails of all heads.
 #[derive(Args)]
 #[command(after_help = help(EXAMPLES, RUNNING))]
 pub struct ViewArguments {
@@ -49,15 +62,30 @@ pub struct ViewArguments {
     tokenizer: TokenizerArguments,
     #[command(flatten)]
     wanted: SentenceArguments,
-    /// Show this head, or `all` heads: on a page as thumbnails, in a figure as arcs one below the other. May be repeated
-    #[arg(long = "head", value_name = "L2H8", value_delimiter = ',', required = true)]
+    /// Show this head, or `all` heads: on a page as thumbnails, in a figure as arcs one below the other. May be repeated. Tensors are of
+    /// all heads unless some are named
+    #[arg(long = "head", value_name = "L2H8", value_delimiter = ',', required_unless_present = "outputs")]
     heads: Vec<ViewedHeads>,
+    /// In tensors: only the heads of this layer, counted from 0. May be repeated
+    #[arg(long = "layer", value_name = "N", hide_short_help = true, requires = "outputs", conflicts_with = "heads")]
+    layers: Vec<usize>,
+    /// In tensors: the rollout of all heads in place of their attention, attention of the layers multiplied up, the mean of each
+    /// layer's heads mixed half with the identity (Abnar & Zuidema 2020), and that of even attention: `rollout.<index>` and
+    /// `rollout_even.<index>`, [layers, tokens, tokens]
+    #[arg(long, hide_short_help = true, requires = "outputs", conflicts_with_all = ["layers", "heads", "removed"])]
+    rollout: bool,
+    /// In tensors: remove heads from the model, as `headscope analyze` does
+    #[arg(long = "remove", value_name = "L0H3", hide_short_help = true, value_delimiter = ',', requires = "outputs")]
+    removed: Vec<HeadPlace>,
+    /// In tensors: fail at the first sentence that would be skipped, and write nothing
+    #[arg(long, hide_short_help = true, requires = "outputs")]
+    strict: bool,
     /// Only sentences of the corpus with this word, in capitals or not
     #[arg(long, value_name = "WORD", conflicts_with_all = ["texts", "sentences"])]
     find: Option<String>,
-    /// Show no more than so many sentences
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = numbers::from::<u64>(1))]
-    limit: u64,
+    /// Show no more than so many sentences [default: 3, and all in tensors]
+    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
+    limit: Option<u64>,
     /// Draw only the arcs of this relation beside attention, and say which the head finds
     #[arg(long, value_name = "RELATION", conflicts_with = "texts")]
     relation: Option<String>,
@@ -70,13 +98,19 @@ pub struct ViewArguments {
     /// Show weights as numbers
     #[arg(long, conflicts_with = "outputs")]
     numbers: bool,
-    /// Which token speaks for a word of several
-    #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean")]
-    from_token: FromToken,
-    /// Write to this file in place of the terminal: .svg or .html. May be repeated
+    /// Which token speaks for a word of several [default: mean]
+    #[arg(long, value_parser = one_of(FROM_TOKEN))]
+    from_token: Option<FromToken>,
+    /// Write to this file in place of the terminal: .svg, .html or .safetensors. May be repeated but for tensors
     #[arg(short, long = "output", value_name = "FILE")]
     outputs: Vec<PathBuf>,
 }
+
+/// The extension of a file of tensors.
+const TENSORS: &str = "safetensors";
+
+/// So many sentences of a corpus are shown.
+const SHOWN: u64 = 3;
 
 /// A head, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,21 +139,27 @@ fn choice(named: &[ViewedHeads]) -> HeadChoice {
 impl ViewArguments {
     /// The command.
     pub fn command(self) -> Result<Command, Usage> {
+        let tensors = self.outputs.iter().find(|path| lower_extension(path) == TENSORS).cloned();
+        if let Some(output) = tensors {
+            return self.tensors(output);
+        }
+        let drawing = |path: &PathBuf| match lower_extension(path).as_str() {
+            "svg" => Ok((path.clone(), Drawing::Svg)),
+            "html" => Ok((path.clone(), Drawing::Html)),
+            _ => {
+                let error = anyhow!("`{}`: attention is written as .svg, .html or .safetensors", path.display());
+                Err(error.about(path.display()).of_value(extension(path)))
+            }
+        };
+        let outputs = self.outputs.iter().map(drawing).collect::<Result<_, Usage>>()?;
+        self.ensure_shown()?;
         let model = self.network.model(self.model.as_deref())?;
         // Sentences that are named are shown however many they are.
         let (truncate, max_tokens) = (self.wanted.truncate, self.wanted.max_tokens());
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
         let words = self.wanted.words;
-        let sentences = self.wanted.choice(self.find, Some(self.limit.max(named as u64)))?;
+        let sentences = self.wanted.choice(self.find, Some(self.limit.unwrap_or(SHOWN).max(named as u64)))?;
         refuse_corpus(&self.outputs, &sentences)?;
-        let drawing = |path: &PathBuf| match lower_extension(path).as_str() {
-            "svg" => Ok((path.clone(), Drawing::Svg)),
-            "html" => Ok((path.clone(), Drawing::Html)),
-            _ => {
-                let error = anyhow!("`{}`: attention is drawn as .svg or .html", path.display());
-                Err(error.about(path.display()).of_value(extension(path)))
-            }
-        };
         let gold = match (self.relation, self.link) {
             (Some(relation), _) => ShownArcs::Relation(relation),
             (None, Some(link)) => ShownArcs::Links(link),
@@ -136,9 +176,70 @@ impl ViewArguments {
             max_tokens,
             words,
             truncate,
-            from_token: self.from_token,
-            outputs: self.outputs.iter().map(drawing).collect::<Result<_, Usage>>()?,
+            from_token: self.from_token.unwrap_or_default(),
+            outputs,
         };
         Ok(Command::new(move || view(&options)))
+    }
+
+    /// Refuses what only tensors have, and no heads, where attention is shown.
+    fn ensure_shown(&self) -> Result<(), Usage> {
+        let of_tensors = [
+            ("layer", !self.layers.is_empty()),
+            ("rollout", self.rollout),
+            ("remove", !self.removed.is_empty()),
+            ("strict", self.strict),
+        ];
+        let instead = "write a file .safetensors: -o maps.safetensors";
+        match of_tensors.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(anyhow!("--{option} is for attention as tensors").of_option(option).hint(instead)),
+            None if self.heads.is_empty() => {
+                Err(anyhow!("no head is named").of_option("head").hint("name heads, as in --head L2H8, or --head all"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The command that writes tensors.
+    fn tensors(self, output: PathBuf) -> Result<Command, Usage> {
+        if self.outputs.len() > 1 {
+            let two = anyhow!("`{}`: a file of tensors is written alone", output.display());
+            return Err(two.about(output.display()).hint("run the command once more for the others"));
+        }
+        let of_words = [
+            ("from-token", self.from_token.is_some()),
+            ("relation", self.relation.is_some()),
+            ("link", self.link.is_some()),
+            ("hide-special", self.hide_special),
+        ];
+        if let Some((option, _)) = of_words.into_iter().find(|(_, is_given)| *is_given) {
+            let error = anyhow!("--{option} is for attention between words, and tensors are between tokens");
+            return Err(error.of_option(option).hint("leave it out"));
+        }
+        let model = self.network.model(self.model.as_deref())?;
+        let (truncate, words, max_tokens) = (self.wanted.truncate, self.wanted.words, self.wanted.max_tokens());
+        let sentences = self.wanted.choice(self.find, self.limit)?;
+        refuse_corpus(std::slice::from_ref(&output), &sentences)?;
+        let heads_of = if !self.heads.is_empty() {
+            choice(&self.heads)
+        } else if self.layers.is_empty() {
+            HeadChoice::All
+        } else {
+            HeadChoice::Layers(BTreeSet::from_iter(self.layers).into_iter().collect())
+        };
+        let options = MapsOptions {
+            model,
+            tokenizer: self.tokenizer.options(),
+            sentences,
+            heads: heads_of,
+            rollout: self.rollout,
+            output,
+            max_tokens,
+            words,
+            truncate,
+            strict: self.strict,
+            removed: heads(self.removed),
+        };
+        Ok(Command::new(move || maps(&options)))
     }
 }

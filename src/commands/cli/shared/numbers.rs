@@ -49,6 +49,13 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     whole.ok_or_else(expected)
 }
 
+/// Reads a share in per cent: `1%`, or `1`.
+pub fn share(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
+    let percent = percent.filter(|percent: &f64| *percent > 0.0 && percent.is_finite());
+    percent.map(|percent| percent / 100.0).ok_or_else(|| "a share above 0 in per cent is expected, as in 1%".to_owned())
+}
+
 /// Reads a number.
 pub fn number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| "a number is expected".to_owned())

@@ -1,10 +1,14 @@
-//! `--preset`: the published analyses that a command follows.
+//! `--preset`: the published analyses that a command follows; and `--policy` beside it, where a saved report is labelled anew.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use anyhow::anyhow;
 
 use super::command::Usage;
+use crate::commands::reporting::policy::PolicyOptions;
 use crate::evaluation::presets::{PRESETS, Preset};
 use crate::system::errors::Facts;
 
@@ -41,5 +45,26 @@ pub fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
             .of_value(preset.name)
             .hint(format!("give it to {instead}"))),
         None => Ok(()),
+    }
+}
+
+/// Another policy for a saved report.
+#[derive(Args)]
+pub struct PolicyArguments {
+    /// Label every head anew by the thresholds of this TOML file; what it leaves out has its default, or the preset's value
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Label every head anew by the thresholds of a published analysis; the policy file changes them
+    #[arg(long = "preset", value_name = "PRESET", value_parser = policies())]
+    presets: Vec<String>,
+}
+
+impl PolicyArguments {
+    /// The policy; none where none was asked for.
+    pub fn options(self) -> Result<Option<PolicyOptions>, Usage> {
+        refuse_studies(&self.presets, "headscope analyze")?;
+        let is_asked = self.policy.is_some() || !self.presets.is_empty();
+        let options = PolicyOptions { presets: named(&self.presets)?, file: self.policy, min_count: None };
+        Ok(is_asked.then_some(options))
     }
 }

@@ -8,7 +8,7 @@ use crate::commands::saved::sides::standing::{LabelStanding, same_rule};
 use crate::report::firm::is_role;
 use crate::studies::registry;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{Assessment, Verdict};
+use crate::study::labels::{ABSENT, Assessment, Verdict};
 
 /// The assessments of one side.
 struct Assessed<'a> {
@@ -17,6 +17,8 @@ struct Assessed<'a> {
     policy: &'a Policy,
     /// Whether the model could read the corpus.
     is_read: bool,
+    /// The places of the heads that the model lacks.
+    absent: &'a [usize],
     /// For every label; `[heads][labels]`.
     roles: Vec<Vec<Assessment>>,
     /// The assessments of labels of how heads choose.
@@ -30,13 +32,20 @@ impl<'a> Assessed<'a> {
             studies: side.findings.studies().into_iter().map(|study| study.card().name).collect(),
             policy,
             is_read: side.findings.is_read,
+            absent: &side.findings.absent,
             roles: side.findings.assessments(policy),
             choices: side.findings.assessments_of_choices(policy),
         }
     }
+
+    /// The first label of the head at a place.
+    fn primary(&self, place: usize) -> String {
+        if self.absent.contains(&place) { ABSENT.to_owned() } else { Verdict::new(self.roles[place].clone()).primary }
+    }
 }
 
-/// Every head of two sides that have the same heads, each with its partner on the second, `[layers * heads]`.
+/// Every head of two sides that have the same heads, each with its partner on the second, `[layers * heads]`; without heads that both
+/// lack.
 pub fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let grid = a.circumstances.model.grid();
     let [a, b] = [a, b].map(Assessed::new);
@@ -45,7 +54,7 @@ pub fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
         let of_both = [(&a, place), (&b, partners[place])];
         let roles = of_both.map(|(side, place)| roles_of(&side.roles[place]));
         let labels = of_labels(both, roles.each_ref().map(|roles| &**roles));
-        let [primary_a, primary_b] = of_both.map(|(side, place)| Verdict::new(side.roles[place].clone()).primary);
+        let [primary_a, primary_b] = of_both.map(|(side, place)| side.primary(place));
         let of_choice = of_labels(both, of_both.map(|(side, place)| &*side.choices[place]));
         let [chosen_a, chosen_b] = of_both.map(|(side, place)| {
             let chosen = side.choices[place].iter().find(|one| one.fires);
@@ -66,7 +75,8 @@ pub fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
             }),
         }
     };
-    (0..grid.count()).map(head).collect()
+    let is_there = |place: &usize| !(a.absent.contains(place) && b.absent.contains(&partners[*place]));
+    (0..grid.count()).filter(is_there).map(head).collect()
 }
 
 /// The assessments for labels that are roles: what every untrained head has, too, is nothing that could be kept.

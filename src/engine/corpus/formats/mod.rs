@@ -4,6 +4,7 @@ pub mod conllu;
 pub mod fasta;
 pub mod jsonl;
 pub mod reader;
+pub mod rxn;
 pub mod text;
 
 use std::fmt;
@@ -22,11 +23,13 @@ pub enum Format {
     Jsonl,
     /// FASTA: proteins, one record each.
     Fasta,
+    /// Reaction SMILES with atom numbers, one reaction per line.
+    Rxn,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 4] = [Self::Conllu, Self::Text, Self::Jsonl, Self::Fasta];
+    pub const ALL: [Self; 5] = [Self::Conllu, Self::Text, Self::Jsonl, Self::Fasta, Self::Rxn];
 
     pub(in crate::corpus) fn entry(self) -> &'static FormatReader {
         match self {
@@ -34,6 +37,7 @@ impl Format {
             Self::Text => &text::ENTRY,
             Self::Jsonl => &jsonl::ENTRY,
             Self::Fasta => &fasta::ENTRY,
+            Self::Rxn => &rxn::ENTRY,
         }
     }
 

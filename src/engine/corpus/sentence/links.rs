@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::corpus::bounds::{MAX_LINK_TYPES, MAX_RELATION_BYTES};
 use crate::system::errors::Facts;
+use crate::system::errors::similar::closest;
 use crate::system::printable::excerpt;
 
 /// The links of one type in a sentence.
@@ -58,6 +59,15 @@ impl LinkSet {
         ensure!(from != to, loose());
         self.add(place(from, words)?, place(to, words)?);
         Ok(())
+    }
+
+    /// The set of a type among those of a sentence, empty where there is none yet.
+    pub(in crate::corpus) fn of_type<'a>(sets: &'a mut Vec<Self>, kind: &Arc<LinkType>) -> &'a mut Self {
+        let place = sets.iter().position(|set| set.kind == *kind).unwrap_or_else(|| {
+            sets.push(Self::new(Arc::clone(kind)));
+            sets.len() - 1
+        });
+        &mut sets[place]
     }
 
     /// A copy with each word where `place` says that it is now; links that lose a word are counted.
@@ -133,15 +143,59 @@ impl FromStr for LinksFrom {
     }
 }
 
+/// Properties of types that a run sets by options, whatever the corpus says of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkTypeOptions {
+    /// Types whose links count in both directions.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub undirected: BTreeSet<String>,
+    /// The least distance between linked words, by type.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub min_distance: BTreeMap<String, usize>,
+}
+
 /// The types of links of a corpus so far.
 #[derive(Default)]
-pub(in crate::corpus) struct LinkTypes(BTreeMap<Box<str>, Arc<LinkType>>);
+pub(in crate::corpus) struct LinkTypes {
+    known: BTreeMap<Box<str>, Arc<LinkType>>,
+    options: LinkTypeOptions,
+}
 
 impl LinkTypes {
+    /// No types yet; `options` override what the corpus says of them.
+    pub(in crate::corpus) fn new(options: LinkTypeOptions) -> Self {
+        Self { known: BTreeMap::new(), options }
+    }
+
+    /// A type of this name, with a direction, between words at any distance.
+    /// Fails as [`LinkTypes::get`].
+    pub(in crate::corpus) fn plain(&mut self, name: &str) -> anyhow::Result<Arc<LinkType>> {
+        self.get(LinkType { name: name.into(), is_undirected: false, min_distance: 1 })
+    }
+
+    /// Makes sure that each option is about a type that the corpus has.
+    /// Fails if one is not.
+    pub(in crate::corpus) fn ensure_options_used(&self) -> anyhow::Result<()> {
+        let LinkTypeOptions { undirected, min_distance } = &self.options;
+        let undirected = undirected.iter().map(|name| ("undirected", name));
+        let named = undirected.chain(min_distance.keys().map(|name| ("min-distance", name)));
+        let mut unknown = named.filter(|(_, name)| !self.known.contains_key(name.as_str()));
+        if let Some((option, name)) = unknown.next() {
+            let types: Vec<String> = self.known.keys().map(|known| format!("`{}`", excerpt(known))).collect();
+            let types = if types.is_empty() { "no type".to_owned() } else { types.join(", ") };
+            let error = anyhow!("--{option} names the type `{}`, and links are of {types}", excerpt(name));
+            let similar = closest(name, self.known.keys().map(|known| &**known));
+            return Err(error.of_option(option).of_value(name).did_you_mean(similar));
+        }
+        Ok(())
+    }
+
     /// The type, shared with the sentences before.
     /// Fails if its name cannot stand in a label, it was another type before, or there are too many.
-    pub(in crate::corpus) fn get(&mut self, found: LinkType) -> anyhow::Result<Arc<LinkType>> {
-        if let Some(known) = self.0.get(&found.name) {
+    pub(in crate::corpus) fn get(&mut self, mut found: LinkType) -> anyhow::Result<Arc<LinkType>> {
+        found.is_undirected |= self.options.undirected.contains(&*found.name);
+        found.min_distance = self.options.min_distance.get(&*found.name).copied().unwrap_or(found.min_distance);
+        if let Some(known) = self.known.get(&found.name) {
             let name = excerpt(&found.name);
             let other = |is: [&str; 2]| {
                 anyhow!("links of the type `{name}` {} here, and {} before", is[0], is[1])
@@ -160,7 +214,7 @@ impl LinkTypes {
                 .hint("give it a shorter name: it stands in labels and tables")
         );
         ensure!(
-            self.0.len() < MAX_LINK_TYPES,
+            self.known.len() < MAX_LINK_TYPES,
             anyhow!(
                 "links are of the type `{}`, and there are {MAX_LINK_TYPES} other types before",
                 excerpt(&found.name)
@@ -168,7 +222,7 @@ impl LinkTypes {
             .hint("leave out the types that are no question of yours")
         );
         let known = Arc::new(found);
-        self.0.insert(known.name.clone(), Arc::clone(&known));
+        self.known.insert(known.name.clone(), Arc::clone(&known));
         Ok(known)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::vec;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -22,15 +22,17 @@ use super::formats::reader::{Context, FileContext, Parsed};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
-use super::sentence::links::LinksFrom;
+use super::sentence::links::LinkTypes;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 
 pub(super) mod indexing;
+pub(super) mod links;
 pub(super) mod scope;
 mod selected;
 mod shares;
 
+use links::{LinkOptions, LinksBeside};
 use selected::SelectedSegments;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
@@ -52,6 +54,9 @@ pub struct Corpus {
     documents: u64,
     /// How many documents have begun, of all.
     met_documents: u64,
+    /// How many sentences were met, of all.
+    met_sentences: u64,
+    links: LinksBeside,
     /// Whether the next sentence is the first of its file.
     begins_file: bool,
     scope: scope::Scope,
@@ -70,8 +75,8 @@ pub struct Corpus {
 pub struct FurtherColumns<'a> {
     /// Columns of CoNLL-U, or keys of JSON lines, of each word.
     pub requested: &'a [String],
-    /// Where CoNLL-U has links.
-    pub links: Option<&'a LinksFrom>,
+    /// Links that stand beside them.
+    pub links: Option<&'a LinkOptions>,
     /// The column or key that has the class of each word.
     pub classes: Option<&'a str>,
 }
@@ -150,7 +155,7 @@ impl Corpus {
     }
 
     /// Opens the corpus as a run reads it: [`within`](Self::within) its scope, [`keeping`](Self::keeping) its columns, with the links
-    /// of CoNLL-U and the classes of words if they are wanted, and [`indexed`](Self::indexed).
+    /// that stand beside it and the classes of words if they are wanted, and [`indexed`](Self::indexed).
     /// Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an index and one of the inputs is no file.
     pub fn open_with(
         inputs: &[Input],
@@ -162,8 +167,12 @@ impl Corpus {
             indexing::ensure_files(inputs).class(Class::Input)?;
         }
         let FurtherColumns { requested, links, classes } = columns;
-        let mut corpus = Self::open(inputs)?.within(scope).keeping(requested);
-        corpus.context.links_from = links.cloned();
+        let none = LinkOptions::default();
+        let links = links.unwrap_or(&none);
+        let mut corpus = Self::open(inputs)?.within(scope).keeping(&links.columns(requested));
+        corpus.context.links_from.clone_from(&links.from);
+        corpus.context.links = LinkTypes::new(links.types.clone());
+        corpus.links = LinksBeside::new(links, requested.len());
         (corpus.context.reads_classes, corpus.context.classes) = (true, classes.map(Into::into));
         corpus.indexed(index)
     }
@@ -204,6 +213,11 @@ impl Corpus {
             Some(((file, _), _)) => Err(index.changed(&file.path)).class(Class::Input),
             None => Ok(()),
         }
+    }
+
+    /// The types of rules that have made no link so far.
+    pub fn idle_rules(&self) -> Vec<&str> {
+        self.links.idle_rules()
     }
 
     /// Its index, if it has one.
@@ -257,6 +271,8 @@ impl Corpus {
             document: 0,
             documents: 0,
             met_documents: 0,
+            met_sentences: 0,
+            links: LinksBeside::default(),
             begins_file: false,
             scope: scope::Scope::default(),
             left: u64::MAX,
@@ -373,11 +389,22 @@ impl Corpus {
 
     fn read(&mut self) -> Result<Option<Sentence>> {
         if let Some(selected) = &mut self.selected {
-            return selected.next(&mut self.context);
+            let Some((mut sentence, format)) = selected.next(&mut self.context)? else { return Ok(None) };
+            let number = sentence.index;
+            self.links.add(&mut sentence, number, format, &mut self.context.links)?;
+            return Ok(Some(sentence));
         }
-        self.decided();
-        let parsed = self.parsed()?;
-        Ok(parsed.map(|(parsed, index)| self.sentence(parsed, index)))
+        let is_whole = self.decided().part == scope::ReadPart::All;
+        let Some((parsed, index)) = self.parsed()? else {
+            if is_whole {
+                self.links.ensure_used(&self.context.links)?;
+            }
+            return Ok(None);
+        };
+        let format = self.current.as_ref().context("the file of a sentence is open")?.0.format;
+        let mut sentence = self.sentence(parsed, index);
+        self.links.add(&mut sentence, self.met_sentences - 1, format, &mut self.context.links)?;
+        Ok(Some(sentence))
     }
 
     /// The next sentence of all files as its reader has it, with its index.
@@ -403,6 +430,7 @@ impl Corpus {
         let Some((FileName { format, .. }, lines)) = &mut self.current else { return Ok(None) };
         while self.left > 0 {
             let Some(parsed) = (format.entry().read)(lines, &mut self.context)? else { return Ok(None) };
+            self.met_sentences += 1;
             // A file begins a document, too.
             let begins_document = std::mem::take(&mut self.begins_file) || parsed.begins_document;
             self.met_documents += u64::from(begins_document);
@@ -426,6 +454,12 @@ impl Corpus {
                 self.documents += 1;
             }
             return Ok(Some((parsed, index)));
+        }
+        let is_cut =
+            matches!(self.scope.decided.as_deref(), Some(scope::Decided { part: scope::ReadPart::OfFiles(_), .. }));
+        // Sentences that a limit leaves out of a file count for the numbers of those after it.
+        while is_cut && self.links.go_by_number() && (format.entry().read)(lines, &mut self.context)?.is_some() {
+            self.met_sentences += 1;
         }
         Ok(None)
     }

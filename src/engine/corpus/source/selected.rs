@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 
 use crate::corpus::compression::Compression;
 use crate::corpus::files::CorpusFile;
+use crate::corpus::formats::Format;
 use crate::corpus::formats::reader::{Context, FileContext, Name, Parsed};
 use crate::corpus::index::{DocumentName, Index, Piece, SEGMENT_SENTENCES};
 use crate::corpus::lines::Lines;
@@ -72,14 +73,15 @@ impl SelectedSegments {
         }
     }
 
-    /// The next sentence; after the last, all bytes read are checked against the index.
-    pub(super) fn next(&mut self, context: &mut Context) -> Result<Option<Sentence>> {
+    /// The next sentence, with the format of its file; after the last, all bytes read are checked against the index.
+    pub(super) fn next(&mut self, context: &mut Context) -> Result<Option<(Sentence, Format)>> {
         while self.current.as_ref().is_none_or(|open| open.left == 0) {
             if !self.begin_piece(context)? {
                 return Ok(None);
             }
         }
         let Parsed { origin, content, begins_document, id, links, written, .. } = self.read(context)?;
+        let format = self.files[origin.file].kind.format;
         let index = self.next_index;
         self.next_index += 1;
         if begins_document {
@@ -92,7 +94,7 @@ impl SelectedSegments {
         let document_number = self.documents.checked_sub(1).filter(|_| self.of_documents);
         let begins_segment = index.is_multiple_of(SEGMENT_SENTENCES);
         let (document, is_glued) = (self.document, context.file.glue(begins_segment, written.as_ref()));
-        Ok(Some(Sentence {
+        let sentence = Sentence {
             index,
             origin,
             document,
@@ -104,7 +106,8 @@ impl SelectedSegments {
             links,
             written,
             is_glued,
-        }))
+        };
+        Ok(Some((sentence, format)))
     }
 
     /// Reads a sentence of the open file. A file that has changed may be anything, so that error comes before others.

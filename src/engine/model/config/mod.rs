@@ -9,6 +9,7 @@ mod rotary;
 use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Deserializer};
 
+use crate::model::grid::HeadPlace;
 use crate::model::grid::visibility::LayerClasses;
 use crate::system::errors::Facts;
 
@@ -83,6 +84,9 @@ pub struct Config {
     /// The keys that queries see in each layer.
     #[serde(skip)]
     pub visibility: LayerClasses,
+    /// The heads that were pruned before the checkpoint was saved, ascending: it has no weights for them.
+    #[serde(skip)]
+    pub absent: Vec<HeadPlace>,
     /// Whether `max_position_embeddings` is nominal: nothing in the model depends on a position alone, so it has no longest
     /// sequence.
     #[serde(skip)]
@@ -175,6 +179,7 @@ impl Config {
             first_position: 0,
             rotary: Vec::new(),
             visibility: LayerClasses::default(),
+            absent: Vec::new(),
             is_unbounded: false,
             full_attention: None,
             type_vocab_size: 0,
@@ -266,6 +271,11 @@ impl Config {
     /// Width of all heads together: that of the contexts before the output projection.
     pub fn heads_width(&self) -> usize {
         self.num_attention_heads * self.head_dim()
+    }
+
+    /// The heads of a layer that are there, ascending.
+    pub fn present_heads(&self, layer: usize) -> Vec<usize> {
+        (0..self.num_attention_heads).filter(|&head| !self.absent.contains(&HeadPlace { layer, head })).collect()
     }
 
     /// The factor of the scores.

@@ -30,6 +30,7 @@ mod names;
 mod opt;
 mod post_rotary;
 mod pre_norm;
+mod pruned;
 mod rembert;
 mod roberta;
 mod squeezebert;
@@ -42,6 +43,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 
 use super::config::{Config, named};
+use super::grid::HeadGrid;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
@@ -151,6 +153,11 @@ pub struct Architecture {
 }
 
 impl Architecture {
+    /// How many layers and heads there are.
+    pub fn grid(&self) -> HeadGrid {
+        HeadGrid { layers: self.config.num_hidden_layers, heads: self.config.num_attention_heads }
+    }
+
     /// Parses the text of a `config.json`.
     /// Fails if it is not JSON, names a family that is not supported, lacks a field, or holds sizes that fit no encoder.
     pub fn parse(text: &str) -> Result<Self> {
@@ -169,7 +176,8 @@ impl Architecture {
                 }
             }
         }
-        let (config, names) = (family.read)(text)?;
+        let (mut config, names) = (family.read)(text)?;
+        config.absent = pruned::absent(&json, &family, &config, &names.layers)?;
         ensure!(
             !config.position_embedding_type.is_relative() || names.parts.distances.is_some(),
             "position_embedding_type is relative, which is not supported of {family} (supported: absolute)"
@@ -216,17 +224,6 @@ fn refuse(json: &Value) -> Result<()> {
         bail!(anyhow!("model_type is {model_type}: {why}").of_value(model_type));
     }
     let there = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
-    if let Some(Value::Object(layers)) = json.get("pruned_heads")
-        && !layers.is_empty()
-    {
-        let layers: Vec<String> = layers.iter().map(|(layer, heads)| format!("layer {layer}: {heads}")).collect();
-        bail!(
-            anyhow!("pruned_heads is there ({}): layers with fewer heads than others are not read", layers.join("; "))
-                .hint(
-                    "analyse the model as it was before prune_heads; --with effect says what removing those heads costs"
-                )
-        );
-    }
     ensure!(!there("quantization_config"), "quantization_config is there: only unquantised weights are read");
     let of_clip = json.get("model_type").is_some_and(|model_type| model_type == clip::CLIP.model_type);
     if there("text_config") && !there("num_hidden_layers") && !of_clip {

@@ -5,8 +5,10 @@ use anyhow::{Result, anyhow};
 use super::file::ModelFile;
 use super::index;
 use super::missing::Place;
+use super::modules::pooling;
 use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS};
 use super::nested::Nested;
+use super::pooling::Pooling;
 use super::store::{AdapterFiles, FileStore, ModelFiles, TokenizerFiles};
 use crate::model::families::Architecture;
 use crate::system::errors::Facts;
@@ -21,10 +23,12 @@ pub(in crate::model) fn gather(
     place: &Place,
     files: &dyn FileStore,
 ) -> Result<ModelFiles> {
-    match Nested::of(files)? {
-        Some(nested) => of_folder(id, revision, &place.within(&nested.folder), &nested),
-        None => of_folder(id, revision, place, files),
-    }
+    let gathered = match Nested::of(files)? {
+        Some(nested) => of_folder(id, revision, &place.within(&nested.folder), &nested)?,
+        None => of_folder(id, revision, place, files)?,
+    };
+    // Few runs ask how a model pools, and no other one fails for it.
+    Ok(ModelFiles { pooling: pooling(files).map_err(|error| format!("{error:#}")), ..gathered })
 }
 
 /// The files of a model that are all in one folder.
@@ -55,7 +59,7 @@ fn of_folder(id: String, revision: Option<String>, place: &Place, files: &dyn Fi
     };
     ensure_plausible(&weights, &architecture)?;
     let adapter = adapter(&id, files)?;
-    Ok(ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter })
+    Ok(ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter, pooling: Ok(Pooling::Text) })
 }
 
 /// The adapter that lies beside the weights, if one does: transformers loads it with them.

@@ -5,8 +5,10 @@ mod file;
 mod gather;
 mod index;
 mod missing;
+mod modules;
 pub(super) mod names;
 pub(super) mod nested;
+mod pooling;
 mod store;
 
 pub use file::ModelFile;
@@ -15,5 +17,6 @@ pub(super) use gather::gather;
 #[cfg(feature = "hub")]
 pub(super) use missing::MissingFile;
 pub(super) use missing::Place;
+pub use pooling::Pooling;
 pub(super) use store::FileStore;
 pub use store::{AdapterFiles, ModelFiles, TokenizerFiles};

@@ -17,6 +17,12 @@ pub(in crate::model) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub(in crate::model) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(in crate::model) const ADDED_TOKENS: &str = "added_tokens.json";
 
+/// The list of the modules of a sentence encoder.
+pub(in crate::model) const MODULES: &str = "modules.json";
+
+/// The beginning of the name of the folder of the first module.
+pub(in crate::model) const FIRST_MODULE: &str = "0_";
+
 pub(in crate::model) const ADAPTER_CONFIG: &str = "adapter_config.json";
 /// The tensors of an adapter, the form that peft prefers first.
 pub(in crate::model) const ADAPTER_WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
@@ -56,6 +62,11 @@ pub(in crate::model) const LONGEST_INDEX: u64 = 1 << 24;
 /// Whether a file lists the shards that the weights are in.
 pub(in crate::model) fn is_index(name: &str) -> bool {
     name.ends_with(".index.json")
+}
+
+/// Whether a folder of this name may be that of the first module.
+pub(in crate::model) fn is_first_module(name: &Path) -> bool {
+    name.to_string_lossy().starts_with(FIRST_MODULE)
 }
 
 /// Whether a file of weights is a pickle, by its name.

@@ -9,11 +9,8 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::file::ModelFile;
-use super::names::{CONFIG, LONGEST_CONFIG};
+use super::names::{CONFIG, FIRST_MODULE, LONGEST_CONFIG};
 use super::store::FileStore;
-
-/// The beginning of the name of the folder of the first module.
-const FIRST_MODULE: &str = "0_";
 
 /// The folders in a folder that may be that of the first module.
 pub(in crate::model) fn first_modules(folder: &Path) -> Vec<String> {

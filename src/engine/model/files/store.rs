@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use super::file::ModelFile;
-use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, LONGEST_TOKENIZER};
+use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, LONGEST_TOKENIZER, MODULES, is_first_module};
+use super::pooling::Pooling;
 use crate::model::families::Architecture;
+use crate::model::grid::HeadGrid;
 use crate::system::errors::Facts;
 
 /// The files of one model, all on this machine, and what its `config.json` says.
@@ -28,6 +30,24 @@ pub struct ModelFiles {
     pub weights: Vec<ModelFile>,
     /// The adapter that is merged into them.
     pub adapter: Option<AdapterFiles>,
+    /// How a sentence encoder pools, or why that is not known.
+    pub pooling: Result<Pooling, String>,
+}
+
+impl ModelFiles {
+    /// How many layers and heads there are.
+    pub fn grid(&self) -> HeadGrid {
+        self.architecture.grid()
+    }
+
+    /// The folder of the model, and the folder of its weights within: one of its own where the model is the first module of a
+    /// sentence encoder. `None` if it is part of the binary.
+    pub fn folder(&self) -> Option<(PathBuf, PathBuf)> {
+        let beside = self.config.path().parent().filter(|folder| folder.is_dir() || *folder == Path::new(""))?;
+        let name = beside.file_name().map(PathBuf::from).unwrap_or_default();
+        let outer = beside.parent().filter(|outer| is_first_module(&name) && outer.join(MODULES).is_file());
+        Some(outer.map_or_else(|| (beside.to_owned(), PathBuf::new()), |outer| (outer.to_owned(), name)))
+    }
 }
 
 /// The files of an adapter.

@@ -1,6 +1,7 @@
-//! Heads that classify whole sequences, as transformers' `...ForSequenceClassification` have them.
+//! Heads that classify sequences or tokens, as transformers' `...ForSequenceClassification` and `...ForTokenClassification` have them.
 //!
-//! All of them are a [`PredictionHead`] at one token: a layer with an activation, which encoders have and decoders do not, and a
+//! Those of tokens are one linear layer over the last hidden states, but for ModernBERT's, which has a layer before it.
+//! Those of sequences are a [`PredictionHead`] at one token: a layer with an activation, which encoders have and decoders do not, and a
 //! vector for each class. Encoders have it at the first token, decoders at the last one, which alone has seen all others.
 
 use std::collections::BTreeMap;
@@ -8,8 +9,8 @@ use std::collections::BTreeMap;
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::parts::Linear;
-use super::prediction::{PredictionHead, Transform};
+use super::parts::{Linear, Norm};
+use super::prediction::{Objective, PredictionHead, Transform};
 use crate::model::config::{Activation, fields};
 use crate::model::families::Architecture;
 use crate::model::weights::{Checkpoint, Tensors};
@@ -61,6 +62,31 @@ const OF_ENCODERS: &[ClassifierNames] = &[
 /// The output of a decoder's head, which has no bias.
 const OF_DECODERS: &str = "score";
 
+/// The names of the last layer of heads of tokens: of most models, and of most decoders.
+const OF_TOKENS: [&str; 2] = ["classifier", OF_DECODERS];
+
+/// The layer before that, and its normalisation.
+const BEFORE_TOKENS: [&str; 2] = ["head.dense", "head.norm"];
+
+/// The things that a head classifies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Classified {
+    /// Sequences as a whole.
+    Sequences,
+    /// Each token.
+    Tokens,
+}
+
+impl Classified {
+    /// The objective of such a head.
+    pub(in crate::model) fn objective(self) -> Objective {
+        match self {
+            Self::Sequences => Objective::SequenceClasses,
+            Self::Tokens => Objective::TokenClasses,
+        }
+    }
+}
+
 /// A head that classifies sequences, with its labels.
 pub struct Classifier {
     pub head: PredictionHead,
@@ -86,15 +112,22 @@ struct ClassifierConfig {
     problem_type: Option<String>,
     /// DeBERTa's, of the layer before the classes.
     pooler_hidden_act: Option<Activation>,
+    /// ModernBERT's, of the layer before the classes of tokens.
+    classifier_activation: Option<Activation>,
+    #[serde(default)]
+    classifier_bias: bool,
 }
 
 impl Classifier {
     /// Loads the head of a checkpoint; `config` is the text of its `config.json`.
     /// Fails if it has none, of a kind that is known, or the head does not choose one of several classes.
-    pub fn load(checkpoint: &Checkpoint, architecture: &Architecture, config: &str) -> Result<Self> {
+    pub fn load(checkpoint: &Checkpoint, architecture: &Architecture, config: &str, of: Classified) -> Result<Self> {
+        if of == Classified::Tokens {
+            return Self::of_tokens(checkpoint, architecture, config);
+        }
         let Architecture { family, config: sizes, .. } = architecture;
         let width = sizes.hidden_size;
-        let ClassifierConfig { id2label, problem_type, pooler_hidden_act } = fields(config)?;
+        let ClassifierConfig { id2label, problem_type, pooler_hidden_act, .. } = fields(config)?;
         let is_decoder = sizes.visibility.are_causal();
         let names = OF_ENCODERS.iter().find(|names| names.families.contains(&family.model_type));
         ensure!(
@@ -124,13 +157,40 @@ impl Classifier {
         });
         let Linear { weight, bias } = Linear::load(checkpoint, output, count, width, !is_decoder)?;
         let head = PredictionHead { transform: transform.transpose()?, decoder: Some(weight), bias, cap: None };
-        let is_each = id2label.len() == count && id2label.keys().copied().eq(0..count);
-        let names = if is_each { id2label.into_values().collect() } else { Vec::new() };
-        Ok(Self { head, labels: Labels { count, names, at_end: is_decoder } })
+        Ok(Self { head, labels: Labels::new(count, id2label, is_decoder) })
+    }
+
+    /// Loads a head that classifies tokens.
+    fn of_tokens(checkpoint: &Checkpoint, architecture: &Architecture, config: &str) -> Result<Self> {
+        let width = architecture.config.hidden_size;
+        let ClassifierConfig { id2label, classifier_activation, classifier_bias, .. } = fields(config)?;
+        let has = |name: &str, part: &str| checkpoint.has_tensor(&format!("{name}.{part}"));
+        let found = OF_TOKENS.into_iter().find(|name| has(name, "weight"));
+        let output = found.ok_or_else(|| {
+            anyhow!("there is no head that classifies tokens (`{}.weight`)", OF_TOKENS[0])
+                .hint("name the model that was trained to tag")
+        })?;
+        let count = checkpoint.rows(&format!("{output}.weight"))?;
+        let [dense, norm] = BEFORE_TOKENS;
+        let transform = has(dense, "weight").then(|| -> Result<Transform> {
+            Ok(Transform {
+                dense: Linear::load(checkpoint, dense, width, width, classifier_bias)?,
+                activation: classifier_activation.unwrap_or(Activation::Gelu),
+                norm: Some(Norm::load(checkpoint, norm, width, has(norm, "bias"))?),
+            })
+        });
+        let Linear { weight, bias } = Linear::load(checkpoint, output, count, width, has(output, "bias"))?;
+        let head = PredictionHead { transform: transform.transpose()?, decoder: Some(weight), bias, cap: None };
+        Ok(Self { head, labels: Labels::new(count, id2label, false) })
     }
 }
 
 impl Labels {
+    fn new(count: usize, id2label: BTreeMap<usize, String>, at_end: bool) -> Self {
+        let is_each = id2label.len() == count && id2label.keys().copied().eq(0..count);
+        Self { count, names: if is_each { id2label.into_values().collect() } else { Vec::new() }, at_end }
+    }
+
     /// The number of a class by its name, or by itself.
     pub fn number(&self, label: &str) -> Option<u32> {
         let of_name = self.names.iter().position(|name| name == label);

@@ -8,13 +8,14 @@ use crate::model::families::{Names, QueryKeyValue};
 use crate::model::weights::Tensors;
 
 /// Loads the projections to queries, keys and values one after the other, those of each head together, a copy of its keys and
-/// values for each head of queries. `name` is that of a part of the layer.
+/// values for each head of queries; zeros for heads that are not `present`. `name` is that of a part of the layer.
 pub(super) fn load(
     tensors: &impl Tensors,
     (config, names): (&Config, &Names),
+    present: &[usize],
     name: &impl Fn(&str) -> String,
 ) -> Result<Linear> {
-    let (hidden, heads, size) = (config.hidden_size, config.num_attention_heads, config.head_dim());
+    let (hidden, heads, size) = (config.hidden_size, present.len(), config.head_dim());
     let groups = config.key_value_heads.unwrap_or(heads);
     let (width, narrow, biased) = (heads * size, groups * size, names.biases.query_key_value);
     let [query, key, value] = match names.parts.query_key_value {
@@ -60,7 +61,8 @@ pub(super) fn load(
     let copied = |part: Linear| {
         if shared == 1 { part } else { part.select((0..width).map(|row| row / (shared * size) * size + row % size)) }
     };
-    Ok(Linear::stacked([query, copied(key), copied(value)]))
+    let all = [query, copied(key), copied(value)].map(|part| part.with_outputs_of(present, config.num_attention_heads));
+    Ok(Linear::stacked(all))
 }
 
 /// The queries, the keys and the values of all heads, of a layer that has the three of each head together.

@@ -22,7 +22,7 @@ use super::families::{Architecture, EmbeddingNames, Groups, Intermediate, Names,
 use super::weights::Tensors;
 use crate::system::parallel::{all_cores, in_parallel};
 
-pub use classifier::{Classifier, Labels};
+pub use classifier::{Classified, Classifier, Labels};
 pub use disentangled::Disentangled;
 pub use parts::{Linear, Norm};
 pub use position_bias::PositionBias;
@@ -219,6 +219,7 @@ impl Layer {
             tensors.tensor(&name(&format!("{part}.weight")), &shape)
         });
         let (heads, width) = (config.num_attention_heads, config.heads_width());
+        let present = config.present_heads(number);
         let both = |[first, second]: [&str; 2], width| -> Result<_> { Ok([norm(first, width)?, norm(second, width)?]) };
         let query_key_norms = parts.query_key_norms.map(|parts| both(parts, config.head_dim()));
         let write_norms = parts.write_norms.map(|parts| both(parts, hidden));
@@ -246,15 +247,20 @@ impl Layer {
             }
         };
         Ok(Self {
-            query_key_value: heads::load(tensors, (config, names), &name)?,
+            query_key_value: heads::load(tensors, (config, names), &present, &name)?,
             query_key_norms: query_key_norms.transpose()?,
             rotary: shared.rotary.get(number).cloned().flatten(),
             distances: distances.transpose()?,
             disentangled: disentangled.transpose()?,
             position_bias,
-            attention_output: linear(parts.attention_output, hidden, width, biases.attention_output, |of| {
-                of.attention_output
-            })?,
+            attention_output: linear(
+                parts.attention_output,
+                hidden,
+                present.len() * config.head_dim(),
+                biases.attention_output,
+                |of| of.attention_output,
+            )?
+            .with_inputs_of(&present, heads),
             attention_norm: (number > 0 || names.first_norm).then(|| norm(parts.attention_norm, hidden)).transpose()?,
             intermediate,
             output: linear(parts.output, hidden, wide, biases.output, |of| of.output)?,

@@ -70,6 +70,27 @@ impl Linear {
         selected
     }
 
+    /// So many heads of outputs, of which these, ascending, are what it has, and the others are zeros.
+    pub(super) fn with_outputs_of(self, present: &[usize], heads: usize) -> Self {
+        if present.len() == heads {
+            return self;
+        }
+        let (size, inputs) = (self.bias.len() / present.len(), self.weight.len() / self.bias.len());
+        let weight = spread(&self.weight, present, (heads, size * inputs));
+        Self { weight, bias: spread(&self.bias, present, (heads, size)) }
+    }
+
+    /// The same of inputs.
+    pub(super) fn with_inputs_of(self, present: &[usize], heads: usize) -> Self {
+        if present.len() == heads {
+            return self;
+        }
+        let inputs = self.weight.len() / self.bias.len();
+        let rows = self.weight.chunks_exact(inputs);
+        let weight = rows.flat_map(|row| spread(row, present, (heads, inputs / present.len()))).collect();
+        Self { weight, ..self }
+    }
+
     /// The second half of its outputs before the first.
     pub(super) fn halves_exchanged(&self) -> Self {
         let outputs = self.bias.len();
@@ -102,6 +123,15 @@ impl Norm {
             bias: bias(tensors, name, width, biased)?,
         })
     }
+}
+
+/// Values of all heads, `size` each, from those of the heads that are present; zeros for the others.
+fn spread(values: &[f32], present: &[usize], (heads, size): (usize, usize)) -> Vec<f32> {
+    let mut all = vec![0.0; heads * size];
+    for (of_head, head) in values.chunks_exact(size).zip(present) {
+        all[head * size..][..size].copy_from_slice(of_head);
+    }
+    all
 }
 
 /// The bias of a part that has one, or zeros.

@@ -25,12 +25,14 @@ pub enum Objective {
     NextTokens,
     /// The class of a whole sequence is to be predicted, by a head that was trained afterwards (Devlin et al. 2019, 4.1).
     SequenceClasses,
+    /// The class of each token is to be predicted, by a head that was trained afterwards (Devlin et al. 2019, 5.3).
+    TokenClasses,
 }
 
 impl Objective {
     /// Whether tokens are predicted, so that a model has a loss on any text.
     pub fn is_of_tokens(self) -> bool {
-        self != Self::SequenceClasses
+        !matches!(self, Self::SequenceClasses | Self::TokenClasses)
     }
 
     /// The objective of the head that a checkpoint has; `has` says whether tensor names begin so.
@@ -73,6 +75,7 @@ impl Objective {
             Self::ReplacedTokens => "tokens told original or replaced",
             Self::NextTokens => "next tokens",
             Self::SequenceClasses => "classes of sequences",
+            Self::TokenClasses => "classes of tokens",
         }
     }
 }
@@ -105,7 +108,9 @@ pub struct Transform {
 impl PredictionHead {
     pub(super) fn load(tensors: &impl Tensors, architecture: &Architecture, objective: Objective) -> Result<Self> {
         match objective {
-            Objective::SequenceClasses => bail!("a head that classifies sequences is loaded with its labels"),
+            Objective::SequenceClasses | Objective::TokenClasses => {
+                bail!("a head that classifies is loaded with its labels")
+            }
             Objective::MaskedTokens => Self::of_tokens(tensors, architecture).context("cannot load the masked-LM head"),
             Objective::NextTokens => {
                 Self::of_tokens(tensors, architecture).context("cannot load the head that predicts the next token")

@@ -7,6 +7,7 @@
 mod foreign;
 pub mod left;
 pub mod pickle;
+pub mod pruned;
 mod safetensors;
 mod torch;
 mod wrappers;
@@ -203,8 +204,7 @@ impl Checkpoint {
     /// Reads a tensor as f32 under any of the names it may have, and checks its shape and its values.
     /// Fails if no name is there (the closest that there are are listed), the shape is not `shape`, or a value is not finite.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let names = candidates(self.family.prefix, name);
-        let Some((found, (file, stored))) = names.iter().find_map(|name| Some((name, self.tensors.get(name)?))) else {
+        let Some((found, (file, stored))) = self.found(name) else {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
             let closest = self.closest(name);
@@ -223,9 +223,20 @@ impl Checkpoint {
         let described = format!("tensor {found} of `{}`", path.display());
         let base = || self.values(stored, file, shape, &described).about(path.display());
         match &self.adapter {
-            Some(adapter) => adapter.adapted(found.strip_prefix(self.family.prefix).unwrap_or(found), shape, &base),
+            Some(adapter) => adapter.adapted(found.strip_prefix(self.family.prefix).unwrap_or(&found), shape, &base),
             None => base(),
         }
+    }
+
+    /// A tensor under any of the names it may have, with that name.
+    fn found(&self, name: &str) -> Option<(String, &(usize, StoredTensor))> {
+        let mut names = candidates(self.family.prefix, name).into_iter();
+        names.find_map(|name| self.tensors.get(&name).map(|stored| (name, stored)))
+    }
+
+    /// The number of the file that a tensor is in, and its place there.
+    fn stored(&self, name: &str) -> Option<(usize, &StoredTensor)> {
+        self.found(name).map(|(_, (file, stored))| (*file, stored))
     }
 
     /// The names in the files that are most like a name, in words.
@@ -311,6 +322,11 @@ impl StoredTensor {
         let span = steps
             .fold(1_usize, |span, (size, stride)| span.saturating_add(size.saturating_sub(1).saturating_mul(*stride)));
         self.shape.iter().fold(1_usize, |count, size| count.saturating_mul(*size)).saturating_sub(span)
+    }
+
+    /// Whether its values do not follow each other in the file.
+    fn is_scattered(&self) -> bool {
+        self.strides.as_ref().is_some_and(|strides| !self.is_contiguous(strides))
     }
 
     fn is_contiguous(&self, strides: &[usize]) -> bool {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, anyhow, ensure};
 use safetensors::Dtype;
-use safetensors::tensor::Metadata;
+use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::{StoredTensor, ValueType};
 use crate::model::files::ModelFile;
@@ -14,22 +14,8 @@ const LONGEST_HEADER: u64 = 100_000_000;
 /// The tensors of a file, by name. Tensors that were left out for being equal to another one have an entry of their own:
 /// `safetensors.torch.save_model` writes the name of each, with that of the other, into the metadata.
 pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
-    let size = file.size();
-    let mut length = [0; 8];
-    ensure!(size >= 8, "not a safetensors file: it has no header");
-    file.read_at(&mut length, 0)?;
-    let length = u64::from_le_bytes(length);
-    ensure!(length <= LONGEST_HEADER.min(size), "not a safetensors file: its header would be {length} bytes long");
-    let mut header = vec![0; usize::try_from(length)?];
-    file.read_at(&mut header, 8).context("the header is cut short")?;
-    let header: Metadata = serde_json::from_slice(&header).context("the header is not that of safetensors")?;
-    let data_start = 8 + length;
-    let whole = data_start.saturating_add(header.data_len() as u64);
-    ensure!(
-        size == whole,
-        anyhow!("the file has {size} bytes where its header says {whole}").hint("download it again")
-    );
-    let stored = |(name, info): (String, &safetensors::tensor::TensorInfo)| {
+    let (header, data_start) = header(file)?;
+    let stored = |(name, info): (String, &TensorInfo)| {
         let values = match info.dtype {
             Dtype::F64 => ValueType::F64,
             Dtype::F32 => ValueType::F32,
@@ -46,4 +32,24 @@ pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let aliases = aliases.filter(|(name, _)| !tensors.contains_key(name.as_str()));
     let aliases = aliases.filter_map(|(name, other)| Some((name.clone(), *tensors.get(other)?)));
     Ok(tensors.iter().map(|(name, info)| (name.clone(), *info)).chain(aliases).map(stored).collect())
+}
+
+/// The header of a file, and where its data begins.
+pub(super) fn header(file: &ModelFile) -> Result<(Metadata, u64)> {
+    let size = file.size();
+    let mut length = [0; 8];
+    ensure!(size >= 8, "not a safetensors file: it has no header");
+    file.read_at(&mut length, 0)?;
+    let length = u64::from_le_bytes(length);
+    ensure!(length <= LONGEST_HEADER.min(size), "not a safetensors file: its header would be {length} bytes long");
+    let mut header = vec![0; usize::try_from(length)?];
+    file.read_at(&mut header, 8).context("the header is cut short")?;
+    let header: Metadata = serde_json::from_slice(&header).context("the header is not that of safetensors")?;
+    let data_start = 8 + length;
+    let whole = data_start.saturating_add(header.data_len() as u64);
+    ensure!(
+        size == whole,
+        anyhow!("the file has {size} bytes where its header says {whole}").hint("download it again")
+    );
+    Ok((header, data_start))
 }

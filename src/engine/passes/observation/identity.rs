@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::PROGRAM;
-use crate::corpus::{CorpusIdentity, FurtherColumns, LinksFrom, Unit};
+use crate::corpus::{CorpusIdentity, FurtherColumns, LinkOptions, LinkSources, LinksFrom, Unit};
 use crate::model::families::Architecture;
 use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
@@ -95,6 +95,9 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub links_from: Option<LinksFrom>,
+    /// Links that were read beside the corpus; absent if there were none.
+    #[serde(default, skip_serializing_if = "LinkSources::is_empty")]
+    pub links: LinkSources,
     /// The column of CoNLL-U, or the key of JSON lines, with the class of each word; absent if none was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -109,10 +112,9 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// The further columns of the corpus that are read.
-    pub fn columns(&self) -> FurtherColumns<'_> {
-        let (links, classes) = (self.links_from.as_ref(), self.classes.as_deref());
-        FurtherColumns { requested: &self.probes, links, classes }
+    /// The further columns of the corpus that are read, with the links that stand beside it.
+    pub fn columns<'a>(&'a self, links: &'a LinkOptions) -> FurtherColumns<'a> {
+        FurtherColumns { requested: &self.probes, links: Some(links), classes: self.classes.as_deref() }
     }
 
     /// The text that went through the model as one sequence.
@@ -152,6 +154,14 @@ pub struct ModelInfo {
     /// Heads per layer.
     #[schemars(range(min = 1))]
     pub heads: usize,
+    /// The heads that were pruned before the checkpoint was saved (`pruned_heads`); absent if it has all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "grid::names")]
+    #[schemars(with = "Vec<String>")]
+    pub absent: Vec<HeadPlace>,
+    /// Layers with weights of their own, where several layers share them; absent where each has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize", range(min = 1))]
+    pub stored_layers: Option<usize>,
     /// Heads of keys and values per layer, where several heads of queries share one; absent where each has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize", range(min = 1))]
@@ -209,13 +219,16 @@ impl ModelInfo {
     /// Describes a loaded model.
     pub fn new(model: &Model, hashes: Hashes) -> Self {
         let HeadGrid { layers, heads } = model.grid();
-        let Architecture { family, config, .. } = &model.architecture;
+        let Architecture { family, config, names } = &model.architecture;
+        let stored_layers = names.layers.iter().collect::<BTreeSet<_>>().len();
         Self {
             id: model.id.clone(),
             revision: model.revision.clone(),
             family: family.to_string(),
             layers,
             heads,
+            absent: config.absent.clone(),
+            stored_layers: Some(stored_layers).filter(|&stored| stored < layers),
             key_value_heads: config.key_value_heads.filter(|&shared| shared < heads),
             visibility: config.visibility.clone(),
             head_dim: config.head_dim(),

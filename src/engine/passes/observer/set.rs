@@ -6,7 +6,9 @@ use super::event::Event;
 use super::input::Folder;
 use super::requests::{HeadSet, RequestedRun};
 use super::{FurtherRuns, Observer};
+use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::{HeadView, Needs};
+use crate::model::grid::HeadPlace;
 use crate::passes::setup::PassSetup;
 use crate::sequences::sequence::Sequence;
 
@@ -15,12 +17,19 @@ use crate::sequences::sequence::Sequence;
 pub struct ObserverSet {
     observers: Vec<Box<dyn Observer>>,
     folder: Folder,
+    /// The heads that the model lacks, whose attention nobody is shown.
+    absent: Vec<HeadPlace>,
 }
 
 impl ObserverSet {
     /// A set of these observers.
     pub fn new(observers: Vec<Box<dyn Observer>>) -> Self {
-        Self { observers, folder: Folder::default() }
+        Self { observers, ..Self::default() }
+    }
+
+    /// The same over a model that lacks these heads.
+    pub fn without(self, absent: &[HeadPlace]) -> Self {
+        Self { absent: absent.to_vec(), ..self }
     }
 
     /// The activations that some observer needs.
@@ -88,6 +97,10 @@ impl ObserverSet {
 
     /// Shows one head over the `number`-th sequence of the pack, which is `sequence`.
     pub fn head(&mut self, number: usize, sequence: &Sequence, view: HeadView<'_>) {
+        let AttentionView { layer, head, .. } = view.attention;
+        if self.absent.contains(&HeadPlace { layer, head }) {
+            return;
+        }
         let mut event = Event::Head(self.folder.head_input(sequence, view));
         self.observers.iter_mut().for_each(|observer| observer.observe(number, &mut event));
     }
@@ -127,7 +140,7 @@ impl ObserverSet {
 
     /// A set of the same observers with the same sums.
     pub fn duplicate(&self) -> Self {
-        Self::new(self.observers.iter().map(|observer| observer.duplicate()).collect())
+        Self::new(self.observers.iter().map(|observer| observer.duplicate()).collect()).without(&self.absent)
     }
 
     /// The observers, when all was seen.

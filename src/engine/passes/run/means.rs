@@ -1,4 +1,4 @@
-//! The mean context of each head by class of token, which replaces a removed head (mean-ablation).
+//! The mean context of each head, by class of token or over all, which replaces a removed head (mean-ablation).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::batch::TokenClass;
 use crate::model::forward::gates::{Gate, Replacement};
 use crate::model::forward::visitor::Needs;
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::{Event, Sums};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
@@ -54,14 +54,36 @@ impl ContextSums {
 
     /// The mean context of each head by class, `[heads]`; zeros for a class without a token.
     pub fn means(&self) -> Vec<Replacement> {
-        #[expect(clippy::cast_possible_truncation, reason = "a mean of f32 is in their range")]
-        let mean = |sum: &ExactSum, tokens: u64| (sum.value() / tokens.max(1) as f64) as f32;
         let of_class = |head: &[ExactSum], class: usize| -> Vec<f32> {
             head[class * self.head_dim..][..self.head_dim].iter().map(|sum| mean(sum, self.tokens[class])).collect()
         };
         let heads = self.sums.chunks_exact(TokenClass::COUNT * self.head_dim);
         heads.map(|head| std::array::from_fn(|class| of_class(head, class))).collect()
     }
+
+    /// The mean context of each head over all tokens, `[heads]`. Heads of layers that share their weights, and so have one stem in
+    /// `stems`, share the mean over these layers.
+    pub fn constants(&self, stems: &[String]) -> Vec<Replacement> {
+        let heads: Vec<&[ExactSum]> = self.sums.chunks_exact(TokenClass::COUNT * self.head_dim).collect();
+        let constant = |place: HeadPlace| -> Replacement {
+            let sharing = (0..stems.len()).filter(|&layer| stems[layer] == stems[place.layer]);
+            let (mut sums, mut tokens) = (vec![ExactSum::default(); self.head_dim], 0);
+            for layer in sharing {
+                let all_classes = heads[self.grid.index(layer, place.head)].chunks_exact(self.head_dim);
+                all_classes.for_each(|class| sums.iter_mut().zip(class).for_each(|(sum, more)| *sum += *more));
+                tokens += self.tokens.iter().sum::<u64>();
+            }
+            let mean: Vec<f32> = sums.iter().map(|sum| mean(sum, tokens)).collect();
+            std::array::from_fn(|_| mean.clone())
+        };
+        self.grid.places().map(constant).collect()
+    }
+}
+
+/// The mean of contexts over so many tokens.
+#[expect(clippy::cast_possible_truncation, reason = "a mean of f32 is in their range")]
+fn mean(sum: &ExactSum, tokens: u64) -> f32 {
+    (sum.value() / tokens.max(1) as f64) as f32
 }
 
 merge_fields!(ContextSums[grid, head_dim] { tokens, sums });
@@ -124,7 +146,19 @@ mod tests {
         sums.merge(&more);
         let [first, other, mask, text, _] = &sums.means()[0];
         assert_eq!([first, other, mask, text], [&[2.0, 2.5], &[5.0, 5.0], &[5.5, 5.5], &[3.75, 1.75]]);
+        // Ten tokens: (1, 2) + (4, 0) + (8, 8) + (5, 1) + (7, 7), and five times (3, 3).
+        assert_eq!(sums.constants(&["layer".to_owned()])[0], [(); TokenClass::COUNT].map(|()| vec![4.0, 3.3]));
         assert_eq!(ContextSums::new(grid, 2).means()[0][0], [0.0, 0.0]);
+        // Two tokens of the first class in each of two layers, which share their weights or do not.
+        let mut two = ContextSums::new(HeadGrid { layers: 2, heads: 1 }, 2);
+        two.tokens = [2, 0, 0, 0, 0];
+        for (place, sum) in [(0, 2.0), (1, 4.0), (10, 6.0)] {
+            two.sums[place] += sum;
+        }
+        let constants = |stems: [&str; 2]| two.constants(&stems.map(str::to_owned)).concat();
+        assert_eq!(constants(["a", "b"])[..2], [[1.0, 2.0]; 2]);
+        assert_eq!(constants(["a", "b"])[TokenClass::COUNT..][..2], [[3.0, 0.0]; 2]);
+        assert_eq!(constants(["a", "a"]), [[2.0, 1.0]; 2 * TokenClass::COUNT]);
         assert!(sums.fits(grid, FromToken::Mean) && !sums.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
     }
 }

@@ -25,7 +25,7 @@ use super::observer::set::ObserverSet;
 use super::observer::{self, Observer, observer_of};
 use super::pass::{Pass, Phases, Portion, Sequences, Weights};
 use super::setup::PassSetup;
-use crate::corpus::{Corpus, CorpusIdentity, Index, Input, Scope};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input, LinkOptions, Scope};
 use crate::model::Model;
 use crate::model::forward::Encoder;
 use crate::model::forward::gates::Gate;
@@ -61,6 +61,8 @@ use workers::{TokenizedSentences, sum_up};
 pub struct Runner<'a> {
     /// The corpus, in the order it is read.
     pub corpus: &'a [Input],
+    /// The links that stand beside it.
+    pub links: &'a LinkOptions,
     /// Which of its sentences are read, as the first pass decides.
     pub scope: &'a Scope,
     /// Its index, which lets a shard read only its own part.
@@ -151,6 +153,9 @@ impl Runner<'_> {
         if pass.derivatives {
             return Ok(once.towards(grid, &gates));
         }
+        let is_absent =
+            |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|at| self.model.absent().contains(at));
+        removed.retain(|removed| !is_absent(removed));
         if self.chooses(pass)
             && let Some(choice) = self.ablation().effect_of
         {
@@ -182,7 +187,7 @@ impl Runner<'_> {
         let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
         Ok(match self.ablation().removal {
             Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
-            Replacement::Mean => {
+            removal @ (Replacement::Mean | Replacement::Constant) => {
                 let plain = Pass { derivatives: false, ..pass.clone() };
                 self.mean_contexts.of(&plain, || {
                     let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
@@ -190,7 +195,11 @@ impl Runner<'_> {
                     let whole = self.sampled(corpus, Shard::WHOLE, pass);
                     let once = Variants::once(pass.gates());
                     let seen = self.again(corpus, whole, plain.clone(), contexts, &once)?;
-                    let means = observer::sums::<ContextSums>(&*seen.sums[0]).means();
+                    let sums = observer::sums::<ContextSums>(&*seen.sums[0]);
+                    let means = match removal {
+                        Replacement::Constant => sums.constants(&self.model.architecture.names.layers),
+                        _ => sums.means(),
+                    };
                     Ok(means.into_iter().map(Gate::replace).collect())
                 })?
             }
@@ -211,7 +220,7 @@ impl Runner<'_> {
             Sequences::Task | Sequences::Interchange => return self.over_task(part.shard, pass, observers, variants),
             _ => {}
         }
-        let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), self.index)?;
+        let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), self.index)?;
         let (sums, _, again) = self.over_corpus(opened, (part, sequences), pass, observers, variants)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
@@ -377,7 +386,7 @@ impl Runner<'_> {
                 Noise::Replace(Arc::new(unigrams.context("words are to be replaced, and no token was counted")?))
             }
             Objective::NextTokens => Noise::Nothing,
-            Objective::SequenceClasses => {
+            Objective::SequenceClasses | Objective::TokenClasses => {
                 bail!("`{id}` was loaded with the head that classifies, which predicts no token")
             }
         };
@@ -387,7 +396,7 @@ impl Runner<'_> {
     /// The first sentences of the corpus, by themselves, whatever the shard.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
-        let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(), None)?;
+        let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);
@@ -409,7 +418,7 @@ impl Runner<'_> {
         let is_decoder = self.model.is_decoder();
         let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));
         let sequences: &mut Sequencer<'_> = &mut sequences;
-        let mut observers = ObserverSet::new(observers);
+        let mut observers = ObserverSet::new(observers).without(self.model.absent());
         let conditions = Conditions {
             removal: (pass.portion != Portion::All && pass.sequences != Sequences::Interchange)
                 .then(|| self.ablation().removal),
@@ -426,8 +435,9 @@ impl Runner<'_> {
                 .filter_map(|variant| variant.removed.first())
         };
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
-        let chosen = self.chooses(pass).then(places);
-        observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen });
+        let chosen = (self.chooses(pass) || !self.model.absent().is_empty()).then(places);
+        let constants = (conditions.removal == Some(Replacement::Constant)).then(|| variants.constants());
+        observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen, constants });
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let observers = if pass.derivatives {
             let encoder = self.model.differentiable.as_ref();

@@ -14,6 +14,8 @@ pub struct Variants {
     pub first: Gates,
     /// The variants after it.
     pub others: Vec<Variant>,
+    /// The gates that replace heads, `[layers * heads]`; empty where none are removed.
+    replacements: Vec<Gate>,
 }
 
 /// A forward pass that starts from the hidden states that entered a layer in the baseline.
@@ -30,7 +32,14 @@ pub struct Variant {
 impl Variants {
     /// The baseline alone.
     pub fn once(first: Gates) -> Self {
-        Self { first, others: Vec::new() }
+        Self { first, ..Self::default() }
+    }
+
+    /// The vector that replaces each head in tokens of the first class, `[layers * heads, head_dim]`: in all tokens where it is a
+    /// constant.
+    pub fn constants(&self) -> Vec<Vec<f32>> {
+        let of_first_class = |gate: &Gate| gate.replacement.as_ref().map(|by| by[0].clone()).unwrap_or_default();
+        self.replacements.iter().map(of_first_class).collect()
     }
 
     /// This baseline with every head's gate fully open towards the replacement of its gate in `gates`,
@@ -71,7 +80,7 @@ impl Variants {
             Variant { removed, layer, gates: interventions }
         };
         let others = removed.into_iter().map(variant).collect();
-        Self { others, ..self }
+        Self { others, replacements: gates.to_vec(), ..self }
     }
 }
 

@@ -118,6 +118,10 @@ impl<'a> SentenceTokenizer<'a> {
         let mut left_out = LeftOutWords::default();
         // Of a longer text only the beginning is tokenised.
         let bytes = content.bytes().min(MAX_SENTENCE_BYTES as u64);
+        let residues = match &content {
+            Content::Text(residues) if !links.is_empty() => Some(residues.len()),
+            Content::Text(_) | Content::Words(_) => None,
+        };
         let tokenized = time_limit::within(bytes, place, || match (content, self.spacing) {
             (Content::Text(text), _) => self.text(&format!("{before}{text}")),
             (Content::Words(words), Spacing::Spaced) => self.spaced(words),
@@ -135,6 +139,9 @@ impl<'a> SentenceTokenizer<'a> {
                     let error = anyhow!("word {} of sentence {index}, `{shown}`, is one {which}", word + 1);
                     let error = error.of_value(shown).hint("take it out of the corpus, or run without --strict");
                     return Err(error.at(&origin.path, origin.line));
+                }
+                if let Some(residues) = residues {
+                    self.link_residues(&mut links, residues, &sequence).at(&origin.path, origin.line)?;
                 }
                 let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
                 let document = document.max(segment);
@@ -154,6 +161,20 @@ impl<'a> SentenceTokenizer<'a> {
                 Ok(tokenized)
             }
         }
+    }
+
+    /// Makes links between so many residues those between the words of a sequence, which may have been cut.
+    /// Fails if the tokenizer does not make a word of each residue.
+    fn link_residues(&self, links: &mut [LinkSet], residues: usize, sequence: &Sequence) -> Result<()> {
+        let words = sequence.words.len();
+        let is_cut = self.truncate && sequence.ids.len() == self.max_tokens && words < residues;
+        ensure!(
+            is_cut || words == residues,
+            anyhow!("links are between the {residues} residues, and the model reads {words} words")
+                .hint("name a model with a token for each residue, or another `--residues` parting")
+        );
+        links.iter_mut().for_each(|links| *links = links.moved(|word| (word < words).then_some(word)));
+        Ok(())
     }
 
     /// Whether a sentence follows another of its document after a space that is a part of its first token.

@@ -2,6 +2,7 @@
 
 pub mod claims;
 pub mod digest;
+pub mod folder;
 pub mod gzip;
 pub mod input;
 pub mod output;

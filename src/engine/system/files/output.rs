@@ -160,7 +160,7 @@ pub fn destination(path: &Path) -> PathBuf {
 }
 
 /// The folder that a file is in.
-fn folder_of(path: &Path) -> &Path {
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
@@ -172,8 +172,8 @@ fn link_target(path: &Path) -> PathBuf {
     }
 }
 
-const PREFIX: &str = ".headscope-";
-const SUFFIX: &str = ".partial";
+pub(super) const PREFIX: &str = ".headscope-";
+pub(super) const SUFFIX: &str = ".partial";
 
 /// Whether a file of this name is an incomplete output, of this process or another; such a file is temporary.
 pub fn is_temporary(name: &OsStr) -> bool {
@@ -210,7 +210,7 @@ fn beside(target: &Path) -> Result<(File, TempPath)> {
 }
 
 /// The error of a folder in which no file can be made, without the temporary name that was tried there.
-fn unwritable(folder: &Path, error: &io::Error) -> anyhow::Error {
+pub(super) fn unwritable(folder: &Path, error: &io::Error) -> anyhow::Error {
     // `tempfile` puts the path at the end of the words, and does not give the error without it.
     let words = error.to_string();
     let cause = words.split_once(" at path \"").map_or(&*words, |(cause, _)| cause);

@@ -30,6 +30,7 @@ impl Study for Effect {
 
     const CARD: Card = Card {
         name: "effect",
+        allows_absent_heads: true,
         removes_heads: true,
         question: "What does the model lose without each head?",
         needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read \

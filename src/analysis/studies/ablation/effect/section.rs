@@ -83,7 +83,7 @@ impl Effects {
         let all = total.get(&TokenGroup::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.without_any())));
-        let band = loss.zip(bare).map(|(loss, bare)| band(bare - loss, context.grid.count()));
+        let band = loss.zip(bare).map(|(loss, bare)| band(bare - loss, context.present_count()));
         let heads = head_effects("loss_effect", estimates, band, context);
         let Conditions { removal, objective, .. } = sums.conditions;
         Self {

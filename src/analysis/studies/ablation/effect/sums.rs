@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::corpus::{TreeHead, Upos, relation};
 use crate::model::forward::visitor::Needs;
+use crate::passes::ablation::Conditions;
 use crate::sequences::derived::corrupted::PERIOD;
 use crate::sequences::sequence::{InputToken, Sequence};
 use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored};
@@ -74,8 +75,8 @@ fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
 impl Quantity for ByGroup {
     type State = Vec<ScoredToken<Vec<TokenGroup>>>;
 
-    fn needs() -> Needs {
-        Losses::needs()
+    fn needs(conditions: &Conditions) -> Needs {
+        Losses::needs(conditions)
     }
 
     fn new(_: usize) -> Self {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::passes::ablation::Conditions;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::repeats::Copies;
 use crate::sequences::fold::words::FromToken;
@@ -39,7 +40,7 @@ impl Sums for CopySums {
     type SequenceState = (usize, Option<Vec<ScoredToken<usize>>>);
 
     fn needs(&self) -> Needs {
-        CopyLosses::needs()
+        CopyLosses::needs(&Conditions::default())
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
@@ -97,8 +98,8 @@ impl CopyLosses {
 impl Quantity for CopyLosses {
     type State = Vec<ScoredToken<usize>>;
 
-    fn needs() -> Needs {
-        Losses::needs()
+    fn needs(conditions: &Conditions) -> Needs {
+        Losses::needs(conditions)
     }
 
     fn new(variants: usize) -> Self {

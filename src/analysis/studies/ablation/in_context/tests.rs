@@ -139,7 +139,7 @@ fn a_head_that_spoils_the_first_copy_has_no_part_in_copying() {
             }
         }
     }
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
+    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
     let sums = observer_of(sums);
     let observed = [ObservedPass { sums: &*sums, left_out: 0 }];
     let (_, section) = Study::measure(&InContextEffect, &Observed(&observed), &context);

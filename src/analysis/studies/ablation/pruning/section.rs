@@ -15,7 +15,7 @@ use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::Losses;
 use crate::studies::ablation::removal::PerToken;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::stored;
+use crate::study::section::{PruningOrder, stored};
 use crate::study::upstream::Ranking;
 use crate::system::parallel::in_parallel;
 
@@ -37,6 +37,10 @@ pub struct Curves {
     /// The replacement of a removed head; null in reports of 0.1.
     #[serde(default)]
     pub removal: Option<Replacement>,
+    /// The constant that replaces each head, layer by layer, with a value for each of its dimensions; absent for other kinds of
+    /// removal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constants: Option<Vec<Vec<f32>>>,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
     pub masked_tokens: u64,
     /// The mean loss of such a token with all heads, in nats.
@@ -145,6 +149,7 @@ impl Curves {
             read: Context::default(),
             objective: sums.conditions.objective,
             removal: sums.conditions.removal,
+            constants: sums.constants.clone(),
             masked_tokens: tokens,
             loss: scored.then_some(loss),
             // Every order ends without any head.
@@ -245,6 +250,22 @@ impl Curves {
             }
         }
         layers
+    }
+}
+
+impl Curves {
+    /// The orders, for whoever removes their heads.
+    pub fn exported(&self) -> Vec<PruningOrder> {
+        let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
+        // The heads of an order in the order of the model: their constants are so.
+        let exported = |Curve { by, heads, loss: without, .. }: &Curve| {
+            let all = BTreeSet::from_iter(heads);
+            let constant =
+                |head: &HeadPlace| self.constants.as_ref()?.get(all.iter().position(|place| *place == head)?);
+            let heads = heads.iter().map(|head| (*head, constant(head).cloned())).collect();
+            PruningOrder { by: by.clone(), removal, heads, loss, without: without.clone() }
+        };
+        self.orders.iter().map(exported).collect()
     }
 }
 

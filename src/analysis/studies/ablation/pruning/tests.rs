@@ -50,7 +50,7 @@ fn sums(negligible: &[usize]) -> PruningSums {
 }
 
 fn curves(sums: &PruningSums) -> Curves {
-    Curves::new(sums, &EstimationContext { grid: GRID, threads: all_cores(), leaves_out: false })
+    Curves::new(sums, &EstimationContext { grid: GRID, threads: all_cores(), leaves_out: false, absent: Vec::new() })
 }
 
 #[test]

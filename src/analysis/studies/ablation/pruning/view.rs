@@ -10,7 +10,7 @@ use crate::model::grid::HeadGrid;
 use crate::model::parameters::Objective;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, Section};
+use crate::study::section::{Completion, Exports, Section};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
@@ -43,11 +43,19 @@ impl Section for PruningSection {
                 || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
                 || can_go.len() > ShareOf::ALL.len() * RISES.len()
         };
+        let is_whole = |constants: &Vec<Vec<f32>>| constants.len() == grid.count();
+        if !self.pruning.constants.as_ref().is_none_or(is_whole) {
+            return Some("the constants of `pruning` are not one for each head".to_owned());
+        }
         let broken = self.pruning.orders.iter().find(broken)?;
         Some(format!(
             "the curve by `{}` of `pruning` has not a point for each head, or more shares than rises",
             broken.by
         ))
+    }
+
+    fn exports(&self) -> Exports {
+        Exports { pruning: self.pruning.exported(), ..Exports::default() }
     }
 
     fn figures(&self, _: &Policy) -> Vec<Figure> {
@@ -63,21 +71,27 @@ impl Section for PruningSection {
     }
 }
 
+/// How the names of random orders begin.
+const RANDOM: &str = "random";
+
 impl Curves {
-    /// How many heads can go by the first order, at the largest rise that is allowed of what all heads are worth.
+    /// How many heads can go by the first order, at the largest rise that is allowed of what all heads are worth, beside the most
+    /// in a random order; nothing without an interval.
     fn in_brief(&self) -> Option<String> {
         let of_all = |can_go: &&CanGo| can_go.of == ShareOf::AllHeads;
+        let allowed = |order: &Curve| order.can_go.iter().rfind(of_all).copied();
         let order = self.orders.first()?;
-        let CanGo { rise, share, ci95, .. } = order.can_go.iter().rfind(of_all)?;
-        let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", low * 100.0, high * 100.0));
+        let CanGo { rise, share, ci95, .. } = allowed(order)?;
+        let Interval(low, high) = ci95?;
+        let random = self.orders.iter().filter(|order| order.by.starts_with(RANDOM)).filter_map(allowed);
+        let random = random.map(|can_go| can_go.share).max_by(f64::total_cmp);
+        let [share, low, high, rise] = [share, low, high, rise].map(|share| format!("{:.0}", share * 100.0));
         Some(format!(
-            "{:.0} %{} of the heads can be removed together ({}in the order by {}) before the loss rises by {:.0} % of what all \
-             heads are worth.",
-            share * 100.0,
-            spread.unwrap_or_default(),
+            "{share} % [{low}, {high}] of the heads can be removed together ({}in the order by {}) before the loss rises by {rise} % of \
+             what all heads are worth{}.",
             self.removal.map_or_else(String::new, |removal| format!("by {}, ", removal.name())),
             order.by,
-            rise * 100.0
+            random.map_or_else(String::new, |random| format!("; in a random order at most {:.0} %", random * 100.0)),
         ))
     }
 
@@ -154,11 +168,11 @@ fn figures(pruning: &Curves) -> Vec<Figure> {
         let raised = |rise: Interval| rise.moved(loss);
         let without = curve.loss.iter().zip(&curve.rise_ci95);
         let without = without.map(|(&value, rise)| Mark { value, ci95: rise.map(raised) });
-        let beside = curve.by.starts_with("random");
+        let beside = curve.by.starts_with(RANDOM);
         let name = if beside { curve.by.clone() } else { format!("by {}", curve.by) };
         Line { name, beside, points: std::iter::once(whole).chain(without).collect() }
     };
-    let can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with("random")).flat_map(|curve| {
+    let can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with(RANDOM)).flat_map(|curve| {
         let words = |CanGo { of, rise, share, ci95 }: &CanGo| {
             let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", 100.0 * low, 100.0 * high));
             let (share, spread) = (100.0 * share, spread.unwrap_or_default());

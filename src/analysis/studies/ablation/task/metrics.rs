@@ -27,8 +27,19 @@ pub fn effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) ->
 
 /// The share of items that are right without a head less that with it; nothing for chance.
 fn right_effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
-    let right = |item: &Item, head| f64::from(u8::from(item.is_right(head)));
-    mean(items, |item| right(item, head) - right(item, None))
+    share(items, |item| item.right(head) - item.right(None))
+}
+
+/// A share of predictions: `part` counts the predictions of an item that are in it. Tags have one prediction a word, other items one.
+pub fn share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
+    let (mut sum, mut predictions, mut items_seen, mut units) = (0.0, 0.0, 0, 0);
+    for item in items {
+        sum += part(item);
+        predictions += item.predictions();
+        items_seen += 1;
+        units += u64::from(item.is_first);
+    }
+    Fraction::new(sum, predictions).over(items_seen, units)
 }
 
 /// A metric of the items of a block, or of all blocks, and of the place of a head, `None` for chance.
@@ -41,7 +52,8 @@ pub const METRICS: &[TaskMetric] = &[
             name: "task_effect",
             measures: "How much the loss of a task of the user's own rises when the head is removed.",
             formula: "task_effect = mean over items of (score with the head - score without it), in nats; the score of an item is \
-                ln p(label), of a cloze item ln p(answer) - ln p(foil), of a pair ln p(good) - ln p(bad); the loss is minus the mean score",
+                ln p(label), of tags its sum over words, of a cloze item ln p(answer) - ln p(foil), of a pair ln p(good) - ln p(bad), of a triple \
+                cos(anchor, positive) - cos(anchor, negative); the loss is minus the mean score",
             chance: "0: the head is not missed",
             source: "Removal of single heads from a task: Michel et al. 2019 (arXiv:1905.10650), section 3; minimal pairs: Warstadt \
                 et al. 2020 (arXiv:1912.00582); masked texts word by word: Kauf & Ivanova 2023 (arXiv:2305.10588).",
@@ -55,8 +67,8 @@ pub const METRICS: &[TaskMetric] = &[
     Metric {
         explanation: Explanation {
             name: "task_right_effect",
-            measures: "How much the share of items that the model has right changes when the head is removed.",
-            formula: "task_right_effect = share of items that are right without the head - the share with it; right is a score above 0, of \
+            measures: "How much the share of items, or of tagged words, that the model has right changes when the head is removed.",
+            formula: "task_right_effect = share of items, or of words, that are right without the head - the share with it; right is a score above 0, of \
                 classes the label having the largest p",
             chance: "0: the head is not missed",
             source: "As `task_effect`: Michel et al. 2019 report the change in accuracy.",

@@ -29,7 +29,7 @@ impl Study for OwnTask {
         name: "task",
         removes_heads: true,
         question: "What can the model do of a task of yours, and which heads does it need for that?",
-        needs: "a file of items (`--task`), and a model with the head that they take; no corpus: half as many passes over a \
+        needs: "a file of items (`--task`), and a model with the head that they take (triples of texts take none); no corpus: half as many passes over a \
             sample of the items as there are heads",
         metrics: || metric::listed(METRICS),
         range: |metric| if is_of_right(metric) { -1.0..=1.0 } else { f64::NEG_INFINITY..=f64::INFINITY },

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::metrics::{effect, mean};
+use super::metrics::{effect, mean, share};
 use super::sums::{Item, Items, TaskSums};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
@@ -45,7 +45,7 @@ pub struct TaskResult {
     pub units: u64,
     /// Items of the file that cannot be scored (`settings.task.skipped` has the reasons).
     pub items_skipped: u64,
-    /// The share of items that are right.
+    /// The share of items that are right; of tags, the share of words.
     pub right: RightShare,
     /// The share that is right without any skill: of classes that of the most frequent one, else 1/2.
     #[schemars(range(min = 0, max = 1))]
@@ -53,7 +53,7 @@ pub struct TaskResult {
     /// One-sided p-value of the block test of `right` being above `baseline`.
     #[schemars(range(min = 0, max = 1))]
     pub p_above_baseline: Option<f64>,
-    /// The share of items that have the most frequent answer; null in tasks whose items share none.
+    /// The share of items, or of tagged words, that have the most frequent answer; null in tasks whose items share none.
     #[schemars(range(min = 0, max = 1))]
     pub most_frequent_answer: Option<f64>,
     /// Why no head has a verdict; null where heads may have one.
@@ -119,7 +119,7 @@ pub struct GroupResult {
     pub units: u64,
     /// Minus the mean score of an item with all heads, in nats.
     pub loss: Option<f64>,
-    /// The share of items with a score above 0.
+    /// As `task.right`, of these items.
     pub right: RightShare,
     /// The effect of each head on the loss, layer by layer.
     pub effects: Vec<Option<f64>>,
@@ -147,8 +147,7 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
     }
 
     fn right(&self) -> RightShare {
-        let ratio =
-            |items: &mut dyn Iterator<Item = &Item>| mean(items, |item| f64::from(u8::from(item.is_right(None))));
+        let ratio = |items: &mut dyn Iterator<Item = &Item>| share(items, |item| item.right(None));
         RightShare { share: self.value(ratio).value(), ci95: self.jackknife(ratio).on(Scale::Share).interval() }
     }
 }
@@ -167,13 +166,14 @@ impl TaskResult {
         let basis = all.value(|items| loss(items, None)).basis();
         let loss_of = |variant| all.value(|items| loss(items, variant)).value();
         let (whole, without) = (loss_of(None), loss_of(bare));
-        let right_without = |item: &Item| f64::from(u8::from(item.is_right(bare)));
         let kind = sums.conditions.task;
         let most_frequent = most_frequent_answer(total);
-        let class = most_frequent.filter(|_| kind == Some(TaskKind::Classify));
-        // The chance of being right without reading the item.
-        let baseline = |item: &Item| class.map_or(EVEN, |(class, _)| f64::from(u8::from(item.answer == Some(class))));
-        let above = |item: &Item| f64::from(u8::from(item.is_right(None))) - baseline(item);
+        let class = most_frequent.filter(|_| kind.is_some_and(TaskKind::is_of_classes));
+        // How much is right by chance, without reading the item.
+        let baseline = |item: &Item| {
+            class.map_or(EVEN, |(class, _)| item.truths.get(&class).map_or(0.0, |&predictions| predictions as f64))
+        };
+        let above = |item: &Item| item.right(None) - baseline(item);
         let band = whole.zip(without).map(|(whole, without)| band(without - whole, context.grid.count()));
         let heads = head_effects("task_effect", estimates, band, context).into_iter().enumerate();
         let on_task = |(place, on_loss): (usize, HeadEffect)| HeadOnTask {
@@ -189,13 +189,13 @@ impl TaskResult {
             items_skipped,
             right: all.right(),
             baseline: class.map_or(EVEN, |(_, share)| share),
-            p_above_baseline: all.jackknife(|items| mean(items, above)).p_above(0.0),
+            p_above_baseline: all.jackknife(|items| share(items, above)).p_above(0.0),
             most_frequent_answer: most_frequent.map(|(_, share)| share),
             obstacle: None,
             loss: whole,
             loss_ci95: all.jackknife(|items| loss(items, None)).interval(),
             loss_without_heads: without,
-            right_without_heads: all.value(|items| mean(items, right_without)).value(),
+            right_without_heads: all.value(|items| share(items, |item| item.right(bare))).value(),
             band,
             verdicts: Verdicts::default(),
             heads: heads.map(on_task).collect(),
@@ -208,8 +208,8 @@ impl TaskResult {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         let is_above = self.p_above_baseline.is_some_and(|p| p <= most);
         // The baseline of classes is their most frequent one already.
-        let is_of_one =
-            self.kind != Some(TaskKind::Classify) && self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);
+        let is_of_one = !self.kind.is_some_and(TaskKind::is_of_classes)
+            && self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);
         self.obstacle = match (is_above, is_of_one) {
             (false, _) => Some(Obstacle::NotAboveBaseline),
             (true, true) => Some(Obstacle::OneAnswer),
@@ -225,13 +225,16 @@ impl TaskResult {
     }
 }
 
-/// The most frequent answer, the lowest of equally frequent ones, and the share of items that have it; `None` where they share
+/// The most frequent answer, the lowest of equally frequent ones, and the share of items, or of tagged words, that have it; `None` where they share
 /// none.
 fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
-    items.values().filter_map(|item| item.answer).for_each(|answer| *counts.entry(answer).or_default() += 1);
+    for (truth, count) in items.values().flat_map(|item| &item.truths) {
+        *counts.entry(*truth).or_default() += count;
+    }
+    let all: u64 = counts.values().sum();
     let (answer, most) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
-    Some((answer, most as f64 / items.len() as f64))
+    Some((answer, most as f64 / all as f64))
 }
 
 /// The items of each condition.

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::files::Pooling;
+use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
-use crate::sequences::sequence::ScoreRule;
-use crate::sequences::sequence::Sequence;
+use crate::passes::ablation::Conditions;
+use crate::sequences::derived::task::TaskKind;
+use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 use crate::stats::surprisal::surprisal;
 use crate::studies::ablation::losses::{ScoredToken, scored};
+use crate::studies::ablation::output_shifts::one_less_cosine;
 use crate::studies::ablation::removal::{EachHead, Quantity, RemovalSums};
 
 /// The items of a block by their numbers.
@@ -27,18 +31,20 @@ pub type TaskSums = RemovalSums<EachHead, Items>;
 pub struct Item {
     /// Whether it is the first of its unit.
     pub is_first: bool,
-    /// The right answer, where items may share it.
-    pub answer: Option<u32>,
+    /// The right answers, where items may share them, each with the number of predictions that it is right for.
+    pub truths: BTreeMap<u32, u64>,
     /// The condition that the item belongs to.
     pub group: Option<String>,
     /// `[1 + variants]`: with all heads, then without each set.
     scores: Vec<ExactSum>,
-    /// How much more the logit of the true class is than the largest other one, as the scores; empty where scores tell what is
-    /// right.
-    margins: Vec<ExactSum>,
+    /// How many predictions of classes are right, as the scores; empty where scores tell what is right.
+    right: Vec<u64>,
+    /// The vectors of the texts of a triple, in the run at hand, until all are there.
+    #[serde(skip)]
+    vectors: [Option<Vec<f64>>; 3],
 }
 
-merge_fields!(Item[is_first, answer, group] { scores, margins });
+merge_fields!(Item[is_first, truths, group] { scores, right });
 
 impl Item {
     /// The score with all heads, or in the variant at this place.
@@ -46,9 +52,15 @@ impl Item {
         self.scores[row(variant)].value()
     }
 
-    /// Whether the model is right with all heads, or in the variant at this place.
-    pub fn is_right(&self, variant: Option<usize>) -> bool {
-        self.margins.get(row(variant)).map_or_else(|| self.score(variant), |margin| margin.value()) > 0.0
+    /// How many of its predictions are right with all heads, or in the variant at this place.
+    pub fn right(&self, variant: Option<usize>) -> f64 {
+        let of_classes = self.right.get(row(variant)).map(|&right| right as f64);
+        of_classes.unwrap_or_else(|| f64::from(u8::from(self.score(variant) > 0.0)))
+    }
+
+    /// How many predictions can be right: the words of tags, one of other items.
+    pub fn predictions(&self) -> f64 {
+        if self.right.is_empty() { 1.0 } else { self.truths.values().sum::<u64>() as f64 }
     }
 }
 
@@ -62,13 +74,16 @@ pub struct ItemText {
     index: u64,
     rule: ScoreRule,
     scored: Vec<ScoredToken<()>>,
+    /// The places of its tokens of text.
+    text: Vec<usize>,
 }
 
 impl Quantity for Items {
     type State = ItemText;
 
-    fn needs() -> Needs {
-        Needs { logits: true, ..Needs::default() }
+    fn needs(conditions: &Conditions) -> Needs {
+        let compares = conditions.task == Some(TaskKind::Triple);
+        Needs { logits: !compares, hidden_states: compares, ..Needs::default() }
     }
 
     fn new(_: usize) -> Self {
@@ -77,15 +92,26 @@ impl Quantity for Items {
 
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State> {
         let part = sequence.item.as_ref()?;
-        let none = vec![ExactSum::default(); 1 + variants];
-        self.entry(sequence.index).or_insert_with(|| Item {
-            is_first: sequence.family.is_first,
-            answer: part.answer,
-            group: part.group.as_deref().map(str::to_owned),
-            margins: if part.rule == ScoreRule::Class { none.clone() } else { Vec::new() },
-            scores: none,
+        let scored = scored(sequence, |_| ());
+        self.entry(sequence.index).or_insert_with(|| {
+            let is_of_classes = part.rule == ScoreRule::Class;
+            let of_classes = scored.iter().filter(|_| is_of_classes).map(|token| token.truth);
+            let mut truths = BTreeMap::new();
+            of_classes
+                .chain(part.answer.filter(|_| !is_of_classes))
+                .for_each(|truth| *truths.entry(truth).or_default() += 1);
+            Item {
+                is_first: sequence.family.is_first,
+                truths,
+                group: part.group.as_deref().map(str::to_owned),
+                scores: vec![ExactSum::default(); 1 + variants],
+                right: if is_of_classes { vec![0; 1 + variants] } else { Vec::new() },
+                vectors: Default::default(),
+            }
         });
-        Some(ItemText { index: sequence.index, rule: part.rule, scored: scored(sequence, |_| ()) })
+        let text =
+            if matches!(part.rule, ScoreRule::Embeds(..)) { sequence.text_places().collect() } else { Vec::new() };
+        Some(ItemText { index: sequence.index, rule: part.rule, scored, text })
     }
 
     fn logits(&mut self, text: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
@@ -97,18 +123,66 @@ impl Quantity for Items {
             ScoreRule::Against(foil) => logit(token.truth) - logit(foil),
             ScoreRule::Gains | ScoreRule::Class => log_probability(),
             ScoreRule::Loses => -log_probability(),
+            ScoreRule::Embeds(..) => return,
         };
         let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
         item.scores[row(variant)] += score;
         if text.rule == ScoreRule::Class {
-            let others =
-                (0..).zip(logits).filter(|(class, _)| *class != token.truth).map(|(_, &logit)| f64::from(logit));
-            item.margins[row(variant)] += logit(token.truth) - others.fold(f64::NEG_INFINITY, f64::max);
+            let mut others = (0..).zip(logits).filter(|(class, _)| *class != token.truth);
+            item.right[row(variant)] += u64::from(others.all(|(_, &other)| f64::from(other) < logit(token.truth)));
         }
     }
 
+    fn hidden_states(&mut self, text: &mut Self::State, variant: Option<usize>, states: Rows<'_>) {
+        let ScoreRule::Embeds(of, pooling) = text.rule else { return };
+        let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
+        item.vectors[of as usize] = Some(pooled(states, &text.text, pooling));
+        if item.vectors.iter().any(Option::is_none) {
+            return;
+        }
+        let [anchor, positive, negative] = std::mem::take(&mut item.vectors).map(Option::unwrap_or_default);
+        // A vector of length 0 is as near to any other.
+        let cosine = |other: &[f64]| 1.0 - one_less_cosine(&anchor, other).unwrap_or(1.0);
+        item.scores[row(variant)] += cosine(&positive) - cosine(&negative);
+    }
+
     fn fits(&self, variants: usize) -> bool {
-        let fit = |sums: &Vec<ExactSum>| sums.len() == 1 + variants;
-        self.values().all(|item| fit(&item.scores) && (item.margins.is_empty() || fit(&item.margins)))
+        let fit = |count: usize| count == 1 + variants;
+        self.values().all(|item| fit(item.scores.len()) && (item.right.is_empty() || fit(item.right.len())))
+    }
+}
+
+/// The vector of a text, of its last hidden states; `text` are the places of its tokens of text.
+fn pooled(states: Rows<'_>, text: &[usize], pooling: Pooling) -> Vec<f64> {
+    let row = |place: usize| states.row(place).iter().copied().map(f64::from);
+    let folded = |places: &mut dyn Iterator<Item = usize>, fold: fn(f64, f64) -> f64| {
+        let mut vector: Vec<f64> = places.next().into_iter().flat_map(row).collect();
+        places.for_each(|place| vector.iter_mut().zip(row(place)).for_each(|(all, one)| *all = fold(*all, one)));
+        vector
+    };
+    // A sum has the direction of the mean.
+    let sum = |all: f64, one: f64| all + one;
+    match pooling {
+        Pooling::Text => folded(&mut text.iter().copied(), sum),
+        Pooling::Mean => folded(&mut (0..states.count()), sum),
+        Pooling::Max => folded(&mut (0..states.count()), f64::max),
+        Pooling::First => row(0).collect(),
+        Pooling::Last => row(states.count() - 1).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_pooled_as_the_model_says() {
+        // Three tokens of two dimensions, the second of text.
+        let states = [1.0, 6.0, 3.0, -2.0, 2.0, 5.0];
+        let of = |pooling| pooled(Rows::new(&states, 2), &[1], pooling);
+        assert_eq!(of(Pooling::Text), [3.0, -2.0]);
+        assert_eq!(of(Pooling::Mean), [6.0, 9.0]);
+        assert_eq!(of(Pooling::Max), [3.0, 6.0]);
+        assert_eq!([of(Pooling::First), of(Pooling::Last)], [[1.0, 6.0], [2.0, 5.0]]);
     }
 }

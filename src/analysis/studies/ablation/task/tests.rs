@@ -3,12 +3,14 @@ use std::sync::Arc;
 use super::section::{Obstacle, TaskResult};
 use super::*;
 use crate::corpus::SentenceFamily;
+use crate::model::files::Pooling;
+use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::observer::{Event, Sums, observer_of};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::task::TaskKind;
-use crate::sequences::sequence::{ItemPart, ScoreRule};
+use crate::sequences::sequence::{ItemPart, ScoreRule, TripleText};
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
@@ -48,7 +50,7 @@ fn show(sums: &mut TaskSums, sequence: &Sequence, differences: &[f64]) {
 
 fn measured(sums: TaskSums, grid: HeadGrid) -> TaskResult {
     let observer = observer_of(sums);
-    let context = EstimationContext { grid, threads: all_cores(), leaves_out: false };
+    let context = EstimationContext { grid, threads: all_cores(), leaves_out: false, absent: Vec::new() };
     let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
     let (_, mut found) = AnyStudy::measure(&OwnTask, &Observed(&observed), &context);
     found.complete(&Completion::Policy(&default_policy()));
@@ -87,6 +89,70 @@ fn the_texts_of_a_pair_add_up_wherever_they_are() {
     // ln σ(1) - ln σ(-1) = 1, σ being the logistic function: p of one of two tokens.
     assert!((found.loss.unwrap() + 1.0).abs() < 1e-6 && found.most_frequent_answer.is_none());
     assert_eq!((found.items, found.right.share), (1, Some(1.0)));
+}
+
+/// Shows all texts of a pack in the run with all heads: the logits at each position, and the last hidden states.
+fn show_whole(sums: &mut TaskSums, texts: &[Sequence], logits: &[&[f32]], states: &[&[f32]]) {
+    let mut seen: Vec<_> = texts.iter().map(|text| sums.begin(text)).collect();
+    for (number, state) in seen.iter_mut().enumerate() {
+        for (position, logits) in logits.iter().enumerate() {
+            sums.observe(state, &mut Event::Logits { position, logits });
+        }
+        if let Some(rows) = states.get(number) {
+            let states = Rows::new(rows, 2);
+            sums.observe(state, &mut Event::HiddenStates { layer: GRID.layers, states });
+        }
+    }
+    sums.end_pack(seen);
+}
+
+#[test]
+fn the_words_of_tags_are_counted_one_by_one() {
+    let mut sums = TaskSums::new(GRID, EachHead);
+    let (removal, task) = (Some(Replacement::Zero), Some(TaskKind::Tag));
+    let conditions = Conditions { removal, task, objective: None };
+    sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
+    let predicted =
+        |position, truth| PredictedToken { position, ..PredictedToken::masked(position, position, Some(truth)) };
+    let part = ItemPart { rule: ScoreRule::Class, answer: None, group: None, corruption: None };
+    let tagged = Sequence {
+        predictions: vec![predicted(0, 0), predicted(1, 0), predicted(2, 1)],
+        item: Some(part),
+        ..cloze(0, 0, true, 0)
+    };
+    // Class 0 is twice as probable as class 1 at the first token, class 1 at the others.
+    let first = [2.0_f32.ln(), 0.0];
+    show_whole(&mut sums, &[tagged], &[&first, &[0.0, first[0]], &[0.0, first[0]]], &[]);
+    let found = measured(sums, GRID);
+    // Right are the first and the last; two of three words have class 0.
+    assert_eq!((found.items, found.right.share.map(|share| (3.0 * share).round())), (1, Some(2.0)));
+    assert!((found.baseline - 2.0 / 3.0).abs() < 1e-12);
+    // -ln 2/3 - ln 1/3 - ln 2/3
+    assert!((found.loss.unwrap() - (27.0_f64 / 4.0).ln()).abs() < 1e-6);
+}
+
+#[test]
+fn the_texts_of_a_triple_are_compared_by_their_vectors() {
+    let mut sums = TaskSums::new(GRID, EachHead);
+    let (removal, task) = (Some(Replacement::Zero), Some(TaskKind::Triple));
+    let conditions = Conditions { removal, task, objective: None };
+    sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
+    let text = |of| {
+        let part =
+            ItemPart { rule: ScoreRule::Embeds(of, Pooling::First), answer: None, group: None, corruption: None };
+        Sequence { predictions: Vec::new(), item: Some(part), ..cloze(0, 0, true, 0) }
+    };
+    let texts = [TripleText::Anchor, TripleText::Positive, TripleText::Negative].map(text);
+    assert!(!texts[0].follows_its_item() && texts[1].follows_its_item() && texts[2].follows_its_item());
+    // At an angle of 0 and of 60 degrees; only the first token counts.
+    show_whole(
+        &mut sums,
+        &texts,
+        &[],
+        &[&[1.0, 0.0, 9.0, 9.0], &[2.0, 0.0, 0.0, 5.0], &[1.0, 3.0_f32.sqrt(), 0.0, 0.0]],
+    );
+    let found = measured(sums, GRID);
+    assert!((found.loss.unwrap() + 0.5).abs() < 1e-6 && found.right.share == Some(1.0));
 }
 
 /// 128 items with these answers, scores and effects of heads; all heads are worth 4.

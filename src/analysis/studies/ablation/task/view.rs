@@ -7,6 +7,7 @@ use comfy_table::CellAlignment;
 use super::section::{GroupResult, HeadOnTask, Obstacle, RightShare, TaskResult, TaskSection};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
+use crate::sequences::derived::task::TaskKind;
 use crate::studies::ablation::verdicts::Verdict;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section};
@@ -102,8 +103,9 @@ impl TaskResult {
     /// The share right beside its baseline, as the beginning of a sentence.
     fn can_do(&self) -> String {
         let items = counted(self.items, "item");
+        let of_words = if self.kind == Some(TaskKind::Tag) { "the words of " } else { "" };
         let baseline = decimal(100.0 * self.baseline, 0);
-        format!("The model is right on {} of {items} of the task (baseline {baseline} %)", self.right)
+        format!("The model is right on {} of {of_words}{items} of the task (baseline {baseline} %)", self.right)
     }
 
     /// The reason why no head has a verdict.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::batch::Exchange;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::passes::ablation::Conditions;
 use crate::passes::observer::requests::{HeadSet, each_head};
 use crate::sequences::derived::task::ExchangedPositions;
 use crate::sequences::sequence::{ScoreRule, Sequence};
@@ -87,7 +88,7 @@ pub struct ItemText {
 impl Quantity for Items {
     type State = ItemText;
 
-    fn needs() -> Needs {
+    fn needs(_: &Conditions) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
 

@@ -279,7 +279,10 @@ impl Section for ProbesSection {
         let adding = |task: &TaskProbes| {
             let head = task.heads.iter().find(|head| head.place == place && head.adds == Some(true))?;
             let gain = 100.0 * head.gain?;
-            Some(format!("carries {} beyond the word's embedding ({gain:+.1} points)", task.task))
+            let task = &task.task;
+            Some(format!(
+                "adds {gain:.1} points to a linear reading of {task} from the word's own embedding (its neighbours' are not tried)"
+            ))
         };
         self.probes.iter().filter_map(of_task).collect::<HeadCard>().saying(self.probes.iter().filter_map(adding))
     }

@@ -27,6 +27,7 @@ impl Study for Attention {
 
     const CARD: Card = Card {
         name: "attention",
+        allows_absent_heads: true,
         question: "Where does each head attend: to an offset, to special tokens or punctuation, or broadly?",
         needs: "any corpus",
         by_default: true,

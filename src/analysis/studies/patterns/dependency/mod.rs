@@ -72,6 +72,7 @@ impl Study for Dependency {
 
     const CARD: Card = Card {
         name: "dependency",
+        allows_absent_heads: true,
         question: "Which dependency relations does each head's attention follow, and better than a fixed offset or word \
             classes do?",
         needs: "a corpus with dependency trees",

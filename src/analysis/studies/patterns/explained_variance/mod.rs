@@ -30,6 +30,7 @@ impl Study for Explained {
 
     const CARD: Card = Card {
         name: "explained-variance",
+        allows_absent_heads: true,
         formerly: Some("explained"),
         question: "How much of each head's attention do all known cues explain together, what does each add, and how much is \
             left?",
@@ -57,6 +58,6 @@ impl Study for Explained {
         };
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         let all = of_all_layers(&classes.map(|(shares, _)| shares), context.grid);
-        (estimates, ExplainedSection { explained_variance: Summed::new(&all) })
+        (estimates, ExplainedSection { explained_variance: Summed::new(&all, |place| context.has(place)) })
     }
 }

@@ -41,24 +41,28 @@ struct FormSummed {
     unique: BTreeMap<String, f64>,
 }
 
-/// The mean of a share over heads; none if some head has none.
-fn mean(shares: &FormShares, of: impl Fn(&Shares<Vec<Fraction>>) -> &Vec<Fraction>) -> Option<f64> {
-    let known: Option<Vec<f64>> = shares.heads.iter().map(|head| of(head)[BLOCKS].value()).collect();
+/// The mean of a share over the heads that the model has; none if some of them has none.
+fn mean(
+    shares: &FormShares,
+    has: impl Fn(usize) -> bool,
+    of: impl Fn(&Shares<Vec<Fraction>>) -> &Vec<Fraction>,
+) -> Option<f64> {
+    let present = shares.heads.iter().enumerate().filter(|(place, _)| has(*place));
+    let known: Option<Vec<f64>> = present.map(|(_, head)| of(head)[BLOCKS].value()).collect();
     known.filter(|known| !known.is_empty()).map(|known| known.iter().sum::<f64>() / known.len() as f64)
 }
 
 impl Summed {
-    /// The means over all heads.
-    pub fn new(shares: &[FormShares; FORMS]) -> Self {
+    /// The means over all heads that the model has.
+    pub fn new(shares: &[FormShares; FORMS], has: impl Fn(usize) -> bool) -> Self {
         let form = |form: usize| {
             let shares = &shares[form];
-            let unique = GROUPS
-                .iter()
-                .enumerate()
-                .filter_map(|(place, group)| Some((group.name.to_owned(), mean(shares, |head| &head.unique[place])?)));
+            let unique = GROUPS.iter().enumerate().filter_map(|(place, group)| {
+                Some((group.name.to_owned(), mean(shares, &has, |head| &head.unique[place])?))
+            });
             FormSummed {
                 cues: shares.cues.iter().map(|&cue| name(cue)).collect(),
-                explained: mean(shares, |head| &head.all),
+                explained: mean(shares, &has, |head| &head.all),
                 unique: unique.collect(),
             }
         };

@@ -72,7 +72,7 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
         panel.end_pack();
     }
     let observers = panel.into_observers();
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
+    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
     AnyStudy::measure(&Explained, &Observed(&[ObservedPass { sums: &*observers[0], left_out: 0 }]), &context)
 }
 

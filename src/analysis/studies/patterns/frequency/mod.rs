@@ -86,6 +86,7 @@ impl Study for Frequency {
 
     const CARD: Card = Card {
         name: "frequency",
+        allows_absent_heads: true,
         question: "Does each head go to rare words, or from rare words to common ones?",
         needs: "any corpus of more than 500 different tokens, counted beforehand; standard input needs --counts",
         by_default: true,

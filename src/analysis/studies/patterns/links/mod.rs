@@ -32,7 +32,8 @@ impl Study for Links {
         name: "links",
         question: "Which links between words, of types of the user's own, does each head's attention follow, and better than \
             rules of place and of classes do?",
-        needs: "a corpus with links: `links` of JSON lines, or of CoNLL-U with --links-from",
+        needs: "a corpus with links: `links` of JSON lines, those of CoNLL-U with --links-from, a table with --links, or rules with \
+            --link-rules",
         by_default: true,
         controls: &ControlKind::ALL,
         labels: &[labels::LINK],
@@ -40,7 +41,7 @@ impl Study for Links {
         caveats: section::CAVEATS,
         figures: &["links"],
         tables: &["links", "links_by_head", "link_rules"],
-        options: &["links-from"],
+        options: &["links-from", "links", "link-rules", "undirected", "min-distance"],
         ..Card::NEW
     };
 

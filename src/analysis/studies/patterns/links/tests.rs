@@ -58,7 +58,7 @@ fn measured(sequence: &Sequence, visibility: Visibility, weights: &[f32]) -> Vec
     let view = AttentionView::new(0, 0, sequence.ids.len(), weights);
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view.into())));
     assert!(sums.fits(grid, FromToken::Mean));
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: true };
+    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: true, absent: Vec::new() };
     sums.types.iter().filter_map(|(key, sums)| LinkMetrics::new(key, sums, &context)).collect()
 }
 
@@ -240,7 +240,7 @@ fn planted_heads_reach_as_far_as_they_deserve() {
     }
     let sums = observers.into_observers();
     let passes = vec![ObservedPass { sums: &*sums[0], left_out: 0 }];
-    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false };
+    let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
     let results = Results::new(&[(named("links").unwrap(), passes)], &context, &default_policy());
     let found: Vec<Vec<_>> = results
         .verdicts(&default_policy())

@@ -31,6 +31,7 @@ impl Study for Segments {
 
     const CARD: Card = Card {
         name: "segments",
+        allows_absent_heads: true,
         question: "Of two sentences as a pair, which heads keep within one, and what pattern has their attention?",
         needs: "any corpus, read once more, two sentences at a time",
         controls: &ControlKind::ALL,

@@ -40,6 +40,7 @@ impl Study for Trees {
 
     const CARD: Card = Card {
         name: "trees",
+        allows_absent_heads: true,
         question: "How much of the gold tree is in the spanning tree of each head's attention?",
         needs: "a corpus with dependency trees",
         by_default: true,

@@ -64,6 +64,7 @@ impl Study for Words {
 
     const CARD: Card = Card {
         name: "words",
+        allows_absent_heads: true,
         question: "Which words does each head attend to: of a part of speech, of the query's own, like the query, or the \
             same again?",
         needs: "any corpus; for parts of speech one with universal tags",

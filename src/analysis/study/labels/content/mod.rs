@@ -66,6 +66,12 @@ pub fn lead_over(number: &str) -> Option<&'static str> {
     }
 }
 
+/// The metric, and its key, whose lead over chance a number is; `None` of other numbers.
+pub fn leading(number: &str) -> Option<(&str, Option<&str>)> {
+    let (metric, key) = number.split_once('[').map_or((number, None), |(metric, key)| (metric, key.strip_suffix(']')));
+    Some((metric.strip_suffix(OVER_CHANCE)?, key))
+}
+
 /// A metric's position-matched chance, as a line of its study's table.
 macro_rules! expected {
     ($metric:literal, $keys:expr, $value:expr, $chance:expr) => {

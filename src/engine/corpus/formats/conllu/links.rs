@@ -1,14 +1,11 @@
 //! Links of CoNLL-U: enhanced dependencies, or numbers of words in MISC.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-
 use anyhow::{Result, anyhow, bail};
 
 use super::surface::{COLUMNS, number};
 use crate::corpus::annotation::value_of;
 use crate::corpus::relation::base;
-use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, LinksFrom};
+use crate::corpus::sentence::links::{LinkSet, LinkTypes, LinksFrom};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
@@ -37,17 +34,11 @@ impl NotedLinks {
         words: usize,
         types: &mut LinkTypes,
     ) -> Result<Vec<LinkSet>, (usize, anyhow::Error)> {
-        let mut sets: BTreeMap<Box<str>, LinkSet> = BTreeMap::new();
+        let mut sets = Vec::new();
         for (word, value) in self.noted {
             let mut add = || -> Result<()> {
                 for (to, name) in targets(from, &value)? {
-                    let set = match sets.entry(name.into()) {
-                        Entry::Occupied(known) => known.into_mut(),
-                        Entry::Vacant(new) => {
-                            let kind = LinkType { name: name.into(), is_undirected: false, min_distance: 1 };
-                            new.insert(LinkSet::new(types.get(kind)?))
-                        }
-                    };
+                    let set = LinkSet::of_type(&mut sets, &types.plain(name)?);
                     match to {
                         Some(to) => set.link(word as u64 + 1, to, words).of_value(&value)?,
                         None => set.lost += 1,
@@ -57,7 +48,7 @@ impl NotedLinks {
             };
             add().map_err(|error| (word, error))?;
         }
-        Ok(sets.into_values().collect())
+        Ok(sets)
     }
 }
 

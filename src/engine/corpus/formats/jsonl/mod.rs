@@ -6,8 +6,8 @@
 //! `"relations"`, each word's relation to its head, as in CoNLL-U; and `"upos"`, `"lemmas"` and `"feats"`, each with an
 //! entry per word or null. `"links"` has the links between words by their types, words counted from 1, and
 //! `"candidates"`, `"undirected"` and `"min_distance"` say more of these types; `"classes"` has the class of each word
-//! (docs/methodology/classes.md). `"document"` names the sentence's document,
-//! `"family"` its family. Other keys are passed over: corpora keep ids and sources there.
+//! (docs/methodology/classes.md). `"id"` names the sentence, `"document"` its document, and `"family"` its family.
+//! Other keys are passed over: corpora keep sources there.
 
 mod links;
 
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::reader::{Context, FormatReader, Name, Parsed};
 use crate::corpus::annotation::{Annotation, Upos, WordClass, value_of};
-use crate::corpus::bounds::{MAX_WORDS, SentenceSize};
+use crate::corpus::bounds::{MAX_ID_BYTES, MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::links::LinkSet;
@@ -53,6 +53,7 @@ struct Line {
     undirected: Option<Vec<String>>,
     min_distance: Option<BTreeMap<String, usize>>,
     classes: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
+    id: Option<Value>,
     document: Option<Name>,
     family: Option<Name>,
     /// Other programs' names of `heads` and `relations`, which would be lost on a line that has words.
@@ -68,10 +69,10 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
         }
         let parsed = content(line, context);
         let origin = lines.here();
-        let LineContent { content, links, written, document, family } = parsed.at(&origin.path, origin.line)?;
+        let LineContent { content, id, links, written, document, family } = parsed.at(&origin.path, origin.line)?;
         let begins_document = document != context.file.document;
         context.file.document = document;
-        return Ok(Some(Parsed { begins_document, family, links, written, ..Parsed::new(origin, content) }));
+        return Ok(Some(Parsed { begins_document, family, id, links, written, ..Parsed::new(origin, content) }));
     }
     Ok(None)
 }
@@ -79,6 +80,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
 /// A parsed line.
 struct LineContent {
     content: Content,
+    id: Option<Arc<str>>,
     links: Vec<LinkSet>,
     written: Option<Written>,
     document: Option<Name>,
@@ -94,6 +96,7 @@ fn content(json: &str, context: &mut Context) -> Result<LineContent> {
     line.classes = line.classes.filter(|_| *reads_classes);
     let (document, family) = (line.document.take(), line.family.take().map(Name::into_text));
     ensure!(family.as_deref() != Some(""), anyhow!("`family` is empty").hint("give it a name, or leave it out"));
+    let id = line.id.take().and_then(sentence_id);
     let links = line.take_links();
     let Some(forms) = line.words.take() else {
         if let Some(name) = links.first() {
@@ -102,7 +105,7 @@ fn content(json: &str, context: &mut Context) -> Result<LineContent> {
         let nothing = || renamed(json, anyhow!("there is neither `words` nor `text`: `{}`", excerpt(json)));
         let text = line.text.take().ok_or_else(nothing)?;
         let content = Content::Text(line.without_annotations(text)?);
-        return Ok(LineContent { content, links: Vec::new(), written: None, document, family });
+        return Ok(LineContent { content, id, links: Vec::new(), written: None, document, family });
     };
     let is_lost = (line.head.is_some() && line.heads.is_none()) || (line.deprel.is_some() && line.relations.is_none());
     ensure!(!is_lost, renamed(json, anyhow!("`words` have a tree under keys that are not read: `{}`", excerpt(json))));
@@ -110,7 +113,17 @@ fn content(json: &str, context: &mut Context) -> Result<LineContent> {
     let links = links.read(forms.len(), types)?;
     let further = [RequestedKeys::new(json, requested)?, RequestedKeys::new(json, classes.as_slice())?];
     let content = Content::Words(line.annotated(forms, relations, (further, classes.as_ref()))?);
-    Ok(LineContent { content, links, written, document, family })
+    Ok(LineContent { content, id, links, written, document, family })
+}
+
+/// The id of a sentence, a string or a whole number; files may keep anything else under that key.
+fn sentence_id(id: Value) -> Option<Arc<str>> {
+    let id = match id {
+        Value::String(id) => id,
+        Value::Number(number) if !number.is_f64() => number.to_string(),
+        _ => return None,
+    };
+    Some(id.into()).filter(|id: &Arc<str>| (1..=MAX_ID_BYTES).contains(&id.len()))
 }
 
 /// Names that other programs have for our keys (spaCy, Stanza, Hugging Face's datasets).

@@ -1,5 +1,5 @@
 use super::*;
-use crate::corpus::{CorpusIdentity, FileIdentity, Format, Repeats, Unit};
+use crate::corpus::{CorpusIdentity, FileIdentity, Format, LinkSources, Repeats, Unit};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::control::{Control, ControlKind};
@@ -57,6 +57,8 @@ fn observation() -> Observation {
         family: text("bert"),
         layers: GRID.layers,
         heads: GRID.heads,
+        absent: Vec::new(),
+        stored_layers: None,
         key_value_heads: None,
         visibility: LayerClasses::default(),
         head_dim: 1,
@@ -90,6 +92,7 @@ fn observation() -> Observation {
         counts: None,
         probes: Vec::new(),
         links_from: None,
+        links: LinkSources::default(),
         classes: None,
         left_out: Vec::new(),
         studies: vec![text("attention")],

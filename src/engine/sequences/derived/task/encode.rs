@@ -9,11 +9,12 @@ use super::{
     BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, Task, TaskInfo, TaskKind, reasons,
 };
 use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
+use crate::model::files::Pooling;
 use crate::model::parameters::Labels;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::derived::corrupted::predicting_next;
 use crate::sequences::frame::Frame;
-use crate::sequences::sequence::{InputToken, ItemPart, PredictedToken, ScoreRule, Sequence};
+use crate::sequences::sequence::{InputToken, ItemPart, PredictedToken, ScoreRule, Sequence, TripleText};
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::errors::{Class, Facts};
@@ -28,6 +29,8 @@ pub struct TaskReader<'a> {
     pub mask: Option<u32>,
     /// The labels of its head that classifies sequences, if that is what it has.
     pub labels: Option<&'a Labels>,
+    /// How it pools the states of a text, or why that is not known.
+    pub pooling: &'a Result<Pooling, String>,
     pub segments: usize,
     /// Whether an item that cannot be scored is an error.
     pub strict: bool,
@@ -61,11 +64,14 @@ impl TaskReader<'_> {
     /// Reads all items.
     /// Fails if the tokenizer fails, no item can be scored, or one cannot and that is an error.
     pub fn read(&self, file: &TaskFile) -> Result<Task> {
-        let (texts, skipped) = self.items(file, None)?;
+        let pooling = (file.kind == TaskKind::Triple).then(|| self.pooling.clone().map_err(Error::msg)).transpose();
+        let pooling = pooling.context("it is not known how the model makes one vector of a text");
+        let pooling = pooling.of_option("task").class(Class::Model)?;
+        let (texts, skipped) = self.items(file, None, pooling)?;
         let (interchanged, interchange) = match self.exchanged {
             None => (ItemTexts::default(), None),
             Some(positions) => {
-                let (texts, skipped) = self.items(file, Some(positions))?;
+                let (texts, skipped) = self.items(file, Some(positions), pooling)?;
                 (texts, Some(InterchangeInfo { positions, skipped }))
             }
         };
@@ -74,6 +80,7 @@ impl TaskReader<'_> {
             name: name.clone(),
             sha256: sha256.clone(),
             kind: *kind,
+            pooling,
             items: file.items.len() as u64,
             skipped,
             interchange,
@@ -87,13 +94,14 @@ impl TaskReader<'_> {
         &self,
         file: &TaskFile,
         exchanged: Option<ExchangedPositions>,
+        pooling: Option<Pooling>,
     ) -> Result<(ItemTexts, BTreeMap<ItemSkip, u64>)> {
         let mut items: Vec<Vec<Sequence>> = Vec::new();
         let mut skipped: BTreeMap<ItemSkip, u64> = BTreeMap::new();
         let (mut first_skipped, mut units) = (None, HashSet::new());
         for item in &file.items {
             let family = SentenceFamily { number: item.unit, is_first: !units.contains(&item.unit) };
-            let reading = ItemReader { task: self, item, index: items.len() as u64, family, path: &file.path };
+            let reading = ItemReader { task: self, item, index: items.len() as u64, family, path: &file.path, pooling };
             let texts = match exchanged {
                 None => reading.sequences(),
                 Some(positions) => reading.interchanged(positions),
@@ -149,6 +157,8 @@ pub(super) struct ItemReader<'a> {
     index: u64,
     family: SentenceFamily,
     path: &'a str,
+    /// Of triples.
+    pooling: Option<Pooling>,
 }
 
 impl ItemReader<'_> {
@@ -163,6 +173,18 @@ impl ItemReader<'_> {
                 let sequence = Sequence { predictions: vec![predicted], ..sequence };
                 Ok(vec![self.part(sequence, ScoreRule::Class, Some(label))])
             }
+            ItemContent::Tag { words, labels } => Ok(vec![self.tagged(words, labels)?]),
+            ItemContent::Triple { texts: [anchor, positive, negative] } => {
+                let pooling = self.pooling.context("texts are compared by their vectors, and nothing says by which")?;
+                let [positive, negative] = [self.text(positive)?, self.text(negative)?];
+                if positive.ids == negative.ids {
+                    return Err(ItemSkip::NothingDiffers.into());
+                }
+                let texts = [self.text(anchor)?, positive, negative];
+                let roles = [TripleText::Anchor, TripleText::Positive, TripleText::Negative];
+                let embeds = |(text, role)| self.part(text, ScoreRule::Embeds(role, pooling), None);
+                Ok(texts.into_iter().zip(roles).map(embeds).collect())
+            }
             ItemContent::Cloze { context, answer, foil, .. } => Ok(vec![self.cloze(context, [answer, foil])?]),
             ItemContent::Pair { good, bad } => {
                 let [good, bad] = self.pair([self.text(good)?, self.text(bad)?])?;
@@ -174,6 +196,26 @@ impl ItemReader<'_> {
     fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>) -> Sequence {
         let part = ItemPart { rule, answer, group: self.item.group.clone(), corruption: None };
         Sequence { item: Some(part), ..sequence }
+    }
+
+    /// The sequence of words, some of which have labels; each is scored at its first token.
+    fn tagged(&self, words: &Content, labels: &[Option<String>]) -> Scored<Sequence> {
+        let known = self.task.labels.context("a task of tags needs a head that classifies tokens")?;
+        let sequence = self.sequence(words.clone())?;
+        let mut predictions: Vec<PredictedToken> = Vec::new();
+        for (word, (label, span)) in labels.iter().zip(&sequence.words).enumerate() {
+            let Some(label) = label else { continue };
+            let truth = known.number(label).ok_or(ItemSkip::UnknownLabel)?;
+            // A token that two words share is the first one's.
+            let position = span.start();
+            if predictions.last().is_none_or(|last| last.position < position) {
+                predictions.push(PredictedToken { position, word, shown: InputToken::Itself, truth: Some(truth) });
+            }
+        }
+        if predictions.is_empty() {
+            return Err(ItemSkip::NoLabels.into());
+        }
+        Ok(self.part(Sequence { predictions, ..sequence }, ScoreRule::Class, None))
     }
 
     /// The sequence of a text with its answer and its foil.

@@ -58,6 +58,18 @@ pub enum ItemContent {
         /// The name or the number of the class.
         label: String,
     },
+    /// Words with their classes.
+    Tag {
+        /// The words.
+        words: Content,
+        /// The name or the number of the class of each; `None` where it is not scored.
+        labels: Vec<Option<String>>,
+    },
+    /// A text that should be nearer to a second one than to a third one.
+    Triple {
+        /// The text, the near one and the far one.
+        texts: [String; 3],
+    },
     /// One token to be filled in, against another one.
     Cloze {
         /// Text around the answer.
@@ -103,20 +115,28 @@ struct Line {
     words: Option<Vec<String>>,
     text_pair: Option<String>,
     label: Option<ItemName>,
+    labels: Option<Vec<Option<ItemName>>>,
+    anchor: Option<String>,
+    positive: Option<String>,
+    negative: Option<String>,
     prompt: Option<String>,
     answer: Option<String>,
     foil: Option<String>,
     corrupted: Option<String>,
     corruption: Option<String>,
+    #[serde(alias = "sentence_good")]
     good: Option<String>,
+    #[serde(alias = "sentence_bad")]
     bad: Option<String>,
     family: Option<ItemName>,
     document: Option<ItemName>,
     group: Option<String>,
+    /// The phenomenon of a pair, in files of BLiMP (Warstadt et al. 2020).
+    linguistics_term: Option<String>,
 }
 
 /// Keys of each kind, for messages.
-const KINDS: &str = "`text` (and `text_pair`) or `words`, with `label` (classify); `text` with one mask, or `prompt`, with `answer` and `foil` (cloze); `good` and `bad` (pair)";
+const KINDS: &str = "`text` (and `text_pair`) or `words`, with `label` (classify); `words` with `labels` (tag); `text` with one mask, or `prompt`, with `answer` and `foil` (cloze); `good` and `bad` (pair); `anchor`, `positive` and `negative` (triple)";
 
 impl TaskFile {
     /// Reads a file.
@@ -159,6 +179,8 @@ impl ItemContent {
     fn kind(&self) -> TaskKind {
         match self {
             Self::Classify { .. } => TaskKind::Classify,
+            Self::Tag { .. } => TaskKind::Tag,
+            Self::Triple { .. } => TaskKind::Triple,
             Self::Cloze { .. } => TaskKind::Cloze,
             Self::Pair { .. } => TaskKind::Pair,
         }
@@ -186,11 +208,13 @@ impl Units {
 fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
     // serde would take an array for the fields in their order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object: `{}`", shortened(json));
-    let parsed: Line = serde_json::from_str(json)
+    let mut parsed: Line = serde_json::from_str(json)
         .map_err(|error| anyhow!("not an item in JSON: {}: `{}`", problem_in_line(&error), shortened(json)))?;
+    parsed.group = parsed.group.or(parsed.linguistics_term.take());
     let name = |is_family: bool, name: ItemName| (is_family, name.into_text());
     let unit = parsed.family.map(|family| name(true, family)).or(parsed.document.map(|document| name(false, document)));
     let (cloze, minimal) = (parsed.answer.zip(parsed.foil), parsed.good.zip(parsed.bad));
+    let word_count = parsed.words.as_ref().map_or(0, Vec::len);
     let words = parsed.words.map(|words| {
         let word = |form: String| Word::new(form, TreeHead::Unknown, "_");
         Content::Words(words.into_iter().map(word).collect())
@@ -203,6 +227,24 @@ fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
             _ => bail!("a `label` is of a `text`, of `text` and `text_pair`, or of `words`: `{}`", shortened(json)),
         };
         let content = ItemContent::Classify { text, pair, label: label.into_text().into() };
+        return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
+    }
+    if let Some(labels) = parsed.labels {
+        let Some(words) = words.filter(|_| parsed.text.is_none()) else {
+            bail!("`labels` are of `words`: `{}`", shortened(json));
+        };
+        let label_count = labels.len();
+        ensure!(
+            label_count == word_count,
+            "there are {label_count} `labels` of {word_count} `words`: `{}`",
+            shortened(json)
+        );
+        let labels = labels.into_iter().map(|label| label.map(|label| label.into_text().into())).collect();
+        let content = ItemContent::Tag { words, labels };
+        return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
+    }
+    if let (Some(anchor), Some(positive), Some(negative)) = (parsed.anchor, parsed.positive, parsed.negative) {
+        let content = ItemContent::Triple { texts: [anchor, positive, negative] };
         return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
     }
     let name = parsed.corruption.map(Arc::from);
@@ -253,6 +295,14 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_blimp_are_pairs_by_phenomenon() {
+        let line = r#"{"sentence_good": "Who sleeps?", "sentence_bad": "Who sleep?", "field": "syntax", "linguistics_term": "agreement",
+            "UID": "wh_agreement", "pairID": "0"}"#;
+        let task = read(&[&line.replace('\n', "")]).unwrap();
+        assert_eq!((task.kind, task.items[0].group.as_deref()), (TaskKind::Pair, Some("agreement")));
+    }
+
+    #[test]
     fn the_keys_tell_the_kind() {
         let kind = |line: &str| read(&[line]).unwrap().kind;
         assert_eq!(kind(r#"{"text": "a [MASK]", "answer": "b", "foil": "c"}"#), TaskKind::Cloze);
@@ -260,6 +310,8 @@ mod tests {
         assert_eq!(kind(r#"{"good": "a", "bad": "b"}"#), TaskKind::Pair);
         assert_eq!(kind(r#"{"text": "a", "text_pair": "b", "label": 1}"#), TaskKind::Classify);
         assert_eq!(kind(r#"{"words": ["a", "b"], "label": "yes"}"#), TaskKind::Classify);
+        assert_eq!(kind(r#"{"words": ["a", "b"], "labels": ["X", null]}"#), TaskKind::Tag);
+        assert_eq!(kind(r#"{"anchor": "a", "positive": "b", "negative": "c"}"#), TaskKind::Triple);
     }
 
     #[test]
@@ -273,6 +325,9 @@ mod tests {
             (r#"{"text": "a", "prompt": "b", "answer": "b", "foil": "c"}"#, "the keys fit no kind of task"),
             (r#"{"good": 1, "bad": "b"}"#, "not an item in JSON"),
             (r#"{"words": ["a"], "text_pair": "b", "label": 1}"#, "a `label` is of a `text`"),
+            (r#"{"words": ["a", "b"], "labels": [1]}"#, "there are 1 `labels` of 2 `words`"),
+            (r#"{"text": "a", "labels": [1]}"#, "`labels` are of `words`"),
+            (r#"{"anchor": "a", "positive": "b"}"#, "the keys fit no kind of task"),
             ("[1]", "a line is an object"),
         ] {
             let said = refused(&[pair, line]);

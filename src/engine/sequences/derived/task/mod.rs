@@ -13,6 +13,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::model::files::Pooling;
 use crate::model::parameters::Labels;
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 use crate::system::counted::counted;
@@ -23,10 +24,14 @@ use crate::system::counted::counted;
 pub enum TaskKind {
     /// A text, or a pair of texts, is to be given its class: `ln p(label)`.
     Classify,
+    /// Words are to be given their classes: the sum of `ln p(label)`.
+    Tag,
     /// A token is to be filled in: `ln p(answer) - ln p(foil)`.
     Cloze,
     /// A text should be more probable than another one: `ln p(good) - ln p(bad)`.
     Pair,
+    /// A text should be nearer to a second one than to a third one: `cos(anchor, positive) - cos(anchor, negative)`.
+    Triple,
 }
 
 impl TaskKind {
@@ -34,9 +39,16 @@ impl TaskKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Classify => "classify",
+            Self::Tag => "tag",
             Self::Cloze => "cloze",
             Self::Pair => "pair",
+            Self::Triple => "triple",
         }
+    }
+
+    /// Whether its items are of classes, whose labels the model has.
+    pub fn is_of_classes(self) -> bool {
+        matches!(self, Self::Classify | Self::Tag)
     }
 }
 
@@ -77,6 +89,8 @@ pub enum ItemSkip {
     UnknownLabel,
     /// A pair of texts, and the tokenizer makes no sequence of two.
     NoPairs,
+    /// No word has a label that is scored.
+    NoLabels,
     /// No corrupted text.
     NotCorrupted,
     /// The corrupted text has another number of tokens.
@@ -101,6 +115,7 @@ impl ItemSkip {
             Self::FirstToken => "that differ in the first token, which nothing predicts",
             Self::UnknownLabel => "with a label that the model does not have",
             Self::NoPairs => "with two texts, which the tokenizer cannot put into one sequence",
+            Self::NoLabels => "without a label that is scored",
             Self::NotCorrupted => "without `corrupted`",
             Self::OtherLength => "whose corrupted text has another number of tokens",
             Self::OtherPlace => "whose corrupted text has its mask at another place",
@@ -130,7 +145,7 @@ impl ItemSkip {
             Self::OtherLength | Self::OtherPlace => {
                 "exchange words for others of as many tokens, each at its place".to_owned()
             }
-            Self::NoTokens | Self::NothingDiffers | Self::UnknownToken | Self::FirstToken => {
+            Self::NoTokens | Self::NothingDiffers | Self::UnknownToken | Self::FirstToken | Self::NoLabels => {
                 "mend the item or leave it out".to_owned()
             }
         }
@@ -153,6 +168,10 @@ pub struct TaskInfo {
     pub sha256: String,
     /// Kind of its items.
     pub kind: TaskKind,
+    /// How the states of each text of a triple become one vector; absent for other kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Pooling")]
+    pub pooling: Option<Pooling>,
     /// Items of the file.
     pub items: u64,
     /// Items that cannot be scored, by reason.

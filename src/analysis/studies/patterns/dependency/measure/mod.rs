@@ -33,7 +33,7 @@ impl RelationMetrics {
         let grid = context.grid;
         let scored = ArcScores::new(blocks, &RelationSums::of_heads(grid.count()));
         let total = &scored.total;
-        let of_fold = |sums: &RelationSums| best_head(sums, key.side);
+        let of_fold = |sums: &RelationSums| best_head(sums, key.side, |place| context.has(place));
         let best = of_fold(total);
         let (heldout_accuracy, heldout_interval) = scored.held_out(of_fold, |sums, &best| sums.hits_of(best));
 
@@ -46,7 +46,7 @@ impl RelationMetrics {
         let of_head = |place: usize| {
             let seen = directions(key.side);
             let compared = [0, 1].map(|direction| {
-                if !seen.contains(&Direction::BOTH[direction]) {
+                if !seen.contains(&Direction::BOTH[direction]) || !context.has(place) {
                     return None;
                 }
                 let head = scored.predicted(|sums| sums.hits_of((place, direction)));
@@ -159,7 +159,7 @@ impl SimpleParsers {
         let scored = ArcScores::new(&blocks, &RelationSums::of_heads(heads));
         let by_block = |hits: Option<Hits>| hits.map(|hits| hits.by_block);
         let tags = || scored.held_out_hits(|sums| Rules::best(&sums.cues), |sums, rules| rules.hits(&sums.cues));
-        let head = |sums: &RelationSums| best_head(sums, None);
+        let head = |sums: &RelationSums| best_head(sums, None, |_| true);
         let next = baseline_offsets().position(|offset| offset == 1).expect("an offset of the baseline");
         Self {
             head: by_block(scored.held_out_hits(head, |sums, &best| sums.hits_of(best))),
@@ -311,18 +311,14 @@ impl RelationSums {
     }
 }
 
-/// Place and direction of the head with most hits; ties go to the lowest place, then to [`Direction::BOTH`]'s first.
-fn best_head(sums: &RelationSums, side: Option<Side>) -> (usize, usize) {
+/// Place and direction of the head with most hits, of those that the model has; ties go to the lowest place, then to [`Direction::BOTH`]'s first.
+fn best_head(sums: &RelationSums, side: Option<Side>, has: impl Fn(usize) -> bool) -> (usize, usize) {
     let seen = directions(side);
-    let mut best = (0, seen[0] as usize);
-    for (place, hits) in sums.hits.iter().enumerate() {
-        for direction in seen.iter().map(|&direction| direction as usize) {
-            if hits[direction] > sums.hits[best.0][best.1] {
-                best = (place, direction);
-            }
-        }
-    }
-    best
+    let present = (0..sums.hits.len()).filter(|&place| has(place));
+    let all = present.flat_map(|place| seen.iter().map(move |&direction| (place, direction as usize)));
+    // Of equal ones `max_by_key` takes the last.
+    let best = all.rev().max_by_key(|&(place, direction)| sums.hits[place][direction]);
+    best.unwrap_or((0, seen[0] as usize))
 }
 
 /// The slot of the offset with most hits; ties go to the smaller distance, then to the word on the right.

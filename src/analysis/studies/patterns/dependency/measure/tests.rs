@@ -27,7 +27,7 @@ fn obj() -> RelationKey {
 fn measure(blocks: &[Option<&RelationSums>], agreement: &Agreement) -> RelationMetrics {
     let absent = std::iter::repeat_n(None, BLOCKS - blocks.len());
     let blocks: Vec<_> = blocks.iter().copied().chain(absent).collect();
-    let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, leaves_out: true };
+    let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, leaves_out: true, absent: Vec::new() };
     RelationMetrics::new(&obj(), &blocks, (agreement, &DuplicateArcs::default()), &context)
 }
 
@@ -42,7 +42,7 @@ fn the_test_leaves_out_what_is_not_the_first_of_its_family() {
     (later.right[0][0][slot(1)], later.right[0][0][slot(-2)]) = (3, 2);
     let none = std::iter::repeat_n(None, BLOCKS - 1);
     let blocks: Vec<_> = [Some(&sums)].into_iter().chain(none).collect();
-    let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, leaves_out: true };
+    let context = EstimationContext { grid: GRID, threads: NonZeroUsize::MIN, leaves_out: true, absent: Vec::new() };
     let measured = RelationMetrics::new(&obj(), &blocks, (&agreement, &later), &context);
     let Comparison { difference, head_only, offset_only, mcnemar_p: p, .. } = measured.versus_offset;
     // Alone the head is right on 12 - 7 = 5 words and the offset on 3; of these 5 - 3 = 2 and 4 - 3 = 1 come later.
@@ -116,7 +116,8 @@ fn the_words_on_which_one_alone_is_right() {
 #[test]
 fn ties_between_heads_and_between_offsets() {
     let sums = relation(4, [[1, 2], [2, 2]], &[(-2, 3), (-1, 3), (1, 3)]);
-    assert_eq!(best_head(&sums, None), (0, 1));
+    assert_eq!(best_head(&sums, None, |_| true), (0, 1));
+    assert_eq!(best_head(&sums, None, |place| place == 1), (1, 0));
     assert_eq!(offset_at(best_offset(&sums)), 1);
     assert_eq!(offset_at(best_offset(&relation(4, [[0; 2]; 2], &[(-2, 3), (3, 3)]))), -2);
 }

@@ -1,0 +1,217 @@
+//! `headscope prune`: a model without some of its heads, as a folder that loads wherever the model does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use crate::export::json;
+use crate::model::Fingerprint;
+use crate::model::files::ModelFiles;
+use crate::model::grid::HeadPlace;
+use crate::model::source::ModelRef;
+use crate::model::weights::pruned::{PrunedWeights, RemovedHeads, is_weights};
+use crate::passes::ablation::Replacement;
+use crate::report::Report;
+use crate::study::section::PruningOrder;
+use crate::system::counted::plural;
+use crate::system::errors::{Class, Facts};
+use crate::system::files::folder::{OutputFolder, files_below};
+use crate::system::printable::one_line;
+use crate::system::progress::Downloads;
+use crate::system::terminal::print;
+
+/// A model, the heads that go, and the place of what remains.
+#[derive(Clone, Debug)]
+pub struct PruneOptions {
+    /// The model.
+    pub model: ModelRef,
+    /// The heads that go, if they are named.
+    pub heads: Option<BTreeSet<HeadPlace>>,
+    /// A saved report on pruning, and what it may cost by it.
+    pub report: Option<(PathBuf, Budget)>,
+    /// The folder to write.
+    pub output: PathBuf,
+}
+
+/// The heads of a report that may go.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    /// The rise of the loss that is allowed, as a share of the loss.
+    pub rise: f64,
+    /// Whether it is a share of what all heads are worth instead.
+    pub of_all_heads: bool,
+    /// The name of the order; the first of the report if it is not named.
+    pub by: Option<String>,
+}
+
+/// The heads that go, and the words on that.
+struct Chosen {
+    heads: RemovedHeads,
+    removal: Replacement,
+    /// What it costs by the report, a line.
+    cost: Option<String>,
+}
+
+/// Writes a model without heads, and says which went.
+/// Fails if the model or the report cannot be used, the report is of another model, or the folder cannot be written.
+pub fn prune(options: &PruneOptions) -> Result<()> {
+    let folder = OutputFolder::open(&options.output)?;
+    let files = options.model.resolve(&Downloads::default())?;
+    let chosen = choose(options, &files)?;
+    let weights = PrunedWeights::new(&files, &chosen.heads)?;
+    let within = files.folder().map(|(_, within)| within).unwrap_or_default();
+    let names: Vec<PathBuf> = weights.names().iter().map(|name| within.join(name)).collect();
+    let left = copy_others(&files, &folder, &names)?;
+    for (number, name) in names.iter().enumerate() {
+        folder.file(name, |file| weights.write(number, file))?;
+    }
+    if let Some((name, index)) = weights.index().class(Class::Model)? {
+        folder.file(&within.join(name), |file| Ok(file.write_all(index.as_bytes())?))?;
+    }
+    folder.commit()?;
+    print(&said(options, &files, &chosen, &left))
+}
+
+/// The heads that go.
+fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
+    let Some((path, budget)) = &options.report else {
+        let heads = options.heads.iter().flatten().map(|&head| (head, None)).collect();
+        return Ok(Chosen { heads, removal: Replacement::Zero, cost: None });
+    };
+    let name = path.display().to_string();
+    let report = json::parse_to_show(&name, &json::read_text(path)?)?;
+    ensure_same_model(&name, &report, files).class(Class::Input)?;
+    let order = order(&name, &report, budget).class(Class::Input)?;
+    ensure!(
+        order.removal != Replacement::Mean,
+        anyhow!("`{name}` removed heads by their means, one for each class of tokens, which no model file can hold")
+            .about(&name)
+            .hint("analyse again with `--with pruning --removal constant`, or with `--removal zero`")
+            .class(Class::Input)
+    );
+    let (heads, cost) = match &options.heads {
+        Some(named) => {
+            let heads = order.heads.iter().filter(|(head, _)| named.contains(head)).cloned().collect();
+            let strays = named.iter().filter(|head| order.heads.iter().all(|(known, _)| known != *head));
+            (strays.map(|head| (*head, None)).chain::<RemovedHeads>(heads).collect(), None)
+        }
+        None => {
+            let count = order.can_go(budget.rise, budget.of_all_heads);
+            ensure!(
+                count > 0,
+                anyhow!("no head can go by `{name}` within {}: {}", budget.words(), first_cost(&order))
+                    .about(&name)
+                    .hint("give a larger --budget")
+                    .class(Class::Input)
+            );
+            let without = order.without[count - 1];
+            let cost = format!(
+                "By the report, order by {}, the loss goes from {:.4} to {without:.4} nats ({:+.2} %).\n",
+                one_line(&order.by),
+                order.loss,
+                100.0 * (without - order.loss) / order.loss
+            );
+            (order.heads[..count].iter().cloned().collect(), Some(cost))
+        }
+    };
+    Ok(Chosen { heads, removal: order.removal, cost })
+}
+
+/// Fails if a report is of other weights than those of the model.
+fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<()> {
+    let hashes = Fingerprint::start(files).finish()?;
+    let of_report = (&report.model.config_sha256, &report.model.weights_sha256);
+    ensure!(
+        of_report == (&hashes.config, &hashes.weights),
+        anyhow!("`{name}` is of `{}`, whose files are others than those of `{}`", report.model.id, files.id)
+            .about(name)
+            .hint("analyse this model with `--with pruning`, and give that report")
+    );
+    Ok(())
+}
+
+/// The order of a report that heads go in.
+fn order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
+    let orders: Vec<PruningOrder> =
+        report.sections.0.iter().flat_map(|(_, section)| section.exports().pruning).collect();
+    let names = orders.iter().map(|order| one_line(&order.by)).collect::<Vec<_>>().join(", ");
+    let is_asked = |order: &PruningOrder| budget.by.as_ref().is_none_or(|by| *by == order.by);
+    let found = orders.into_iter().find(is_asked);
+    found.with_context(|| match &budget.by {
+        Some(by) if !names.is_empty() => format!("`{name}` has no order by `{by}`: there are {names}"),
+        _ => format!("`{name}` says nothing about pruning: analyse the model with `--with pruning`"),
+    })
+}
+
+impl Budget {
+    fn words(&self) -> String {
+        let of = if self.of_all_heads { "what all heads are worth" } else { "the loss" };
+        format!("{} % of {of}", 100.0 * self.rise)
+    }
+}
+
+/// What the first head of an order costs.
+fn first_cost(order: &PruningOrder) -> String {
+    let first = order.heads.first().zip(order.without.first());
+    first.map_or_else(String::new, |((head, _), without)| {
+        format!(
+            "the loss of {:.4} nats is {without:.4} without {head}, the first in the order by {}",
+            order.loss,
+            one_line(&order.by)
+        )
+    })
+}
+
+/// Copies all files of a model but its weights: other forms of them would be the whole model still. The names of those.
+fn copy_others(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -> Result<Vec<String>> {
+    let Some((root, within)) = files.folder() else {
+        for file in [&files.config].into_iter().chain(files.tokenizer.iter().map(|(_, file)| file)) {
+            let name = file.path().file_name().map(PathBuf::from).unwrap_or_default();
+            folder.file(&name, |out| Ok(out.write_all(&file.bytes(file.size())?)?))?;
+        }
+        return Ok(Vec::new());
+    };
+    let mut left = Vec::new();
+    for name in files_below(&root)? {
+        // Modules of sentence encoders, such as `2_Dense`, have weights of their own.
+        let of_module =
+            name.parent() != Some(&within) && name.to_string_lossy().starts_with(|c: char| c.is_ascii_digit());
+        if !is_weights(&name) || of_module {
+            folder.copy(&root.join(&name), &name)?;
+        } else if !written.contains(&name) {
+            left.push(one_line(&name.display().to_string()));
+        }
+    }
+    Ok(left)
+}
+
+/// The heads that went, what they cost, and what was not copied.
+fn said(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[String]) -> String {
+    let mut by_layer: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for HeadPlace { layer, head } in chosen.heads.keys() {
+        by_layer.entry(*layer).or_default().push(head.to_string());
+    }
+    let count = chosen.heads.len();
+    let mut text = format!(
+        "`{}` is `{}` without {} of {} heads, removed by {}:\n",
+        options.output.display(),
+        files.id,
+        count,
+        files.grid().count(),
+        chosen.removal.name()
+    );
+    for (layer, heads) in by_layer {
+        writeln!(text, "  layer {layer}: {} {}", plural(&heads.len(), "head", "heads"), heads.join(" "))
+            .expect(WRITTEN);
+    }
+    text.extend(chosen.cost.clone());
+    if !left.is_empty() {
+        let verb = plural(&left.len(), "is", "are");
+        writeln!(text, "Not copied {verb} {}, with the weights of the whole model.", left.join(", ")).expect(WRITTEN);
+    }
+    text
+}
+
+const WRITTEN: &str = "writing to a string does not fail";

@@ -1,0 +1,364 @@
+//! Molecules by their SMILES (`OpenSMILES` 1.0, <http://opensmiles.org/opensmiles.html>): the tokens, the atoms and the bonds.
+
+use std::collections::{BTreeMap, HashMap};
+
+use anyhow::{Result, anyhow, bail, ensure};
+
+use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
+
+/// The most atoms of one side of a reaction.
+///
+/// The largest reactions of patents have some hundred. Atoms are told apart in as many rounds as the longest chain has atoms, so the
+/// time grows by the square: 4,096 in a row take half a second.
+pub(super) const MAX_ATOMS: usize = 4096;
+
+/// Atoms that stand without brackets, and the valences that say how many hydrogens they have (`OpenSMILES`, 3.1.5).
+const ORGANIC: [(&str, &[u32]); 10] = [
+    ("B", &[3]),
+    ("C", &[4]),
+    ("N", &[3, 5]),
+    ("O", &[2]),
+    ("P", &[3, 5]),
+    ("S", &[2, 4, 6]),
+    ("F", &[1]),
+    ("Cl", &[1]),
+    ("Br", &[1]),
+    ("I", &[1]),
+];
+
+/// The atoms that are aromatic without brackets.
+const AROMATIC: &str = "bcnops";
+
+/// A molecule, or several side by side.
+#[derive(Default)]
+pub(super) struct Molecule {
+    pub tokens: Vec<Token>,
+    pub atoms: Vec<Atom>,
+    /// Pairs of atoms, with the bond between them.
+    bonds: Vec<(usize, usize, Bond)>,
+}
+
+/// A piece of the text that a model reads.
+pub(super) struct Token {
+    pub text: String,
+    pub atom: Option<usize>,
+}
+
+impl Token {
+    /// A token that is no atom.
+    pub fn sign(text: impl Into<String>) -> Self {
+        Self { text: text.into(), atom: None }
+    }
+}
+
+/// An atom.
+#[derive(Default)]
+pub(super) struct Atom {
+    /// The symbol of its element, as `C` of an aromatic `c`, too.
+    pub element: Box<str>,
+    /// Its number in the map of the reaction.
+    pub number: Option<u32>,
+    is_aromatic: bool,
+    charge: i32,
+    isotope: u32,
+    /// What brackets say; `None` where bonds say it.
+    hydrogens: Option<u32>,
+    /// Whether its brackets say where its neighbours are.
+    is_chiral: bool,
+}
+
+/// A bond.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Bond {
+    Any,
+    Single,
+    Aromatic,
+    Double,
+    Triple,
+    Quadruple,
+}
+
+impl Bond {
+    /// The bond of a sign.
+    fn of(sign: char) -> Option<Self> {
+        Some(match sign {
+            '-' | '/' | '\\' => Self::Single,
+            '=' => Self::Double,
+            '#' => Self::Triple,
+            '$' => Self::Quadruple,
+            ':' => Self::Aromatic,
+            '~' => Self::Any,
+            _ => return None,
+        })
+    }
+
+    /// What it takes of the valence of an atom, without the part that all aromatic bonds of an atom have together.
+    fn valence(self) -> u32 {
+        match self {
+            Self::Any => 0,
+            Self::Single | Self::Aromatic => 1,
+            Self::Double => 2,
+            Self::Triple => 3,
+            Self::Quadruple => 4,
+        }
+    }
+}
+
+/// The state of reading: what the next atom is bound to.
+#[derive(Default)]
+struct Reading {
+    last: Option<usize>,
+    bond: Option<Bond>,
+    branches: Vec<(Option<usize>, usize)>,
+    rings: BTreeMap<u32, (usize, Option<Bond>, usize)>,
+}
+
+impl Molecule {
+    /// Adds the atoms of a SMILES, which begins after `before` bytes of the line.
+    /// Fails if it is none; the error names the character.
+    pub fn add(&mut self, smiles: &str, before: usize) -> Result<()> {
+        let first = self.tokens.len();
+        let mut read = Reading::default();
+        let mut at = 0;
+        while let Some(next) = smiles[at..].chars().next() {
+            let length = self.token(&smiles[at..], &mut read, before + at)?;
+            at += length.max(next.len_utf8());
+        }
+        if let Some((_, place)) = read.branches.last() {
+            bail!(anyhow!("`(` at character {place} has no `)`"));
+        }
+        if let Some((ring, (_, _, place))) = read.rings.iter().next() {
+            bail!(anyhow!("ring {ring}, which begins at character {place}, is not closed").of_value(ring));
+        }
+        let last = self.tokens.last().map_or("", |token| &token.text);
+        ensure!(
+            read.last.is_some() && read.bond.is_none(),
+            anyhow!("`{last}` at character {} leads nowhere", before + at).of_value(last)
+        );
+        self.drop_needless_brackets(first);
+        Ok(())
+    }
+
+    /// Reads the first token of a text that is not empty, whose first byte is the one after `before` of its line, and gives its
+    /// length.
+    fn token(&mut self, rest: &str, read: &mut Reading, before: usize) -> Result<usize> {
+        let place = before + 1;
+        let sign = rest.chars().next().unwrap_or_default();
+        let mut text = &rest[..sign.len_utf8()];
+        if sign == '[' {
+            let Some(end) = rest.find(']') else { bail!(anyhow!("`[` at character {place} has no `]`")) };
+            text = &rest[..=end];
+            let atom = bracket_atom(&text[1..end]);
+            let (atom, shown) =
+                atom.ok_or_else(|| anyhow!("`{}` at character {place} is no atom", excerpt(text)).of_value(text))?;
+            self.atom(atom, shown, read)?;
+            return Ok(text.len());
+        }
+        if let Some(symbol) = organic(rest) {
+            let element = capitalised(symbol);
+            let is_aromatic = element != symbol;
+            self.atom(Atom { element: element.into(), is_aromatic, ..Atom::default() }, symbol.to_owned(), read)?;
+            return Ok(symbol.len());
+        }
+        let unbound = || anyhow!("`{sign}` at character {place} follows no atom").of_value(sign);
+        if let Some(bond) = Bond::of(sign) {
+            ensure!(read.last.is_some() && read.bond.is_none(), unbound());
+            read.bond = Some(bond);
+        } else if sign == '(' {
+            ensure!(read.last.is_some() && read.bond.is_none(), unbound());
+            read.branches.push((read.last, place));
+        } else if sign == ')' {
+            let Some((last, _)) = read.branches.pop() else {
+                bail!(anyhow!("`)` at character {place} has no `(`"));
+            };
+            read.last = last;
+            ensure!(read.bond.take().is_none(), anyhow!("the bond before `)` at character {place} leads nowhere"));
+        } else if sign == '.' {
+            ensure!(read.last.take().is_some() && read.bond.is_none(), unbound());
+        } else if sign == '%' || sign.is_ascii_digit() {
+            let digits = if sign == '%' { rest.get(1..3) } else { Some(text) };
+            let ring = digits.filter(|digits| is_number(digits)).and_then(|digits| digits.parse().ok());
+            let ring: u32 = ring.ok_or_else(|| anyhow!("`%` at character {place} has not two digits after it"))?;
+            text = if sign == '%' { &rest[..3] } else { text };
+            let atom = read.last.ok_or_else(unbound)?;
+            let bond = read.bond.take();
+            match read.rings.remove(&ring) {
+                Some((other, ..)) if other == atom => bail!(anyhow!("ring {ring} at character {place} has one atom")),
+                Some((other, earlier, _)) => self.bind(other, atom, earlier.or(bond)),
+                None => drop(read.rings.insert(ring, (atom, bond, place))),
+            }
+        } else {
+            bail!(anyhow!("`{}` at character {place} is no part of a SMILES", sign.escape_debug()).of_value(sign));
+        }
+        self.tokens.push(Token::sign(text));
+        Ok(text.len())
+    }
+
+    /// Adds an atom, bound to the last one.
+    fn atom(&mut self, atom: Atom, text: String, read: &mut Reading) -> Result<()> {
+        ensure!(
+            self.atoms.len() < MAX_ATOMS,
+            anyhow!("there are more than {MAX_ATOMS} atoms on one side: no encoder takes that much")
+        );
+        let place = self.atoms.len();
+        self.atoms.push(atom);
+        self.tokens.push(Token { text, atom: Some(place) });
+        let bond = read.bond.take();
+        if let Some(last) = read.last.replace(place) {
+            self.bind(last, place, bond);
+        }
+        Ok(())
+    }
+
+    /// Binds two atoms; a bond that is not written is aromatic between aromatic atoms, and single elsewhere.
+    fn bind(&mut self, a: usize, b: usize, bond: Option<Bond>) {
+        let are_aromatic = [a, b].iter().all(|&atom| self.atoms[atom].is_aromatic);
+        let unwritten = if are_aromatic { Bond::Aromatic } else { Bond::Single };
+        self.bonds.push((a, b, bond.unwrap_or(unwritten)));
+    }
+
+    /// The valence that the bonds of each atom take.
+    fn valences(&self) -> Vec<u32> {
+        let mut valences = vec![0; self.atoms.len()];
+        for &(a, b, bond) in &self.bonds {
+            valences[a] += bond.valence();
+            valences[b] += bond.valence();
+        }
+        valences
+    }
+
+    /// Writes atoms without brackets where these, without the number, say what bonds say as well.
+    fn drop_needless_brackets(&mut self, first: usize) {
+        let valences = self.valences();
+        for token in &mut self.tokens[first..] {
+            let Some((place, atom)) = token.atom.map(|place| (place, &self.atoms[place])) else { continue };
+            let Atom { element, number: Some(_), is_aromatic, charge: 0, isotope: 0, is_chiral: false, .. } = atom
+            else {
+                continue;
+            };
+            let symbol = if *is_aromatic { element.to_lowercase() } else { element.to_string() };
+            let implied = implied_hydrogens(element, *is_aromatic, valences[place]);
+            if implied.is_some() && implied == atom.hydrogens && organic(&symbol) == Some(&symbol) {
+                token.text = symbol;
+            }
+        }
+    }
+
+    /// A number for each atom, equal for equivalent ones: those that colour refinement (Weisfeiler & Leman 1968) does not tell apart
+    /// by their elements, charges, isotopes, hydrogens and bonds, ever further away. Stereochemistry tells none apart.
+    pub fn equivalence_classes(&self) -> Vec<usize> {
+        let valences = self.valences();
+        let own = |(atom, &valence): (&Atom, &u32)| {
+            let hydrogens = || implied_hydrogens(&atom.element, atom.is_aromatic, valence).unwrap_or(0);
+            let hydrogens = atom.hydrogens.unwrap_or_else(hydrogens);
+            (atom.element.clone(), atom.is_aromatic, atom.charge, atom.isotope, hydrogens)
+        };
+        let (mut classes, mut count) = numbered(self.atoms.iter().zip(&valences).map(own));
+        loop {
+            let mut around: Vec<Vec<(Bond, usize)>> = vec![Vec::new(); classes.len()];
+            for &(a, b, bond) in &self.bonds {
+                around[a].push((bond, classes[b]));
+                around[b].push((bond, classes[a]));
+            }
+            around.iter_mut().for_each(|around| around.sort_unstable());
+            let (finer, more) = numbered(classes.iter().copied().zip(around));
+            if more == count {
+                return classes;
+            }
+            (classes, count) = (finer, more);
+        }
+    }
+}
+
+/// A number for each of some values, equal for equal ones, and how many there are.
+fn numbered<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<usize>, usize) {
+    let mut known = HashMap::new();
+    let numbers = values.map(|value| {
+        let next = known.len();
+        *known.entry(value).or_insert(next)
+    });
+    let numbers = numbers.collect();
+    (numbers, known.len())
+}
+
+/// The hydrogens of an atom without brackets whose bonds take so much of its valence; `None` of one that needs brackets.
+///
+/// They fill the smallest valence that the bonds leave room in. Aromatic bonds take one more of an aromatic atom, which has its
+/// first valence alone.
+fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32> {
+    let (_, valences) = ORGANIC.iter().find(|(known, _)| *known == element)?;
+    let taken = taken + u32::from(is_aromatic);
+    let usable = if is_aromatic { &valences[..1] } else { valences };
+    Some(usable.iter().find(|&&valence| valence >= taken).map_or(0, |valence| valence - taken))
+}
+
+/// The symbol of the atom without brackets that a text begins with.
+fn organic(text: &str) -> Option<&str> {
+    let is_aromatic = text.starts_with(|first: char| AROMATIC.contains(first));
+    let symbols = ORGANIC.iter().map(|(symbol, _)| *symbol).filter(|symbol| text.starts_with(symbol));
+    let length = symbols.map(str::len).max().or(is_aromatic.then_some(1));
+    length.or(text.starts_with('*').then_some(1)).map(|length| &text[..length])
+}
+
+/// A symbol with a capital: `C` of `c`, `Se` of `se`.
+fn capitalised(symbol: &str) -> String {
+    let (first, rest) = symbol.split_at(1.min(symbol.len()));
+    first.to_uppercase() + rest
+}
+
+/// The atom within brackets, and how it is written without its number; `None` if it is none.
+fn bracket_atom(text: &str) -> Option<(Atom, String)> {
+    if !text.is_ascii() {
+        return None;
+    }
+    let (inner, number) = match text.split_once(':') {
+        Some((inner, number)) => (inner, Some(number.parse().ok().filter(|_| is_number(number))?)),
+        None => (text, None),
+    };
+    let (isotope, rest) = leading_digits(inner);
+    let symbol = match rest.as_bytes() {
+        [b'*', ..] | [b'A'..=b'Z'] => &rest[..1],
+        [b'A'..=b'Z', b'a'..=b'z', ..] => &rest[..2],
+        _ if ["se", "as", "te", "si"].iter().any(|symbol| rest.starts_with(symbol)) => &rest[..2],
+        [b'A'..=b'Z', ..] => &rest[..1],
+        [first, ..] if AROMATIC.contains(char::from(*first)) => &rest[..1],
+        _ => return None,
+    };
+    let element = capitalised(symbol);
+    let mut rest = &rest[symbol.len()..];
+    let is_chiral = rest.starts_with('@');
+    rest = rest.trim_start_matches('@');
+    for class in ["TH", "AL", "SP", "TB", "OH"] {
+        let (digits, after) = rest.strip_prefix(class).filter(|_| is_chiral).map_or(("", rest), leading_digits);
+        rest = if digits.is_empty() { rest } else { after };
+    }
+    let mut hydrogens = 0;
+    if let Some(after) = rest.strip_prefix('H') {
+        let (digits, after) = leading_digits(after);
+        hydrogens = if digits.is_empty() { 1 } else { digits.parse().ok()? };
+        rest = after;
+    }
+    let mut charge = 0;
+    if let Some(sign) = rest.chars().next().filter(|sign| "+-".contains(*sign)) {
+        let (digits, after) = leading_digits(&rest[1..]);
+        let signs = rest.chars().take_while(|next| *next == sign).count();
+        rest = if digits.is_empty() { &rest[signs..] } else { after };
+        let size = if digits.is_empty() { i32::try_from(signs).ok()? } else { digits.parse().ok()? };
+        charge = if sign == '+' { size } else { -size };
+    }
+    let isotope = if isotope.is_empty() { 0 } else { isotope.parse().ok()? };
+    let is_aromatic = element != symbol;
+    let atom =
+        Atom { element: element.into(), number, is_aromatic, charge, isotope, hydrogens: Some(hydrogens), is_chiral };
+    rest.is_empty().then(|| (atom, format!("[{inner}]")))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The digits that a text begins with, and the rest.
+fn leading_digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}

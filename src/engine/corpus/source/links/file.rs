@@ -1,0 +1,277 @@
+//! Files of links: a table with a line for each link.
+//!
+//! The first line names the columns `sentence`, `from`, `to` and `type`, in any order, separated by tabs or by commas. The table
+//! is read once, line by line; 16 bytes of memory are kept for a link, and the name of each sentence.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use super::NamedDigest;
+use crate::corpus::bounds::{MAX_FILE_LINKS, MAX_ID_BYTES, MAX_LINKS};
+use crate::corpus::compression::Compression;
+use crate::corpus::lines::Lines;
+use crate::corpus::sentence::links::LinkTypes;
+use crate::system::errors::{Class, Facts};
+use crate::system::files::input;
+use crate::system::printable::excerpt;
+
+/// The columns of a table.
+const COLUMNS: [&str; 4] = ["sentence", "from", "to", "type"];
+
+/// A file of links, in memory.
+#[derive(Debug)]
+pub struct LinkFile {
+    /// Path, as messages name it.
+    pub path: Arc<str>,
+    name: String,
+    sha256: String,
+    types: Vec<Box<str>>,
+    ids: HashMap<Box<str>, usize>,
+    numbers: HashMap<u64, usize>,
+    /// The links of each name of a sentence.
+    links: Vec<Vec<Row>>,
+}
+
+/// The name of a sentence in a file of links.
+pub(super) enum SentenceName<'a> {
+    Id(&'a str),
+    /// Its number in the corpus, counted from 0.
+    Number(u64),
+}
+
+/// A link as it is kept.
+#[derive(Debug)]
+struct Row {
+    from: u32,
+    to: u32,
+    line: u32,
+    /// Its place among the types.
+    kind: u8,
+}
+
+/// A link between two words of a sentence, by their numbers, counted from 1.
+pub(super) struct Link<'a> {
+    pub from: u64,
+    pub to: u64,
+    pub kind: &'a str,
+    pub line: u64,
+}
+
+impl LinkFile {
+    /// Reads a file; its name tells how it is compressed.
+    /// Fails if it cannot be read, or a line is no link; the error names the line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let opened = input::open(path).cannot("read the links", path.display());
+        opened.and_then(|file| Self::from_reader(path, Box::new(file))).of_option("links").class(Class::Input)
+    }
+
+    /// Reads the bytes of the file at `path`.
+    /// Fails as [`LinkFile::read`].
+    pub fn from_reader(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Self> {
+        let shown: Arc<str> = path.display().to_string().into();
+        let (compression, _) = Compression::of(path);
+        let lines = Lines::new(0, Arc::clone(&shown), bytes, compression, Arc::default());
+        let name = path.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned());
+        Self::from_lines(lines.cannot("read the links", &shown)?, name)
+    }
+
+    fn from_lines(mut lines: Lines, name: String) -> Result<Self> {
+        let mut file = Self {
+            path: lines.path().into(),
+            name,
+            sha256: String::new(),
+            types: Vec::new(),
+            ids: HashMap::new(),
+            numbers: HashMap::new(),
+            links: Vec::new(),
+        };
+        let mut reader = RowReader::default();
+        let header = lines.next()?.map(Header::new).transpose().at(&file.path, 1)?;
+        let mut number: u32 = 1;
+        while let Some(line) = lines.next()? {
+            number = number.saturating_add(1);
+            if let Some(header) = header.as_ref().filter(|_| !line.trim().is_empty()) {
+                let row = header.row(line);
+                let added = row.and_then(|row| reader.add(&mut file, row.each_ref().map(|field| &**field), number));
+                added.at(&file.path, number.into())?;
+            }
+        }
+        ensure!(
+            reader.count > 0,
+            anyhow!("`{}` has no link", file.path)
+                .about(&file.path)
+                .hint(format!("{HEADER}, and each other line a link"))
+        );
+        file.sha256 = lines.into_sha256()?;
+        Ok(file)
+    }
+
+    /// Its name and content.
+    pub fn digest(&self) -> NamedDigest {
+        NamedDigest { name: self.name.clone(), sha256: self.sha256.clone() }
+    }
+
+    /// The types that have a single line, where the file has several types.
+    pub fn single_types(&self) -> Vec<&str> {
+        let mut lines = vec![0_u64; self.types.len()];
+        self.links.iter().flatten().for_each(|row| lines[usize::from(row.kind)] += 1);
+        let single = self.types.iter().zip(lines).filter(|(_, lines)| *lines == 1);
+        if self.types.len() < 2 { Vec::new() } else { single.map(|(kind, _)| &**kind).collect() }
+    }
+
+    /// The number of names of sentences.
+    pub(super) fn names(&self) -> usize {
+        self.links.len()
+    }
+
+    /// The place of a sentence's id among the names.
+    pub(super) fn with_id(&self, id: &str) -> Option<usize> {
+        self.ids.get(id).copied()
+    }
+
+    /// The place of a sentence's number among the names.
+    pub(super) fn with_number(&self, number: u64) -> Option<usize> {
+        self.numbers.get(&number).copied()
+    }
+
+    /// Whether sentences are named by their numbers.
+    pub(super) fn has_numbers(&self) -> bool {
+        !self.numbers.is_empty()
+    }
+
+    /// The line that is the first with this name.
+    pub(super) fn line(&self, name: usize) -> u64 {
+        self.links[name].first().map_or(1, |row| row.line.into())
+    }
+
+    /// A name of a sentence, by its place.
+    pub(super) fn name(&self, name: usize) -> SentenceName<'_> {
+        let number = self.numbers.iter().find(|(_, place)| **place == name).map(|(number, _)| *number);
+        let id = || self.ids.iter().find(|(_, place)| **place == name).map_or("", |(id, _)| id);
+        number.map_or_else(|| SentenceName::Id(id()), SentenceName::Number)
+    }
+
+    /// The links of a name.
+    pub(super) fn links(&self, name: usize) -> impl Iterator<Item = Link<'_>> {
+        self.links[name].iter().map(|row| Link {
+            from: row.from.into(),
+            to: row.to.into(),
+            kind: &self.types[usize::from(row.kind)],
+            line: row.line.into(),
+        })
+    }
+}
+
+/// Makes links of rows.
+#[derive(Default)]
+struct RowReader {
+    types: LinkTypes,
+    /// The place of each type in the file.
+    places: HashMap<Box<str>, u8>,
+    count: usize,
+}
+
+impl RowReader {
+    fn add(&mut self, file: &mut LinkFile, [sentence, from, to, kind]: [&str; 4], line: u32) -> Result<()> {
+        self.count += 1;
+        ensure!(
+            self.count <= MAX_FILE_LINKS,
+            anyhow!("the file has more than {MAX_FILE_LINKS} links")
+                .hint("split it and the corpus, or write links into JSON lines")
+        );
+        let kind = if let Some(place) = self.places.get(kind) {
+            *place
+        } else {
+            let place = u8::try_from(file.types.len()).context("there are fewer types")?;
+            file.types.push(self.types.plain(kind)?.name.clone());
+            *self.places.entry(kind.into()).or_insert(place)
+        };
+        let number = sentence.strip_prefix('#').and_then(|number| number.parse().ok());
+        let next = file.links.len();
+        let name = if let Some(number) = number {
+            *file.numbers.entry(number).or_insert(next)
+        } else {
+            let length = sentence.len();
+            ensure!(
+                (1..=MAX_ID_BYTES).contains(&length),
+                anyhow!("`sentence` has {length} bytes: an id has 1 to {MAX_ID_BYTES}").of_value(sentence)
+            );
+            match file.ids.get(sentence) {
+                Some(known) => *known,
+                None => *file.ids.entry(sentence.into()).or_insert(next),
+            }
+        };
+        if name == next {
+            file.links.push(Vec::new());
+        }
+        let [from, to] = [("from", from), ("to", to)].map(|(column, text)| word_number(column, text));
+        let links = &mut file.links[name];
+        links.push(Row { from: from?, to: to?, line, kind });
+        ensure!(
+            links.len() <= MAX_LINKS,
+            anyhow!("sentence `{}` has more than {MAX_LINKS} links", excerpt(sentence)).hint("split the sentence")
+        );
+        Ok(())
+    }
+}
+
+/// The number of a word.
+fn word_number(column: &str, text: &str) -> Result<u32> {
+    let wrong = || anyhow!("`{column}` is `{}`: expected the number of a word, counted from 1", excerpt(text));
+    text.trim().parse().ok().filter(|&number| number > 0).ok_or_else(wrong).of_value(text)
+}
+
+/// What the first line of a table is.
+const HEADER: &str = "the first line names the columns sentence, from, to and type, separated by tabs or commas";
+
+/// The first line of a table.
+struct Header {
+    separator: char,
+    /// The place of each of [`COLUMNS`].
+    places: [usize; COLUMNS.len()],
+}
+
+impl Header {
+    fn new(line: &str) -> Result<Self> {
+        let separator = if line.contains('\t') { '\t' } else { ',' };
+        let names = fields(line, separator)?;
+        let names: Vec<&str> = names.iter().map(|name| name.trim()).collect();
+        let place = |column: &str| {
+            let lacking = || anyhow!("there is no column `{column}`: `{}`", excerpt(line)).hint(HEADER);
+            names.iter().position(|name| *name == column).ok_or_else(lacking)
+        };
+        let [sentence, from, to, kind] = COLUMNS.map(place);
+        let places = [sentence?, from?, to?, kind?];
+        if let Some(other) = names.iter().enumerate().find(|(place, _)| !places.contains(place)).map(|(_, name)| name) {
+            let error = anyhow!("column `{}` is given twice, or none of {}", excerpt(other), COLUMNS.join(", "));
+            return Err(error.of_value(other).hint("leave it out"));
+        }
+        Ok(Self { separator, places })
+    }
+
+    /// The fields of a row, in the order of [`COLUMNS`].
+    fn row<'a>(&self, line: &'a str) -> Result<[Cow<'a, str>; COLUMNS.len()]> {
+        let mut fields = fields(line, self.separator)?;
+        let count = fields.len();
+        ensure!(
+            count == COLUMNS.len(),
+            anyhow!("the line has {count} fields, and the first line {}: `{}`", COLUMNS.len(), excerpt(line))
+        );
+        Ok(self.places.map(|place| std::mem::take(&mut fields[place])))
+    }
+}
+
+/// The fields of a line. Quotes stand around fields of CSV (RFC 4180); they are letters in a line of tabs.
+fn fields(line: &str, separator: char) -> Result<Vec<Cow<'_, str>>> {
+    if separator == '\t' || !line.contains('"') {
+        return Ok(line.split(separator).map(Cow::Borrowed).collect());
+    }
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line.as_bytes());
+    let record = reader.records().next().context("the line has a quote and no field")??;
+    Ok(record.iter().map(|field| Cow::Owned(field.to_owned())).collect())
+}

@@ -1,0 +1,218 @@
+//! Links that a run reads beside a corpus: a file of links, rules, and options of their types.
+//!
+//! A file and rules are read once, before the corpus, and shared by everybody who reads the corpus. Each sentence gets its links
+//! when it is read, by its id or its number in the corpus, so that a shard or a limit gives a sentence the links that it has in
+//! the whole corpus.
+
+pub(in crate::corpus) mod file;
+pub(in crate::corpus) mod rules;
+
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::corpus::formats::Format;
+use crate::corpus::sentence::links::{LinkSet, LinkTypeOptions, LinkTypes, LinksFrom};
+use crate::corpus::sentence::{Content, Origin, Sentence};
+use crate::system::counted::counted;
+use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
+use file::{LinkFile, SentenceName};
+use rules::LinkRules;
+
+#[cfg(test)]
+mod tests;
+
+/// The sources of links beside the corpus, and what is said of their types.
+#[derive(Clone, Debug, Default)]
+pub struct LinkOptions {
+    /// Where CoNLL-U has links, if it has.
+    pub from: Option<LinksFrom>,
+    /// A file of links.
+    pub file: Option<Arc<LinkFile>>,
+    /// Rules that make links.
+    pub rules: Option<Arc<LinkRules>>,
+    /// Properties of types.
+    pub types: LinkTypeOptions,
+}
+
+/// The sources of links beside the corpus, as a report names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkSources {
+    /// The file of links; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "NamedDigest")]
+    pub file: Option<NamedDigest>,
+    /// The file of rules; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "NamedDigest")]
+    pub rules: Option<NamedDigest>,
+    /// Properties of types that options set.
+    #[serde(flatten)]
+    pub types: LinkTypeOptions,
+}
+
+/// A file by its name and its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NamedDigest {
+    /// Name without folders.
+    pub name: String,
+    /// SHA-256 of its bytes as they are stored.
+    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
+    pub sha256: String,
+}
+
+impl LinkSources {
+    /// Whether there are none, and nothing is said of types.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl LinkOptions {
+    /// The sources as a report names them; [`LinkOptions::from`] stands elsewhere.
+    pub fn sources(&self) -> LinkSources {
+        let (file, rules) =
+            (self.file.as_ref().map(|file| file.digest()), self.rules.as_ref().map(|rules| rules.digest()));
+        LinkSources { file, rules, types: self.types.clone() }
+    }
+
+    /// The columns of words that are read: those of a run, and then those of rules.
+    pub(super) fn columns(&self, requested: &[String]) -> Vec<String> {
+        let of_rules = self.rules.iter().flat_map(|rules| &rules.columns);
+        requested.iter().chain(of_rules).cloned().collect()
+    }
+
+    /// Whether something must be held against the whole corpus.
+    pub fn are_beside(&self) -> bool {
+        !self.sources().is_empty()
+    }
+}
+
+/// The links beside a corpus that is being read, and which of them its sentences have had.
+#[derive(Default)]
+pub(super) struct LinksBeside {
+    options: LinkOptions,
+    /// The first sentence of each name in the file of links.
+    met: Vec<Option<Origin>>,
+    /// The links that each rule has made.
+    made: Vec<usize>,
+    /// The columns of a word that are not for rules.
+    requested: usize,
+    /// The sentences that were read, and whether one of them has an id.
+    sentences: u64,
+    has_ids: bool,
+}
+
+impl LinksBeside {
+    /// The links beside a corpus whose words keep so many requested columns before those of rules.
+    pub(super) fn new(options: &LinkOptions, requested: usize) -> Self {
+        let names = options.file.as_ref().map_or(0, |file| file.names());
+        let rules = options.rules.as_ref().map_or(0, |rules| rules.rules.len());
+        Self { options: options.clone(), met: vec![None; names], made: vec![0; rules], requested, ..Self::default() }
+    }
+
+    /// The types of rules that have made no link.
+    pub(super) fn idle_rules(&self) -> Vec<&str> {
+        let rules = self.options.rules.iter().flat_map(|rules| &rules.rules).zip(&self.made);
+        rules.filter(|(_, made)| **made == 0).map(|(rule, _)| &*rule.kind).collect()
+    }
+
+    /// Whether sentences have links by their numbers.
+    pub(super) fn go_by_number(&self) -> bool {
+        self.options.file.as_ref().is_some_and(|file| file.has_numbers())
+    }
+
+    /// Gives a sentence its links, by its number among all of the corpus; `format` is that of its file.
+    /// Fails if they cannot be those of this sentence.
+    pub(super) fn add(
+        &mut self,
+        sentence: &mut Sentence,
+        number: u64,
+        format: Format,
+        types: &mut LinkTypes,
+    ) -> Result<()> {
+        self.sentences += 1;
+        self.has_ids |= sentence.id.is_some();
+        if let Some(file) = self.options.file.clone() {
+            self.add_of_file(&file, sentence, (number, format), types)?;
+        }
+        let Some(rules) = &self.options.rules else { return Ok(()) };
+        for (rule, made) in rules.rules.iter().zip(&mut self.made) {
+            *made += rule.add(sentence, self.requested, types).at(&rules.path, rule.line)?;
+        }
+        if let Content::Words(words) = &mut sentence.content {
+            let kept =
+                words.iter_mut().map(|word| &mut word.annotation.requested).filter(|kept| kept.len() > self.requested);
+            kept.for_each(|kept| *kept = kept[..self.requested].into());
+        }
+        Ok(())
+    }
+
+    fn add_of_file(
+        &mut self,
+        file: &LinkFile,
+        sentence: &mut Sentence,
+        (number, format): (u64, Format),
+        types: &mut LinkTypes,
+    ) -> Result<()> {
+        let by_id = sentence.id.as_deref().and_then(|id| file.with_id(id));
+        if let Some((name, first)) = by_id.and_then(|name| Some((name, self.met[name].as_ref()?))) {
+            let id = sentence.id.as_deref().unwrap_or_default();
+            let error = anyhow!("two sentences have the id `{}`, {first} and {}", excerpt(id), sentence.origin);
+            let error = error.of_value(id).hint(format!("name the sentence by its number, as in `#{number}`"));
+            return Err(error.at(&file.path, file.line(name)));
+        }
+        for name in by_id.into_iter().chain(file.with_number(number)) {
+            self.met[name] = Some(sentence.origin.clone());
+            let words = words(sentence, format).at(&file.path, file.line(name))?;
+            let Sentence { links, origin, .. } = &mut *sentence;
+            for link in file.links(name) {
+                let set = types.plain(link.kind).map(|kind| LinkSet::of_type(links, &kind));
+                let added = set.and_then(|set| set.link(link.from, link.to, words));
+                let in_sentence = |problem: String| format!("sentence of {origin}: {problem}");
+                added.reworded(in_sentence).at(&file.path, link.line)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a corpus that was read whole has had all links.
+    /// Fails if some are of no sentence.
+    pub(super) fn ensure_used(&self, types: &LinkTypes) -> Result<()> {
+        types.ensure_options_used()?;
+        let Some(file) = &self.options.file else { return Ok(()) };
+        let missing = (0..self.met.len()).filter(|&name| self.met[name].is_none());
+        let Some(first) = missing.min_by_key(|&name| file.line(name)) else { return Ok(()) };
+        let (line, sentences) = (file.line(first), counted(self.sentences, "sentence"));
+        let nothing = if self.met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
+        let error = match file.name(first) {
+            SentenceName::Number(number) => {
+                anyhow!("there is no sentence #{number}{nothing}: the corpus has {sentences}, counted from #0")
+                    .of_value(number)
+            }
+            SentenceName::Id(id) => {
+                let error = anyhow!("the corpus has no sentence `{}`{nothing}", excerpt(id)).of_value(id);
+                if self.has_ids { error } else { error.reworded(|error| format!("{error}: its sentences have no ids")) }
+            }
+        };
+        const WAY_OUT: &str = "`sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON \
+            lines) or #N, the number of a sentence in the corpus, counted from 0";
+        Err(error.hint_after("; ", WAY_OUT).at(&file.path, line))
+    }
+}
+
+/// The number of words that links can be between: those of the sentence, or its residues.
+fn words(sentence: &Sentence, format: Format) -> Result<usize> {
+    match &sentence.content {
+        Content::Words(words) => Ok(words.len()),
+        Content::Text(residues) if format == Format::Fasta => Ok(residues.len()),
+        Content::Text(_) => {
+            let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
+            Err(error
+                .hint("links are between words: give a corpus of words, CoNLL-U or `words` of JSON lines, or FASTA"))
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Rules that make links of the annotations of words, in a TOML file with a table for each type of links:
+//!
+//! ```toml
+//! [comma]
+//! from = { upos = "VERB" }
+//! to = { form = "," }
+//! side = "right"
+//! nearest = true
+//! ```
+//!
+//! A word is a source if it meets all conditions of `from`, and a target of another word if it meets those of `to` and what else
+//! the rule says of both. A condition names an annotation and gives a text, a list of texts, or `{ pattern = "..." }`, a regular
+//! expression.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, ensure};
+use fancy_regex::{Regex, RegexBuilder};
+use sha2::{Digest, Sha256};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::NamedDigest;
+use crate::corpus::annotation::{Upos, value_of};
+use crate::corpus::bounds::MAX_LINKS;
+use crate::corpus::sentence::links::{LinkSet, LinkTypes};
+use crate::corpus::sentence::{Content, Sentence, Word};
+use crate::system::errors::similar::closest;
+use crate::system::errors::{Class, Facts};
+use crate::system::files::digest::hex;
+use crate::system::files::input;
+use crate::system::printable::excerpt;
+
+/// The longest file, 1 MiB: a rule has a hundred bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The largest compiled pattern, 1 MiB: a class of all letters of Unicode has some ten kilobytes.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+
+/// The keys of a rule.
+const KEYS: [&str; 6] = ["from", "to", "same", "side", "within", "nearest"];
+
+/// Rules, in the order of their file.
+#[derive(Debug)]
+pub struct LinkRules {
+    /// Path, as messages name it.
+    pub path: Arc<str>,
+    name: String,
+    sha256: String,
+    pub(super) rules: Vec<Rule>,
+    /// The names of the annotations that a word keeps for the rules alone.
+    pub(super) columns: Vec<String>,
+}
+
+/// A rule.
+#[derive(Debug)]
+pub(super) struct Rule {
+    /// The type of its links.
+    pub kind: String,
+    /// 1-based line.
+    pub line: u64,
+    from: Vec<Condition>,
+    to: Vec<Condition>,
+    /// The annotations that both words have in common.
+    same: Vec<Key>,
+    side: Option<RuleSide>,
+    within: usize,
+    nearest: bool,
+}
+
+/// The side of a target, as seen from its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RuleSide {
+    Left,
+    Right,
+}
+
+/// An annotation of a word.
+#[derive(Debug)]
+enum Key {
+    Form,
+    Lemma,
+    Upos,
+    Relation,
+    Class,
+    /// An entry of features.
+    Feature(String),
+    /// One of [`LinkRules::columns`].
+    Column(usize),
+}
+
+/// What an annotation must be.
+#[derive(Debug)]
+struct Condition {
+    key: Key,
+    test: Test,
+}
+
+#[derive(Debug)]
+enum Test {
+    OneOf(Vec<String>),
+    Matches(Regex),
+}
+
+/// Something that is wrong, and the byte at which it stands.
+struct Fault {
+    at: usize,
+    why: anyhow::Error,
+}
+
+impl LinkRules {
+    /// Reads a file.
+    /// Fails if it cannot be read or is no set of rules; the error names the line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let text = input::read_to_string(path, MAX_BYTES).cannot("read the rules", shown);
+        text.and_then(|text| Self::parse(&text, path)).of_option("link-rules").class(Class::Input)
+    }
+
+    /// Reads the text of the file at `path`.
+    /// Fails as [`LinkRules::read`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
+        let shown: Arc<str> = path.display().to_string().into();
+        let line = |at: usize| text[..at].matches('\n').count() as u64 + 1;
+        let mut columns = Vec::new();
+        let rules = rules(text, line, &mut columns).map_err(|Fault { at, why }| why.at(&shown, line(at)))?;
+        let nothing = || anyhow!("`{shown}` has no rule").about(&shown).hint("write a table for each type of links");
+        ensure!(!rules.is_empty(), nothing());
+        let name = path.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned());
+        Ok(Self { path: shown, name, sha256: hex(&Sha256::digest(text)), rules, columns })
+    }
+
+    /// Its name and content.
+    pub fn digest(&self) -> NamedDigest {
+        NamedDigest { name: self.name.clone(), sha256: self.sha256.clone() }
+    }
+}
+
+impl Rule {
+    /// Adds its links to a sentence whose words keep the columns from number `first` on; how many it adds.
+    /// Fails if there are too many, or a pattern takes too long.
+    pub(super) fn add(&self, sentence: &mut Sentence, first: usize, types: &mut LinkTypes) -> Result<usize> {
+        let Content::Words(words) = &sentence.content else {
+            let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
+            return Err(error.hint("rules are about words: give CoNLL-U, or `words` of JSON lines"));
+        };
+        let meet = |conditions: &[Condition]| -> Result<Vec<usize>> {
+            let mut places = Vec::new();
+            for (place, word) in words.iter().enumerate() {
+                if Condition::are_met(conditions, word, first)? {
+                    places.push(place);
+                }
+            }
+            Ok(places)
+        };
+        let (sources, goals) = (meet(&self.from)?, meet(&self.to)?);
+        let mut links = Vec::new();
+        for &from in &sources {
+            let is_target = |to: &usize| {
+                let side = if *to < from { RuleSide::Left } else { RuleSide::Right };
+                let are_same = |key: &Key| {
+                    let [one, other] = [&words[from], &words[*to]].map(|word| key.value(word, first));
+                    one.is_some() && one == other
+                };
+                *to != from
+                    && self.side.is_none_or(|wanted| wanted == side)
+                    && to.abs_diff(from) <= self.within
+                    && self.same.iter().all(are_same)
+            };
+            let near = goals.partition_point(|goal| goal.saturating_add(self.within) < from);
+            let targets = goals[near..].iter().copied().take_while(|goal| *goal <= from.saturating_add(self.within));
+            let targets = targets.filter(is_target);
+            if self.nearest {
+                // Of two that are as near, the left one.
+                links.extend(targets.min_by_key(|to| to.abs_diff(from)).map(|to| (from, to)));
+            } else {
+                links.extend(targets.map(|to| (from, to)));
+            }
+            ensure!(
+                links.len() <= MAX_LINKS,
+                anyhow!(
+                    "rule `{}` makes more than {MAX_LINKS} links of the sentence of {}",
+                    self.kind,
+                    sentence.origin
+                )
+                .hint("add `within` or `nearest`")
+            );
+        }
+        if !links.is_empty() {
+            let set = LinkSet::of_type(&mut sentence.links, &types.plain(&self.kind)?);
+            links.iter().for_each(|&(from, to)| set.add(from, to));
+        }
+        Ok(links.len())
+    }
+}
+
+impl Key {
+    /// The annotation of this name; one that only rules ask for is added to `columns`.
+    fn new(name: &str, columns: &mut Vec<String>) -> Self {
+        match name {
+            "form" => Self::Form,
+            "lemma" => Self::Lemma,
+            "upos" => Self::Upos,
+            "deprel" => Self::Relation,
+            "class" => Self::Class,
+            _ => {
+                if let Some(feature) = name.strip_prefix("feats.") {
+                    return Self::Feature(feature.to_owned());
+                }
+                let known = columns.iter().position(|column| column == name);
+                Self::Column(known.unwrap_or_else(|| {
+                    columns.push(name.to_owned());
+                    columns.len() - 1
+                }))
+            }
+        }
+    }
+
+    /// The value of a word whose columns for rules begin at `first`.
+    fn value<'a>(&self, word: &'a Word, first: usize) -> Option<&'a str> {
+        let annotation = &word.annotation;
+        match self {
+            Self::Form => Some(&word.form),
+            Self::Lemma => annotation.lemma.as_deref(),
+            Self::Upos => annotation.upos.map(Upos::tag),
+            Self::Relation => Some(&*word.relation).filter(|relation| *relation != "_"),
+            Self::Class => annotation.class.as_deref().map(|class| &*class.name),
+            Self::Feature(name) => value_of(name, annotation.features.as_deref()?),
+            Self::Column(column) => annotation.requested.get(first + column)?.as_deref(),
+        }
+    }
+}
+
+impl Condition {
+    /// Whether a word meets all conditions.
+    fn are_met(conditions: &[Self], word: &Word, first: usize) -> Result<bool> {
+        for condition in conditions {
+            if !condition.is_met(word, first)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_met(&self, word: &Word, first: usize) -> Result<bool> {
+        let Some(value) = self.key.value(word, first) else { return Ok(false) };
+        match &self.test {
+            Test::OneOf(texts) => Ok(texts.iter().any(|text| text == value)),
+            Test::Matches(pattern) => {
+                let cannot =
+                    |error| anyhow!("`{}` cannot be matched with `{}`: {error}", pattern.as_str(), excerpt(value));
+                pattern.is_match(value).map_err(cannot)
+            }
+        }
+    }
+}
+
+/// A key and a value of a table.
+type Entry<'a, 'b> = (&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>);
+
+fn wrong<T>(at: usize, why: anyhow::Error) -> Result<T, Fault> {
+    Err(Fault { at, why })
+}
+
+/// The entries in the order of the file.
+fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<Entry<'a, 'b>> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+fn rules(text: &str, line: impl Fn(usize) -> u64, columns: &mut Vec<String>) -> Result<Vec<Rule>, Fault> {
+    let table = DeTable::parse(text).map_err(|error| Fault {
+        at: error.span().map_or(0, |span| span.start),
+        why: anyhow!(error.message().to_owned()),
+    })?;
+    let (mut rules, mut types) = (Vec::new(), LinkTypes::default());
+    for (key, value) in ordered(table.get_ref()) {
+        let (kind, at) = (key.get_ref().as_ref(), key.span().start);
+        let Some(entries) = value.get_ref().as_table() else {
+            let error = anyhow!("`{}` stands in no rule", excerpt(kind)).of_value(kind);
+            return wrong(at, error.hint("write the name of a type above it, as in [comma]"));
+        };
+        types.plain(kind).map_err(|why| Fault { at, why })?;
+        rules.push(rule((kind, at, line(at)), entries, columns)?);
+    }
+    Ok(rules)
+}
+
+fn rule((kind, at, line): (&str, usize, u64), entries: &DeTable<'_>, columns: &mut Vec<String>) -> Result<Rule, Fault> {
+    let (mut from, mut to) = (None, None);
+    let (mut same, mut side, mut within, mut nearest) = (Vec::new(), None, usize::MAX, false);
+    for (key, value) in ordered(entries) {
+        let (name, at) = (key.get_ref().as_ref(), value.span().start);
+        let expected = |what: &str| anyhow!("`{name}` of rule `{}` must be {what}", excerpt(kind)).of_value(name);
+        let given = value.get_ref();
+        match name {
+            "from" | "to" => {
+                let Some(table) = given.as_table() else {
+                    return wrong(at, expected("a table of conditions, as in { upos = \"VERB\" }"));
+                };
+                let place = if name == "from" { &mut from } else { &mut to };
+                let mut found = Vec::new();
+                conditions("", table, columns, &mut found)?;
+                *place = Some(found);
+            }
+            "same" => match texts(given) {
+                Some(names) => same = names.iter().map(|name| Key::new(name, columns)).collect(),
+                None => return wrong(at, expected("the name of an annotation, or a list of names")),
+            },
+            "side" => match given.as_str() {
+                Some("left") => side = Some(RuleSide::Left),
+                Some("right") => side = Some(RuleSide::Right),
+                _ => return wrong(at, expected("\"left\" or \"right\"")),
+            },
+            "within" => match given.as_integer().and_then(|number| number.as_str().parse().ok()) {
+                Some(words) if words > 0 => within = words,
+                _ => return wrong(at, expected("a number of words, 1 or more")),
+            },
+            "nearest" => match given.as_bool() {
+                Some(is_nearest) => nearest = is_nearest,
+                None => return wrong(at, expected("true or false")),
+            },
+            _ => {
+                let error = anyhow!("rule `{}` has no key `{}`: {}", excerpt(kind), excerpt(name), KEYS.join(", "));
+                return wrong(key.span().start, error.of_value(name).did_you_mean(closest(name, KEYS)));
+            }
+        }
+    }
+    let lacking = |end: &str| Fault {
+        at,
+        why: anyhow!("rule `{}` has no `{end}`", excerpt(kind))
+            .hint(format!("say which words, as in {end} = {{ upos = \"VERB\" }}")),
+    };
+    let (from, to) = (from.ok_or_else(|| lacking("from"))?, to.ok_or_else(|| lacking("to"))?);
+    Ok(Rule { kind: kind.to_owned(), line, from, to, same, side, within, nearest })
+}
+
+/// A text, or a list of texts.
+fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
+    match value {
+        DeValue::String(text) => Some(vec![text.to_string()]),
+        DeValue::Array(list) => list.iter().map(|text| Some(text.get_ref().as_str()?.to_owned())).collect(),
+        _ => None,
+    }
+}
+
+/// Adds the conditions of a table whose names begin with `prefix`: TOML reads `feats.Case` as a table in a table.
+fn conditions(
+    prefix: &str,
+    table: &DeTable<'_>,
+    columns: &mut Vec<String>,
+    found: &mut Vec<Condition>,
+) -> Result<(), Fault> {
+    for (key, value) in ordered(table) {
+        let (name, at) = (format!("{prefix}{}", key.get_ref()), value.span().start);
+        if let Some(inner) = value.get_ref().as_table() {
+            let pattern =
+                inner.get("pattern").and_then(|pattern| pattern.get_ref().as_str()).filter(|_| inner.len() == 1);
+            let Some(pattern) = pattern else {
+                conditions(&format!("{name}."), inner, columns, found)?;
+                continue;
+            };
+            let built = RegexBuilder::new(pattern).delegate_size_limit(MAX_PATTERN_BYTES).build();
+            let no_pattern = |error| anyhow!("`{}` is no pattern: {error}", excerpt(pattern)).of_value(pattern);
+            let test = Test::Matches(built.map_err(|error| Fault { at, why: no_pattern(error) })?);
+            found.push(Condition { key: Key::new(&name, columns), test });
+            continue;
+        }
+        let Some(texts) = texts(value.get_ref()).filter(|texts| !texts.is_empty()) else {
+            let error = anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(&name));
+            return wrong(at, error.of_value(&name));
+        };
+        found.push(Condition { key: Key::new(&name, columns), test: Test::OneOf(texts) });
+    }
+    Ok(())
+}

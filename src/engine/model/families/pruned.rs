@@ -1,0 +1,152 @@
+//! `pruned_heads` of `config.json`: the heads that a checkpoint was saved without.
+//!
+//! `prune_heads` of transformers 4 cuts the rows of a head out of the projections to queries, keys and values, and its columns out
+//! of the output projection. The heads that stay keep their numbers, and embeddings of distances stay whole.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, anyhow, ensure};
+use serde_json::Value;
+
+use super::Family;
+use crate::model::config::Config;
+use crate::model::grid::HeadPlace;
+use crate::system::counted::counted;
+use crate::system::errors::Facts;
+use crate::system::printable::shortened;
+
+/// The families whose heads transformers 4 prunes, by their `model_type`.
+const PRUNABLE: [&str; 22] = [
+    "bert",
+    "roberta",
+    "xlm-roberta",
+    "camembert",
+    "distilbert",
+    "electra",
+    "albert",
+    "splinter",
+    "visual_bert",
+    "bert-generation",
+    "ernie",
+    "layoutlm",
+    "markuplm",
+    "rembert",
+    "data2vec-text",
+    "roberta-prelayernorm",
+    "megatron-bert",
+    "xlm-roberta-xl",
+    "esm",
+    "t5",
+    "mt5",
+    "gpt2",
+];
+
+/// The absent heads by `pruned_heads`, ascending. Its keys count the layers that have weights of their own, whose names begin with
+/// `stems`: layers that share weights lack the same heads.
+/// Fails if it names a layer or a head that the model does not have, or leaves a layer without any.
+pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[String]) -> Result<Vec<HeadPlace>> {
+    let layers = match json.get("pruned_heads") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(layers)) => layers,
+        Some(other) => return Err(expected(other)),
+    };
+    let mut stored: Vec<&String> = Vec::new();
+    stems.iter().for_each(|stem| {
+        if !stored.contains(&stem) {
+            stored.push(stem)
+        }
+    });
+    let mut absent = BTreeSet::new();
+    for (key, value) in layers {
+        let numbers = value.as_array().map(|heads| heads.iter().map(Value::as_u64).collect::<Option<BTreeSet<u64>>>());
+        let numbers = numbers.flatten().ok_or_else(|| expected(value))?;
+        let stem = key.parse().ok().and_then(|layer: usize| stored.get(layer)).copied();
+        let count = counted(stored.len(), "layer");
+        let beyond = || {
+            anyhow!("pruned_heads names layer {}: the model has {count} with weights, counted from 0", shortened(key))
+                .of_value(key)
+        };
+        let stem = stem.ok_or_else(beyond)?;
+        let heads = config.num_attention_heads;
+        if let Some(head) = numbers.iter().find(|&&head| head >= heads as u64) {
+            let error = anyhow!(
+                "pruned_heads names head {head} of layer {key}, which had {}, counted from 0",
+                counted(heads, "head")
+            );
+            return Err(error.of_value(head));
+        }
+        let error = || anyhow!("pruned_heads leaves layer {key} without a head, and transformers runs no such layer");
+        ensure!(numbers.len() < heads, error().of_value(value));
+        let of_layer = |(layer, _)| (0..heads).map(move |head| HeadPlace { layer, head });
+        let places = stems.iter().enumerate().filter(|(_, other)| *other == stem).flat_map(of_layer);
+        absent.extend(places.filter(|place| numbers.contains(&(place.head as u64))));
+    }
+    ensure!(
+        absent.is_empty() || PRUNABLE.contains(&family.model_type),
+        anyhow!("pruned_heads is there, and transformers prunes no head of {family}")
+            .hint("analyse the model as it was before")
+    );
+    Ok(absent.into_iter().collect())
+}
+
+fn expected(value: &Value) -> anyhow::Error {
+    let shown = shortened(&value.to_string());
+    anyhow!("pruned_heads holds {shown}: expected layers with lists of heads, such as {{\"0\": [2, 5]}}")
+        .of_value(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::families::Architecture;
+
+    /// What a BERT of two layers and three heads, or an ALBERT whose one layer is run twice, lacks by `pruned_heads`.
+    fn absent(model_type: &str, pruned: &str) -> Result<Vec<String>, String> {
+        let text = format!(
+            r#"{{"model_type": "{model_type}", "vocab_size": 9, "hidden_size": 12, "embedding_size": 4, "num_hidden_layers": 2,
+            "num_attention_heads": 3, "intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 10,
+            "pruned_heads": {pruned}}}"#
+        );
+        let found = Architecture::parse(&text).map_err(|error| error.to_string())?;
+        Ok(found.config.absent.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn pruned_heads_are_absent_from_the_layers_that_have_their_weights() {
+        assert_eq!(absent("bert", "{}").unwrap(), [""; 0]);
+        assert_eq!(absent("bert", "null").unwrap(), [""; 0]);
+        assert_eq!(absent("bert", r#"{"0": []}"#).unwrap(), [""; 0]);
+        assert_eq!(absent("bert", r#"{"1": [2, 0, 2], "0": [1]}"#).unwrap(), ["L0H1", "L1H0", "L1H2"]);
+        assert_eq!(absent("albert", r#"{"0": [1]}"#).unwrap(), ["L0H1", "L1H1"]);
+        assert_eq!(absent("mpnet", "{}").unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn what_no_model_was_pruned_to_is_named() {
+        let error = |model_type: &str, pruned: &str| absent(model_type, pruned).unwrap_err();
+        let expected = "expected layers with lists of heads, such as {\"0\": [2, 5]}";
+        assert_eq!(error("bert", "[1]"), format!("pruned_heads holds [1]: {expected}"));
+        assert_eq!(error("bert", r#"{"0": 1}"#), format!("pruned_heads holds 1: {expected}"));
+        assert_eq!(error("bert", r#"{"0": [-1]}"#), format!("pruned_heads holds [-1]: {expected}"));
+        assert_eq!(
+            error("bert", r#"{"2": [0]}"#),
+            "pruned_heads names layer 2: the model has 2 layers with weights, counted from 0"
+        );
+        assert_eq!(
+            error("albert", r#"{"1": [0]}"#),
+            "pruned_heads names layer 1: the model has 1 layer with weights, counted from 0"
+        );
+        assert_eq!(
+            error("bert", r#"{"x": [0]}"#),
+            "pruned_heads names layer x: the model has 2 layers with weights, counted from 0"
+        );
+        assert_eq!(
+            error("bert", r#"{"0": [3]}"#),
+            "pruned_heads names head 3 of layer 0, which had 3 heads, counted from 0"
+        );
+        assert_eq!(
+            error("bert", r#"{"0": [0, 1, 2]}"#),
+            "pruned_heads leaves layer 0 without a head, and transformers runs no such layer"
+        );
+        assert_eq!(error("mpnet", r#"{"0": [0]}"#), "pruned_heads is there, and transformers prunes no head of mpnet");
+    }
+}

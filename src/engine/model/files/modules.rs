@@ -1,0 +1,92 @@
+//! The modules of a sentence encoder, as sentence-transformers saves them: how it pools the last hidden states of a text.
+
+use std::path::{Component, Path};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::names::{CONFIG, LONGEST_CONFIG, MODULES};
+use super::pooling::Pooling;
+use super::store::FileStore;
+use crate::system::errors::Facts;
+
+/// A module of `modules.json`.
+#[derive(Deserialize)]
+struct Module {
+    path: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// The modes of a pooling module, by the keys of its `config.json`. A mean times the root of the number of tokens has the direction
+/// of the mean.
+const MODES: [(&str, Pooling); 5] = [
+    ("pooling_mode_mean_tokens", Pooling::Mean),
+    ("pooling_mode_mean_sqrt_len_tokens", Pooling::Mean),
+    ("pooling_mode_cls_token", Pooling::First),
+    ("pooling_mode_max_tokens", Pooling::Max),
+    ("pooling_mode_lasttoken", Pooling::Last),
+];
+
+/// How a model pools, by its files.
+/// Fails if they cannot be read, or say something that is not known.
+pub(super) fn pooling(files: &dyn FileStore) -> Result<Pooling> {
+    if !files.names().contains(MODULES) {
+        return Ok(Pooling::Text);
+    }
+    let listed = files.fetch(MODULES, LONGEST_CONFIG)?;
+    let modules: Vec<Module> =
+        serde_json::from_str(&listed.text(LONGEST_CONFIG)?).cannot("use", listed.path().display())?;
+    let mut pooling = Pooling::Text;
+    for Module { path, kind } in modules {
+        match kind.rsplit('.').next().unwrap_or_default() {
+            // Lengths do not change an angle.
+            "Transformer" | "Normalize" | "Dropout" => {}
+            "Pooling" => {
+                let is_inside = Path::new(&path).components().all(|part| matches!(part, Component::Normal(_)));
+                ensure!(is_inside, "{MODULES} names the folder {path:?}, which does not lie beside it");
+                let config = files.fetch(&format!("{path}/{CONFIG}"), LONGEST_CONFIG)?;
+                pooling = of_config(&config.text(LONGEST_CONFIG)?).cannot("use", config.path().display())?;
+            }
+            other => bail!("{MODULES} has a module {other:?}, which is not supported"),
+        }
+    }
+    Ok(pooling)
+}
+
+/// The pooling that a `config.json` of its module says: that of the only mode that is on.
+fn of_config(text: &str) -> Result<Pooling> {
+    let keys: Map<String, Value> = serde_json::from_str(text).context("not an object of JSON")?;
+    let is_on = |(key, value): &(&String, &Value)| key.starts_with("pooling_mode_") && **value == Value::Bool(true);
+    let on: Vec<&str> = keys.iter().filter(is_on).map(|(key, _)| key.as_str()).collect();
+    let known = |mode: &str| MODES.into_iter().find(|(key, _)| *key == mode).map(|(_, pooling)| pooling);
+    match on[..] {
+        // It is the default of sentence-transformers.
+        [] => Ok(Pooling::Mean),
+        [mode] => known(mode).ok_or_else(|| anyhow!("it pools by `{}`, which is not supported", mode.escape_debug())),
+        _ => bail!("it pools in several ways at once: {}", on.join(", ").escape_debug()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_those_of_sentence_transformers() {
+        let of = |mode: &str| {
+            of_config(&format!(r#"{{"word_embedding_dimension": 8, "pooling_mode_{mode}": true}}"#)).unwrap()
+        };
+        let modes = ["mean_tokens", "mean_sqrt_len_tokens", "cls_token", "max_tokens", "lasttoken"].map(of);
+        assert_eq!(modes, [Pooling::Mean, Pooling::Mean, Pooling::First, Pooling::Max, Pooling::Last]);
+        assert_eq!(of_config(r#"{"pooling_mode_cls_token": false}"#).unwrap(), Pooling::Mean);
+        let refused = |text: &str| of_config(text).unwrap_err().to_string();
+        let weighted = refused(r#"{"pooling_mode_weightedmean_tokens": true}"#);
+        assert_eq!(weighted, "it pools by `pooling_mode_weightedmean_tokens`, which is not supported");
+        assert!(
+            refused(r#"{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}"#).contains("several ways")
+        );
+        assert!(refused("[]").contains("not an object"));
+    }
+}

@@ -1,0 +1,345 @@
+//! The weights of a model without some of its heads, as files of the shapes and names that it has.
+//!
+//! A head writes through its own inputs of the output projection: where these weights are zero it writes nothing. A constant in
+//! place of what the head gave comes to the same vector at every position, and the projection's bias can hold that. Queries, keys
+//! and values stay, so a head that shares its keys with others takes nothing from them. Tensors are copied byte by byte but for these
+//! two, one at a time.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+
+use super::{Checkpoint, StoredTensor, ValueType, safetensors as format, torch};
+use crate::model::families::Architecture;
+use crate::model::files::names::{WEIGHTS, is_index, is_pickle};
+use crate::model::files::{ModelFile, ModelFiles};
+use crate::model::grid::HeadPlace;
+use crate::system::errors::{Class, Facts};
+
+/// The heads to remove, each with the constant that replaces what it gives, `[head_dim]`; zeros if there is none.
+pub type RemovedHeads = BTreeMap<HeadPlace, Option<Vec<f32>>>;
+
+/// The weights of a model without some heads.
+pub struct PrunedWeights {
+    files: Vec<ModelFile>,
+    /// What changes in each file, by the place of the first value of a tensor.
+    changes: Vec<BTreeMap<u64, TensorChange>>,
+}
+
+/// The change of a tensor.
+enum TensorChange {
+    /// These inputs of a projection have no weight.
+    Without(Layout, Vec<Range<usize>>),
+    /// These are its values.
+    Values(Vec<f32>),
+}
+
+/// The place of each weight of a projection.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    outputs: usize,
+    inputs: usize,
+    /// Whether the weights are stored as `[inputs, outputs]`.
+    transposed: bool,
+    /// The groups of a convolution of width 1, whose outputs have weights for the inputs of their own group.
+    groups: Option<usize>,
+}
+
+impl Layout {
+    fn shape(self) -> Vec<usize> {
+        match self.groups {
+            Some(groups) => vec![self.outputs, self.inputs / groups, 1],
+            None if self.transposed => vec![self.inputs, self.outputs],
+            None => vec![self.outputs, self.inputs],
+        }
+    }
+
+    /// The index of the weight from an input to an output, if there is one.
+    fn index(self, output: usize, input: usize) -> Option<usize> {
+        match self.groups {
+            Some(groups) => {
+                let (rows, columns) = (self.outputs / groups, self.inputs / groups);
+                (output / rows == input / columns).then(|| output * columns + input % columns)
+            }
+            None if self.transposed => Some(input * self.outputs + output),
+            None => Some(output * self.inputs + input),
+        }
+    }
+}
+
+impl PrunedWeights {
+    /// The weights of `files` without these heads. Layers that share their weights lose the same heads.
+    /// Fails if a head is not there, is in some of the layers that share their weights alone, a constant is given and there is no
+    /// bias that could hold it, or the weights cannot be read.
+    pub fn new(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
+        Self::found(files, removed).class(Class::Model)
+    }
+
+    fn found(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
+        let ModelFiles { architecture, weights, id, .. } = files;
+        let config = &architecture.config;
+        ensure!(
+            files.adapter.is_none(),
+            anyhow!("`{id}` has an adapter, and a pruned model would lack it")
+                .hint("merge it with merge_and_unload() in Python, save the model, and prune that")
+        );
+        let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?.unwrapped(architecture);
+        let names = architecture.names.spelled(|name| super::Tensors::has_tensor(&checkpoint, name));
+        let layout = Layout {
+            outputs: config.hidden_size,
+            inputs: config.heads_width(),
+            transposed: names.transposed,
+            groups: names.convolutions.map(|groups| groups.attention_output),
+        };
+        let mut changes: Vec<BTreeMap<u64, TensorChange>> = weights.iter().map(|_| BTreeMap::new()).collect();
+        for (stem, heads) in by_weights(architecture, removed)? {
+            let name = |part: &str| format!("{stem}.{}.{part}", names.parts.attention_output);
+            let range = |head: usize| head * config.head_dim()..(head + 1) * config.head_dim();
+            let weight = checkpoint.tensor(&name("weight"), &layout.shape())?;
+            let mut put = |part: &str, change| {
+                let (file, stored) = checkpoint.stored(&name(part)).expect("it was read");
+                changes[file].insert(stored.place.start, change);
+            };
+            if heads.values().any(|constant| constant.is_some()) {
+                ensure!(
+                    names.biases.attention_output,
+                    anyhow!("the output projections of `{id}` have no bias, so no constant can stand for a head")
+                        .hint("remove heads by zero: `headscope analyze --with pruning --removal zero`")
+                );
+                let mut bias: Vec<f64> =
+                    checkpoint.tensor(&name("bias"), &[layout.outputs])?.into_iter().map(f64::from).collect();
+                for (&head, constant) in heads.iter().filter_map(|(head, constant)| Some((head, constant.as_ref()?))) {
+                    ensure!(
+                        constant.len() == config.head_dim(),
+                        "the constant of a head has {} values, and the heads of `{id}` have {}",
+                        constant.len(),
+                        config.head_dim()
+                    );
+                    for (output, sum) in bias.iter_mut().enumerate() {
+                        let weights = range(head).zip(constant);
+                        let weights = weights.filter_map(|(input, value)| Some((layout.index(output, input)?, value)));
+                        *sum += weights.map(|(at, value)| f64::from(weight[at]) * f64::from(*value)).sum::<f64>();
+                    }
+                }
+                #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
+                put("bias", TensorChange::Values(bias.into_iter().map(|sum| sum as f32).collect()));
+            }
+            put("weight", TensorChange::Without(layout, heads.keys().map(|&head| range(head)).collect()));
+        }
+        Ok(Self { files: weights.clone(), changes })
+    }
+
+    /// The names of the files that [`write`](Self::write) writes, in the order of the files that they are made of.
+    pub fn names(&self) -> Vec<String> {
+        self.files
+            .iter()
+            .map(|file| as_safetensors(&file.path().file_name().unwrap_or_default().to_string_lossy()))
+            .collect()
+    }
+
+    /// Writes the file of this number in the format of safetensors.
+    /// Fails if a tensor cannot be read, or `out` not written.
+    pub fn write(&self, number: usize, out: &mut dyn Write) -> Result<()> {
+        let (file, changes) = (&self.files[number], &self.changes[number]);
+        let path = file.path().display();
+        write(file, changes, out).cannot("write what is pruned of", path)?;
+        file.ensure_unchanged()
+    }
+
+    /// The index of several files of weights, by its name; `None` if there is one file.
+    /// Fails if the names of tensors cannot be read.
+    pub fn index(&self) -> Result<Option<(&'static str, String)>> {
+        if self.files.len() < 2 {
+            return Ok(None);
+        }
+        let (mut map, mut total) = (BTreeMap::new(), 0);
+        for ((file, changes), name) in self.files.iter().zip(&self.changes).zip(self.names()) {
+            for tensor in tensors(file, changes)?.0 {
+                total += tensor.size();
+                map.insert(tensor.name, name.clone());
+            }
+        }
+        let index = serde_json::json!({"metadata": {"total_size": total}, "weight_map": map});
+        let name = WEIGHTS.into_iter().find(|name| is_index(name)).expect("there is one");
+        Ok(Some((name, serde_json::to_string_pretty(&index)?)))
+    }
+}
+
+/// The name of a file of weights as safetensors, as transformers has it.
+fn as_safetensors(name: &str) -> String {
+    match name.strip_suffix(".bin") {
+        Some(stem) => format!("{}.safetensors", stem.replacen("pytorch_model", "model", 1)),
+        None => name.to_owned(),
+    }
+}
+
+/// The heads that each layer's weights lose, by the stem of their names.
+/// Fails if a head is not there, or is removed in some of the layers that share their weights alone.
+fn by_weights<'a>(
+    architecture: &'a Architecture,
+    removed: &'a RemovedHeads,
+) -> Result<BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>> {
+    let (grid, stems) = (architecture.grid(), &architecture.names.layers);
+    if let Some(stray) = grid.stray(removed.keys().copied()) {
+        return Err(anyhow!("there is no head {stray}: the model has {grid}, both counted from 0").of_value(stray));
+    }
+    let mut heads: BTreeMap<&str, BTreeMap<usize, &Option<Vec<f32>>>> = BTreeMap::new();
+    for (&HeadPlace { layer, head }, constant) in removed {
+        let all: BTreeSet<HeadPlace> = (0..grid.layers)
+            .filter(|&other| stems[other] == stems[layer])
+            .map(|layer| HeadPlace { layer, head })
+            .collect();
+        if let Some(kept) = all.iter().find(|place| !removed.contains_key(place)) {
+            let shared: Vec<String> = all.iter().map(ToString::to_string).collect();
+            return Err(anyhow!("L{layer}H{head} shares its weights with {kept}, which would go as well")
+                .of_value(HeadPlace { layer, head })
+                .hint(format!("give `--heads {}`, which go together", shared.join(","))));
+        }
+        heads.entry(&stems[layer]).or_default().insert(head, constant);
+    }
+    Ok(heads)
+}
+
+/// A tensor to write.
+struct WrittenTensor {
+    name: String,
+    stored: StoredTensor,
+    dtype: Dtype,
+}
+
+/// The tensors of a file in the order in which they are written, and what it says beside them. Values that change are float32, or
+/// float64 where they were: a narrower type would round them.
+fn tensors(
+    file: &ModelFile,
+    changes: &BTreeMap<u64, TensorChange>,
+) -> Result<(Vec<WrittenTensor>, Option<HashMap<String, String>>)> {
+    let (mut tensors, metadata): (Vec<WrittenTensor>, _) = if is_pickle(file.path()) {
+        let tensors = torch::tensors(file).map_err(|problem| torch::with_way_out(problem, file.path()))?;
+        let written = |(name, stored): (String, StoredTensor)| {
+            let dtype = match stored.values {
+                ValueType::F64 => Dtype::F64,
+                ValueType::F32 => Dtype::F32,
+                ValueType::F16 => Dtype::F16,
+                ValueType::Bf16 => Dtype::BF16,
+                // Numbers of positions and the like, which are no parameters.
+                ValueType::Other(_) => return None,
+            };
+            Some(WrittenTensor { name, stored, dtype })
+        };
+        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        (tensors.into_iter().filter_map(written).collect(), Some(metadata))
+    } else {
+        let (header, start) = format::header(file)?;
+        let written = |(name, info): (String, &TensorInfo)| {
+            let place = start + info.data_offsets.0 as u64..start + info.data_offsets.1 as u64;
+            let stored = StoredTensor { values: ValueType::F32, shape: info.shape.clone(), strides: None, place };
+            WrittenTensor { name, stored, dtype: info.dtype }
+        };
+        (header.tensors().into_iter().map(written).collect(), header.metadata().clone())
+    };
+    for tensor in &mut tensors {
+        let is_new = matches!(changes.get(&tensor.stored.place.start), Some(TensorChange::Values(_)));
+        if (is_new && tensor.dtype != Dtype::F64) || tensor.stored.is_scattered() {
+            tensor.dtype = Dtype::F32;
+        }
+    }
+    // Wider values come first, so that all are aligned.
+    tensors.sort_by(|a, b| b.dtype.bitsize().cmp(&a.dtype.bitsize()).then_with(|| a.name.cmp(&b.name)));
+    Ok((tensors, metadata))
+}
+
+/// Writes a file of weights with changes, by the places of the tensors that change.
+fn write(file: &ModelFile, changes: &BTreeMap<u64, TensorChange>, out: &mut dyn Write) -> Result<()> {
+    let (tensors, metadata) = tensors(file, changes)?;
+    let mut end = 0;
+    let infos = tensors.iter().map(|tensor| {
+        let start = end;
+        end += tensor.size();
+        let info = TensorInfo { dtype: tensor.dtype, shape: tensor.stored.shape.clone(), data_offsets: (start, end) };
+        (tensor.name.clone(), info)
+    });
+    let mut header = serde_json::to_vec(&Metadata::new(metadata, infos.collect())?)?;
+    // The data begins at a multiple of eight bytes, as the format's own writer has it.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(&header)?;
+    for tensor in &tensors {
+        let change = changes.get(&tensor.stored.place.start);
+        out.write_all(&tensor.bytes(file, change).with_context(|| format!("tensor {}", tensor.name.escape_debug()))?)?;
+    }
+    Ok(())
+}
+
+impl WrittenTensor {
+    /// Its bytes.
+    fn size(&self) -> usize {
+        self.stored.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
+    }
+
+    /// The values as the file has them, with their change.
+    fn bytes(&self, file: &ModelFile, change: Option<&TensorChange>) -> Result<Vec<u8>> {
+        let width = self.dtype.bitsize() / 8;
+        let mut bytes = match change {
+            Some(TensorChange::Values(values)) if self.dtype == Dtype::F64 => {
+                values.iter().flat_map(|&value| f64::from(value).to_le_bytes()).collect()
+            }
+            Some(TensorChange::Values(values)) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            _ if self.stored.is_scattered() => {
+                self.stored.read(file)?.iter().flat_map(|value| value.to_le_bytes()).collect()
+            }
+            _ => {
+                let mut bytes = vec![0; self.size()];
+                file.read_at(&mut bytes, self.stored.place.start)?;
+                bytes
+            }
+        };
+        if let Some(TensorChange::Without(layout, inputs)) = change {
+            for input in inputs.iter().cloned().flatten() {
+                for at in (0..layout.outputs).filter_map(|output| layout.index(output, input)) {
+                    bytes[at * width..][..width].fill(0);
+                }
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// Whether a file of this name holds the weights of a whole model in some form, by what transformers and others call them.
+pub fn is_weights(name: &Path) -> bool {
+    const FORMS: [&str; 10] = ["safetensors", "bin", "h5", "msgpack", "onnx", "ot", "pt", "pth", "ckpt", "gguf"];
+    let extension = name.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    extension.is_some_and(|extension| FORMS.contains(&extension.as_str()))
+        || name.file_name().is_some_and(|name| is_index(&name.to_string_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_by_hand() {
+        // Two outputs of four inputs.
+        let plain = Layout { outputs: 2, inputs: 4, transposed: false, groups: None };
+        assert_eq!([plain.index(1, 2), Layout { transposed: true, ..plain }.index(1, 2)], [Some(6), Some(5)]);
+        // In two groups, output 1 has the weights of inputs 2 and 3.
+        let grouped = Layout { groups: Some(2), ..plain };
+        assert_eq!([grouped.index(0, 1), grouped.index(1, 1), grouped.index(1, 3)], [Some(1), None, Some(3)]);
+        let shapes = [plain, Layout { transposed: true, ..plain }, grouped].map(Layout::shape);
+        assert_eq!(shapes, [vec![2, 4], vec![4, 2], vec![2, 2, 1]]);
+    }
+
+    #[test]
+    fn names_are_those_of_transformers() {
+        let names = ["model.safetensors", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin"].map(as_safetensors);
+        assert_eq!(names, ["model.safetensors", "model.safetensors", "model-00001-of-00002.safetensors"]);
+        assert!(
+            ["tf_model.h5", "model.safetensors.index.json", "x.ONNX"].iter().all(|name| is_weights(Path::new(name)))
+        );
+        assert!(!["tokenizer.model", "vocab.json", "spiece.model"].iter().any(|name| is_weights(Path::new(name))));
+    }
+}

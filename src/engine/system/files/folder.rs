@@ -1,0 +1,170 @@
+//! Output folders: made beside their place and renamed when they are whole, so that nobody finds half of one.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail};
+use tempfile::TempDir;
+
+use super::output::{PREFIX, SUFFIX, folder_of, unwritable};
+use crate::system::errors::{Class, Facts};
+use crate::system::interrupt;
+
+/// A folder to write. What is written into it is there with [`OutputFolder::commit`].
+pub struct OutputFolder {
+    path: PathBuf,
+    temporary: TempDir,
+}
+
+impl OutputFolder {
+    /// Makes sure that a folder can be made at `path`.
+    /// Fails if there is anything but an empty folder, or none can be made beside it.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::opened(path).cannot("write", path.display()).class(Class::Output)
+    }
+
+    fn opened(path: &Path) -> Result<Self> {
+        let is_full = match path.read_dir() {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(_) if path.symlink_metadata().is_ok() => bail!(anyhow!("it is no folder").hint("name a new folder")),
+            Err(_) => false,
+        };
+        if is_full {
+            bail!(anyhow!("the folder has files already").hint("name a new folder, or empty it first"));
+        }
+        // The name of an empty folder may be `.` or end in `..`.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let parent = folder_of(&path).to_owned();
+        if !parent.is_dir() {
+            bail!(anyhow!("there is no folder `{}`", parent.display()).hint("create it first"));
+        }
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX).suffix(SUFFIX);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // Reduced by the umask, as for any new folder; tempfile's own default is private to the user.
+            builder.permissions(fs::Permissions::from_mode(0o777));
+        }
+        let mut list = interrupt::lock();
+        let temporary = builder.tempdir_in(&parent).map_err(|error| unwritable(&parent, &error))?;
+        list.add(temporary.path());
+        Ok(Self { path, temporary })
+    }
+
+    /// Writes a file by its path within the folder.
+    /// Fails if it cannot be written, or `write` fails.
+    pub fn file(&self, name: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+        let mut file = BufWriter::new(self.create(name).class(Class::Output)?);
+        write(&mut file)?;
+        let whole = file.flush().and_then(|()| file.get_ref().sync_all());
+        whole.cannot("write", self.path.join(name).display()).class(Class::Output)
+    }
+
+    fn create(&self, name: &Path) -> Result<File> {
+        let path = self.temporary.path().join(name);
+        let create = || {
+            fs::create_dir_all(folder_of(&path))?;
+            File::create(&path)
+        };
+        create().cannot("write", self.path.join(name).display())
+    }
+
+    /// Copies a file to a path within the folder.
+    /// Fails if it cannot be read or written.
+    pub fn copy(&self, from: &Path, name: &Path) -> Result<()> {
+        self.file(name, |file| {
+            let copied = File::open(from).and_then(|mut source| std::io::copy(&mut source, file));
+            copied.map(drop).cannot("copy", from.display()).class(Class::Output)
+        })
+    }
+
+    /// Makes it the folder.
+    /// Fails if there is one with files by now.
+    pub fn commit(self) -> Result<()> {
+        let Self { path, temporary } = self;
+        let mut list = interrupt::lock();
+        list.forget(temporary.path());
+        let move_it = || {
+            // An empty folder makes room; one that was filled meanwhile stays.
+            if path.is_dir() {
+                fs::remove_dir(&path)?;
+            }
+            fs::rename(temporary.path(), &path)
+        };
+        move_it().cannot("write", path.display()).class(Class::Output)?;
+        // It is no longer where it would be removed from.
+        let _ = temporary.keep();
+        list.is_whole();
+        Ok(())
+    }
+}
+
+/// All files in a folder and its subfolders, by their paths within it, in the order of their names; hidden ones are passed over.
+/// Fails if a folder cannot be read.
+pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    add_files(folder, Path::new(""), &mut found).cannot("read", folder.display())?;
+    found.sort();
+    Ok(found)
+}
+
+fn add_files(root: &Path, within: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in root.join(within).read_dir()? {
+        let name = entry?.file_name();
+        let path = within.join(&name);
+        let at = root.join(&path);
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        } else if at.is_dir() {
+            add_files(root, &path, found)?;
+        } else if at.is_file() {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<PathBuf> {
+        files_below(folder).unwrap()
+    }
+
+    #[test]
+    fn a_folder_is_there_when_it_is_whole() {
+        let bench = tempfile::tempdir().unwrap();
+        let (source, target) = (bench.path().join("source"), bench.path().join("target"));
+        fs::create_dir_all(source.join("1_Pooling")).unwrap();
+        fs::write(source.join("1_Pooling/config.json"), "{}").unwrap();
+        fs::write(source.join(".hidden"), "").unwrap();
+        let folder = OutputFolder::open(&target).unwrap();
+        for name in names(&source) {
+            folder.copy(&source.join(&name), &name).unwrap();
+        }
+        folder.file(Path::new("a"), |file| Ok(file.write_all(b"b")?)).unwrap();
+        assert!(!target.exists());
+        folder.commit().unwrap();
+        assert_eq!(names(&target), ["1_Pooling/config.json", "a"].map(PathBuf::from));
+        assert_eq!(fs::read(target.join("a")).unwrap(), b"b");
+        // One that is dropped leaves nothing.
+        drop(OutputFolder::open(&bench.path().join("other")).unwrap());
+        assert_eq!(fs::read_dir(bench.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn an_empty_folder_is_filled_and_a_full_one_refused() {
+        let bench = tempfile::tempdir().unwrap();
+        let empty = bench.path().join("empty");
+        fs::create_dir(&empty).unwrap();
+        OutputFolder::open(&empty).unwrap().commit().unwrap();
+        fs::write(empty.join("a"), "").unwrap();
+        let refused = |path: &Path| format!("{:#}", OutputFolder::open(path).err().expect("a refusal"));
+        assert!(refused(&empty).contains("the folder has files already: name a new folder, or empty it first"));
+        assert!(refused(&empty.join("a")).contains("it is no folder"));
+        assert!(refused(&bench.path().join("no/folder")).contains("there is no folder"));
+    }
+}

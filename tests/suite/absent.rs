@@ -1,0 +1,152 @@
+//! Heads that a checkpoint was saved without, as transformers 4 prunes them: the model is that without these heads, and no
+//! output says anything else of them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::families::with_tokenizer;
+use crate::support::{fixture, parts_add_up, path, run};
+use serde_json::{Value, json};
+
+const ABSENT: [&str; 3] = ["L0H1", "L1H0", "L1H2"];
+
+fn pruned() -> PathBuf {
+    fixture("models/pruned/tiny-bert-pickle")
+}
+
+fn report(model: &str, more: &[&str]) -> Value {
+    let corpus = fixture("corpus/gold.conllu");
+    let arguments = ["analyze", model, "-c", path(&corpus), "--limit", "120", "--no-run-info", "-o", "-"];
+    serde_json::from_str(&run(&[&arguments, more].concat()).unwrap()).unwrap()
+}
+
+fn is_absent(head: &Value) -> bool {
+    ABSENT.contains(&head["name"].as_str().unwrap())
+}
+
+/// Every number in a value.
+fn numbers(value: &Value) -> usize {
+    match value {
+        Value::Number(_) => 1,
+        Value::Array(values) => values.iter().map(numbers).sum(),
+        Value::Object(values) => values.values().map(numbers).sum(),
+        _ => 0,
+    }
+}
+
+#[test]
+fn a_pruned_model_is_the_model_without_these_heads() {
+    let studies = ["--with", "effect,repeats,segments", "--removal", "zero", "--sample", "40"];
+    let found = report(path(&pruned()), &studies);
+    let whole = with_tokenizer("tiny-bert-pickle");
+    let expected = report(path(whole.path()), &[&studies[..], &["--remove", &ABSENT.join(",")]].concat());
+    assert_eq!(found["model"]["absent"], json!(ABSENT));
+    for (head, known) in found["heads"].as_array().unwrap().iter().zip(expected["heads"].as_array().unwrap()) {
+        let keys = ["metrics", "ci95", "standard_errors"];
+        if is_absent(head) {
+            assert_eq!(
+                (&head["primary"], &head["labels"], &head["nearest"]),
+                (&json!("absent"), &json!([]), &json!([]))
+            );
+            assert_eq!(keys.map(|key| numbers(&head[key])), [0; 3], "{head}");
+        } else {
+            assert_eq!(keys.map(|key| &head[key]), keys.map(|key| &known[key]), "{}", head["name"]);
+            assert!(numbers(&head["metrics"]) > 100);
+        }
+    }
+    for key in ["loss", "loss_without_heads", "masked_tokens"] {
+        assert_eq!(found["effect"][key], expected["effect"][key], "{key}");
+    }
+    // What was pruned is not removed, tested or counted.
+    let verdicts = found["effect"]["verdicts"].as_object().unwrap();
+    assert_eq!(verdicts.values().filter_map(Value::as_u64).sum::<u64>(), 3, "{verdicts:?}");
+    for head in found["effect"]["heads"].as_array().unwrap().iter().filter(|head| is_absent(head)) {
+        assert_eq!(["effect", "p", "q", "verdict"].map(|key| &head[key]), [&Value::Null; 4]);
+    }
+    for relation in found["relations"].as_array().unwrap() {
+        assert!(!ABSENT.contains(&relation["name"].as_str().unwrap()));
+        let of_absent = relation["by_head"].as_array().unwrap().iter().filter(|head| is_absent(head));
+        assert!(
+            of_absent.clone().count() == 3 && of_absent.clone().all(|head| head["accuracy"]["dep->head"].is_null())
+        );
+    }
+}
+
+#[test]
+fn absent_heads_have_a_sign_and_a_word_everywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (model, saved, page, table) = (pruned(), at("report.json"), at("report.html"), at("heads.csv"));
+    let corpus = fixture("corpus/gold.conllu");
+    let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "120", "--no-run-info"];
+    let summary = run(&[&common[..], &["--summary", "full", "-o", path(&saved), "-o", path(&page)]].concat()).unwrap();
+    assert!(summary.contains("    3  absent: the checkpoint was saved without the head (-)\n"), "{summary}");
+    let rows: Vec<Vec<&str>> = summary.lines().map(|line| line.split_whitespace().collect()).collect();
+    let row = rows.iter().find(|row| row.first() == Some(&"L1")).unwrap();
+    assert_eq!((row[1], row[3]), ("-", "-"), "{summary}");
+    let of_heads = summary.lines().filter(|line| line.contains("a firm role"));
+    assert!(of_heads.clone().count() > 0 && of_heads.clone().all(|line| line.contains("of 3 ")));
+
+    let sentence = "L0H1 is absent: the checkpoint was saved without it.";
+    assert!(fs::read_to_string(&page).unwrap().contains(sentence));
+    let card = run(&["show", path(&saved), "L0H1", "--all"]).unwrap();
+    assert!(card.ends_with(&format!("\n\n{sentence}\n")), "{card}");
+    run(&["export", path(&saved), "--table", "heads", "-o", path(&table)]).unwrap();
+    let table = fs::read_to_string(table).unwrap();
+    assert!(table.lines().any(|line| line.starts_with("0,1,L0H1,absent,,")), "{table}");
+    let explained = run(&["explain", "absent"]).unwrap();
+    assert!(explained.contains("saved without the head") && run(&["explain", "-",]).is_ok(), "{explained}");
+    // The same words by another policy, and heads that neither side has are compared with nothing.
+    let again = at("again.json");
+    let policy = at("policy.toml");
+    fs::write(&policy, "entropy_ratio = 0.1\n").unwrap();
+    run(&["relabel", path(&saved), "--policy", path(&policy), "-o", path(&again)]).unwrap();
+    let again: Value = serde_json::from_str(&fs::read_to_string(&again).unwrap()).unwrap();
+    let absent = again["heads"].as_array().unwrap().iter().filter(|head| head["primary"] == "absent").count();
+    assert_eq!(absent, 3);
+    let compared: Value =
+        serde_json::from_str(&run(&["compare", path(&saved), path(&saved), "--json"]).unwrap()).unwrap();
+    assert_eq!(compared["heads"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn attention_of_an_absent_head_is_shown_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, maps) = (pruned(), folder.path().join("maps.safetensors"));
+    let refusal = |arguments: &[&str]| run(arguments).unwrap_err();
+    let of_head = refusal(&["view", path(&model), "--text", "the cat sat", "--head", "L1H2"]);
+    assert_eq!(
+        of_head,
+        (2, "error: L1H2 is absent: `tiny-bert-pickle` was saved without it (pruned_heads)\n".to_owned())
+    );
+    let read = |more: &[&str], name: &str| -> Vec<Vec<f32>> {
+        let arguments = ["maps", path(&model), "--text", "the cat sat", "-o", path(&maps)];
+        run(&[&arguments, more].concat()).unwrap();
+        let tensors = candle_core::safetensors::load(&maps, &candle_core::Device::Cpu).unwrap();
+        tensors[name].flatten(0, tensors[name].rank() - 2).unwrap().to_vec2().unwrap()
+    };
+    let rows = read(&[], "attentions.0");
+    let tokens = rows[0].len();
+    for (place, head) in rows.chunks(tokens).enumerate() {
+        let sum = if [1, 3, 5].contains(&place) { 0.0 } else { 1.0 };
+        assert!(head.iter().all(|row| (row.iter().sum::<f32>() - sum).abs() < 1e-5), "{place}");
+    }
+    // The mean of a layer is that of the heads that it has.
+    assert!(read(&["--rollout"], "rollout.0").iter().all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-5));
+
+    let corpus = fixture("corpus/gold.conllu");
+    let asked = refusal(&["analyze", path(&model), "-c", path(&corpus), "--with", "edges"]);
+    let expected = "error: --with edges: `tiny-bert-pickle` lacks heads (pruned_heads), and this study asks about all: leave it out\n";
+    assert_eq!(asked, (2, expected.to_owned()));
+    let matched = refusal(&["match", path(&model), path(&model), "-c", path(&corpus)]);
+    assert!(matched.1.contains("was saved without some heads (pruned_heads)"), "{matched:?}");
+}
+
+#[test]
+fn shards_of_a_pruned_model_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, corpus) = (pruned(), fixture("corpus/gold.conllu"));
+    let common =
+        ["analyze", path(&model), "-c", path(&corpus), "--with", "effect", "--sample", "20", "--no-run-info", "-q"];
+    parts_add_up(&common, &folder.path().join("whole.json"));
+}

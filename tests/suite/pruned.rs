@@ -1,0 +1,254 @@
+//! `headscope prune`: the folder it writes is the model without the heads, on every layout of weights, and costs what the report says.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::golden::{EVERYTHING, Forward, Golden, largest_difference, of_ids, record};
+use crate::support::{self, fixture, opened, path, run, tiny_bert, weight_files};
+use headscope::model::files::{ModelFile, ModelFiles, Pooling, TokenizerFiles};
+use headscope::model::forward::Start;
+use headscope::model::forward::batch::{Batch, Input, TokenClass};
+use headscope::model::forward::gates::{Gate, Gates};
+use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::grid::HeadPlace;
+use headscope::model::parameters::Parameters;
+use headscope::model::weights::Checkpoint;
+use headscope::model::weights::pruned::{PrunedWeights, RemovedHeads};
+use serde_json::{Value, json};
+
+/// The files of a model, with some tokenizer: those of tests have none.
+fn files(folder: &Path) -> ModelFiles {
+    ModelFiles {
+        id: "model".to_owned(),
+        revision: None,
+        config: ModelFile::open(&folder.join("config.json")).unwrap(),
+        architecture: support::architecture(folder),
+        tokenizer: TokenizerFiles::find(&tiny_bert()).unwrap(),
+        weights: opened(&weight_files(folder)),
+        adapter: None,
+        pooling: Ok(Pooling::Text),
+    }
+}
+
+/// The last hidden states of an encoder with these weights.
+fn last_states(files: &ModelFiles, weights: Vec<ModelFile>, gates: &Gates, golden: &Golden) -> Vec<Vec<f32>> {
+    let checkpoint = Checkpoint::open(weights, files.architecture.family).unwrap().unwrapped(&files.architecture);
+    let encoder = PackedEncoder::new(Parameters::load(&checkpoint, &files.architecture).unwrap());
+    // Goldens of models without segments have none.
+    let segments = |one: &Forward| if one.segments.is_empty() { vec![0; one.ids.len()] } else { one.segments.clone() };
+    let texts: Vec<_> = golden.expected.iter().map(|one| of_ids(0, &one.ids, &segments(one))).collect();
+    let inputs = texts.iter().map(|text| Input { ids: &text.ids, segments: &text.segments, ..Input::default() });
+    let classes: Vec<TokenClass> = texts.iter().flat_map(|text| &text.ids).map(|_| TokenClass::Text).collect();
+    let batch = Batch { inputs: inputs.collect() }.with_classes(&classes);
+    let found = record(&encoder, Start::Embeddings, &batch, gates, EVERYTHING);
+    let hidden = files.architecture.config.hidden_size;
+    let last = |ids: &Vec<u32>, states: &[f32]| states[states.len() - ids.len() * hidden..].to_vec();
+    found.iter().zip(&golden.expected).map(|(found, one)| last(&one.ids, &found.hidden_states)).collect()
+}
+
+/// Holds the files of a model without heads against the model in which gates replace them; whether heads have a constant.
+fn check(name: &str) -> bool {
+    let folder = fixture("models").join(name);
+    let files = files(&folder);
+    let grid = files.architecture.grid();
+    let golden = Golden::read(&fixture("goldens").join(format!("{name}.safetensors")));
+    let names = &files.architecture.names;
+    let constant = names.biases.attention_output;
+    let (dim, last) = (files.architecture.config.head_dim(), grid.layers - 1);
+    let mut gates = Gates::default();
+    let mut removed = RemovedHeads::new();
+    // One head of the first layer and one of the last, and whatever shares their weights.
+    let gone = |place: &HeadPlace| {
+        let shares = |layer: usize| names.layers[layer] == names.layers[place.layer];
+        (shares(0) && place.head == 0) || (shares(last) && place.head == grid.heads - 1)
+    };
+    for (number, place) in grid.places().filter(gone).enumerate() {
+        // Layers that share their weights share the constants, too.
+        let seed = if names.layers[0] == names.layers[last] { place.head } else { number };
+        let vector: Vec<f32> = (0..dim).map(|at| ((seed * dim + at) as f32 * 0.7).sin()).collect();
+        let gate =
+            if constant { Gate::replace([(); TokenClass::COUNT].map(|()| vector.clone())) } else { Gate::scale(0.0) };
+        gates.set(place.layer, place.head, gate);
+        removed.insert(place, constant.then_some(vector));
+    }
+    let bench = tempfile::tempdir().unwrap();
+    let pruned = PrunedWeights::new(&files, &removed).unwrap();
+    let written: Vec<_> = pruned.names().iter().map(|name| bench.path().join(name)).collect();
+    for (number, path) in written.iter().enumerate() {
+        let mut file = fs::File::create(path).unwrap();
+        pruned.write(number, &mut file).unwrap();
+        file.flush().unwrap();
+    }
+    let expected = last_states(&files, files.weights.clone(), &gates, &golden);
+    let found = last_states(&files, opened(&written), &Gates::default(), &golden);
+    let whole = last_states(&files, files.weights.clone(), &Gates::default(), &golden);
+    for ((found, expected), whole) in found.iter().zip(&expected).zip(&whole) {
+        let (wrong, change) = (largest_difference(found, expected), largest_difference(whole, expected));
+        assert!(wrong < 1e-5 && change > 100.0 * wrong, "{name}: {wrong} of {change}");
+    }
+    constant
+}
+
+#[test]
+fn every_layout_of_weights_is_pruned() {
+    let mut checked = BTreeMap::new();
+    for entry in fs::read_dir(fixture("models")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let is_encoder = fixture("models").join(&name).join("config.json").exists();
+        if is_encoder && fixture("goldens").join(format!("{name}.safetensors")).exists() {
+            checked.insert(name.clone(), check(&name));
+        }
+    }
+    // Shards, pickles, shards of pickles, projections that lie the other way, convolutions, shared layers, shared keys, no biases.
+    for (name, constant) in [
+        ("tiny-bert", true),
+        ("tiny-electra", true),
+        ("tiny-bert-pickle", true),
+        ("tiny-distilbert", true),
+        ("tiny-gpt2", true),
+        ("tiny-squeezebert", true),
+        ("tiny-albert", true),
+        ("tiny-llama", false),
+        ("tiny-t5", false),
+    ] {
+        assert_eq!(checked.get(name), Some(&constant), "{name} of {checked:?}");
+    }
+}
+
+/// A model of tests with a tokenizer, in a folder of this one.
+fn readable(bench: &Path, name: &str) -> PathBuf {
+    let folder = bench.join(name);
+    fs::create_dir(&folder).unwrap();
+    for (from, tokenizer) in [(fixture("models").join(name), false), (tiny_bert(), true)] {
+        for entry in fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_name().to_string_lossy().starts_with("tokenizer") == tokenizer {
+                fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+            }
+        }
+    }
+    folder
+}
+
+/// The arguments of a run with the study `pruning` and no more than it needs.
+fn pruning(model: &str, more: &[&str]) -> Vec<String> {
+    let corpus = fixture("corpus/gold.conllu");
+    let others = "attention,trees,dependency,links,words,classes,frequency,explained-variance";
+    let common =
+        ["analyze", model, "-c", path(&corpus), "--with", "pruning", "--without", others, "--no-run-info", "-q"];
+    common.iter().chain(&["--sample", "24"]).chain(more).map(|&word| word.to_owned()).collect()
+}
+
+fn of_run(arguments: &[String]) -> Value {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(["-o", "-"]).collect();
+    serde_json::from_str(&run(&arguments).unwrap()).unwrap()
+}
+
+#[test]
+fn a_pruned_model_loses_what_the_report_says() {
+    let bench = tempfile::tempdir().unwrap();
+    let at = |name: &str| bench.path().join(name);
+    // Half precision; layers under another name; no biases and shared keys.
+    let bundled = "box:small".to_owned();
+    let llama = path(&readable(bench.path(), "tiny-llama")).to_owned();
+    let causal = path(&fixture("models/causal")).to_owned();
+    for (model, removal) in [(&bundled, "constant"), (&causal, "constant"), (&llama, "zero")] {
+        let whole = of_run(&pruning(model, &["--removal", removal]));
+        let (report, folder) = (at("report.json"), at(&format!("pruned-{removal}-{}", model.len())));
+        fs::write(&report, serde_json::to_string(&whole).unwrap()).unwrap();
+        let order = &whole["pruning"]["orders"][0];
+        let arguments = ["prune", model, "--report", path(&report), "--budget", "20%", "-o", path(&folder)];
+        let said = run(&arguments).unwrap();
+        let gone = said
+            .lines()
+            .filter(|line| line.starts_with("  layer"))
+            .flat_map(|line| line.split_whitespace().skip(3))
+            .count();
+        assert!(gone > 0 && said.contains(&format!("heads, removed by {removal}:")), "{said}");
+        let expected = order["loss"][gone - 1].as_f64().unwrap();
+        assert!(said.contains(&format!("to {expected:.4} nats")), "{said}");
+        let found = of_run(&pruning(path(&folder), &["--removal", "zero"]))["pruning"]["loss"].as_f64().unwrap();
+        let change = (expected - whole["pruning"]["loss"].as_f64().unwrap()).abs();
+        assert!((found - expected).abs() < 1e-5 && change > 1e-4, "{model}: {found} {expected} {change}");
+    }
+}
+
+#[test]
+fn layers_that_share_their_weights_lose_a_head_together() {
+    let bench = tempfile::tempdir().unwrap();
+    let (model, folder) = (readable(bench.path(), "tiny-albert"), bench.path().join("pruned"));
+    let prune = |heads: &str| run(&["prune", path(&model), "--heads", heads, "-o", path(&folder)]);
+    let (status, error) = prune("L0H1").unwrap_err();
+    assert_eq!(status, 4);
+    assert!(error.contains("L0H1 shares its weights with L"), "{error}");
+    assert!(!folder.exists() && fs::read_dir(bench.path()).unwrap().count() == 1);
+    // The way out works as it is printed.
+    let all = error.split("give `--heads ").nth(1).and_then(|rest| rest.split('`').next()).expect("a hint");
+    let said = prune(all).unwrap();
+    assert!(
+        said.contains(&format!("without {} of ", all.split(',').count())) && said.contains("removed by zero:"),
+        "{said}"
+    );
+    assert!(folder.join("model.safetensors").exists() && !folder.join("pytorch_model.bin").exists());
+}
+
+#[test]
+fn what_is_copied_and_what_is_left() {
+    let bench = tempfile::tempdir().unwrap();
+    let (model, folder) = (bench.path().join("model"), bench.path().join("pruned"));
+    fs::create_dir_all(model.join("1_Pooling")).unwrap();
+    fs::create_dir_all(model.join("onnx")).unwrap();
+    for entry in fs::read_dir(tiny_bert()).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), model.join(entry.file_name())).unwrap();
+    }
+    for name in ["modules.json", "1_Pooling/config.json", "README.md", "tf_model.h5", "onnx/model.onnx"] {
+        fs::write(model.join(name), "{}").unwrap();
+    }
+    let said = run(&["prune", path(&model), "--heads", "L0H1", "-o", path(&folder)]).unwrap();
+    assert!(said.contains("without 1 of "), "{said}");
+    assert!(
+        said.ends_with("Not copied are onnx/model.onnx, tf_model.h5, with the weights of the whole model.\n"),
+        "{said}"
+    );
+    for name in ["modules.json", "1_Pooling/config.json", "README.md", "tokenizer.json", "config.json"] {
+        assert_eq!(fs::read(folder.join(name)).unwrap(), fs::read(model.join(name)).unwrap(), "{name}");
+    }
+    let (status, error) = run(&["prune", path(&model), "--heads", "L0H2", "-o", path(&folder)]).unwrap_err();
+    assert_eq!(status, 5);
+    assert!(error.contains("the folder has files already: name a new folder, or empty it first"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_pruned_is_said() {
+    let bench = tempfile::tempdir().unwrap();
+    let (report, folder) = (bench.path().join("report.json"), bench.path().join("pruned"));
+    let prune = |more: &[&str]| run(&[&["prune", "box:small", "-o", path(&folder)], more].concat()).unwrap_err();
+    let (status, error) = prune(&["--heads", "L9H0"]);
+    assert_eq!(status, 4);
+    assert!(error.contains("there is no head L9H0: the model has 4 layers of 4 heads, both counted from 0"), "{error}");
+    assert_eq!(prune(&["--budget", "1%"]).0, 2);
+    assert!(prune(&["--report", "r.json", "--budget", "0%"]).1.contains("a share above 0 in per cent is expected"));
+    let write = |value: &Value| fs::write(&report, serde_json::to_string(value).unwrap()).unwrap();
+    let mut saved = of_run(&pruning("box:small", &[]));
+    write(&saved);
+    let budget = ["--report", path(&report), "--budget", "1%"];
+    let (status, error) = prune(&budget);
+    assert_eq!(status, 3);
+    assert!(error.contains("removed heads by their means, one for each class of tokens"), "{error}");
+    assert!(error.contains("analyse again with `--with pruning --removal constant`"), "{error}");
+    saved["pruning"]["removal"] = json!("zero");
+    write(&saved);
+    let (_, error) = prune(&["--report", path(&report), "--budget", "0.00001%"]);
+    assert!(error.contains("no head can go by") && error.contains("within 0.00001 % of the loss"), "{error}");
+    let (_, error) = prune(&[&budget[..], &["--by", "nothing"]].concat());
+    assert!(error.contains("has no order by `nothing`: there are effect, gradient, random:0"), "{error}");
+    saved["model"]["weights_sha256"] = json!("0".repeat(64));
+    write(&saved);
+    let (status, error) = prune(&budget);
+    assert_eq!(status, 3);
+    assert!(error.contains("whose files are others than those of `box:small`"), "{error}");
+    assert!(!folder.exists());
+}
