@@ -86,9 +86,10 @@ fn an_example_is_shown_if_that_is_asked_for() {
     // The tree of the example: an arc for each word but the root.
     let (units, arcs) = (found["units"].as_array().unwrap(), found["arcs"].as_array().unwrap());
     assert_eq!(arcs.len() + 1, units.iter().filter(|unit| unit["is_word"] == true).count());
-    assert!(
-        arcs.iter().all(|arc| units[arc["to"].as_u64().unwrap() as usize]["is_word"] == true && arc["relation"] != "")
-    );
+    assert!(arcs.iter().all(|arc| {
+        let to = usize::try_from(arc["to"].as_u64().unwrap()).unwrap();
+        units[to]["is_word"] == true && arc["relation"] != ""
+    }));
     let sentence = found["sentence"].as_u64().unwrap();
     assert!(page.contains("id=glance") && page.contains(&format!("Sentence {sentence} of the corpus: ")));
     let (status, message) = run(&["analyze", "--show-example"]).unwrap_err();

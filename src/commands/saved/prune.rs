@@ -91,30 +91,27 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
             .hint("analyse again with `--with pruning --removal constant`, or with `--removal zero`")
             .class(Class::Input)
     );
-    let (heads, cost) = match &options.heads {
-        Some(named) => {
-            let heads = order.heads.iter().filter(|(head, _)| named.contains(head)).cloned().collect();
-            let strays = named.iter().filter(|head| order.heads.iter().all(|(known, _)| known != *head));
-            (strays.map(|head| (*head, None)).chain::<RemovedHeads>(heads).collect(), None)
-        }
-        None => {
-            let count = order.can_go(budget.rise, budget.of_all_heads);
-            ensure!(
-                count > 0,
-                anyhow!("no head can go by `{name}` within {}: {}", budget.words(), first_cost(&order))
-                    .about(&name)
-                    .hint("give a larger --budget")
-                    .class(Class::Input)
-            );
-            let without = order.without[count - 1];
-            let cost = format!(
-                "By the report, order by {}, the loss goes from {:.4} to {without:.4} nats ({:+.2} %).\n",
-                one_line(&order.by),
-                order.loss,
-                100.0 * (without - order.loss) / order.loss
-            );
-            (order.heads[..count].iter().cloned().collect(), Some(cost))
-        }
+    let (heads, cost) = if let Some(named) = &options.heads {
+        let heads = order.heads.iter().filter(|(head, _)| named.contains(head)).cloned().collect();
+        let strays = named.iter().filter(|head| order.heads.iter().all(|(known, _)| known != *head));
+        (strays.map(|head| (*head, None)).chain::<RemovedHeads>(heads).collect(), None)
+    } else {
+        let count = order.can_go(budget.rise, budget.of_all_heads);
+        ensure!(
+            count > 0,
+            anyhow!("no head can go by `{name}` within {}: {}", budget.words(), first_cost(&order))
+                .about(&name)
+                .hint("give a larger --budget")
+                .class(Class::Input)
+        );
+        let without = order.without[count - 1];
+        let cost = format!(
+            "By the report, order by {}, the loss goes from {:.4} to {without:.4} nats ({:+.2} %).\n",
+            one_line(&order.by),
+            order.loss,
+            100.0 * (without - order.loss) / order.loss
+        );
+        (order.heads[..count].iter().cloned().collect(), Some(cost))
     };
     Ok(Chosen { heads, removal: order.removal, cost })
 }

@@ -224,7 +224,7 @@ impl PositionPairs {
     pub fn rates_of(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> Rates {
         let mean = |block: Option<(&Self, &TargetSums)>| -> ByBin<f64> {
             std::array::from_fn(|bin| {
-                let [mut weight, mut share] = [self.weights[bin], target[bin]].map(|sum| sum.value());
+                let [mut weight, mut share] = [self.weights[bin], target[bin]].map(ExactSum::value);
                 if let Some((block, target)) = block {
                     weight -= block.weights[bin].value();
                     share -= target[bin].value();

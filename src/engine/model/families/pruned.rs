@@ -53,7 +53,7 @@ pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[St
     let mut stored: Vec<&String> = Vec::new();
     stems.iter().for_each(|stem| {
         if !stored.contains(&stem) {
-            stored.push(stem)
+            stored.push(stem);
         }
     });
     let mut absent = BTreeSet::new();

@@ -178,17 +178,17 @@ fn as_safetensors(name: &str) -> String {
     }
 }
 
-/// The heads that each layer's weights lose, by the stem of their names.
+/// The heads that weights lose, with the constant of each, by the stem of the weights' names.
+type HeadsByStem<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>;
+
+/// The heads that each layer's weights lose.
 /// Fails if a head is not there, or is removed in some of the layers that share their weights alone.
-fn by_weights<'a>(
-    architecture: &'a Architecture,
-    removed: &'a RemovedHeads,
-) -> Result<BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>> {
+fn by_weights<'a>(architecture: &'a Architecture, removed: &'a RemovedHeads) -> Result<HeadsByStem<'a>> {
     let (grid, stems) = (architecture.grid(), &architecture.names.layers);
     if let Some(stray) = grid.stray(removed.keys().copied()) {
         return Err(anyhow!("there is no head {stray}: the model has {grid}, both counted from 0").of_value(stray));
     }
-    let mut heads: BTreeMap<&str, BTreeMap<usize, &Option<Vec<f32>>>> = BTreeMap::new();
+    let mut heads = HeadsByStem::new();
     for (&HeadPlace { layer, head }, constant) in removed {
         let all: BTreeSet<HeadPlace> = (0..grid.layers)
             .filter(|&other| stems[other] == stems[layer])
@@ -212,12 +212,15 @@ struct WrittenTensor {
     dtype: Dtype,
 }
 
+/// What a file of safetensors says beside its tensors.
+type FileMetadata = HashMap<String, String>;
+
 /// The tensors of a file in the order in which they are written, and what it says beside them. Values that change are float32, or
 /// float64 where they were: a narrower type would round them.
 fn tensors(
     file: &ModelFile,
     changes: &BTreeMap<u64, TensorChange>,
-) -> Result<(Vec<WrittenTensor>, Option<HashMap<String, String>>)> {
+) -> Result<(Vec<WrittenTensor>, Option<FileMetadata>)> {
     let (mut tensors, metadata): (Vec<WrittenTensor>, _) = if is_pickle(file.path()) {
         let tensors = torch::tensors(file).map_err(|problem| torch::with_way_out(problem, file.path()))?;
         let written = |(name, stored): (String, StoredTensor)| {

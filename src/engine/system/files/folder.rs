@@ -117,7 +117,8 @@ fn add_files(root: &Path, within: &Path, found: &mut Vec<PathBuf>) -> std::io::R
         let at = root.join(&path);
         if name.as_encoded_bytes().starts_with(b".") {
             continue;
-        } else if at.is_dir() {
+        }
+        if at.is_dir() {
             add_files(root, &path, found)?;
         } else if at.is_file() {
             found.push(path);

@@ -1,6 +1,6 @@
 //! The metrics of heads whose contexts are exchanged: one table.
 
-use super::sums::{Item, Items};
+use super::sums::{ExchangedItem, Items};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
@@ -10,14 +10,14 @@ pub fn values(items: &Items, head: Option<usize>) -> Vec<Fraction> {
 }
 
 /// The sum over items of a change in the score over that of the gap.
-fn share(items: &Items, change: impl Fn(&Item) -> f64) -> Fraction {
-    let sum = |part: &dyn Fn(&Item) -> f64| items.values().map(part).sum::<f64>();
+fn share(items: &Items, change: impl Fn(&ExchangedItem) -> f64) -> Fraction {
+    let sum = |part: &dyn Fn(&ExchangedItem) -> f64| items.values().map(part).sum::<f64>();
     let units = items.values().filter(|item| item.is_first).count() as u64;
-    Fraction::new(sum(&change), sum(&Item::gap)).over(items.len() as u64, units)
+    Fraction::new(sum(&change), sum(&ExchangedItem::gap)).over(items.len() as u64, units)
 }
 
 /// A metric of an item and of the place of a head: the change in its score.
-type InterchangeMetric = Metric<fn(&Item, usize) -> f64>;
+type InterchangeMetric = Metric<fn(&ExchangedItem, usize) -> f64>;
 
 const SOURCE: &str = "Activation patching: Vig et al. 2020 (arXiv:2004.12265); Zhang & Nanda 2024 (arXiv:2309.16042), which compares \
     kinds of corruption and of scores.";
@@ -38,7 +38,7 @@ pub const METRICS: &[InterchangeMetric] = &[
             caveats: CAVEATS,
         },
         keys: Keys::Single,
-        value: Item::restored,
+        value: ExchangedItem::restored,
         chance: None,
     },
     Metric {
@@ -52,7 +52,7 @@ pub const METRICS: &[InterchangeMetric] = &[
             caveats: CAVEATS,
         },
         keys: Keys::Single,
-        value: Item::destroyed,
+        value: ExchangedItem::destroyed,
         chance: None,
     },
 ];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{InterchangeSums, Item, Items};
+use super::sums::{ExchangedItem, InterchangeSums, Items};
 use crate::model::grid::HeadPlace;
 use crate::sequences::derived::task::ExchangedPositions;
 use crate::stats::block_test::Jackknife;
@@ -136,7 +136,7 @@ pub struct ShareTests {
 }
 
 /// The mean over items of a number, left out block by block.
-fn mean(sums: &InterchangeSums, part: impl Fn(&Item) -> f64) -> Jackknife {
+fn mean(sums: &InterchangeSums, part: impl Fn(&ExchangedItem) -> f64) -> Jackknife {
     let items = sums.per_block(|items: &Items| items.len() as f64);
     Jackknife::new(&sums.per_block(|items: &Items| items.values().map(&part).sum()), &items)
 }
@@ -145,13 +145,13 @@ impl InterchangeResult {
     /// The section that these sums give, without the metrics of heads.
     pub fn new(sums: &InterchangeSums, items_skipped: u64, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        let gap = mean(sums, Item::gap);
+        let gap = mean(sums, ExchangedItem::gap);
         let of_all = |count: usize| (!total.is_empty()).then(|| count as f64 / total.len() as f64);
         let is_shown = |gap: &Jackknife| {
             gap.estimate().is_some_and(|gap| gap.value > 0.0 && gap.value >= GAP_ERRORS * gap.standard_error)
         };
         let gap_is_shown = is_shown(&gap);
-        let tests = |change: &dyn Fn(&Item) -> f64| {
+        let tests = |change: &dyn Fn(&ExchangedItem) -> f64| {
             let above = mean(sums, |item| change(item) - MARGIN * item.gap());
             let below = mean(sums, |item| change(item) + MARGIN * item.gap());
             // Until they are corrected, `q_above` and `q_below` are the p-values of those beyond the margin.
@@ -233,7 +233,7 @@ fn correct(heads: &mut [ExchangedHead], of: impl Fn(&mut ShareTests) -> &mut Opt
 /// The items of each corruption, by name.
 fn corruptions(items: &Items) -> Vec<CorruptionOfItems> {
     let mut named: BTreeMap<&Option<String>, CorruptionOfItems> = BTreeMap::new();
-    for Item { corruption, tokens: [tokens, changed], .. } in items.values() {
+    for ExchangedItem { corruption, tokens: [tokens, changed], .. } in items.values() {
         let empty = || CorruptionOfItems { name: corruption.clone(), items: 0, tokens: 0, changed: 0 };
         let of_name = named.entry(corruption).or_insert_with(empty);
         of_name.items += 1;

@@ -31,14 +31,14 @@ impl Removals for HeadsAlone {
 }
 
 /// The items of a block by their numbers: the two texts of an item are two sequences.
-pub type Items = BTreeMap<u64, Item>;
+pub type Items = BTreeMap<u64, ExchangedItem>;
 
 /// The scores of all items, as they are and with each head exchanged.
 pub type InterchangeSums = RemovalSums<HeadsAlone, Items>;
 
 /// The scores of an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Item {
+pub struct ExchangedItem {
     /// Whether it is the first of its unit.
     pub is_first: bool,
     /// The name of its corruption.
@@ -51,9 +51,9 @@ pub struct Item {
     scores: [Vec<ExactSum>; 2],
 }
 
-merge_fields!(Item[is_first, corruption, tokens, positions] { scores });
+merge_fields!(ExchangedItem[is_first, corruption, tokens, positions] { scores });
 
-impl Item {
+impl ExchangedItem {
     fn score(&self, text: usize, head: Option<usize>) -> f64 {
         self.scores[text][head.map_or(0, |head| head + 1)].value()
     }
@@ -103,7 +103,7 @@ impl Quantity for Items {
         let text = if part.corruption.is_some() { CLEAN } else { CORRUPTED };
         if let Some(corruption) = &part.corruption {
             let none = vec![ExactSum::default(); 1 + variants];
-            let item = Item {
+            let item = ExchangedItem {
                 is_first: sequence.family.is_first,
                 corruption: corruption.name.as_deref().map(str::to_owned),
                 tokens: [sequence.ids.len() as u64, corruption.changed],

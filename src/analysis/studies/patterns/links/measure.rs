@@ -123,11 +123,7 @@ impl LinkMetrics {
             ci95: LinkIntervals { accuracy: *by_head[best.0].ci95.get(best.1), heldout_accuracy: heldout_ci95 },
             with_class: basis_of_classes(total, &with_class),
             class_chance: (total.with_class > 0).then(|| total.class_chance.value() / total.with_class as f64),
-            pairs: (total.pairs > 0).then(|| PairCounts {
-                taken: total.pairs,
-                chance: total.pairs_chance.value() / total.pairs as f64,
-                by_separation: by_separation(&sums.separations),
-            }),
+            pairs: pair_counts(total, sums),
             rules: rules
                 .into_iter()
                 .map(|Rule { group, name, accuracy, .. }| RuleAccuracy { group, rule: name, accuracy })
@@ -135,6 +131,15 @@ impl LinkMetrics {
             by_head,
         })
     }
+}
+
+/// The pairs that are taken by `precision_at_length`, with their chance; `None` without one.
+fn pair_counts(total: &LinkBlock, sums: &TypeSums) -> Option<PairCounts> {
+    (total.pairs > 0).then(|| PairCounts {
+        taken: total.pairs,
+        chance: total.pairs_chance.value() / total.pairs as f64,
+        by_separation: by_separation(&sums.separations),
+    })
 }
 
 /// The sources with a choice among candidates of their class, `with_class` by block.

@@ -32,7 +32,7 @@ impl Files {
         let path = self.folder.path().join(name);
         fs::write(&path, bytes).unwrap();
         let (mut file, mut rules) = (None, None);
-        if name.ends_with(".toml") {
+        if path.extension().is_some_and(|end| end == "toml") {
             rules = Some(Arc::new(LinkRules::read(&path)?));
         } else {
             file = Some(Arc::new(LinkFile::read(&path)?));
@@ -171,10 +171,10 @@ fn a_line_that_is_no_link_is_refused() {
         let error = files.error("links.tsv", table);
         assert!(error.starts_with(expected) || error.contains(expected), "{table:?}: {error}");
     }
-    let many: String = (0..=100).map(|kind| format!("a,1,2,{kind}\n")).collect();
+    let many: Vec<String> = (0..=100).map(|kind| format!("a,1,2,{kind}\n")).collect();
     assert!(
         files
-            .error("links.tsv", &format!("sentence,from,to,type\n{many}"))
+            .error("links.tsv", &format!("sentence,from,to,type\n{}", many.concat()))
             .contains("links.tsv:102: links are of the type `100`")
     );
     let text = Files::new("a.txt", "running text\n");

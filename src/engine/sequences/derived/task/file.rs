@@ -131,7 +131,7 @@ struct Line {
     family: Option<ItemName>,
     document: Option<ItemName>,
     group: Option<String>,
-    /// The phenomenon of a pair, in files of BLiMP (Warstadt et al. 2020).
+    /// The phenomenon of a pair, in files of `BLiMP` (Warstadt et al. 2020).
     linguistics_term: Option<String>,
 }
 

@@ -6,13 +6,14 @@ use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::labels::of_class;
 use super::sums::MAX_CLASSES;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::stats::block_test::Jackknife;
+use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::interval::Interval;
+use crate::study::labels::content::{CONTENT_MASS, TIMES_EXPECTED, assess_leads};
 use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
+use crate::study::labels::{Assessment, Measured};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
@@ -99,9 +100,29 @@ impl ClassMetrics {
         format!("{}={}", self.key, self.class)
     }
 
+    /// How a head stands to the label of the class; `None` where that rests on too little.
+    pub(super) fn assess(&self, head: &ClassHead, policy: &Policy) -> Option<Assessment> {
+        if EvidenceGap::of(&self.queries, policy).is_some() {
+            return None;
+        }
+        let measured = |ratio: &Ratio, baseline: Option<f64>| Measured {
+            score: ratio.value,
+            ci95: ratio.ci95,
+            baseline,
+            estimate: ratio
+                .value
+                .zip(ratio.standard_error)
+                .and_then(|(value, standard_error)| self.queries.estimate(value, standard_error, Scale::Real)),
+        };
+        let blind = head.chance.map(|chance| (1.0 - TIMES_EXPECTED) * chance);
+        let leads = [measured(&head.over_chance, Some(0.0)), measured(&head.over_position, blind)];
+        let name = self.title();
+        assess_leads(&format!("class:{name}"), ("class_mass", Some(&name)), leads, policy.rule(&CONTENT_MASS))
+    }
+
     /// The head whose attention to the class is farthest above even attention, among those that the rule of the label is true of.
     fn best(&self, policy: &Policy) -> Option<&ClassHead> {
-        let fires = |head: &&ClassHead| of_class(self, head, policy).is_some_and(|found| found.fires);
+        let fires = |head: &&ClassHead| self.assess(head, policy).is_some_and(|found| found.fires);
         let lead = |head: &ClassHead| head.over_chance.value.unwrap_or_default();
         self.by_head.iter().filter(fires).max_by(|a, b| lead(a).total_cmp(&lead(b)))
     }

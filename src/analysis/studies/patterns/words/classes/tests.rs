@@ -94,7 +94,7 @@ fn masses_by_hand() {
         (1, 3) | (2, 1) => 0.3,
         (3, 1) => 0.4,
         (1, 2) | (2, 3) | (4, 1) => 0.1,
-        (3, 2) | (4, 2) => 0.2,
+        (3 | 4, 2) => 0.2,
         _ => 0.0,
     };
     let found = results(named("classes").unwrap(), &[sequence], &[head]);
