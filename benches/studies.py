@@ -30,7 +30,7 @@ OF_BOX = {"effect": "box:small", "gradient": "box:small", "knockout": "box:small
 # Those that run over a sample of the sentences.
 SAMPLED = ["effect", "gradient", "knockout", "pruning", "output-shift", "edges", "parser", "cluster-effect", "cluster-shift"]
 # Those that run by default, or over the corpus of the box.
-BY_DEFAULT = ["trees", "dependency", "links", "words", "frequency", "explained-variance", "coreference", "repeats", "in-context"]
+BY_DEFAULT = ["trees", "dependency", "links", "words", "classes", "frequency", "explained-variance", "coreference", "repeats", "in-context"]
 # Those that build on one of these.
 BUILDS_ON = {"knockout": "dependency", "examples": "dependency", "in-context-effect": "in-context"}
 DEFAULT = "all by default"

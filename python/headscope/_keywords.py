@@ -75,7 +75,13 @@ class AnalyzeShard(Sentences, total=False):
     index: PathLike | None
     policy: PathLike | None
     min_count: int | None
+    links: PathLike | None
     links_from: str | None
+    link_rules: PathLike | None
+    undirected: Texts | None
+    min_distance: Texts | None
+    classes: str | None
+    positions: str | None
 
 
 class Analyze(AnalyzeShard, total=False):

@@ -5,13 +5,14 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::golden::{EVERYTHING, Forward, Golden, largest_difference, of_ids, record};
+use crate::golden::{Forward, Golden, largest_difference, of_ids, record};
 use crate::support::{self, fixture, opened, path, run, tiny_bert, weight_files};
 use headscope::model::files::{ModelFile, ModelFiles, Pooling, TokenizerFiles};
 use headscope::model::forward::Start;
 use headscope::model::forward::batch::{Batch, Input, TokenClass};
 use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::packed::PackedEncoder;
+use headscope::model::forward::visitor::Needs;
 use headscope::model::grid::HeadPlace;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
@@ -42,7 +43,8 @@ fn last_states(files: &ModelFiles, weights: Vec<ModelFile>, gates: &Gates, golde
     let inputs = texts.iter().map(|text| Input { ids: &text.ids, segments: &text.segments, ..Input::default() });
     let classes: Vec<TokenClass> = texts.iter().flat_map(|text| &text.ids).map(|_| TokenClass::Text).collect();
     let batch = Batch { inputs: inputs.collect() }.with_classes(&classes);
-    let found = record(&encoder, Start::Embeddings, &batch, gates, EVERYTHING);
+    let needs = Needs { hidden_states: true, ..Needs::ATTENTION };
+    let found = record(&encoder, Start::Embeddings, &batch, gates, needs);
     let hidden = files.architecture.config.hidden_size;
     let last = |ids: &Vec<u32>, states: &[f32]| states[states.len() - ids.len() * hidden..].to_vec();
     found.iter().zip(&golden.expected).map(|(found, one)| last(&one.ids, &found.hidden_states)).collect()

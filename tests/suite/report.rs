@@ -66,7 +66,7 @@ static DECODER: LazyLock<String> = LazyLock::new(|| {
 static EVERYTHING: LazyLock<String> = LazyLock::new(|| {
     let studies = of_encoders();
     let asked = ["--with", &studies.join(","), "--limit", "200", "--sample", "40", "--min-count", "20"];
-    let task = fixture("tasks/pairs.jsonl");
+    let task = fixture("tasks/cloze-corrupted.jsonl");
     let asked = [&asked[..], &["--task", path(&task), "--remove", "L0H0", "-o", "-"]].concat();
     run(&[&["analyze", "box:small"], &asked[..]].concat()).unwrap()
 });

@@ -139,7 +139,7 @@ fn relations_are_said_as_far_as_they_reach() {
     };
     let (strongest, firm) = ("The relation with the strongest evidence is case, by L2H3", "At least 7 of 16 heads");
     let (perhaps, none) = ("No relation is followed firmly; perhaps", "No head of 16 is shown to have a firm role");
-    let not_beating = "that it beats word classes is not shown";
+    let not_beating = "not shown to beat word classes";
     let [is_of_it, is_not] =
         ["syntactic:case is of this relation", "syntactic:case is not shown to be of this relation"];
     walk(
@@ -198,7 +198,7 @@ fn what_removal_does_is_said_by_its_q() {
             }
         }
     };
-    let (costs, shifts) = ("L0H0 costs most, ", "shifts the attention of L1H3 by ");
+    let (costs, shifts) = ("Removing one head costs most for L0H0: ", "shifts the attention of L1H3 by ");
     walk(
         folder.path(),
         &report,

@@ -225,7 +225,7 @@ const play = (source, tokens, maps, names, take) => {
       path(from, to, 'stroke="var(--accent)" stroke-opacity="' + Math.sqrt(value).toFixed(2) + '" stroke-width="' + (1 + 4 * value).toFixed(1) + '"'));
     const shown = gold().filter(isSeen);
     shown.forEach(([from, to]) => path(from, to, 'stroke="var(--second)" stroke-width="2" stroke-dasharray="5 4"'));
-    lines.innerHTML = '<svg viewBox="0 0 100 ' + height + '" style="height:' + height + 'px" preserveAspectRatio="none" aria-hidden="true">' + paths.join('') + '</svg>';
+    lines.innerHTML = '<svg viewBox="0 0 100 ' + height + '" style="height:' + height + 'px" preserveAspectRatio="none" aria-hidden="true">' + paths.join('') + '<\/svg>';
     const other = at && 1 - at[0];
     const most = at ? pairs.sort((a, b) => b[2] - a[2]).slice(0, 3).filter((pair) => pair[2] >= 0.01).map((pair) => rows[pair[other]][0] + ' ' + pair[2].toFixed(2)) : [];
     const relations = at ? shown.map((arc) => arc[2] + ' ' + rows[arc[other]][0]) : [];

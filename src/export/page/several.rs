@@ -44,12 +44,12 @@ struct FamilyCounts {
     hue: String,
     counts: Vec<Option<usize>>,
     /// How many heads more the last report has than the one before; none where one of them does not know.
-    change: Option<Change>,
+    change: Option<ChangeBar>,
 }
 
 /// A difference of two counts, as a bar.
 #[derive(Serialize)]
-struct Change {
+struct ChangeBar {
     text: String,
     is_less: bool,
     /// Its size, in per cent of the largest change of all families.
@@ -154,7 +154,7 @@ fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
         found.iter().map(|family| change(&family.counts).map(|(after, before)| after - before)).collect();
     let largest = changes.iter().flatten().map(|change| change.abs()).max().unwrap_or(0).max(1);
     for (family, change) in found.iter_mut().zip(changes) {
-        family.change = change.filter(|change| *change != 0).map(|change| Change {
+        family.change = change.filter(|change| *change != 0).map(|change| ChangeBar {
             text: format!("{change:+}"),
             is_less: change < 0,
             size: 100.0 * change.abs() as f64 / largest as f64,

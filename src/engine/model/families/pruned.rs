@@ -147,6 +147,9 @@ mod tests {
             error("bert", r#"{"0": [0, 1, 2]}"#),
             "pruned_heads leaves layer 0 without a head, and transformers runs no such layer"
         );
-        assert_eq!(error("mpnet", r#"{"0": [0]}"#), "pruned_heads is there, and transformers prunes no head of mpnet");
+        assert_eq!(
+            error("mpnet", r#"{"0": [0]}"#),
+            "pruned_heads is there, and transformers prunes no head of mpnet: analyse the model as it was before"
+        );
     }
 }

@@ -15,6 +15,7 @@ fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
         words: WordSpan::whole((0..words.len()).map(|word| word..word + 1)),
         tree: Some(words.iter().map(arc).collect()),
         annotations: words.iter().map(annotation).collect(),
+        forms: vec!["word".to_owned(); words.len()],
         ..Sequence::default()
     }
 }

@@ -170,7 +170,7 @@ fn an_effect_can_be_surely_above_0_and_surely_negligible() {
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
     let section = EffectSection { effect: found };
     let summary = section.summary(&default_policy()).to_string();
-    assert!(summary.contains("1 of the helpful and harmful one is negligible as well"), "{summary}");
+    assert!(summary.contains("1 of the helpful and harmful heads is also negligible"), "{summary}");
     let card = section.of_head(GRID.place(0), &default_policy()).lines.concat();
     assert!(card.contains("helpful, negligible (q ") && card.contains(", within ±0.0200 q "), "{card}");
 }

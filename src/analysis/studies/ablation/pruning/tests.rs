@@ -80,7 +80,7 @@ fn a_curve_by_hand() {
     let mut section = PruningSection { pruning: found };
     let summary = section.summary(&default_policy()).to_string();
     assert!(summary.contains("effect    25 % [25, 25]  25 % [25, 25]  50 % [50, 50]"), "{summary}");
-    assert!(summary.contains("what all heads are worth, 1.390 nats"), "{summary}");
+    assert!(summary.contains("what all heads are worth (1.390 nats)"), "{summary}");
     assert!(summary.contains("interaction +0.1000 ±0.0000"), "{summary}");
     assert!(!summary.contains("keys"), "{summary}");
     section.complete(&Completion::SharedKeys(2));

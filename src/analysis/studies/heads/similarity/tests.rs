@@ -213,7 +213,7 @@ fn heads_that_share_keys_are_held_against_the_others_of_their_layer() {
     assert!((found.others - others / 9.0).abs() < 1e-12);
     let summary = section.summary(&default_policy()).to_string();
     assert!(
-        summary.contains("of one layer that share their keys and values beside its other pairs: distance"),
+        summary.contains("of one layer that share keys and values, against the other pairs of the layer: distance"),
         "{summary}"
     );
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::NamedDigest;
+use super::digest::NamedDigest;
 use crate::corpus::bounds::{MAX_FILE_LINKS, MAX_ID_BYTES, MAX_LINKS};
 use crate::corpus::compression::Compression;
 use crate::corpus::lines::Lines;

@@ -4,6 +4,7 @@
 //! when it is read, by its id or its number in the corpus, so that a shard or a limit gives a sentence the links that it has in
 //! the whole corpus.
 
+mod digest;
 pub(in crate::corpus) mod file;
 pub(in crate::corpus) mod rules;
 
@@ -19,6 +20,7 @@ use crate::corpus::sentence::{Content, Origin, Sentence};
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
+pub use digest::NamedDigest;
 use file::{LinkFile, SentenceName};
 use rules::LinkRules;
 
@@ -52,16 +54,6 @@ pub struct LinkSources {
     /// Properties of types that options set.
     #[serde(flatten)]
     pub types: LinkTypeOptions,
-}
-
-/// A file by its name and its content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct NamedDigest {
-    /// Name without folders.
-    pub name: String,
-    /// SHA-256 of its bytes as they are stored.
-    #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
-    pub sha256: String,
 }
 
 impl LinkSources {

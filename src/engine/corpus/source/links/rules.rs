@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::NamedDigest;
+use super::digest::NamedDigest;
 use crate::corpus::annotation::{Upos, value_of};
 use crate::corpus::bounds::MAX_LINKS;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
