@@ -85,7 +85,7 @@ fn a_curve_by_hand() {
     assert!(!summary.contains("keys"), "{summary}");
     section.complete(&Completion::SharedKeys(2));
     let summary = section.summary(&default_policy()).to_string();
-    assert!(summary.contains("its keys and values go with the last of the 2 heads that share them."), "{summary}");
+    assert!(summary.contains("; keys and values go with the last of the 2 heads that share them."), "{summary}");
     assert_eq!(section.defect(GRID), None);
     assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("by `effect`"));
 }

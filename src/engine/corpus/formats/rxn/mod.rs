@@ -24,7 +24,7 @@ use crate::corpus::sentence::written::{Written, WrittenPiece};
 use crate::corpus::sentence::{Content, TreeHead, Word};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
-use molecule::{Molecule, Token};
+use molecule::{Molecule, SmilesToken};
 
 #[cfg(test)]
 mod tests;
@@ -81,7 +81,7 @@ impl Reaction {
         let mut left = Molecule::default();
         left.add(reactants, 0)?;
         if !agents.is_empty() {
-            left.tokens.push(Token::sign("."));
+            left.tokens.push(SmilesToken::sign("."));
             left.add(agents, reactants.len() + 1)?;
         }
         let mut right = Molecule::default();
@@ -148,7 +148,9 @@ impl Molecule {
 
     fn into_words(self) -> impl Iterator<Item = Word> + use<> {
         let Self { tokens, atoms, .. } = self;
-        tokens.into_iter().map(move |Token { text, atom }| word(text, atom.map(|atom| atoms[atom].element.clone())))
+        tokens
+            .into_iter()
+            .map(move |SmilesToken { text, atom }| word(text, atom.map(|atom| atoms[atom].element.clone())))
     }
 }
 

@@ -33,19 +33,19 @@ const AROMATIC: &str = "bcnops";
 /// A molecule, or several side by side.
 #[derive(Default)]
 pub(super) struct Molecule {
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<SmilesToken>,
     pub atoms: Vec<Atom>,
     /// Pairs of atoms, with the bond between them.
     bonds: Vec<(usize, usize, Bond)>,
 }
 
 /// A piece of the text that a model reads.
-pub(super) struct Token {
+pub(super) struct SmilesToken {
     pub text: String,
     pub atom: Option<usize>,
 }
 
-impl Token {
+impl SmilesToken {
     /// A token that is no atom.
     pub fn sign(text: impl Into<String>) -> Self {
         Self { text: text.into(), atom: None }
@@ -191,7 +191,7 @@ impl Molecule {
         } else {
             bail!(anyhow!("`{}` at character {place} is no part of a SMILES", sign.escape_debug()).of_value(sign));
         }
-        self.tokens.push(Token::sign(text));
+        self.tokens.push(SmilesToken::sign(text));
         Ok(text.len())
     }
 
@@ -203,7 +203,7 @@ impl Molecule {
         );
         let place = self.atoms.len();
         self.atoms.push(atom);
-        self.tokens.push(Token { text, atom: Some(place) });
+        self.tokens.push(SmilesToken { text, atom: Some(place) });
         let bond = read.bond.take();
         if let Some(last) = read.last.replace(place) {
             self.bind(last, place, bond);

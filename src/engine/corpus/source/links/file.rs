@@ -91,7 +91,7 @@ impl LinkFile {
             links: Vec::new(),
         };
         let mut reader = RowReader::default();
-        let header = lines.next()?.map(Header::new).transpose().at(&file.path, 1)?;
+        let header = lines.next()?.map(LinkColumns::new).transpose().at(&file.path, 1)?;
         let mut number: u32 = 1;
         while let Some(line) = lines.next()? {
             number = number.saturating_add(1);
@@ -230,13 +230,13 @@ fn word_number(column: &str, text: &str) -> Result<u32> {
 const HEADER: &str = "the first line names the columns sentence, from, to and type, separated by tabs or commas";
 
 /// The first line of a table.
-struct Header {
+struct LinkColumns {
     separator: char,
     /// The place of each of [`COLUMNS`].
     places: [usize; COLUMNS.len()],
 }
 
-impl Header {
+impl LinkColumns {
     fn new(line: &str) -> Result<Self> {
         let separator = if line.contains('\t') { '\t' } else { ',' };
         let names = fields(line, separator)?;

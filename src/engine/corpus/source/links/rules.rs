@@ -60,10 +60,10 @@ pub(super) struct Rule {
     pub kind: String,
     /// 1-based line.
     pub line: u64,
-    from: Vec<Condition>,
-    to: Vec<Condition>,
+    from: Vec<WordCondition>,
+    to: Vec<WordCondition>,
     /// The annotations that both words have in common.
-    same: Vec<Key>,
+    same: Vec<WordKey>,
     side: Option<RuleSide>,
     within: usize,
     nearest: bool,
@@ -78,7 +78,7 @@ enum RuleSide {
 
 /// An annotation of a word.
 #[derive(Debug)]
-enum Key {
+enum WordKey {
     Form,
     Lemma,
     Upos,
@@ -92,8 +92,8 @@ enum Key {
 
 /// What an annotation must be.
 #[derive(Debug)]
-struct Condition {
-    key: Key,
+struct WordCondition {
+    key: WordKey,
     test: Test,
 }
 
@@ -145,10 +145,10 @@ impl Rule {
             let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
             return Err(error.hint("rules are about words: give CoNLL-U, or `words` of JSON lines"));
         };
-        let meet = |conditions: &[Condition]| -> Result<Vec<usize>> {
+        let meet = |conditions: &[WordCondition]| -> Result<Vec<usize>> {
             let mut places = Vec::new();
             for (place, word) in words.iter().enumerate() {
-                if Condition::are_met(conditions, word, first)? {
+                if WordCondition::are_met(conditions, word, first)? {
                     places.push(place);
                 }
             }
@@ -159,7 +159,7 @@ impl Rule {
         for &from in &sources {
             let is_target = |to: &usize| {
                 let side = if *to < from { RuleSide::Left } else { RuleSide::Right };
-                let are_same = |key: &Key| {
+                let are_same = |key: &WordKey| {
                     let [one, other] = [&words[from], &words[*to]].map(|word| key.value(word, first));
                     one.is_some() && one == other
                 };
@@ -195,7 +195,7 @@ impl Rule {
     }
 }
 
-impl Key {
+impl WordKey {
     /// The annotation of this name; one that only rules ask for is added to `columns`.
     fn new(name: &str, columns: &mut Vec<String>) -> Self {
         match name {
@@ -232,7 +232,7 @@ impl Key {
     }
 }
 
-impl Condition {
+impl WordCondition {
     /// Whether a word meets all conditions.
     fn are_met(conditions: &[Self], word: &Word, first: usize) -> Result<bool> {
         for condition in conditions {
@@ -257,14 +257,14 @@ impl Condition {
 }
 
 /// A key and a value of a table.
-type Entry<'a, 'b> = (&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>);
+type TomlEntry<'a, 'b> = (&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>);
 
 fn wrong<T>(at: usize, why: anyhow::Error) -> Result<T, Fault> {
     Err(Fault { at, why })
 }
 
 /// The entries in the order of the file.
-fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<Entry<'a, 'b>> {
+fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<TomlEntry<'a, 'b>> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
@@ -306,7 +306,7 @@ fn rule((kind, at, line): (&str, usize, u64), entries: &DeTable<'_>, columns: &m
                 *place = Some(found);
             }
             "same" => match texts(given) {
-                Some(names) => same = names.iter().map(|name| Key::new(name, columns)).collect(),
+                Some(names) => same = names.iter().map(|name| WordKey::new(name, columns)).collect(),
                 None => return wrong(at, expected("the name of an annotation, or a list of names")),
             },
             "side" => match given.as_str() {
@@ -351,7 +351,7 @@ fn conditions(
     prefix: &str,
     table: &DeTable<'_>,
     columns: &mut Vec<String>,
-    found: &mut Vec<Condition>,
+    found: &mut Vec<WordCondition>,
 ) -> Result<(), Fault> {
     for (key, value) in ordered(table) {
         let (name, at) = (format!("{prefix}{}", key.get_ref()), value.span().start);
@@ -365,14 +365,14 @@ fn conditions(
             let built = RegexBuilder::new(pattern).delegate_size_limit(MAX_PATTERN_BYTES).build();
             let no_pattern = |error| anyhow!("`{}` is no pattern: {error}", excerpt(pattern)).of_value(pattern);
             let test = Test::Matches(built.map_err(|error| Fault { at, why: no_pattern(error) })?);
-            found.push(Condition { key: Key::new(&name, columns), test });
+            found.push(WordCondition { key: WordKey::new(&name, columns), test });
             continue;
         }
         let Some(texts) = texts(value.get_ref()).filter(|texts| !texts.is_empty()) else {
             let error = anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(&name));
             return wrong(at, error.of_value(&name));
         };
-        found.push(Condition { key: Key::new(&name, columns), test: Test::OneOf(texts) });
+        found.push(WordCondition { key: WordKey::new(&name, columns), test: Test::OneOf(texts) });
     }
     Ok(())
 }
