@@ -15,10 +15,9 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::{Checkpoint, StoredTensor, ValueType, safetensors as format, torch};
-use crate::model::families::Architecture;
 use crate::model::files::names::{WEIGHTS, is_index, is_pickle};
 use crate::model::files::{ModelFile, ModelFiles};
-use crate::model::grid::HeadPlace;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::system::errors::{Class, Facts};
 
 /// The heads to remove, each with the constant that replaces what it gives, `[head_dim]`; zeros if there is none.
@@ -97,7 +96,7 @@ impl PrunedWeights {
             groups: names.convolutions.map(|groups| groups.attention_output),
         };
         let mut changes: Vec<BTreeMap<u64, TensorChange>> = weights.iter().map(|_| BTreeMap::new()).collect();
-        for (stem, heads) in by_weights(architecture, removed)? {
+        for (stem, heads) in by_weights(architecture.grid(), &names.layers, removed)? {
             let name = |part: &str| format!("{stem}.{}.{part}", names.parts.attention_output);
             let range = |head: usize| head * config.head_dim()..(head + 1) * config.head_dim();
             let weight = checkpoint.tensor(&name("weight"), &layout.shape())?;
@@ -183,8 +182,7 @@ type HeadsByStem<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>;
 
 /// The heads that each layer's weights lose.
 /// Fails if a head is not there, or is removed in some of the layers that share their weights alone.
-fn by_weights<'a>(architecture: &'a Architecture, removed: &'a RemovedHeads) -> Result<HeadsByStem<'a>> {
-    let (grid, stems) = (architecture.grid(), &architecture.names.layers);
+fn by_weights<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHeads) -> Result<HeadsByStem<'a>> {
     if let Some(stray) = grid.stray(removed.keys().copied()) {
         return Err(anyhow!("there is no head {stray}: the model has {grid}, both counted from 0").of_value(stray));
     }
