@@ -66,9 +66,10 @@ fn check(name: &str) -> bool {
         let shares = |layer: usize| names.layers[layer] == names.layers[place.layer];
         (shares(0) && place.head == 0) || (shares(last) && place.head == grid.heads - 1)
     };
-    for (number, place) in grid.places().filter(gone).enumerate() {
+    for place in grid.places().filter(gone) {
         // Layers that share their weights share the constants, too.
-        let seed = if names.layers[0] == names.layers[last] { place.head } else { number };
+        let first = names.layers.iter().position(|stem| *stem == names.layers[place.layer]).unwrap();
+        let seed = first * grid.heads + place.head;
         let vector: Vec<f32> = (0..dim).map(|at| ((seed * dim + at) as f32 * 0.7).sin()).collect();
         let gate =
             if constant { Gate::replace([(); TokenClass::COUNT].map(|()| vector.clone())) } else { Gate::scale(0.0) };
@@ -99,7 +100,9 @@ fn every_layout_of_weights_is_pruned() {
     for entry in fs::read_dir(fixture("models")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let is_encoder = fixture("models").join(&name).join("config.json").exists();
-        if is_encoder && fixture("goldens").join(format!("{name}.safetensors")).exists() {
+        // The heads of planted models write nothing, so nothing is lost without them.
+        if is_encoder && !name.starts_with("planted") && fixture("goldens").join(format!("{name}.safetensors")).exists()
+        {
             checked.insert(name.clone(), check(&name));
         }
     }
@@ -112,7 +115,8 @@ fn every_layout_of_weights_is_pruned() {
         ("tiny-gpt2", true),
         ("tiny-squeezebert", true),
         ("tiny-albert", true),
-        ("tiny-llama", false),
+        ("tiny-llama", true),
+        ("tiny-mistral", false),
         ("tiny-t5", false),
     ] {
         assert_eq!(checked.get(name), Some(&constant), "{name} of {checked:?}");
