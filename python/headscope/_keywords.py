@@ -122,14 +122,14 @@ class View(Sentences, total=False):
 
 
 class Compare(Labelling, total=False):
-    """Options of ``compare``."""
+    """Options of ``compare`` on labels."""
 
     matched: bool | None
     match: PathLike | None
 
 
-class Diff(Labelling, total=False):
-    """Options of ``diff``."""
+class CompareNumbers(Labelling, total=False):
+    """Options of ``compare`` on numbers."""
 
     rate: float | None
     tolerance: str | float | Iterable[str] | None

@@ -49,7 +49,7 @@ REPORT = {
     "parser_relations": Rows("parser.relations"),
     "parser_layers": Rows("parser.layers"),
 }
-DIFF = {name: Rows(name) for name in ("metrics", "labels", "relations", "heads", "left_aside")}
+NUMBERS = {name: Rows(name) for name in ("metrics", "labels", "relations", "heads", "left_aside")}
 COMPARE = {
     "heads": Rows(
         "",
@@ -82,7 +82,7 @@ def of_batch(columns: list[str]) -> Kinds:
 
 
 def of_table(rows: Rows, *document: str) -> Kinds:
-    """The types of the columns of a table of a ``document``: none of a report, ``diff`` or ``compare``."""
+    """The types of the columns of a table of a ``document``: none of a report, else the name of its schema."""
     return {**rows.others, **(fields(program(), rows.place, document) if rows.place else {})}
 
 

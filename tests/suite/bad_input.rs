@@ -377,7 +377,7 @@ fn files_without_an_end() {
     let context = EstimationContext::new();
     let cases: [&[&str]; 5] = [
         &["relabel", "/dev/zero", "--preset", "voita2019", "-o", "-"],
-        &["diff", "/dev/zero", "/dev/zero"],
+        &["compare", "--numbers", "/dev/zero", "/dev/zero"],
         &["compare", "/dev/zero", "/dev/zero"],
         &["analyze", "--policy", "/dev/zero", "-o", "-"],
         &["merge", "/dev/zero", "-o", "-"],

@@ -34,7 +34,7 @@ fn reports_are_written_compact_and_packed_and_read_again() {
     assert_eq!(run(&["show", packed_path]).unwrap(), shown);
     let piped = headscope(&["show", "-"]).write_stdin(fs::read(&packed).unwrap()).output().unwrap();
     assert_eq!(String::from_utf8(piped.stdout).unwrap(), shown);
-    run(&["diff", packed_path, path(&plain)]).unwrap();
+    run(&["compare", "--numbers", packed_path, path(&plain)]).unwrap();
     run(&["compare", packed_path, path(&compact)]).unwrap();
     assert_eq!(run(&["cite", packed_path]).unwrap(), run(&["cite", path(&plain)]).unwrap());
     let relabelled = at("again.json.gz");

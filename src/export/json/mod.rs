@@ -154,7 +154,7 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
     };
     // The key that comparisons alone have, as one of their first.
     if value_of::<bool>(text, "changed").is_some() {
-        let command = if value_of::<IgnoredAny>(text, "method").is_some() { "diff" } else { "compare" };
+        let command = if value_of::<IgnoredAny>(text, "method").is_some() { "compare --numbers" } else { "compare" };
         let comparison =
             anyhow!("{name}: this is a comparison of two reports (of `headscope {command}`), and no report");
         return Err(comparison.about(name).hint("give a report that it compares"));
