@@ -66,7 +66,7 @@ WIDE: Kinds = {**PLACE, "primary": str, "labels": str, "borderline": str}
 """The texts of the wide table of heads; all else are numbers, but for the labels that are kept in a control (``kept.``)."""
 BATCH: Kinds = {
     **dict.fromkeys(("run", "status", "message", "reports", "model", "corpus"), str),
-    **dict.fromkeys(("layers", "heads", "sentences", "words", "tokens", "skipped", "firm"), int),
+    **dict.fromkeys(("layers", "heads", "sentences", "words", "tokens", "skipped", "firm", "firm_before"), int),
 }
 """The columns of a batch; all else are numbers of labels."""
 

@@ -79,10 +79,9 @@ fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: 
             sentences.mean,
             sentences.largest
         ),
-        Context::Sentence => format!(
-            "each sentence was read by itself, of {mean:.1} tokens in the mean and at most {most}: its first token is the first that \
-             the model sees"
-        ),
+        Context::Sentence => {
+            format!("sentences were read one by one, of {mean:.1} tokens in the mean and at most {most}")
+        }
     };
     let begins = match (&reading.begins_with, reading.bos) {
         (Some(token), Bos::Auto) => format!("each begins with {}, which the tokenizer puts there", printable(token)),

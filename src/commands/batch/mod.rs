@@ -281,7 +281,8 @@ impl Batch<'_> {
         outputs::write(&report, outputs)?;
         let found = ReportSummary::of(&report);
         let says = format!("done: {}", found.labelled());
-        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, files.iter().map(|(path, _)| path))?)?;
+        let before = self.ledger.entry(&run.name).map(|entry| entry.found.clone());
+        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, before, files.iter().map(|(path, _)| path))?)?;
         Ok(says)
     }
 

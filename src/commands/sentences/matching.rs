@@ -1,4 +1,4 @@
-//! `headscope match`: which head of one model attends as which head of another?
+//! `headscope match`: the heads of two models, paired by their attention.
 //!
 //! Heads of a layer have no order: two models trained from other fresh weights, or one whose heads were reordered, have like heads in
 //! other places. Both models read the same sentences, and within each layer heads become partners so that their distances

@@ -206,7 +206,7 @@ pub struct AnalyzeArguments {
         registry::with_option("classes")
     ))]
     classes: Option<String>,
-    /// Label beside it
+    /// Also label a control
     ///
     /// Labels an untrained model, or sentences with their words in random order, and says which labels heads keep; not of
     /// a corpus on standard input. May be repeated

@@ -57,9 +57,9 @@ pub struct CompareArguments {
     #[arg(long, value_parser = one_of(TABLES), default_value = "heads")]
     table: ComparedTable,
     #[command(flatten)]
-    numbers: NumbersArguments,
-    #[command(flatten)]
     outcome: OutcomeArguments,
+    #[command(flatten)]
+    numbers: NumbersArguments,
 }
 
 /// The findings that can end a comparison with status 1.
