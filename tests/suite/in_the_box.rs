@@ -132,11 +132,11 @@ fn a_sentence_has_what_studies_found() {
         "{wrong:?}"
     );
     // Wrong names come with what may be meant.
-    let (out, report) = (at("x.out"), path(&saved));
+    let (csv, svg, report) = (at("x.csv"), at("x.svg"), path(&saved));
     for (arguments, meant) in [
-        (&["export", report, "--table", "heads", "--columns", "nme", "-o", path(&out)][..], "did you mean `name`?"),
-        (&["export", report, "--table", "relation", "-o", path(&out)], "did you mean `relations`?"),
-        (&["export", report, "--figure", "relation", "-o", path(&out)], "did you mean `relations`?"),
+        (&["export", report, "--table", "heads", "--columns", "nme", "-o", path(&csv)][..], "did you mean `name`?"),
+        (&["export", report, "--table", "relation", "-o", path(&csv)], "did you mean `relations`?"),
+        (&["export", report, "--figure", "relation", "-o", path(&svg)], "did you mean `relations`?"),
         (&["show", report, "--relation", "subject"], "did you mean `nsubj`?"),
         (&["show", report, "--label", "syntactic:subj"], "heads of this report have "),
         (&["compare", report, report, "--fail-on", "syntactic"], "`headscope gate A B --family syntactic`"),
