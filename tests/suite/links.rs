@@ -307,7 +307,7 @@ fn contacts_beside_fasta_are_those_of_json_lines() {
     assert_eq!((&cut["links"][0]["count"], &cut["links"][0]["out_of_sight"]), (&json!(2), &json!(4)));
 }
 
-/// Made-up texts, each word of which is aligned with the word at the same place of the other text, backwards.
+/// Each second text is the first one backwards, and aligned with it so.
 #[test]
 fn alignments_cross_the_texts_of_a_pair() {
     let scratch = tempdir().unwrap();

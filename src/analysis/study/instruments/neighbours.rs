@@ -72,7 +72,7 @@ impl<T> Neighbours<T> {
         Neighbour { index: begun.index, before: alike, follows: before.is_some() }
     }
 
-    /// What was kept of a head in the neighbour of a sequence.
+    /// The value that was kept of a head in the neighbour of a sequence.
     pub fn before(&self, neighbour: &Neighbour, layer: usize, head: usize) -> Option<&T> {
         let kept = self.kept.get(&head)?;
         (kept.layer == layer && Some(kept.index) == neighbour.before.map(|before| before.index)).then_some(&kept.value)

@@ -15,7 +15,7 @@ pub(super) struct ExplainedInputs<'a> {
     pub shares: &'a [FormShares; FORMS],
     /// The sums of the block.
     pub sums: &'a [FormSums; FORMS],
-    /// What other sequences have at the same places: in all blocks, and in the block.
+    /// Sums over pairs of sequences: of all blocks, and of the block.
     pub places: [&'a PlaceSums; 2],
     /// The place of the head, or none for chance.
     pub head: Option<usize>,
@@ -88,7 +88,7 @@ const SHARED: &str = "What several groups say alike is in none of their shares: 
 
 /// The metric of fixed places.
 pub(super) const PLACE: &str = "explained_by_place";
-/// What it has beyond offsets.
+/// The part of it that offsets leave.
 pub(super) const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
 
 const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of another group are as long as that, up to a tenth. Sequences of \

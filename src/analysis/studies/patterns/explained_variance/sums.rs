@@ -72,7 +72,7 @@ pub struct ExplainedSums {
     visibility: Visibility,
     /// The sums of each block, in both forms.
     pub blocks: Blocks<[FormSums; FORMS]>,
-    /// What other sequences have at the same places, in each block.
+    /// The sums over pairs of sequences, in each block.
     pub places: Blocks<PlaceSums>,
     #[serde(skip)]
     lexicon: Lexicon,

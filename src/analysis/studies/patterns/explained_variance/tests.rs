@@ -67,7 +67,7 @@ fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<(String, bool)>> {
     labels.map(|labels| labels.map(|label| (label.label, label.borderline)).collect()).collect()
 }
 
-/// What `measure` makes of heads over a corpus, packed three by three.
+/// Measures heads over a corpus, packed three by three.
 fn observed<T>(
     corpus: &[Sequence],
     heads: &[Head],
@@ -210,7 +210,7 @@ fn heads_that_look_at_fixed_places_have_a_label() {
         |sequence, query, key| {
             noise(sequence, query, key) + if is_text(sequence, key) && key == 7 * query % 10 + 1 { 1.0 } else { 0.1 }
         },
-        // To the next token, which is a place of its own for every query, and an offset.
+        // To the next token, which is a fixed place for every query, and an offset.
         |sequence, query, key| {
             noise(sequence, query, key) + if is_text(sequence, key) && key == query + 1 { 1.0 } else { 0.1 }
         },

@@ -49,7 +49,7 @@ impl LinkSource {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
     }
 
-    /// Takes note of which words have one at the same place in a neighbour of so many words.
+    /// Keeps the candidates that a neighbour of so many words has, too.
     pub fn beside(&mut self, words: usize) {
         if self.word < words {
             self.elsewhere = self.candidates.iter().copied().filter(|&word| word < words).collect();

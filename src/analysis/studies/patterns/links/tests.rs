@@ -283,9 +283,8 @@ fn a_head_that_goes_by_places_is_not_beyond_the_same_places_elsewhere() {
     let mut rng = ChaCha8Rng::seed_from_u64(51);
     let fixed = [3, 5, 0, 4, 1, 2];
     let made = |index| {
-        let target = |place: usize, rng: &mut ChaCha8Rng| match rng.random_bool(0.8) {
-            true => fixed[place],
-            false => rng.random_range(0..6),
+        let target = |place: usize, rng: &mut ChaCha8Rng| {
+            if rng.random_bool(0.8) { fixed[place] } else { rng.random_range(0..6) }
         };
         let targets: Vec<usize> = (0..6).map(|place| target(place, &mut rng)).collect();
         let pairs: Vec<(usize, usize)> = targets.iter().enumerate().map(|(place, &to)| (6 + place, to)).collect();
@@ -300,7 +299,7 @@ fn a_head_that_goes_by_places_is_not_beyond_the_same_places_elsewhere() {
     let uneven: Vec<_> = corpus
         .into_iter()
         .map(|(sequence, heads)| {
-            let words = 12 + 4 * (sequence.index as usize % 3);
+            let words = 12 + 4 * usize::try_from(sequence.index % 3).unwrap();
             let longer = Sequence { links: sequence.links, ..sentence(sequence.index, words, "dep") };
             (longer, heads.into_iter().map(|head| [head, vec![None; words - 12]].concat()).collect())
         })
