@@ -402,11 +402,11 @@ impl Sums for LinksSums {
         let LinksState { block, links, neighbour, special, partners } = state;
         let (Event::Head(input), Some(neighbour)) = (event, neighbour) else { return };
         let (view, from) = (input.attention(), self.from);
-        let head = self.grid.index(view.layer, view.head);
-        let partners = &partners[self.classes.of(view.layer)];
         let attention = input.words(from);
         self.neighbours.keep(neighbour, view.layer, view.head, || attention.clone());
         let Some(special) = special else { return };
+        let head = self.grid.index(view.layer, view.head);
+        let partners = &partners[self.classes.of(view.layer)];
         let elsewhere = self.neighbours.before(neighbour, view.layer, view.head);
         let is_free = links.iter().flat_map(|links| &links.sources).any(|source| source.is_free);
         let predicted = if is_free { self.predictions.of(attention) } else { &[] };
