@@ -89,6 +89,6 @@ impl PreparedRun<'_> {
     fn encoded(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
         let encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
         let mut encoder = encoder.spacing(self.protocol.words);
-        chosen(choice, &mut encoder)
+        chosen(choice, &mut encoder, |_| true)
     }
 }

@@ -65,7 +65,7 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
     let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate).strict(options.strict);
     let mut encoder = encoder.spacing(options.words);
-    let sentences = chosen(&options.sentences, &mut encoder)?;
+    let sentences = chosen(&options.sentences, &mut encoder, |_| true)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
     let MapsOptions { heads: choice, rollout: rolls_out, .. } = options;
     let header = Header { model: &model, info: &info, choice, heads: &heads, rolls_out: *rolls_out, removed: &removed };

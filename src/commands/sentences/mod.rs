@@ -193,9 +193,13 @@ pub fn view_of(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) ->
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 
-/// The sentences of a choice.
+/// The sentences of a choice; of a corpus of which none are named those that `is_wanted` holds of, or else the first ones.
 /// Fails if the corpus cannot be read, a sentence that was named cannot be encoded, or there is none.
-pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<NamedSentence>> {
+pub fn chosen(
+    choice: &SentenceChoice,
+    encoder: &mut SentenceTokenizer<'_>,
+    is_wanted: impl Fn(&Sequence) -> bool,
+) -> Result<Vec<NamedSentence>> {
     match choice {
         SentenceChoice::Texts(texts) => {
             let of_text = |(index, text): (usize, &String)| {
@@ -210,17 +214,21 @@ pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> R
             };
             texts.iter().enumerate().map(of_text).collect::<Result<_>>().class(Class::Input)
         }
-        SentenceChoice::Corpus { .. } => of_corpus(choice, encoder).class(Class::Input),
+        SentenceChoice::Corpus { .. } => of_corpus(choice, encoder, is_wanted).class(Class::Input),
     }
 }
 
 /// So many sentences that are skipped are named, some lines of a terminal; more are counted.
 const NAMED_SKIPS: usize = 10;
 
-fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<NamedSentence>> {
+fn of_corpus(
+    choice: &SentenceChoice,
+    encoder: &mut SentenceTokenizer<'_>,
+    is_wanted: impl Fn(&Sequence) -> bool,
+) -> Result<Vec<NamedSentence>> {
     let SentenceChoice::Corpus { inputs, indices, find, limit, scope } = choice else { return Ok(Vec::new()) };
     let mut missing = indices.clone();
-    let mut sentences: Vec<NamedSentence> = Vec::new();
+    let (mut sentences, mut others): (Vec<NamedSentence>, Vec<NamedSentence>) = (Vec::new(), Vec::new());
     let mut corpus = Corpus::open(inputs)?.within(scope);
     let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut read = 0;
@@ -240,7 +248,10 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
         match encoder.encode(sentence)? {
             Tokenized::Sequence(sequence) => {
                 if find.as_ref().is_none_or(|word| has(&sequence, word)) {
-                    sentences.push(NamedSentence { sequence: *sequence, id });
+                    let of_kind = if named || is_wanted(&sequence) { &mut sentences } else { &mut others };
+                    if of_kind.len() < most {
+                        of_kind.push(NamedSentence { sequence: *sequence, id });
+                    }
                 }
             }
             Tokenized::Skipped(reason) if named => {
@@ -261,6 +272,9 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
     if let Some(index) = missing.first().filter(|_| sentences.len() < most) {
         let missing = anyhow!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
         return Err(missing.about(corpus.name()).of_value(index));
+    }
+    if sentences.is_empty() {
+        sentences = others;
     }
     if let Some(word) = find {
         let (name, shown) = (corpus.name(), shortened(&word.escape_debug().to_string()));

@@ -8,7 +8,7 @@ use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Mixing, Output, ValueNorms, Values, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start, WordEmbeddings};
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
 use crate::passes::observer::Event;
@@ -223,6 +223,23 @@ fn a_header_describes_a_model_that_there_can_be() {
         (identity.model.layers, identity.model.heads) = (layers, heads);
         let refusal = Plan::restore(&identity, &Stage::Whole, Vec::new()).err().unwrap().to_string();
         assert_eq!(refusal, format!("its header has a model of {layers} x {heads} heads"));
+    }
+}
+
+#[test]
+fn a_header_lists_absent_heads_as_a_checkpoint_does() {
+    let place = |layer, head| HeadPlace { layer, head };
+    for (absent, expected) in [
+        (vec![place(0, 2)], "its header is broken: `model.absent` has L0H2, which the model has not"),
+        (
+            vec![place(0, 1), place(0, 0)],
+            "its header is broken: `model.absent` does not list heads once each, layer by layer",
+        ),
+    ] {
+        let mut identity = identity();
+        identity.model.absent = absent;
+        let refusal = Plan::restore(&identity, &Stage::Whole, Vec::new()).err().unwrap().to_string();
+        assert_eq!(refusal, expected);
     }
 }
 

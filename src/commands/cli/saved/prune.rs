@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args};
+use clap::{ArgAction, ArgGroup, Args};
 
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::inputs::NetworkArguments;
@@ -44,7 +44,14 @@ pub struct PruneArguments {
     #[arg(long, value_name = "PERCENT", value_parser = share, requires = "report", required_unless_present = "heads")]
     budget: Option<f64>,
     /// The loss that the budget is a share of
-    #[arg(long, value_name = "WHAT", value_parser = one_of(SHARES), default_value = "loss", requires = "budget")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_parser = one_of(SHARES),
+        action = ArgAction::Set,
+        default_value = "loss",
+        requires = "budget"
+    )]
     of: bool,
     /// The order of the report by which heads go [default: the first, by effect]
     #[arg(long, value_name = "ORDER", requires = "budget")]

@@ -159,8 +159,10 @@ impl Runner<'_> {
         if self.chooses(pass)
             && let Some(choice) = self.ablation().effect_of
         {
-            let sensitivities = self.sensitivities(corpus, pass)?;
-            let chosen: BTreeSet<HeadPlace> = choice.of(&sensitivities).into_iter().map(|at| grid.place(at)).collect();
+            let is_present = |(place, _): &(HeadPlace, f64)| !self.model.absent().contains(place);
+            let each = grid.places().zip(self.sensitivities(corpus, pass)?).filter(is_present);
+            let (present, sensitivities): (Vec<HeadPlace>, Vec<f64>) = each.unzip();
+            let chosen: BTreeSet<HeadPlace> = choice.of(&sensitivities).into_iter().map(|at| present[at]).collect();
             removed.retain(|removed| removed.len() > 1 || removed.is_subset(&chosen));
         }
         Ok(once.without(removed, grid, &gates))

@@ -18,13 +18,15 @@ use crate::stats::exact::ExactSum;
 pub struct HeadCopies {
     /// These queries.
     pub queries: u64,
+    /// Sequences with any.
+    pub sequences: u64,
     /// The direct effect on the logit of the token of largest weight less the mean over the other tokens of the copy.
     pub logit: ExactSum,
     /// The share of those tokens whose logit is raised less.
     pub rank: ExactSum,
 }
 
-merge_fields!(HeadCopies { queries, logit, rank });
+merge_fields!(HeadCopies { queries, sequences, logit, rank });
 
 /// The sums of a block of sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +73,8 @@ impl CopyingSums {
 pub struct CopyingState {
     block: usize,
     copies: Option<Copies>,
+    /// The tokens whose logits are looked at: of the first copy, and between the copies.
+    tokens: Vec<u32>,
     /// Head, query and effect before the scale of the final norm.
     effects: Vec<(usize, usize, f64)>,
 }
@@ -93,7 +97,8 @@ impl Sums for CopyingSums {
             self.blocks[block].queries += copies.length as u64;
             self.blocks[block].sequences += 1;
         }
-        CopyingState { block, copies, effects: Vec::new() }
+        let tokens = if copies.is_some() { sequence.compared.clone() } else { Vec::new() };
+        CopyingState { block, copies, tokens, effects: Vec::new() }
     }
 
     fn is_relevant(state: &CopyingState) -> bool {
@@ -123,22 +128,29 @@ impl CopyingSums {
         let place = self.grid.index(input.view.layer, input.view.head);
         let sums = &mut self.blocks[state.block].heads[place];
         let second = copies.text.start + copies.shift;
+        let first_copy = &state.tokens[..copies.length];
+        let before = sums.queries;
         for query in second..second + copies.length {
             let row = &input.attention().row(query)[..=query];
             // The first of equal weights.
             let largest = row.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1)).map(|(key, _)| key);
             let Some(key) = largest.filter(|key| copies.text.contains(key) && *key != query) else { continue };
-            let effects = direct.row(query);
-            let target = copies.place(key);
+            let (effects, target) = (direct.row(query), copies.place(key));
             let own = f64::from(effects[target]);
-            let others = || (0..copies.length).filter(|place| *place != target).map(|place| f64::from(effects[place]));
-            let count = others().count() as f64;
+            // A token that comes twice in a copy is no other token.
+            let is_other = |(token, _): &(&u32, &f32)| **token != state.tokens[target];
+            let others: Vec<f64> =
+                first_copy.iter().zip(effects).filter(is_other).map(|(_, &effect)| f64::from(effect)).collect();
+            if others.is_empty() {
+                continue;
+            }
+            let count = others.len() as f64;
             // Of a head that writes nothing all are raised alike.
-            let below: f64 =
-                others().map(|other| if other < own { 1.0 } else { f64::from(u8::from(other == own)) / 2.0 }).sum();
+            let below = |other: &f64| if *other < own { 1.0 } else { f64::from(u8::from(*other == own)) / 2.0 };
             sums.queries += 1;
-            sums.rank += below / count;
-            state.effects.push((place, query, own - others().sum::<f64>() / count));
+            sums.rank += others.iter().map(below).sum::<f64>() / count;
+            state.effects.push((place, query, own - others.iter().sum::<f64>() / count));
         }
+        sums.sequences += u64::from(sums.queries > before);
     }
 }
