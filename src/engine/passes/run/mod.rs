@@ -284,11 +284,17 @@ impl Runner<'_> {
         let read = if is_in_windows { CorpusPart::of(shard) } else { part };
         let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, part: read, failed: false };
         let (sums, left_out) = {
-            let in_order = |sentence: Result<Sequence>| match pass.sequences {
-                Sequences::Shuffled { seed } => sentence.map(|sentence| shuffled(&sentence, seed)),
-                _ => sentence,
+            // A sample counts every sentence that was drawn: the first of its family need not be among them.
+            let is_drawn = pass.portion != Portion::All;
+            let prepared = |sentence: Result<Sequence>| {
+                let mut sentence = match pass.sequences {
+                    Sequences::Shuffled { seed } => shuffled(&sentence?, seed),
+                    _ => sentence?,
+                };
+                sentence.family.is_first |= is_drawn;
+                Ok(sentence)
             };
-            let sentences = sentences.by_ref().map(in_order);
+            let sentences = sentences.by_ref().map(prepared);
             let texts: Box<Sequencer<'_>> = if is_in_windows {
                 Box::new(part.windows(sentences, protocol.max_tokens, &mut windows))
             } else {

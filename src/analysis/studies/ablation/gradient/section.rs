@@ -39,7 +39,7 @@ pub struct Gradients {
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
-    /// Sentences with a scored token, the first of each family alone.
+    /// Sentences with a scored token.
     pub sentences: u64,
     /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
