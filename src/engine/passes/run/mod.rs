@@ -374,7 +374,8 @@ impl Runner<'_> {
         let task = self.task.context("a study needs a task, and the run has none")?;
         let texts = if pass.sequences == Sequences::Interchange { &task.interchanged } else { &task.texts };
         let sample = Sample::new(self.ablation().sample, texts.count());
-        let takes = |index: u64| shard.takes(index) && sample.takes(index);
+        let part = CorpusPart { shard, sample, parity: pass.portion.parity() };
+        let takes = |sequence: &Sequence| part.takes(sequence.index, sequence.family.number);
         let progress = Analysis::new(Some(texts.sequence_count(takes)), None, Arc::default());
         let sums = self.sum(&pass, observers, variants, &mut texts.sequences(takes).map(Ok), &progress)?;
         // Items that cannot be scored have no number, so one shard counts them all.

@@ -8,7 +8,7 @@ use super::{InContext, InContextEffect};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::HeadView;
+use crate::model::forward::visitor::{FinalNorm, ResidualPart};
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
@@ -161,10 +161,12 @@ fn copied(sequence: &Sequence, attended: [(usize, usize); 3]) -> CopyingSums {
     }
     let mut effects = [9.0; 21];
     effects[12..15].copy_from_slice(&[1.0, 4.0, -1.0]);
-    let view = HeadView { direct: Some(Rows::new(&effects, 3)), ..AttentionView::new(0, 0, 7, &weights).into() };
+    let view = AttentionView::new(0, 0, 7, &weights).into();
     let mut folder = Folder::default();
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view)));
-    sums.observe(&mut state, &mut Event::FinalScales(&[2.0; 7]));
+    let part = ResidualPart::Head { layer: 0, head: 0 };
+    sums.observe(&mut state, &mut Event::DirectEffects { part, effects: Rows::new(&effects, 3) });
+    sums.observe(&mut state, &mut Event::FinalNorm(FinalNorm { scales: &[2.0; 7], constants: &[] }));
     sums
 }
 
