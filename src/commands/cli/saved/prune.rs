@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, ArgGroup, Args};
+use clap::{ArgGroup, Args};
 
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::inputs::NetworkArguments;

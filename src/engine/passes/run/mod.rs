@@ -277,7 +277,8 @@ impl Runner<'_> {
         let progress = Analysis::new(sequences, corpus.bytes(), corpus.bytes_read());
         let tokenizer =
             SentenceTokenizer::new(self.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
-        let tokenizer = tokenizer.within(protocol.context()).spacing(protocol.words);
+        let segments = self.model.architecture.config.type_vocab_size;
+        let tokenizer = tokenizer.within(protocol.context()).spacing(protocol.words).segments(segments);
         let is_in_windows = protocol.context() == Reads::Document;
         let mut windows = WindowTally::default();
         // Windows are made of all sentences, and then taken.
@@ -406,7 +407,8 @@ impl Runner<'_> {
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
         let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
-        let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
+        let segments = self.model.architecture.config.type_vocab_size;
+        let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate).segments(segments);
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);
         let is_decoder = self.model.is_decoder();
