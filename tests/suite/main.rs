@@ -39,6 +39,7 @@ mod counts;
 mod crafted_reports;
 mod damaged_weights;
 mod diff;
+mod direct;
 mod edges;
 mod effect;
 mod encoder;

@@ -67,7 +67,7 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
         .segments(model.architecture.config.type_vocab_size)
         .strict(options.strict);
     let mut encoder = encoder.spacing(options.words);
-    let sentences = chosen(&options.sentences, &mut encoder)?;
+    let sentences = chosen(&options.sentences, &mut encoder, |_| true)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
     let MapsOptions { heads: choice, rollout: rolls_out, .. } = options;
     let header = Header { model: &model, info: &info, choice, heads: &heads, rolls_out: *rolls_out, removed: &removed };

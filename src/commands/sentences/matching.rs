@@ -78,7 +78,7 @@ fn matched(options: &MatchOptions) -> Result<HeadMatching> {
         let limit = token_limit(model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
         let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
             .segments(model.architecture.config.type_vocab_size);
-        chosen(&options.sentences, &mut encoder.spacing(options.words))
+        chosen(&options.sentences, &mut encoder.spacing(options.words), |_| true)
     };
     let (ours, theirs) = (sequences(&a)?, sequences(&b)?);
     let mut sums = [DistanceSums::new(grid), DistanceSums::new(grid)];

@@ -349,12 +349,13 @@ impl LinkMetrics {
         let best =
             self.by_head.iter().reduce(|best, next| if precision(next) > precision(best) { next } else { best })?;
         Some(format!(
-            "Links of {}: {}{} % of the pairs with the largest corrected weights of {}, as many as words, are linked; of random pairs \
-             {} %, of the separations that are linked most often {} %.",
+            "Links of {}: {}{} % of the pairs with the largest corrected weights of {} (largest of {} on this text), as many as words, \
+             are linked; of random pairs {} %, of the separations that are linked most often {} %.",
             one_line(&self.name),
             percent(best.precision_at_length),
             plus_minus_percent(best.precision_ci95),
             best.place,
+            counted(self.by_head.iter().filter(|head| head.precision_at_length.is_some()).count(), "head"),
             percent(Some(pairs.chance)),
             percent(pairs.by_separation),
         ))
