@@ -358,7 +358,7 @@ fn alignments_cross_the_texts_of_a_pair() {
         format!("{} ||| {} ||| 0-3 1-2 2-1 3-0\n", first.join(" "), second.join(" "))
     };
     fs::write(&corpus, (0..40).map(line).collect::<String>()).unwrap();
-    let found = report(&corpus, &["--summary", "full"]).unwrap();
+    let found = report(&corpus, &[]).unwrap();
     let align = &found["links"][0];
     assert_eq!((&align["type"], &align["count"], &align["out_of_sight"]), (&json!("align"), &json!(160), &json!(0)));
     // Each of four words of the first text has four candidates, which are the words of the second.
