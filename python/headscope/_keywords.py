@@ -43,6 +43,7 @@ class Merge(Labelling, total=False):
     """Options of ``merge``."""
 
     compact: bool | None
+    digits: int | None
     no_run_info: bool | None
     summary: str | None
 
@@ -88,6 +89,7 @@ class Analyze(AnalyzeShard, total=False):
     """Options of ``analyze``."""
 
     compact: bool | None
+    digits: int | None
     summary: str | None
     resume: PathLike | None
     partial: PathLike | None

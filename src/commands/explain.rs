@@ -99,7 +99,7 @@ pub fn one(name: &str) -> Result<String> {
     // What is called so comes before what is also called so: `position` is a label in a grid, and one measure of three.
     let entry = || registry::find(name).map(|entry| entry.to_string());
     let found = entry().or_else(own_term).or_else(threshold).or_else(|| of_cell(name)).or_else(term).or_else(family);
-    let found = found.or_else(|| keys::explain(name));
+    let found = found.or_else(|| keys::explain(name)).or_else(|| keys::explain_word(name));
     found.ok_or_else(|| {
         if name.parse::<HeadPlace>().is_ok() {
             let way_out = format!("`headscope show report.json {name}`");

@@ -16,7 +16,7 @@ use headscope::commands::saved::numbers::{NumbersOptions, compare_numbers};
 use headscope::commands::saved::sides::SidesOptions;
 use headscope::commands::saved::sides::outputs::OutcomeOutputs;
 use headscope::corpus::{Content, Corpus, Index, Input, SEGMENT_SENTENCES};
-use headscope::export::json::JsonForm;
+use headscope::export::json::{Digits, JsonForm};
 use headscope::export::summary::Detail;
 use headscope::export::svg::Medium;
 use headscope::export::{TableWriter, Target, Writer, card, figures, json, summary};
@@ -217,7 +217,7 @@ fn merges(parts: &[&[u8]]) -> Option<Report> {
 fn options(parts: &[PathBuf], report: &Path) -> MergeOptions {
     let outputs = vec![Target::File(report.to_owned(), Writer::Json(JsonForm::default()))];
     let (policy, threads) = (PolicyOptions::default(), NonZeroUsize::MIN);
-    let report = ReportOptions { outputs, summary: None, policy, threads };
+    let report = ReportOptions { outputs, summary: None, policy, threads, digits: Digits::DEFAULT };
     MergeOptions { parts: parts.to_vec(), run_info: true, outcome: Merged::Report(report) }
 }
 

@@ -145,6 +145,29 @@ fn labels_are_lost_gained_and_not_to_be_told() {
     let separator = families.iter().find(|family| family["family"] == "separator").unwrap();
     assert_eq!((&separator["lost"], &separator["gained"]), (&json!(1), &json!(1)));
 
+    // How rare a rare token is depends on the size of the corpus, unless both were given the same counts.
+    let rare = |name: &str, times: u64, counts: Option<&str>| {
+        changed(&folder, &report, name, |report| {
+            set(report, 9, "separator_mass", 0.2, 0.01);
+            for metric in ["rare_argmax", "rare_argmax_over_chance", "rare_argmax_over_position"] {
+                set(report, 9, metric, 0.3, 0.01);
+            }
+            report["corpus"]["tokens"] = json!(report["corpus"]["tokens"].as_u64().unwrap() * times);
+            counts.iter().for_each(|file| report["settings"]["counts"] = json!(file));
+        })
+    };
+    let fate = |a: &Path, b: &Path| {
+        let outcome = compared(a, b, &[]).1;
+        let label = label(&outcome, 9, "rare-words");
+        [&label["outcome"], &label["doubt"]].map(Clone::clone)
+    };
+    let (own, twice) = (rare("own.json", 1, None), rare("twice.json", 2, None));
+    assert_eq!(fate(&own, &own), [json!("kept"), Value::Null]);
+    assert_eq!(fate(&own, &twice), [json!("could_not_tell"), json!("other_counts")]);
+    let [given, both] = [("given.json", 1), ("both.json", 2)].map(|(name, times)| rare(name, times, Some("file")));
+    assert_eq!(fate(&given, &both), [json!("kept"), Value::Null]);
+    assert_eq!(fate(&given, &own)[1], json!("other_counts"));
+
     // The same in every format, and by tables.
     let at = |name: &str| folder.path().join(name);
     let (json_file, csv, page) = (at("o.json"), at("o.csv"), at("o.html"));

@@ -43,6 +43,19 @@ fn every_planted_head_is_found() {
     }
 }
 
+/// Every tenth construction of the corpus in the box was held out when the small model was trained.
+#[test]
+fn a_run_over_what_the_model_was_trained_on_says_so() {
+    let corpus = fixture("corpus/gold.conllu");
+    let text = fs::read_to_string(&corpus).unwrap();
+    let families = text.lines().filter_map(|line| line.strip_prefix("# family = ")?.parse::<u32>().ok());
+    let known = families.clone().filter(|family| family % 10 != 0).count();
+    let remark =
+        format!("{known} of box:gold's {} sentences have constructions that box:small was trained", families.count());
+    assert!(run(&["analyze", "box:small", "--limit", "20"]).unwrap().contains(&remark));
+    assert!(!run(&["analyze", "box:planted", "--limit", "20"]).unwrap().contains("was trained"));
+}
+
 /// A sentence says where a planted head looks, and no more.
 #[test]
 fn planted_heads_are_described_in_a_sentence() {

@@ -38,6 +38,7 @@ mod costly_tokenizers;
 mod counts;
 mod crafted_reports;
 mod damaged_weights;
+mod direct;
 mod edges;
 mod effect;
 mod encoder;

@@ -160,7 +160,7 @@ fn errors_for_programs_say_where_they_arose_and_what_helps() {
             Some(&unknown),
             None,
             Some("pdf"),
-            show("say --format conllu, text, jsonl, fasta or rxn"),
+            show("say --format conllu, text, jsonl, fasta, rxn or pairs"),
         ),
         (vec!["analyze", "-c", absent], "input", Some(absent), None, None, None),
         (vec!["analyze", "-c", &good, "-c", &good], "input", Some(&good), None, None, show("name it once")),

@@ -20,7 +20,7 @@ use super::analyze::loaded::{self, Loaded, RequiredParts};
 use super::analyze::observe::PreparedRun;
 use super::analyze::options::Outcome;
 use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, ensure_read, reported, write_sums};
+use super::reporting::write_report::{ReportOptions, ensure_read, finished, reported, write_sums};
 use crate::export::{Target, Writer, json};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
@@ -278,6 +278,7 @@ impl Batch<'_> {
         if run.options.strict {
             ensure_read(&report)?;
         }
+        let report = finished(report, wanted.digits, &[])?;
         outputs::write(&report, outputs)?;
         let found = ReportSummary::of(&report);
         let says = format!("done: {}", found.labelled());
