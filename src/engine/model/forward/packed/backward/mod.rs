@@ -54,9 +54,9 @@ impl Differentiable for PackedEncoder {
         score: &mut Score<'_>,
         scratch: &mut GradientScratch,
     ) -> Result<Vec<f64>> {
-        let mut scores = Scores { scores: vec![0.0; batch.inputs.len()], score, logits: Vec::new() };
-        self.forward_from(Start::Embeddings, batch, gates, &mut scratch.forward, &mut scores)?;
-        Ok(scores.scores)
+        let mut sums = ScoreSums { scores: vec![0.0; batch.inputs.len()], score, logits: Vec::new() };
+        self.forward_from(Start::Embeddings, batch, gates, &mut scratch.forward, &mut sums)?;
+        Ok(sums.scores)
     }
 
     fn gradient_cost(&self, lengths: &[usize]) -> Cost {
@@ -65,13 +65,13 @@ impl Differentiable for PackedEncoder {
 }
 
 /// Adds up the scores of sequences.
-struct Scores<'a, 'b> {
+struct ScoreSums<'a, 'b> {
     scores: Vec<f64>,
     score: &'a mut Score<'b>,
     logits: Vec<f32>,
 }
 
-impl Visitor for Scores<'_, '_> {
+impl Visitor for ScoreSums<'_, '_> {
     fn needs(&self) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
