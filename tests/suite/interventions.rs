@@ -370,6 +370,8 @@ fn states_of(pass: &[Forward], number: usize, layers: usize) -> Vec<f32> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
     /// Whatever a model is made of, its parts add up.
     #[test]
     fn parts_of_any_model_add_up_to_the_logits(random in RandomEncoder::any()) {
@@ -378,8 +380,6 @@ proptest! {
             DirectEffects::of(&parameters).check_sum(&parameters, "random", 1e-3);
         }
     }
-
-    #![proptest_config(ProptestConfig::with_cases(32))]
     /// From each layer on, and with interventions from there on, the rest of a pass is the same to the bit.
     #[test]
     fn a_pass_goes_on_from_what_was_kept(
