@@ -380,6 +380,7 @@ proptest! {
             DirectEffects::of(&parameters).check_sum(&parameters, "random", 1e-3);
         }
     }
+
     /// From each layer on, and with interventions from there on, the rest of a pass is the same to the bit.
     #[test]
     fn a_pass_goes_on_from_what_was_kept(

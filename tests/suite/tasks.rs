@@ -156,7 +156,8 @@ fn a_preset_asks_which_heads_a_classifier_needs() {
     // The head that matters most does so from its first part on.
     let heads = found["heads"].as_array().unwrap();
     let metric = |head: &Value, name: &str| head["metrics"][name].as_f64().unwrap();
-    let most = heads.iter().max_by(|a, b| metric(a, "task_effect").abs().total_cmp(&metric(b, "task_effect").abs())).unwrap();
+    let most =
+        heads.iter().max_by(|a, b| metric(a, "task_effect").abs().total_cmp(&metric(b, "task_effect").abs())).unwrap();
     assert!(metric(most, "task_effect") * metric(most, "first_order_effect") > 0.0, "{most}");
     let (status, message) = run(&["analyze", path(&model), "--preset", "blimp"]).expect_err("an error");
     assert!(status == 2 && message.contains("--preset blimp: there is no task: give --task FILE"), "{message}");
