@@ -173,6 +173,13 @@ fn what_cannot_be_exchanged_is_named() {
             vec![],
             "whose corrupted text has its mask at another place",
         ),
+        // Without the space both sides are the rest of a word, `##fast` and `##ever`.
+        (
+            "{\"text\": \"the man was [MASK] .\", \"corrupted\": \"the man was[MASK] .\", \"answer\": \"fast\", \"foil\": \"ever\"}\n"
+                .to_owned(),
+            vec![],
+            "1 item whose answer or foil is another token in the corrupted text",
+        ),
         (item("the [MASK] was old .", "the [MASK] was old ."), vec![], "1 item whose two sides are the same tokens"),
         (item("the [MASK] was old .", "the house was old ."), vec![], "1 item without exactly one mask"),
         (
@@ -189,6 +196,12 @@ fn what_cannot_be_exchanged_is_named() {
         let (status, message) = error("box:small", &task, &more);
         assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
     }
+    // Nine units have no standard error.
+    let items: String = (0..9).map(|_| good.as_str()).collect();
+    fs::write(&file, items).unwrap();
+    let arguments = ["analyze", "box:small", "--task", path(&file), "--summary", "full"];
+    let said = run(&[&arguments[..], &ALONE[..6]].concat()).unwrap();
+    assert!(said.contains("he gap over 9 units has no standard error, which takes 10"), "{said}");
     let (status, message) = error(path(&tiny_bert()), &good, &[]);
     assert!(status != 0 && message.contains("has no masked-LM head"), "{status} {message}");
     let (status, message) = run(&["analyze", "box:small", "--with", "interchange"]).expect_err("an error");

@@ -430,9 +430,23 @@ fn what_cannot_be_scored_is_named() {
         let (status, message) = error(model, &class(label), &more);
         assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
     }
+    // The tensors of both heads have one name.
+    let tags = "{\"words\": [\"the\"], \"labels\": [\"past\"]}\n";
+    let (status, message) = error(path(&model), tags, &[]);
+    let expected = "its head classifies sequences (`architectures` of config.json: BertForSequenceClassification), and the task is about \
+        tokens: name the model that was trained to classify tokens";
+    assert!(status == 4 && message.contains(expected), "{status} {message}");
+    // A line that is no item is an error of the file, and no wrong usage.
+    let (status, message) = error("box:small", "{\"gud\": \"the house\", \"bad\": \"house the\"}\n", &[]);
+    assert_eq!(status, 3);
+    assert!(
+        message.starts_with("error: DIR/items.jsonl:1: the keys fit no kind of task: `{\"gud\"")
+            && message.ends_with(": an item has `good` and `bad` (pair)\n"),
+        "{message}"
+    );
     let (status, message) = run(&["analyze", "box:small", "--with", "task"]).expect_err("an error");
     assert!(status == 2 && message.contains("--with task: there is no task: give --task FILE"), "{message}");
     let missing = folder.path().join("none.jsonl");
     let (status, message) = run(&["analyze", path(&tiny_bert()), "--task", path(&missing)]).expect_err("an error");
-    assert!(status == 2 && message.contains("cannot read the task"), "{status} {message}");
+    assert!(status == 3 && message.contains("cannot read the task"), "{status} {message}");
 }

@@ -85,6 +85,8 @@ pub enum Completion<'a> {
     SharedKeys(usize),
     /// The unit that a decoder read: sections count windows of documents as sentences.
     Reading(Context),
+    /// How many of the seven ways to mask every seventh word of a sentence were run; `None` where no head was removed.
+    Phases(Option<u8>),
 }
 
 /// The part of a section on the card of one head.

@@ -1,13 +1,14 @@
 //! A model in memory, with the parts that a run needs.
 
 use std::cell::{Cell, OnceCell};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::asked::{joining, predicting};
-use super::options::AnalyzeOptions;
+use super::options::{AnalyzeOptions, Outcome};
 use crate::corpus::{Corpus, Index, Input, Scope};
 use crate::model::files::ModelFiles;
 use crate::model::parameters::{Classified, Objective};
@@ -83,15 +84,37 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
         say(&format!("--limit {limit}: the first sentences are read, because an input can be read only once"));
     }
     let (index, with) = (index.map(Arc::new), options.columns());
-    if options.links.are_beside() && index.is_none() && options.corpus.iter().all(Input::can_be_read_again) {
-        // Links of no sentence are found before the model is loaded, and beyond a limit.
-        let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), with, None)?;
-        whole.try_for_each(|sentence| sentence.map(drop))?;
-        for kind in whole.idle_rules() {
-            say(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
-        }
+    // By an index a shard reads its own part alone, so that only the first one sees the whole corpus.
+    let is_first = match &options.outcome {
+        Outcome::Partial(partial) => partial.shard.number() == 1,
+        Outcome::Report { .. } => true,
+    };
+    let can_be_read_again = options.corpus.iter().all(Input::can_be_read_again);
+    if options.links.are_beside() && can_be_read_again && (index.is_none() || is_first) {
+        hold_against_links(options)?;
     }
     Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
+}
+
+/// Finds links of no sentence before the model is loaded, and beyond a limit; says which rules make no link, and of which types
+/// all links are nearer than the least distance.
+fn hold_against_links(options: &AnalyzeOptions) -> Result<()> {
+    let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
+    let mut too_near: BTreeMap<&str, usize> =
+        options.links.types.min_distance.iter().map(|(name, least)| (name.as_str(), *least)).collect();
+    for sentence in &mut whole {
+        for set in sentence?.links.iter().filter(|set| set.has_scored_link()) {
+            too_near.remove(&*set.kind.name);
+        }
+    }
+    for kind in whole.idle_rules() {
+        say(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
+    }
+    for (kind, least) in too_near {
+        let kind = printable(kind);
+        say(&format!("note: --min-distance {kind}={least}: no link of `{kind}` is between words so far apart"));
+    }
+    Ok(())
 }
 
 /// Loads the model, with the head by which it was trained if a study needs that.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use crate::model::config::MOST_HEADS;
 use crate::passes::control::Control;
@@ -129,6 +129,9 @@ impl Plan {
             grid.layers,
             grid.heads
         );
+        if let Some(defect) = identity.model.defect() {
+            bail!("its header is broken: {defect}");
+        }
         ensure!(classes.fit(grid.layers), "its header has classes of other layers than those {}", grid.layers);
         let plan = Self::new(&identity.protocol)?;
         let unfit = "its sums do not fit its header";

@@ -8,7 +8,7 @@ use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Mixing, Output, ValueNorms, Values, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start, WordEmbeddings};
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
 use crate::passes::observer::Event;
@@ -226,13 +226,30 @@ fn a_header_describes_a_model_that_there_can_be() {
     }
 }
 
+#[test]
+fn a_header_lists_absent_heads_as_a_checkpoint_does() {
+    let place = |layer, head| HeadPlace { layer, head };
+    for (absent, expected) in [
+        (vec![place(0, 2)], "its header is broken: `model.absent` has L0H2, which the model has not"),
+        (
+            vec![place(0, 1), place(0, 0)],
+            "its header is broken: `model.absent` does not list heads once each, layer by layer",
+        ),
+    ] {
+        let mut identity = identity();
+        identity.model.absent = absent;
+        let refusal = Plan::restore(&identity, &Stage::Whole, Vec::new()).err().unwrap().to_string();
+        assert_eq!(refusal, expected);
+    }
+}
+
 /// If this fails, the format has changed: raise [`FORMAT_VERSION`] if a release has written it, and write the new
 /// digest here.
 #[test]
 fn a_changed_layout_of_sums_has_a_new_version() {
     let sums = bytes(summed(everybody(), &[linked(sentence(3, 2, "nsubj"))], &[0.25; 16]));
     let layout = Sha256::digest(sums.concat());
-    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (11, "7eca2d10ec1f758c"));
+    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (11, "8cdd5067d3c9265d"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::studies::ablation::removal::{Loss, PerToken, Quantity};
 pub struct Losses {
     /// Masked tokens.
     pub tokens: u64,
-    /// Sentences with any, the first of each family alone.
+    /// Sentences with any; of items of a task the first of each unit.
     pub sentences: u64,
     /// The loss with all heads.
     pub whole: ExactSum,

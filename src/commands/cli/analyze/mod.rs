@@ -206,7 +206,7 @@ pub struct AnalyzeArguments {
         registry::with_option("classes")
     ))]
     classes: Option<String>,
-    /// Label beside it
+    /// Also label a control
     ///
     /// Labels an untrained model, or sentences with their words in random order, and says which labels heads keep; not of
     /// a corpus on standard input. May be repeated
@@ -240,7 +240,7 @@ pub struct AnalyzeArguments {
     /// Finished work is kept in sixteen parts of each stage: a run that was cut off goes on where it was
     #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS)]
     resume: Option<PathBuf>,
-    /// Keep the sums that the report is of as well, as one partial, FILE.headscope: `headscope diff` compares partials of the same
+    /// Keep the sums that the report is of as well, as one partial, FILE.headscope: `headscope compare` compares partials of the same
     /// sentences pairwise, and `headscope merge` makes reports of one
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
     partial: Option<PathBuf>,

@@ -36,7 +36,7 @@ pub struct OutputShiftSection {
 /// Loss without clusters of heads that look alike, in nats a masked token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effects {
-    /// Sentences with a scored token, the first of each family alone.
+    /// Sentences with a scored token.
     pub sentences: u64,
     /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
@@ -134,7 +134,7 @@ impl Interplay {
 /// How far the output moves without clusters of heads that look alike, as 1 - cos.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputShifts {
-    /// Sentences with a token of text, the first of each family alone.
+    /// Sentences with a token of text.
     pub sentences: u64,
     /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]

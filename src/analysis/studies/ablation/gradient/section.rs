@@ -45,7 +45,7 @@ pub struct Gradients {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TaskKind")]
     pub task: Option<TaskKind>,
-    /// Sentences with a scored token, the first of each family alone.
+    /// Sentences with a scored token.
     pub sentences: u64,
     /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]

@@ -21,13 +21,15 @@ use crate::stats::exact::ExactSum;
 pub struct HeadCopies {
     /// These queries.
     pub queries: u64,
+    /// Sequences with any.
+    pub sequences: u64,
     /// The direct effect on the logit of the token of largest weight less the mean over the other tokens of the copy.
     pub logit: ExactSum,
     /// The share of those tokens whose logit is raised less.
     pub rank: ExactSum,
 }
 
-merge_fields!(HeadCopies { queries, logit, rank });
+merge_fields!(HeadCopies { queries, sequences, logit, rank });
 
 /// The sums of a block of sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +76,8 @@ impl CopyingSums {
 pub struct CopyingState {
     block: usize,
     copies: Option<Copies>,
+    /// The tokens whose logits are looked at: of the first copy, and between the copies.
+    tokens: Vec<u32>,
     /// The queries of each head of the layer at hand, each with the place in the copy of the token of its largest weight.
     queries: BTreeMap<usize, Vec<(usize, usize)>>,
     /// Head, query and effect before the scale of the final norm.
@@ -98,7 +102,8 @@ impl Sums for CopyingSums {
             self.blocks[block].queries += copies.length as u64;
             self.blocks[block].sequences += 1;
         }
-        CopyingState { block, copies, queries: BTreeMap::new(), effects: Vec::new() }
+        let tokens = if copies.is_some() { sequence.compared.clone() } else { Vec::new() };
+        CopyingState { block, copies, tokens, queries: BTreeMap::new(), effects: Vec::new() }
     }
 
     fn is_relevant(state: &CopyingState) -> bool {
@@ -143,18 +148,25 @@ impl CopyingSums {
     fn direct(&mut self, state: &mut CopyingState, place: usize, effects: Rows<'_>) {
         let Some(Copies { length, .. }) = state.copies else { return };
         let sums = &mut self.blocks[state.block].heads[place];
+        let first_copy = &state.tokens[..length];
+        let before = sums.queries;
         for (query, target) in state.queries.remove(&place).unwrap_or_default() {
             let effects = effects.row(query);
             let own = f64::from(effects[target]);
-            let others = effects.iter().take(length).enumerate().filter(|(place, _)| *place != target);
-            let others = || others.clone().map(|(_, &effect)| f64::from(effect));
-            let count = others().count() as f64;
+            // A token that comes twice in a copy is no other token.
+            let is_other = |(token, _): &(&u32, &f32)| **token != first_copy[target];
+            let others: Vec<f64> =
+                first_copy.iter().zip(effects).filter(is_other).map(|(_, &effect)| f64::from(effect)).collect();
+            if others.is_empty() {
+                continue;
+            }
+            let count = others.len() as f64;
             // Of a head that writes nothing all are raised alike.
-            let below: f64 =
-                others().map(|other| if other < own { 1.0 } else { f64::from(u8::from(other == own)) / 2.0 }).sum();
+            let below = |other: &f64| if *other < own { 1.0 } else { f64::from(u8::from(*other == own)) / 2.0 };
             sums.queries += 1;
-            sums.rank += below / count;
-            state.effects.push((place, query, own - others().sum::<f64>() / count));
+            sums.rank += others.iter().map(below).sum::<f64>() / count;
+            state.effects.push((place, query, own - others.iter().sum::<f64>() / count));
         }
+        sums.sequences += u64::from(sums.queries > before);
     }
 }

@@ -28,7 +28,7 @@ pub struct PruningSection {
 /// How much the loss rises when heads go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Curves {
-    /// Sentences with a scored token, the first of each family alone: those in blocks of odd number.
+    /// Sentences with a scored token: those in blocks of odd number.
     pub sentences: u64,
     /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]

@@ -38,7 +38,7 @@ impl Study for OwnTask {
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["task-effects"],
-        drawn: &[("task_effect", "Loss of the task without it, nats an item more")],
+        drawn: &[("task_effect", "Loss of the task without it, an item more")],
         tables: &["task_effects", "task_effects_by_group"],
         options: &["task"],
         verdicts: VERDICTS,
@@ -94,7 +94,8 @@ const VERDICTS: &[VerdictRule] = &[
     VerdictRule {
         verdict: "`helpful`, `harmful`, `negligible` for a task",
         statistic: "`task_effect`",
-        margin: "as in `effect`; none where the model cannot do the task, or one answer is right for more than 60 % of the items",
+        margin: "as in `effect`; none where items or units are too few, the model cannot do the task, or one answer is right for more than \
+            60 % of the items",
         family: "as in `effect`",
         least: LEAST,
         printed: "effect with its interval, q; the change in the share right",

@@ -58,7 +58,7 @@ pub struct TaskResult {
     pub most_frequent_answer: Option<f64>,
     /// Why no head has a verdict; null where heads may have one.
     pub obstacle: Option<Obstacle>,
-    /// Minus the mean score of an item with all heads, in nats.
+    /// Minus the mean score of an item with all heads, in nats; of triples in cosines, as all that is made of it.
     pub loss: Option<f64>,
     /// Its 95 % interval.
     pub loss_ci95: Option<Interval>,
@@ -84,6 +84,8 @@ pub enum Obstacle {
     NotAboveBaseline,
     /// One answer is right for more than 60 % of the items.
     OneAnswer,
+    /// There are fewer items or units than the policy asks for.
+    TooFewUnits,
 }
 
 /// Effect of one head on the task.
@@ -107,7 +109,7 @@ pub struct GroupResult {
     pub items: u64,
     /// Units that begin with one of them.
     pub units: u64,
-    /// Minus the mean score of an item with all heads, in nats.
+    /// As `task.loss`, of these items.
     pub loss: Option<f64>,
     /// As `task.right`, of these items.
     pub right: RightShare,
@@ -205,17 +207,18 @@ impl TaskResult {
         // The baseline of classes is their most frequent one already.
         let is_of_one = !self.kind.is_some_and(TaskKind::is_of_classes)
             && self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);
-        self.obstacle = match (is_above, is_of_one) {
-            (false, _) => Some(Obstacle::NotAboveBaseline),
-            (true, true) => Some(Obstacle::OneAnswer),
-            (true, false) => None,
+        let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
+        self.obstacle = match (enough, is_above, is_of_one) {
+            (false, ..) => Some(Obstacle::TooFewUnits),
+            (true, false, _) => Some(Obstacle::NotAboveBaseline),
+            (true, true, true) => Some(Obstacle::OneAnswer),
+            (true, true, false) => None,
         };
         let may_have_one = self.obstacle.is_none();
         for HeadOnTask { on_loss, .. } in &mut self.heads {
             on_loss.verdict = on_loss.effect.filter(|_| may_have_one).map(|_| Verdict::Undecided);
             on_loss.negligible = false;
         }
-        let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
         self.verdicts = judge(self.heads.iter_mut().map(|head| &mut head.on_loss), enough, policy);
     }
 }

@@ -97,6 +97,8 @@ pub enum ItemSkip {
     OtherLength,
     /// The corrupted text has the mask at another place.
     OtherPlace,
+    /// Answer or foil is another token in the corrupted text.
+    OtherAnswer,
 }
 
 impl ItemSkip {
@@ -119,6 +121,7 @@ impl ItemSkip {
             Self::NotCorrupted => "without `corrupted`",
             Self::OtherLength => "whose corrupted text has another number of tokens",
             Self::OtherPlace => "whose corrupted text has its mask at another place",
+            Self::OtherAnswer => "whose answer or foil is another token in the corrupted text",
         }
     }
 
@@ -145,6 +148,7 @@ impl ItemSkip {
             Self::OtherLength | Self::OtherPlace => {
                 "exchange words for others of as many tokens, each at its place".to_owned()
             }
+            Self::OtherAnswer => "leave the words beside the answer as they are".to_owned(),
             Self::NoTokens | Self::NothingDiffers | Self::UnknownToken | Self::FirstToken | Self::NoLabels => {
                 "mend the item or leave it out".to_owned()
             }
