@@ -57,6 +57,8 @@ fn a_pruned_model_is_the_model_without_these_heads() {
     for key in ["loss", "loss_without_heads", "masked_tokens"] {
         assert_eq!(found["effect"][key], expected["effect"][key], "{key}");
     }
+    assert_eq!(found["effect"]["absent_heads"], 3);
+    assert!(expected["effect"].get("absent_heads").is_none());
     // What was pruned is not removed, tested or counted.
     let verdicts = found["effect"]["verdicts"].as_object().unwrap();
     assert_eq!(verdicts.values().filter_map(Value::as_u64).sum::<u64>(), 3, "{verdicts:?}");
@@ -69,6 +71,21 @@ fn a_pruned_model_is_the_model_without_these_heads() {
         assert!(
             of_absent.clone().count() == 3 && of_absent.clone().all(|head| head["accuracy"]["dep->head"].is_null())
         );
+    }
+}
+
+/// No head was chosen: those that are there are all removed.
+#[test]
+fn a_summary_says_that_heads_were_chosen_where_they_were() {
+    let (model, corpus) = (pruned(), fixture("corpus/gold.conllu"));
+    let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "60", "--sample", "40", "--with", "effect"];
+    let summary = |more: &[&str]| run(&[&common[..], &["--summary", "full"], more].concat()).unwrap();
+    let said = summary(&[]);
+    assert!(said.contains("Heads removed one at a time") && !said.contains("chosen by the gradient"), "{said}");
+    // The loss does not go by a head that is not there.
+    for choice in ["top:1", "bottom:1"] {
+        let said = summary(&["--effect-of", choice]);
+        assert!(said.contains("Removed by itself: 1 of 3 heads, chosen by the gradient"), "{said}");
     }
 }
 

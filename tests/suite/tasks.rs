@@ -91,6 +91,71 @@ fn pairs_of_a_decoder_are_those_of_the_reference() {
     check("box:causal", "pairs", "causal-pairs", "zero");
 }
 
+/// Heads go one after the other, and the loss and the share right are those of the reference, on the units of odd number.
+fn check_pruning(model: &str, task: &str, golden: &str, shares: &[&str]) {
+    let golden = fs::read_to_string(fixture(&format!("goldens/{golden}.json"))).unwrap();
+    let expected = &serde_json::from_str::<Value>(&golden).unwrap()["pruning"];
+    let report = report(model, task, &["--removal", "zero", "--with", "pruning"]);
+    let pruning = &report["pruning"];
+    let curve = &pruning["orders"][0];
+    assert_eq!((&curve["by"], &pruning["task"]), (&"task".into(), &report["task"]["kind"]));
+    let name = |head: &Value| format!("L{}H{}", head["layer"], head["head"]);
+    let heads: Vec<String> = curve["heads"].as_array().unwrap().iter().map(name).collect();
+    assert_eq!(Value::from(heads.clone()), expected["heads"]);
+    for point in 0..heads.len() {
+        for number in ["loss", "right"] {
+            near(&format!("{number} {point}"), &curve[number][point], &expected[number][point]);
+        }
+    }
+    let budgets = curve["can_go"].as_array().unwrap();
+    let of: Vec<&Value> = budgets.iter().step_by(3).map(|budget| &budget["of"]).collect();
+    assert_eq!(of, shares);
+    // The longest beginning along which no more is lost of the share right.
+    let (whole, allowed) = (pruning["right"]["share"].as_f64().unwrap(), budgets.last().unwrap());
+    let stays = |right: &&Value| whole - right.as_f64().unwrap() <= 0.1 * whole + 1e-9;
+    let count = expected["right"].as_array().unwrap().iter().take_while(stays).count();
+    near("the share that can go", &allowed["share"], &(count as f64 / heads.len() as f64).into());
+}
+
+#[test]
+fn pruning_of_a_task_is_that_of_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = classifier(folder.path(), "tiny-bert-classifier");
+    check_pruning(path(&model), "classes", "tiny-bert-classes", &["loss", "all-heads", "right"]);
+    // A difference of log-probabilities may be below 0, and has no shares.
+    check_pruning("box:small", "pairs", "small-pairs", &["all-heads", "right"]);
+}
+
+/// ALBERT's layers share their weights: a head goes in all of them.
+#[test]
+fn heads_of_layers_that_share_their_weights_go_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = classifier(folder.path(), "tiny-albert-classifier");
+    let found = report(path(&model), "classes", &["--with", "pruning"]);
+    assert_eq!(found["pruning"]["layers_share_weights"], true);
+    for curve in found["pruning"]["orders"].as_array().unwrap() {
+        let steps = |key: &str| curve[key].as_array().unwrap().chunks(2).map(<[Value]>::to_vec).collect::<Vec<_>>();
+        for (heads, loss) in steps("heads").iter().zip(steps("loss")) {
+            assert!(heads[0]["head"] == heads[1]["head"] && loss[0] == loss[1], "{heads:?} {loss:?}");
+        }
+    }
+}
+
+#[test]
+fn the_summary_opens_with_the_task_and_what_can_go() {
+    let task = fixture("tasks/copies.jsonl");
+    let arguments =
+        ["analyze", "box:causal", "--task", path(&task), "--with", "pruning", "--removal", "zero", "--summary", "full"];
+    let said = run(&[&arguments[..], &alone()].concat()).unwrap();
+    assert!(said.contains(" heads are shown to matter for this task"), "{said}");
+    assert!(
+        said.contains("can be removed together (by zero, in the order by task) before the share right falls by 1 %"),
+        "{said}"
+    );
+    assert!(said.contains("Heads that can go, in the order by task, removed by zero:"), "{said}");
+    assert!(said.contains("5 % of the share right: "), "{said}");
+}
+
 #[test]
 fn classes_are_those_of_the_reference() {
     let folder = tempfile::tempdir().unwrap();
@@ -332,9 +397,23 @@ fn what_cannot_be_scored_is_named() {
         let (status, message) = error(model, &class(label), &more);
         assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
     }
+    // The tensors of both heads have one name.
+    let tags = "{\"words\": [\"the\"], \"labels\": [\"past\"]}\n";
+    let (status, message) = error(path(&model), tags, &[]);
+    let expected = "its head classifies sequences (`architectures` of config.json: BertForSequenceClassification), and the task is about \
+        tokens: name the model that was trained to classify tokens";
+    assert!(status == 4 && message.contains(expected), "{status} {message}");
+    // A line that is no item is an error of the file, and no wrong usage.
+    let (status, message) = error("box:small", "{\"gud\": \"the house\", \"bad\": \"house the\"}\n", &[]);
+    assert_eq!(status, 3);
+    assert!(
+        message.starts_with("error: DIR/items.jsonl:1: the keys fit no kind of task: `{\"gud\"")
+            && message.ends_with(": an item has `good` and `bad` (pair)\n"),
+        "{message}"
+    );
     let (status, message) = run(&["analyze", "box:small", "--with", "task"]).expect_err("an error");
     assert!(status == 2 && message.contains("--with task: there is no task: give --task FILE"), "{message}");
     let missing = folder.path().join("none.jsonl");
     let (status, message) = run(&["analyze", path(&tiny_bert()), "--task", path(&missing)]).expect_err("an error");
-    assert!(status == 2 && message.contains("cannot read the task"), "{status} {message}");
+    assert!(status == 3 && message.contains("cannot read the task"), "{status} {message}");
 }

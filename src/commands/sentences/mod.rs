@@ -24,6 +24,7 @@ use crate::report::{AttentionMaps, SentenceArc, SentenceUnit};
 use crate::sequences::fold::units::Units;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
+use crate::sequences::shard::Shard;
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::counted::counted;
@@ -61,6 +62,8 @@ pub enum SentenceChoice {
         limit: Option<u64>,
         /// The sentences that are counted.
         scope: Scope,
+        /// The shard that they are in.
+        shard: Shard,
     },
 }
 
@@ -193,9 +196,13 @@ pub fn view_of(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) ->
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 
-/// The sentences of a choice.
+/// The sentences of a choice; of a corpus of which none are named those that `is_wanted` holds of, or else the first ones.
 /// Fails if the corpus cannot be read, a sentence that was named cannot be encoded, or there is none.
-pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<NamedSentence>> {
+pub fn chosen(
+    choice: &SentenceChoice,
+    encoder: &mut SentenceTokenizer<'_>,
+    is_wanted: impl Fn(&Sequence) -> bool,
+) -> Result<Vec<NamedSentence>> {
     match choice {
         SentenceChoice::Texts(texts) => {
             let of_text = |(index, text): (usize, &String)| {
@@ -210,17 +217,21 @@ pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> R
             };
             texts.iter().enumerate().map(of_text).collect::<Result<_>>().class(Class::Input)
         }
-        SentenceChoice::Corpus { .. } => of_corpus(choice, encoder).class(Class::Input),
+        SentenceChoice::Corpus { .. } => of_corpus(choice, encoder, is_wanted).class(Class::Input),
     }
 }
 
 /// So many sentences that are skipped are named, some lines of a terminal; more are counted.
 const NAMED_SKIPS: usize = 10;
 
-fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<NamedSentence>> {
-    let SentenceChoice::Corpus { inputs, indices, find, limit, scope } = choice else { return Ok(Vec::new()) };
+fn of_corpus(
+    choice: &SentenceChoice,
+    encoder: &mut SentenceTokenizer<'_>,
+    is_wanted: impl Fn(&Sequence) -> bool,
+) -> Result<Vec<NamedSentence>> {
+    let SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard } = choice else { return Ok(Vec::new()) };
     let mut missing = indices.clone();
-    let mut sentences: Vec<NamedSentence> = Vec::new();
+    let (mut sentences, mut others): (Vec<NamedSentence>, Vec<NamedSentence>) = (Vec::new(), Vec::new());
     let mut corpus = Corpus::open(inputs)?.within(scope);
     let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut read = 0;
@@ -234,13 +245,16 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
         let (index, origin, id) = (sentence.index, sentence.origin.clone(), sentence.id.clone());
         let named = missing.iter().position(|&wanted| wanted == index).map(|found| missing.remove(found)).is_some();
         let is_found = find.as_ref().is_none_or(|word| may_have(&sentence.content, word));
-        if !is_found || (!indices.is_empty() && !named) {
+        if !is_found || !shard.takes(index) || (!indices.is_empty() && !named) {
             continue;
         }
         match encoder.encode(sentence)? {
             Tokenized::Sequence(sequence) => {
                 if find.as_ref().is_none_or(|word| has(&sequence, word)) {
-                    sentences.push(NamedSentence { sequence: *sequence, id });
+                    let of_kind = if named || is_wanted(&sequence) { &mut sentences } else { &mut others };
+                    if of_kind.len() < most {
+                        of_kind.push(NamedSentence { sequence: *sequence, id });
+                    }
                 }
             }
             Tokenized::Skipped(reason) if named => {
@@ -261,6 +275,9 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
     if let Some(index) = missing.first().filter(|_| sentences.len() < most) {
         let missing = anyhow!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
         return Err(missing.about(corpus.name()).of_value(index));
+    }
+    if sentences.is_empty() {
+        sentences = others;
     }
     if let Some(word) = find {
         let (name, shown) = (corpus.name(), shortened(&word.escape_debug().to_string()));

@@ -33,11 +33,14 @@ pub struct Effects {
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
-    /// Sentences with a scored token, the first of each family alone.
+    /// Sentences with a scored token.
     pub sentences: u64,
     /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
+    /// How many of the seven ways to mask every seventh word were run.
+    #[serde(skip)]
+    pub phases: Option<u8>,
     /// Sentences of the sample without a token to score.
     pub sentences_left_out: u64,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
@@ -49,6 +52,9 @@ pub struct Effects {
     /// A head is negligible whose effect is surely within this of 0, in nats: the smaller of one hundredth of what all heads
     /// together are worth and half of an equal share of it.
     pub band: Option<f64>,
+    /// Heads that the checkpoint lacks.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub absent_heads: usize,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
     /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `loss_effect`.
@@ -64,7 +70,7 @@ pub struct RelationEffects {
     pub relation: String,
     /// Masked tokens of words with this relation to their head, but for words that are always masked together with it.
     pub masked_tokens: u64,
-    /// Sentences with any, the first of each family alone.
+    /// Sentences with any.
     pub sentences: u64,
     /// The mean loss with all heads.
     pub loss: f64,
@@ -74,6 +80,11 @@ pub struct RelationEffects {
     pub effects: Vec<Option<f64>>,
     /// Their 95 % intervals; null where fewer than 10 blocks have such a word.
     pub ci95: Vec<Option<Interval>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Effects {
@@ -91,11 +102,13 @@ impl Effects {
             objective,
             sentences: all.map_or(0, |all| all.sentences),
             read: Context::default(),
+            phases: None,
             sentences_left_out,
             masked_tokens: all.map_or(0, |all| all.tokens),
             loss,
             loss_without_heads: bare,
             band,
+            absent_heads: context.absent.len(),
             verdicts: Verdicts::default(),
             heads,
             relations: relations(&total, sums, context),
