@@ -56,7 +56,7 @@ def found(headscope, model, given, folder):
     path.write_text("".join(json.dumps(item) + "\n" for item in given), encoding="utf-8")
     command = [headscope, "analyze", model, "-c", str(ROOT / "fixtures/corpus/gold.conllu"), "--limit", "1", "--task", str(path),
                "--without", OTHERS, "--threads", "1", "-q", "-o", "-"]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)["task"]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)["task"]
 
 
 def untrained(folder, seed):

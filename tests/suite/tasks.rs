@@ -141,6 +141,39 @@ fn heads_of_layers_that_share_their_weights_go_together() {
     }
 }
 
+/// A classifier by the preset: derivatives, removal by zeros, and a curve of the share right.
+#[test]
+fn a_preset_asks_which_heads_a_classifier_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = classifier(folder.path(), "tiny-bert-classifier");
+    let found = report(path(&model), "classes", &["--preset", "michel2019"]);
+    assert_eq!([&found["task"]["removal"], &found["gradient"]["task"]], ["zero", "classify"]);
+    near("the loss", &found["gradient"]["loss"], &found["task"]["loss"]);
+    let by: Vec<&Value> = found["pruning"]["orders"].as_array().unwrap().iter().map(|curve| &curve["by"]).collect();
+    assert_eq!(by[..2], ["task", "gradient"]);
+    let agreement = &found["gradient"]["rank_correlations"][1];
+    assert_eq!([&agreement["metric"], &agreement["with"]], ["first_order_effect", "task_effect"]);
+    // The head that matters most does so from its first part on.
+    let heads = found["heads"].as_array().unwrap();
+    let metric = |head: &Value, name: &str| head["metrics"][name].as_f64().unwrap();
+    let most =
+        heads.iter().max_by(|a, b| metric(a, "task_effect").abs().total_cmp(&metric(b, "task_effect").abs())).unwrap();
+    assert!(metric(most, "task_effect") * metric(most, "first_order_effect") > 0.0, "{most}");
+    let (status, message) = run(&["analyze", path(&model), "--preset", "blimp"]).expect_err("an error");
+    assert!(status == 2 && message.contains("--preset blimp: there is no task: give --task FILE"), "{message}");
+}
+
+/// The derivative of a pair's score is that of both of its texts.
+#[test]
+fn derivatives_of_pairs_are_of_both_texts() {
+    let found = report("box:small", "pairs", &["--with", "gradient"]);
+    near("the loss", &found["gradient"]["loss"], &found["task"]["loss"]);
+    assert_eq!(
+        (&found["gradient"]["masked_tokens"], &found["gradient"]["task"]),
+        (&found["task"]["items"], &"pair".into())
+    );
+}
+
 #[test]
 fn the_summary_opens_with_the_task_and_what_can_go() {
     let task = fixture("tasks/copies.jsonl");

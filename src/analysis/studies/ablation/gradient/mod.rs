@@ -35,9 +35,10 @@ impl Study for Gradient {
         question: "What does the model lose with the first small part of each head?",
         needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read \
             twice more: a pass forward and one backward over a sample of its sentences; with `--gradient-steps N` N more \
-            of both; with `--task` on the task, of classes or tags",
+            of both; with `--task` on the task, unless its items are triples",
         options: &["gradient-steps"],
-        takes: &[TaskKind::Classify, TaskKind::Tag],
+        // The score of a triple is not of logits.
+        takes: &[TaskKind::Classify, TaskKind::Tag, TaskKind::Cloze, TaskKind::Pair],
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,
         caveats: CAVEATS,
