@@ -135,8 +135,6 @@ pub enum RequiredParts {
     PredictionsOfDecoder,
     /// The head that predicts as well.
     Predictions,
-    /// Derivatives as well.
-    Derivatives,
     /// The head that classifies, in the place of the one that predicts.
     Classifier(Classified),
 }
@@ -151,12 +149,10 @@ impl RequiredParts {
             options.studies.iter().any(|study| study.passes().iter().any(|spec| wanted(&spec.pass)))
         };
         let joined_predicts = joining(options).flat_map(AnyStudy::passes).any(|spec| spec.pass.predicts());
-        let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
-        match (any(&|pass| options.predicts(pass)), chooses || any(&|pass| pass.derivatives)) {
-            (false, _) if joined_predicts => Self::PredictionsOfDecoder,
-            (false, _) => Self::Attention,
-            (true, false) => Self::Predictions,
-            (true, true) => Self::Derivatives,
+        match any(&|pass| options.predicts(pass)) {
+            true => Self::Predictions,
+            false if joined_predicts => Self::PredictionsOfDecoder,
+            false => Self::Attention,
         }
     }
 }
@@ -167,7 +163,6 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
         RequiredParts::Classifier(of) => {
             Model::load_with_classifier(files, of).map_err(|error| error.of_option("task"))
         }
-        RequiredParts::Derivatives => Model::load_with_derivatives(files),
         RequiredParts::Predictions => Model::load_with_prediction(files),
         RequiredParts::PredictionsOfDecoder if is_decoder => Model::load_with_prediction(files),
         RequiredParts::Attention | RequiredParts::PredictionsOfDecoder => Model::load(files),

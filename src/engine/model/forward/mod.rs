@@ -28,6 +28,7 @@ use crate::model::config::cost::Cost;
 use crate::system::errors::{Class, Facts};
 use batch::{Batch, Input};
 use gates::Gates;
+use gradient::Differentiable;
 use held::Writes;
 pub use layer_attention::{LayerAttention, Positions, QueriesKeys};
 use rows::Rows;
@@ -116,6 +117,11 @@ pub trait Encoder: Send + Sync {
     /// direct effects on them.
     fn has_direct_effects(&self) -> bool {
         false
+    }
+
+    /// The encoder as one that has derivatives, if it has them.
+    fn differentiable(&self) -> Option<&dyn Differentiable> {
+        None
     }
 
     /// The weights of the heads of a layer, if the encoder gives access to them.

@@ -30,7 +30,7 @@ pub struct Needs {
     pub mixing: bool,
     /// The prediction head's logits at the predicted positions.
     pub logits: bool,
-    /// The outputs of the blocks of each layer, to be held in later runs.
+    /// The outputs of the blocks of each layer, and what they are made of.
     pub writes: bool,
 }
 
@@ -185,13 +185,17 @@ pub struct Mixing<'a> {
     pub even: &'a [f32],
 }
 
-/// A part of what a layer writes, as it is kept for later runs.
+/// A part of what a layer writes, as it is kept for later runs and for derivatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
+    /// Queries, keys and values as projected, without their biases; the packed encoder alone shows them.
+    Projected,
     /// The contexts of all heads, after their gates.
     Contexts,
     /// The output of the attention block for the residual stream.
     Attention,
+    /// The input of the activation, without its bias; the packed encoder alone shows it.
+    Wide,
     /// The output of the feed-forward block.
     FeedForward,
 }

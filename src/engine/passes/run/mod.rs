@@ -23,7 +23,7 @@ use super::observation::identity::Protocol;
 use super::observer::requests::HeadSet;
 use super::observer::set::ObserverSet;
 use super::observer::{self, Observer, observer_of};
-use super::pass::{Pass, Phases, Portion, Sequences, Weights};
+use super::pass::{Pass, Phases, Portion, Sequences};
 use super::setup::PassSetup;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input, LinkOptions, Scope};
 use crate::model::Model;
@@ -442,8 +442,7 @@ impl Runner<'_> {
         observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen, constants });
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let observers = if pass.derivatives {
-            let encoder = self.model.differentiable.as_ref();
-            let encoder = encoder.filter(|_| pass.weights == Weights::Trained).context(NO_DERIVATIVES)?;
+            let encoder = encoder.differentiable().context("derivatives are needed of an encoder that has none")?;
             let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
             let path = (&variants.first, &removed[..], self.ablation().gradient_steps);
             differentiate(observers, (model, encoder), path, sequences, threads, progress)?
@@ -453,9 +452,6 @@ impl Runner<'_> {
         Ok(observers.into_observers())
     }
 }
-
-/// The message if derivatives are needed and the encoder that computes them was not loaded.
-const NO_DERIVATIVES: &str = "derivatives are needed, but the encoder that has them was not loaded with these weights";
 
 /// The sequences of a pass, as the workers take them.
 type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;

@@ -29,8 +29,8 @@ impl Study for Gradient {
         removes_heads: true,
         question: "What does the model lose with the first small part of each head?",
         needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read \
-            twice more: a pass forward and one backward over a sample of its sentences, one at a time, and a second copy \
-            of the weights in memory; with `--gradient-steps N` N more of both",
+            twice more: a pass forward and one backward over a sample of its sentences; with `--gradient-steps N` N more \
+            of both",
         options: &["gradient-steps"],
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,

@@ -14,9 +14,9 @@ use crate::model::forward::{check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
 
 /// Queries, keys and values, in the order in which [`Parameters`](crate::model::parameters::Parameters) has them.
-const QUERY: usize = 0;
-const KEY: usize = 1;
-const VALUE: usize = 2;
+pub(super) const QUERY: usize = 0;
+pub(super) const KEY: usize = 1;
+pub(super) const VALUE: usize = 2;
 
 /// The queries, keys and, if they are needed, values of one sequence in all heads, as projected, without biases.
 #[derive(Clone, Copy)]
@@ -32,17 +32,17 @@ pub(super) struct Projected<'a> {
 
 impl<'a> Projected<'a> {
     /// The beginning of a head's share of a part in each row.
-    fn start(&self, part: usize, head: usize) -> usize {
+    pub(super) fn start(&self, part: usize, head: usize) -> usize {
         part * self.bias.len() / 3 + head * self.head_dim
     }
 
     /// `[head_dim]`
-    fn bias(&self, part: usize, head: usize) -> &'a [f32] {
+    pub(super) fn bias(&self, part: usize, head: usize) -> &'a [f32] {
         &self.bias[self.start(part, head)..][..self.head_dim]
     }
 
     /// `[n, head_dim]`
-    fn matrix(&self, part: usize, head: usize) -> Matrix<'a> {
+    pub(super) fn matrix(&self, part: usize, head: usize) -> Matrix<'a> {
         Matrix::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
@@ -194,11 +194,25 @@ impl PackedEncoder {
         positions: Positions,
         into: &mut AttentionScratch,
     ) {
+        let n = queries.n;
+        self.score_between((number, head), [queries, keys], positions, into);
+        kernels::softmax(&mut into.attention, n, stride_of(n), sized(&mut into.entropies, n));
+    }
+
+    /// The scores of one head, as [`PackedEncoder::attend_between`] has them before the softmax, minus infinity where a query does not
+    /// see a key; and its queries times their scale, `[n, head_dim]` in `into.query`.
+    pub(super) fn score_between(
+        &self,
+        (number, head): (usize, usize),
+        [queries, keys]: [&Projected<'_>; 2],
+        positions: Positions,
+        into: &mut AttentionScratch,
+    ) {
         let (config, place, n) = (&self.parameters.config, self.parameters.order[number], queries.n);
         let (layer, visibility) = (&self.parameters.layers[place], config.visibility.of_layer(number));
-        let AttentionScratch { query, key, distances, attention, entropies } = into;
+        let AttentionScratch { query, key, distances, attention, .. } = into;
         let stride = stride_of(n);
-        let (attention, entropies) = (sized(attention, n * stride), sized(entropies, n));
+        let attention = sized(attention, n * stride);
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = config.score_scale() as f32;
         // Queries scaled beforehand. Where keys are not turned or normalised, their bias would add the same to all scores of a
@@ -216,7 +230,6 @@ impl PackedEncoder {
         if !visibility.is_whole(n) {
             kernels::hide(attention, n, stride, |query| visibility.keys(query, n));
         }
-        kernels::softmax(attention, n, stride, entropies);
     }
 
     /// The norms `sqrt(v G vᵀ)` of one head's values, with `G` the Gram matrix of its part of the output projection:

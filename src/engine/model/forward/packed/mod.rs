@@ -3,6 +3,7 @@
 //! The matrix products are the `gemm` crate's, over all tokens of a batch; attention is computed for one sequence
 //! and head at a time, and looked at while it is in cache.
 
+mod backward;
 mod direct;
 mod heads;
 mod held;
@@ -16,6 +17,7 @@ use anyhow::{Result, ensure};
 
 use super::batch::Batch;
 use super::gates::Gates;
+use super::gradient::Differentiable;
 use super::kernels;
 use super::relative::Relative;
 use super::visitor::{Visitor, Written};
@@ -23,7 +25,7 @@ use super::{Encoder, HeadWeights, LayerAttention, NO_PREDICTION, Pass, Positions
 use super::{check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::cost::Cost;
-use crate::model::config::{Activation, BlockPlan, Config, NormKind};
+use crate::model::config::{BlockPlan, Config, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
 
@@ -107,6 +109,7 @@ impl PackedEncoder {
         pass.show_attention_inputs(number, input, config.hidden_size);
         let outputs = projections * config.heads_width();
         project(input, &layer.query_key_value, outputs, projected, pass.batch.tokens());
+        pass.show_written(number, Written::Projected, projected);
         if layer.prepares_keys() {
             let lengths = pass.batch.inputs.iter().map(|input| input.ids.len());
             self.prepare_keys(layer, (projected, outputs), lengths, Positions::Seen, angles);
@@ -177,10 +180,11 @@ impl PackedEncoder {
         let (part, config) = (&layer.intermediate, &self.parameters.config);
         let width = part.bias.len();
         project(input, part, width, wide, tokens);
+        pass.show_written(number, Written::Wide, wide);
         if config.gated {
-            gate(config.hidden_act, wide, &part.bias);
+            kernels::gate(config.hidden_act, wide, &part.bias);
         } else {
-            activate(config.hidden_act, wide, &part.bias);
+            kernels::activate(config.hidden_act, wide, &part.bias);
         }
         let inner = Matrix::strided(wide, tokens, config.intermediate_size, width);
         multiply(
@@ -274,6 +278,10 @@ impl Encoder for PackedEncoder {
         self.parameters.direct_head().is_some()
     }
 
+    fn differentiable(&self) -> Option<&dyn Differentiable> {
+        Some(self)
+    }
+
     fn head_weights(&self, layer: usize) -> Option<HeadWeights<'_>> {
         let (hidden, width) = (self.parameters.config.hidden_size, self.parameters.config.heads_width());
         let layer = self.parameters.layers().nth(layer)?;
@@ -351,29 +359,6 @@ impl Encoder for PackedEncoder {
     }
 }
 
-fn activate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
-    match activation {
-        Activation::Gelu => kernels::bias_gelu(wide, bias),
-        Activation::GeluTanh => kernels::bias_gelu_tanh(wide, bias),
-        Activation::Relu => kernels::bias_relu(wide, bias),
-        Activation::Silu => kernels::bias_silu(wide, bias),
-        Activation::QuickGelu => kernels::bias_quick_gelu(wide, bias),
-        Activation::Tanh => kernels::bias_tanh(wide, bias),
-    }
-}
-
-/// Gates each row, `[2 * width]`, plus its bias: the activation of the first half times the second half, in place of the first.
-fn gate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
-    match activation {
-        Activation::Gelu => kernels::gate_gelu(wide, bias),
-        Activation::GeluTanh => kernels::gate_gelu_tanh(wide, bias),
-        Activation::Relu => kernels::gate_relu(wide, bias),
-        Activation::Silu => kernels::gate_silu(wide, bias),
-        Activation::QuickGelu => kernels::gate_quick_gelu(wide, bias),
-        Activation::Tanh => kernels::gate_tanh(wide, bias),
-    }
-}
-
 /// Adds a bias to each row.
 fn add_bias(rows: &mut [f32], bias: &[f32]) {
     for row in rows.chunks_exact_mut(bias.len()) {
@@ -418,5 +403,15 @@ fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>,
         MatrixMut::new(sized(into, tokens * outputs), tokens, outputs),
         Matrix::new(states, tokens, inputs),
         Matrix::strided(&linear.weight, inputs, outputs, linear.bias.len()),
+    );
+}
+
+/// The derivatives by what a linear layer was given, from those by the first `outputs` values that it gave.
+fn project_back(derivatives: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
+    let inputs = linear.weight.len() / linear.bias.len();
+    multiply(
+        MatrixMut::new(sized(into, tokens * inputs), tokens, inputs),
+        Matrix::new(derivatives, tokens, outputs),
+        Matrix::strided(&linear.weight, inputs, outputs, linear.bias.len()).transposed(),
     );
 }

@@ -3,6 +3,7 @@
 //! Softmax and layer normalisation are composed of plain tensor operations: candle's fused ones have no derivative, and
 //! a gradient that meets one is lost without a word.
 
+mod gradient;
 mod heads;
 mod linear;
 mod mixing;
@@ -17,7 +18,6 @@ use super::visitor::{Needs, Visitor, Written};
 use super::{
     Encoder, HELD_SHOWS_ATTENTION, NO_DIRECT, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels,
 };
-use crate::model::config::cost::Cost;
 use crate::model::config::{Activation, BlockPlan, Config};
 use crate::model::parameters::{self, Parameters};
 use linear::LinearLayer;
@@ -225,10 +225,6 @@ impl TensorEncoder {
 }
 
 impl Encoder for TensorEncoder {
-    fn cost(&self, lengths: &[usize]) -> Cost {
-        self.config.gradient_cost(lengths)
-    }
-
     fn forward_from(
         &self,
         start: Start<'_>,
