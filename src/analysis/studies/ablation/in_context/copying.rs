@@ -18,15 +18,13 @@ use crate::stats::exact::ExactSum;
 pub struct HeadCopies {
     /// These queries.
     pub queries: u64,
-    /// Sequences with any.
-    pub sequences: u64,
     /// The direct effect on the logit of the token of largest weight less the mean over the other tokens of the copy.
     pub logit: ExactSum,
     /// The share of those tokens whose logit is raised less.
     pub rank: ExactSum,
 }
 
-merge_fields!(HeadCopies { queries, sequences, logit, rank });
+merge_fields!(HeadCopies { queries, logit, rank });
 
 /// The sums of a block of sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +57,11 @@ impl CopyingSums {
     pub fn new(grid: HeadGrid) -> Self {
         let empty = CopiesBlock { heads: vec![HeadCopies::default(); grid.count()], ..CopiesBlock::default() };
         Self { grid, blocks: Blocks::new(empty), has_direct_effects: false }
+    }
+
+    /// The sequences in which a head is scored: each is a block of its own.
+    pub fn scored_sequences(&self, place: usize) -> u64 {
+        self.blocks.iter().filter(|block| block.heads[place].queries > 0).count() as u64
     }
 
     /// The same of a model whose heads have direct effects.
@@ -129,7 +132,6 @@ impl CopyingSums {
         let sums = &mut self.blocks[state.block].heads[place];
         let second = copies.text.start + copies.shift;
         let first_copy = &state.tokens[..copies.length];
-        let before = sums.queries;
         for query in second..second + copies.length {
             let row = &input.attention().row(query)[..=query];
             // The first of equal weights.
@@ -151,6 +153,5 @@ impl CopyingSums {
             sums.rank += others.iter().map(below).sum::<f64>() / count;
             state.effects.push((place, query, own - others.iter().sum::<f64>() / count));
         }
-        sums.sequences += u64::from(sums.queries > before);
     }
 }

@@ -101,7 +101,7 @@ fn copying_by_hand() {
     let sequence = twice();
     // Of the tokens 5, 0 and 1: 0 is raised by 4, beside 1 and -1, and twice that is the scale of the final norm.
     let sums = copied(&sequence, [(4, 2), (5, 0), (6, 6)]);
-    let values = copying_values(&sums.blocks.total(), Some(0));
+    let values = copying_values(&sums.blocks.total(), Some((0, sums.scored_sequences(0))));
     let [logit, rank, scored] = values.iter().map(|value| value.value().unwrap()).collect::<Vec<_>>()[..] else {
         panic!("three metrics")
     };
@@ -120,7 +120,7 @@ fn a_token_that_comes_twice_in_a_copy_is_no_other_token() {
     let ids = vec![9, 5, 0, 0, 5, 0, 0];
     let sequence = Sequence { compared: ids[1..4].to_vec(), ids, ..twice() };
     let sums = copied(&sequence, [(4, 2), (5, 0), (6, 6)]);
-    let values = copying_values(&sums.blocks.total(), Some(0));
+    let values = copying_values(&sums.blocks.total(), Some((0, sums.scored_sequences(0))));
     // (4 - 1) / 2, and 5 is raised less.
     near(values[0].value().unwrap(), 1.5);
     near(values[1].value().unwrap(), 1.0);
