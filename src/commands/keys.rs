@@ -1,10 +1,10 @@
-//! The keys of a report, and of what `diff --json` and `compare --json` print, from their JSON Schemas:
+//! The keys of a report, and of what `compare --json` prints, from their JSON Schemas:
 //! `headscope explain report.pruning`.
 
 use serde_json::{Map, Value};
 
 use super::saved::sides::matching;
-use super::saved::{compare, confirm, diff};
+use super::saved::{compare, confirm, numbers};
 use crate::report;
 use crate::system::counted::counted;
 
@@ -13,7 +13,7 @@ pub fn explain(path: &str) -> Option<String> {
     let mut segments = path.split('.');
     let schema = match segments.next()? {
         "report" => report::schema(),
-        "diff" => diff::outcome::schema(),
+        "numbers" => numbers::outcome::schema(),
         "compare" => compare::outcome::schema(),
         "confirm" => confirm::outcome::schema(),
         "match" => matching::schema(),
@@ -142,7 +142,7 @@ mod tests {
         assert!(explain("report.pruning.interaction").unwrap().contains("\ntogether"));
         assert!(explain("report.heads.labels.test").unwrap().contains("\nq "));
         assert!(explain("report.heads.primary").unwrap().starts_with("report.heads.primary\n\nThe firm label"));
-        assert!(explain("diff.labels").is_some() && explain("compare.agreement").is_some());
+        assert!(explain("numbers.labels").is_some() && explain("compare.agreement").is_some());
         for nothing in ["report.pruned", "report.heads.primary.name", "reports", "report."] {
             assert_eq!(explain(nothing), None, "{nothing}");
         }

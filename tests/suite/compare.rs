@@ -145,6 +145,29 @@ fn labels_are_lost_gained_and_not_to_be_told() {
     let separator = families.iter().find(|family| family["family"] == "separator").unwrap();
     assert_eq!((&separator["lost"], &separator["gained"]), (&json!(1), &json!(1)));
 
+    // How rare a rare token is depends on the size of the corpus, unless both were given the same counts.
+    let rare = |name: &str, times: u64, counts: Option<&str>| {
+        changed(&folder, &report, name, |report| {
+            set(report, 9, "separator_mass", 0.2, 0.01);
+            for metric in ["rare_argmax", "rare_argmax_over_chance", "rare_argmax_over_position"] {
+                set(report, 9, metric, 0.3, 0.01);
+            }
+            report["corpus"]["tokens"] = json!(report["corpus"]["tokens"].as_u64().unwrap() * times);
+            counts.iter().for_each(|file| report["settings"]["counts"] = json!(file));
+        })
+    };
+    let fate = |a: &Path, b: &Path| {
+        let outcome = compared(a, b, &[]).1;
+        let label = label(&outcome, 9, "rare-words");
+        [&label["outcome"], &label["doubt"]].map(Clone::clone)
+    };
+    let (own, twice) = (rare("own.json", 1, None), rare("twice.json", 2, None));
+    assert_eq!(fate(&own, &own), [json!("kept"), Value::Null]);
+    assert_eq!(fate(&own, &twice), [json!("could_not_tell"), json!("other_counts")]);
+    let [given, both] = [("given.json", 1), ("both.json", 2)].map(|(name, times)| rare(name, times, Some("file")));
+    assert_eq!(fate(&given, &both), [json!("kept"), Value::Null]);
+    assert_eq!(fate(&given, &own)[1], json!("other_counts"));
+
     // The same in every format, and by tables.
     let at = |name: &str| folder.path().join(name);
     let (json_file, csv, page) = (at("o.json"), at("o.csv"), at("o.html"));
@@ -170,8 +193,9 @@ fn labels_are_lost_gained_and_not_to_be_told() {
         .unwrap_or_else(|| panic!("{labels}"));
     assert!(row.contains(",firm,separator_mass,0.8,") && row.contains(",out_of_reach,separator_mass,0.4,"), "{row}");
 
-    // Diff has the two as changes, and says of the third that it is on one side only.
-    let output = headscope(&["diff", path(&a), path(&b), "--only", "labels", "--json"]).output().unwrap();
+    // The comparison of numbers has the two as changes, and says of the third that it is on one side only.
+    let output =
+        headscope(&["compare", "--numbers", path(&a), path(&b), "--only", "labels", "--json"]).output().unwrap();
     let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
     let names = |list: &Value| -> Vec<String> {
         list.as_array()
@@ -182,7 +206,8 @@ fn labels_are_lost_gained_and_not_to_be_told() {
     };
     assert_eq!(names(&diff["one_sided"]), ["L2H2 separator"]);
     assert!(names(&diff["labels"]).contains(&"L2H0 separator".to_owned()), "{diff:#}");
-    let text = String::from_utf8(headscope(&["diff", path(&a), path(&b)]).output().unwrap().stdout).unwrap();
+    let text =
+        String::from_utf8(headscope(&["compare", "--numbers", path(&a), path(&b)]).output().unwrap().stdout).unwrap();
     assert!(
         text.contains("1 label is firm on one side only, ") && text.contains("  L2H2 separator (a only)\n"),
         "{text}"
@@ -211,7 +236,8 @@ fn how_a_head_chooses_changes_as_well() {
     assert_eq!((status, &choice["outcome"]), (1, &json!("lost")), "{choice:#}");
     assert_eq!((&choice["a"], &choice["b"]), (&json!("chooses:position"), &json!(null)));
     assert_eq!(outcome["choices_by_outcome"]["lost"], 1);
-    let output = headscope(&["diff", path(&report), path(&b), "--only", "labels", "--json"]).output().unwrap();
+    let output =
+        headscope(&["compare", "--numbers", path(&report), path(&b), "--only", "labels", "--json"]).output().unwrap();
     let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
     let labels: Vec<&str> =
         diff["labels"].as_array().unwrap().iter().map(|one| one["label"].as_str().unwrap()).collect();

@@ -604,7 +604,7 @@ fn a_protein_in_fasta_is_a_sentence_of_residues() {
         "\n  its tokens are residues of proteins, and it knows no words: left out are the studies of them, trees, \
          dependency, words and frequency\n",
         "corpus  a.fasta.gz: 3 proteins, 44 residues, 50 tokens\n",
-        "\nIntervals and tests are about more proteins like these.\n",
+        "\nIntervals and tests: sampling over proteins.\n",
         "\nSkipped proteins: 1 without any token of text.\n",
     ] {
         assert!(summary.contains(line), "{summary}");

@@ -43,6 +43,19 @@ fn every_planted_head_is_found() {
     }
 }
 
+/// Every tenth construction of the corpus in the box was held out when the small model was trained.
+#[test]
+fn a_run_over_what_the_model_was_trained_on_says_so() {
+    let corpus = fixture("corpus/gold.conllu");
+    let text = fs::read_to_string(&corpus).unwrap();
+    let families = text.lines().filter_map(|line| line.strip_prefix("# family = ")?.parse::<u32>().ok());
+    let known = families.clone().filter(|family| family % 10 != 0).count();
+    let remark =
+        format!("{known} of box:gold's {} sentences have constructions that box:small was trained", families.count());
+    assert!(run(&["analyze", "box:small", "--limit", "20"]).unwrap().contains(&remark));
+    assert!(!run(&["analyze", "box:planted", "--limit", "20"]).unwrap().contains("was trained"));
+}
+
 /// A sentence says where a planted head looks, and no more.
 #[test]
 fn planted_heads_are_described_in_a_sentence() {
@@ -131,6 +144,19 @@ fn a_sentence_has_what_studies_found() {
         wrong.0 == 2 && wrong.1.contains("the table `heads` has no column `nme`: it has layer, head, name"),
         "{wrong:?}"
     );
+    // Wrong names come with what may be meant.
+    let (csv, svg, report) = (at("x.csv"), at("x.svg"), path(&saved));
+    for (arguments, meant) in [
+        (&["export", report, "--table", "heads", "--columns", "nme", "-o", path(&csv)][..], "did you mean `name`?"),
+        (&["export", report, "--table", "relation", "-o", path(&csv)], "did you mean `relations`?"),
+        (&["export", report, "--figure", "relation", "-o", path(&svg)], "did you mean `relations`?"),
+        (&["show", report, "--relation", "subject"], "did you mean `nsubj`?"),
+        (&["show", report, "--label", "syntactic:subj"], "heads of this report have "),
+        (&["compare", report, report, "--fail-on", "syntactic"], "`headscope gate A B --family syntactic`"),
+    ] {
+        let message = run(arguments).unwrap_err().1;
+        assert!(message.contains(meant), "{message}");
+    }
 }
 
 #[test]

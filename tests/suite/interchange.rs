@@ -103,11 +103,19 @@ fn planted_heads_carry_the_answer() {
     fs::write(&task, (0..128).map(item).collect::<String>()).unwrap();
     let (model, policy) = (fixture("models/planted-causal"), any_input());
     let report = report(path(&model), path(&task), &["--policy", path(policy.path())]);
+    let corpus = fixture("corpus/gold.conllu");
+    let removed =
+        ["analyze", path(&model), "-c", path(&corpus), "--task", path(&task), "--policy", path(policy.path())];
+    let removed = run(&[&removed[..], &["--removal", "zero", "-o", "-"], &ALONE[4..]].concat()).unwrap();
+    let removed: Value = serde_json::from_str(&removed).unwrap();
     assert_eq!(report["interchange"]["items"], 128);
     for (place, head) in report["interchange"]["heads"].as_array().unwrap().iter().enumerate() {
         let carries = [0, 7].contains(&place);
         let verdicts: Vec<&str> = head["verdicts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         assert_eq!(verdicts, if carries { vec!["carries"] } else { Vec::new() }, "{head}");
+        // Removal finds them, too.
+        let removed = &removed["task"]["heads"][place];
+        assert_eq!(removed["verdict"] == "helpful", carries, "{removed}");
         for share in ["restored", "destroyed"] {
             let share = head[share].as_f64().unwrap();
             assert!((share - f64::from(u8::from(carries))).abs() < 1e-3, "{head}");

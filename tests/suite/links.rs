@@ -346,6 +346,30 @@ fn contacts_beside_fasta_are_those_of_json_lines() {
     assert_eq!((&cut["links"][0]["count"], &cut["links"][0]["out_of_sight"]), (&json!(2), &json!(4)));
 }
 
+/// Each second text is the first one backwards, and aligned with it so.
+#[test]
+fn alignments_cross_the_texts_of_a_pair() {
+    let scratch = tempdir().unwrap();
+    let corpus = scratch.path().join("made-up.pairs");
+    let words = ["the", "dog", "and", "the", "cat"];
+    let line = |number: usize| {
+        let first: Vec<&str> = (0..4).map(|place| words[(number + place * place) % 5]).collect();
+        let second: Vec<&str> = first.iter().rev().copied().collect();
+        format!("{} ||| {} ||| 0-3 1-2 2-1 3-0\n", first.join(" "), second.join(" "))
+    };
+    fs::write(&corpus, (0..40).map(line).collect::<String>()).unwrap();
+    let found = report(&corpus, &[]).unwrap();
+    let align = &found["links"][0];
+    assert_eq!((&align["type"], &align["count"], &align["out_of_sight"]), (&json!("align"), &json!(160), &json!(0)));
+    // Each of four words of the first text has four candidates, which are the words of the second.
+    assert_eq!((&align["chance"], found["corpus"]["words"].as_u64()), (&json!(0.25), Some(320)));
+    assert_eq!(align["by_place"]["accuracy"], 0.25);
+    let refused = scratch.path().join("refused.pairs");
+    fs::write(&refused, "a b ||| c ||| 0-1\n").unwrap();
+    let (status, message) = report(&refused, &[]).unwrap_err();
+    assert!(status == 3 && message.contains("refused.pairs:1: `0-1`: the second text has no word 1"), "{message}");
+}
+
 /// Links of three kinds: reactions with their maps, the arcs of trees, and contacts of words that are drawn at random.
 #[test]
 fn untrained_heads_follow_links_by_chance_alone() {

@@ -92,6 +92,31 @@ fn a_model_with_permuted_heads_keeps_all_labels_after_matching() {
     assert!(status == 3 && error.contains("does not match heads"), "{status} {error}");
 }
 
+/// Partners are found over one part of a corpus of 700 sentences, and labels compared over another.
+#[test]
+fn heads_are_matched_over_a_shard() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (other, corpus, file) = (permuted(folder), fixture("corpus/gold.conllu"), folder.join("match.json"));
+    let arguments =
+        ["match", "box:small", path(&other), "-c", path(&corpus), "--limit", "300", "-q", "-o", path(&file)];
+    run(&[&arguments[..], &["--shard", "3/3"]].concat()).unwrap();
+    let matching: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    // Two shards have 256 sentences, and the last one what is left.
+    assert_eq!((&matching["sentences"], &matching["halves_agree"]), (&json!(700 - 2 * 256), &json!(16)));
+    let sides = [("a", "box:small"), ("b", path(&other))].map(|(name, model)| {
+        let part = folder.join(format!("{name}.headscope"));
+        let shard = ["analyze", model, "-c", path(&corpus), "--shard", "1/3", "--without", "choice", "-q", "-o"];
+        run(&[&shard[..], &[path(&part)]].concat()).unwrap();
+        part
+    });
+    let (status, found) = compared(&sides[0], &sides[1], &["--match", path(&file)]);
+    assert_eq!((status, &found["agreement"]["firm_labels"]["share"]), (0, &json!(1.0)));
+    let (status, error) =
+        run(&["match", "box:small", "box:small", "--shard", "1/2", "--text", "It rains."]).unwrap_err();
+    assert!(status == 2 && error.contains("--shard"), "{error}");
+}
+
 #[test]
 fn models_with_other_heads_or_tokens_are_not_matched() {
     let small = fixture("models/tiny-bert");

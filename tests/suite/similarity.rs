@@ -62,6 +62,7 @@ fn similarity_is_that_of_the_reference() {
         assert_eq!(found[key], expected[key], "{key}");
     }
     all_near("distance", &found["distance"], &expected["distance"], 1e-6);
+    all_near("from_even", &found["from_even"], &expected["from_even"], 1e-6);
     all_near("cka", &found["cka"], &expected["cka"], 1e-6);
     all_near("map", &found["map"]["points"], &expected["map"], 1e-5);
     let places = |cluster: &Value| list(&cluster["heads"]).iter().map(place).collect::<Vec<_>>();

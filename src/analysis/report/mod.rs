@@ -246,9 +246,11 @@ impl Report {
         }
         let first: Vec<String> = verdicts.iter().map(|verdict| verdict.primary.clone()).collect();
         let read = Completion::Reading(settings.protocol.context());
+        let phases = Completion::Phases(settings.protocol.ablation.map(|ablation| ablation.phases));
         sections.iter_mut().for_each(|(_, section)| {
             section.complete(&Completion::Labels(&first));
             section.complete(&read);
+            section.complete(&phases);
         });
         let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
         let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
@@ -367,9 +369,11 @@ impl Report {
         }
         let first: Vec<String> = report.heads.iter().map(|head| head.primary.clone()).collect();
         let read = Completion::Reading(report.settings.protocol.context());
+        let phases = Completion::Phases(report.settings.protocol.ablation.map(|ablation| ablation.phases));
         report.sections.0.iter_mut().for_each(|(_, section)| {
             section.complete(&Completion::Labels(&first));
             section.complete(&read);
+            section.complete(&phases);
         });
         report.describe();
         Ok(report)

@@ -3,6 +3,7 @@
 use super::{ContextInfo, ModelInfo, Report, caveats};
 use crate::sequences::reading::{Bos, Context, Reading};
 use crate::studies::registry;
+use crate::system::boxed;
 use crate::system::counted::{counted, plural, ranges};
 use crate::system::printable::printable;
 
@@ -41,8 +42,9 @@ impl Report {
         let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
         let read = read.map(|(context, reading)| read_in(context, reading));
         let unhealthy = self.corpus.unhealthy_beside_reading(&self.model);
-        let of_corpus = read.into_iter().chain(as_text).chain(of_text).chain(unhealthy).chain(self.without_links());
-        [of_model, of_corpus.collect()]
+        let overlap = boxed::overlap(&self.model.id, &self.corpus.name).map(str::to_owned);
+        let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
+        [of_model, of_corpus.chain(self.without_links()).collect()]
     }
 
     /// The studies that a model of proteins leaves out; `None` of another model.
@@ -90,10 +92,9 @@ fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: 
             sentences.mean,
             sentences.largest
         ),
-        Context::Sentence => format!(
-            "each sentence was read by itself, of {mean:.1} tokens in the mean and at most {most}: its first token is the first that \
-             the model sees"
-        ),
+        Context::Sentence => {
+            format!("sentences were read one by one, of {mean:.1} tokens in the mean and at most {most}")
+        }
     };
     let begins = match (&reading.begins_with, reading.bos) {
         (Some(token), Bos::Auto) => format!("each begins with {}, which the tokenizer puts there", printable(token)),

@@ -12,6 +12,7 @@ use crate::model::grid::HeadPlace;
 use crate::passes::pass::Pass;
 use crate::report::roles::by_margin;
 use crate::report::{AttentionMaps, HeadReport, MOST_TOKENS, Report};
+use crate::sequences::shard::Shard;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 use crate::system::terminal::say;
@@ -71,7 +72,14 @@ impl PreparedRun<'_> {
         let indices: BTreeSet<u64> = wanted.iter().map(|(_, sentence)| *sentence).collect();
         let indices = indices.into_iter().collect();
         let (inputs, scope) = (self.options.corpus.clone(), self.scope.clone());
-        let sentences = self.encoded(&SentenceChoice::Corpus { inputs, indices, find: None, limit: None, scope })?;
+        let sentences = self.encoded(&SentenceChoice::Corpus {
+            inputs,
+            indices,
+            find: None,
+            limit: None,
+            scope,
+            shard: Shard::WHOLE,
+        })?;
         let short = sentences.iter().map(|named| &named.sequence).filter(|sequence| sequence.ids.len() <= MOST_TOKENS);
         // Of equally long ones the first.
         let Some(sequence) = short.rev().max_by_key(|sequence| sequence.ids.len()) else { return Ok(None) };
@@ -88,7 +96,8 @@ impl PreparedRun<'_> {
     /// The sentences of a choice, each by itself.
     fn encoded(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
         let encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
-        let mut encoder = encoder.spacing(self.protocol.words);
+        let segments = self.model.architecture.config.type_vocab_size;
+        let mut encoder = encoder.spacing(self.protocol.words).segments(segments);
         chosen(choice, &mut encoder, |_| true)
     }
 }

@@ -10,14 +10,13 @@ use anyhow::{Context, Result, anyhow, ensure};
 use super::asked::{joining, predicting};
 use super::options::{AnalyzeOptions, Outcome};
 use crate::corpus::{Corpus, Index, Input, Scope};
-use crate::evaluation::askable::is_of_items;
 use crate::model::files::ModelFiles;
 use crate::model::parameters::{Classified, Objective};
 use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
 use crate::studies::registry;
-use crate::study::AnyStudy;
+use crate::study::{AnyStudy, Card, PassSpec};
 use crate::system::errors::{Class, Facts};
 use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
@@ -146,7 +145,7 @@ impl RequiredParts {
             return Self::Classifier(of);
         }
         let any = |wanted: &dyn Fn(&Pass) -> bool| {
-            options.studies.iter().any(|study| study.passes().iter().any(|spec| wanted(&spec.pass)))
+            options.studies.iter().any(|study| options.passes_of(*study).iter().any(|spec| wanted(&spec.pass)))
         };
         let joined_predicts = joining(options).flat_map(AnyStudy::passes).any(|spec| spec.pass.predicts());
         match any(&|pass| options.predicts(pass)) {
@@ -172,8 +171,8 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let id = &model.id;
     let of_task = registry::with_option("task");
     if options.classified().is_some() {
-        let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
-        let is_other = |study: &&&dyn AnyStudy| study.card().name != of_task && predicts(**study);
+        let is_of_tokens = |spec: &PassSpec| spec.pass.predicts() && !spec.pass.sequences.are_items();
+        let is_other = |study: &&&dyn AnyStudy| options.passes_of(**study).iter().any(is_of_tokens);
         return match options.studies.iter().find(is_other).map(|study| study.card().name) {
             None => Ok(model),
             Some(other) => {
@@ -201,13 +200,25 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
             registry::removing_without_loss().card().name
         ))
     );
-    let of_items = options.studies.iter().any(|study| is_of_items(*study));
+    let are_items = |spec: &PassSpec| spec.pass.sequences.are_items();
+    let of_items = options.studies.iter().any(|study| options.passes_of(*study).iter().any(are_items));
     ensure!(
         !of_items || model.objective != Some(Objective::ReplacedTokens),
         anyhow!("--task: `{id}` is a discriminator, which predicts no token: its items cannot be scored")
             .of_option("task")
             .hint("name a model with a masked-LM head or one that predicts the next token")
     );
+    let direct = options.studies.iter().map(|study| study.card()).find(|card| card.of_direct_effects);
+    if let Some(Card { name, .. }) = direct.filter(|_| !model.encoder.has_direct_effects()) {
+        let family = model.architecture.family;
+        let error = anyhow!(
+            "--with {name}: the logits of `{id}` ({family}) are not linear in the output of a final norm, so nothing adds to them directly"
+        );
+        return Err(error
+            .of_option("with")
+            .of_value(name)
+            .hint("leave it out: --with interchange takes any model that predicts"));
+    }
     let phases = options.ablation.map_or(1, |ablation| ablation.phases);
     if phases > 1 && model.objective == Some(Objective::NextTokens) {
         let error =

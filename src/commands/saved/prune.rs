@@ -14,7 +14,7 @@ use crate::model::source::ModelRef;
 use crate::model::weights::pruned::{PrunedWeights, RemovedHeads, is_weights};
 use crate::passes::ablation::Replacement;
 use crate::report::Report;
-use crate::study::section::PruningOrder;
+use crate::study::section::{PruningOrder, ShareOf};
 use crate::system::counted::plural;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::folder::{OutputFolder, files_below};
@@ -38,10 +38,10 @@ pub struct PruneOptions {
 /// The heads of a report that may go.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    /// The rise of the loss that is allowed, as a share of the loss.
+    /// The rise of the loss that is allowed, or the fall of the share right, as a share.
     pub rise: f64,
-    /// Whether it is a share of what all heads are worth instead.
-    pub of_all_heads: bool,
+    /// The measure.
+    pub of: ShareOf,
     /// The name of the order; the first of the report if it is not named.
     pub by: Option<String>,
 }
@@ -96,7 +96,11 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
         let strays = named.iter().filter(|head| order.heads.iter().all(|(known, _)| known != *head));
         (strays.map(|head| (*head, None)).chain::<RemovedHeads>(heads).collect(), None)
     } else {
-        let count = order.can_go(budget.rise, budget.of_all_heads);
+        let count = order.can_go(budget.rise, budget.of).with_context(|| {
+            let others: Vec<&str> = order.shares.iter().map(|of| of.words()).collect();
+            format!("`{name}` has no shares of {}: it has those of {}", budget.of.words(), others.join(" and of "))
+        });
+        let count = count.of_option("of").class(Class::Input)?;
         ensure!(
             count > 0,
             anyhow!("no head can go by `{name}` within {}: {}", budget.words(), first_cost(&order))
@@ -105,13 +109,16 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
                 .class(Class::Input)
         );
         let without = order.without[count - 1];
+        let right = order.right.as_ref().map_or_else(String::new, |(right, without)| {
+            format!(", and the share right from {:.1} to {:.1} %", 100.0 * right, 100.0 * without[count - 1])
+        });
         let cost = format!(
             "Within {}, in the order by {}: over the half of the report's sample that did not choose it, the loss goes from {:.4} to \
-             {without:.4} nats ({:+.2} %).\n",
+             {without:.4} nats ({:+.4}){right}.\n",
             budget.words(),
             one_line(&order.by),
             order.loss,
-            100.0 * (without - order.loss) / order.loss
+            without - order.loss
         );
         (order.heads[..count].iter().cloned().collect(), Some(cost))
     };
@@ -146,8 +153,7 @@ fn order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
 
 impl Budget {
     fn words(&self) -> String {
-        let of = if self.of_all_heads { "what all heads are worth" } else { "the loss" };
-        format!("{} % of {of}", 100.0 * self.rise)
+        format!("{} % of {}", 100.0 * self.rise, self.of.words())
     }
 }
 

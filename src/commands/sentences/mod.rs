@@ -24,6 +24,7 @@ use crate::report::{AttentionMaps, SentenceArc, SentenceUnit};
 use crate::sequences::fold::units::Units;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
+use crate::sequences::shard::Shard;
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::counted::counted;
@@ -61,6 +62,8 @@ pub enum SentenceChoice {
         limit: Option<u64>,
         /// The sentences that are counted.
         scope: Scope,
+        /// The shard that they are in.
+        shard: Shard,
     },
 }
 
@@ -226,7 +229,7 @@ fn of_corpus(
     encoder: &mut SentenceTokenizer<'_>,
     is_wanted: impl Fn(&Sequence) -> bool,
 ) -> Result<Vec<NamedSentence>> {
-    let SentenceChoice::Corpus { inputs, indices, find, limit, scope } = choice else { return Ok(Vec::new()) };
+    let SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard } = choice else { return Ok(Vec::new()) };
     let mut missing = indices.clone();
     let (mut sentences, mut others): (Vec<NamedSentence>, Vec<NamedSentence>) = (Vec::new(), Vec::new());
     let mut corpus = Corpus::open(inputs)?.within(scope);
@@ -242,7 +245,7 @@ fn of_corpus(
         let (index, origin, id) = (sentence.index, sentence.origin.clone(), sentence.id.clone());
         let named = missing.iter().position(|&wanted| wanted == index).map(|found| missing.remove(found)).is_some();
         let is_found = find.as_ref().is_none_or(|word| may_have(&sentence.content, word));
-        if !is_found || (!indices.is_empty() && !named) {
+        if !is_found || !shard.takes(index) || (!indices.is_empty() && !named) {
             continue;
         }
         match encoder.encode(sentence)? {

@@ -154,7 +154,9 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     let (model, _) = load(&options.model, options.tokenizer)?;
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate).spacing(options.words);
+    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
+        .segments(model.architecture.config.type_vocab_size)
+        .spacing(options.words);
     let sentences = chosen(&options.sentences, &mut encoder, |sequence| options.gold.is_in(sequence))?;
     options.gold.ensure_in(&sentences).class(Class::Usage)?;
     let gates = Pass::PLAIN.gates();

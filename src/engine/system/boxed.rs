@@ -19,6 +19,14 @@ pub const CORPUS: &str = "box:gold";
 
 static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
 
+/// What a corpus has that a model was trained on, where both are of the box.
+pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
+    (model == MODEL && corpus == CORPUS).then_some(
+        "629 of box:gold's 700 sentences have constructions that box:small was trained on: labels carry over to the other 71, losses \
+         are recall",
+    )
+}
+
 /// The files of a model in the binary, by their names.
 pub type BoxedFiles = [(&'static str, &'static [u8]); 3];
 

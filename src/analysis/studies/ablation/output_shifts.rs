@@ -48,7 +48,7 @@ pub struct OutputShiftTotals {
     pub tokens: u64,
     /// Sentences with any.
     pub sequences: u64,
-    /// The first of each family among them.
+    /// Sentences among them.
     pub sentences: u64,
     /// The sums of each variant; `[variants]`.
     pub without: Vec<OutputShifts>,

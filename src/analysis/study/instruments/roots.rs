@@ -3,6 +3,7 @@
 use multiversion::multiversion;
 
 use crate::model::forward::attention::AttentionView;
+use crate::model::grid::visibility::Visibility;
 
 /// The square roots of some rows of the attention of several heads over one sequence.
 #[derive(Debug, Default)]
@@ -45,6 +46,17 @@ impl Roots {
     }
 }
 
+/// The sum of the squared Hellinger distances of rows from even attention over the keys that they see; `roots` are theirs,
+/// `[rows, tokens]`.
+pub fn from_even(roots: &[f32], rows: &[usize], (visibility, tokens): (Visibility, usize)) -> f64 {
+    let row = |(roots, &query): (&[f32], &usize)| {
+        let keys = visibility.keys(query, tokens);
+        let even = (keys.len() as f64).sqrt().recip();
+        roots[keys].iter().map(|&root| (f64::from(root) - even).powi(2)).sum::<f64>() / 2.0
+    };
+    roots.chunks_exact(tokens).zip(rows).map(row).sum()
+}
+
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn take_roots(weights: &mut [f32]) {
     weights.iter_mut().for_each(|weight| *weight = weight.sqrt());
@@ -61,5 +73,9 @@ mod tests {
         roots.push(AttentionView::new(0, 1, 2, &[9.0, 9.0, 1.0, 0.0]), 2);
         assert_eq!((roots.of_head(0, 2), roots.of_head(1, 2)), (&[0.5, 0.75_f32.sqrt()][..], &[1.0, 0.0][..]));
         assert_eq!(roots.values().len(), 4);
+        // The row (1, 0) is 1 - sqrt(1/2) from (1/2, 1/2), and equal to even attention where it sees the first key alone.
+        let distance = |visibility| from_even(roots.of_head(1, 2), &[0], (visibility, 2));
+        assert!((distance(Visibility::ALL) - (1.0 - 0.5_f64.sqrt())).abs() < 1e-7);
+        assert_eq!(distance(Visibility { before: None, after: Some(0) }), 0.0);
     }
 }

@@ -14,6 +14,7 @@ use crate::commands::sentences::SentenceChoice;
 use crate::corpus::Scope;
 use crate::model::grid::HeadPlace;
 use crate::sequences::reading::Spacing;
+use crate::sequences::shard::Shard;
 
 /// Texts, or sentences of a corpus.
 #[derive(Args)]
@@ -49,7 +50,8 @@ impl SentenceArguments {
         }
         if self.texts.is_empty() {
             let indices = BTreeSet::from_iter(self.sentences).into_iter().collect();
-            return Ok(SentenceChoice::Corpus { inputs, indices, find, limit, scope: Scope::sentences() });
+            let (scope, shard) = (Scope::sentences(), Shard::WHOLE);
+            return Ok(SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard });
         }
         let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         Ok(SentenceChoice::Texts(self.texts.into_iter().take(most).collect()))

@@ -48,14 +48,15 @@ impl<'a> Assessed<'a> {
 /// lack.
 pub fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let grid = a.circumstances.model.grid();
+    let like_counts = |label: &str| a.has_like_counts(b, label);
     let [a, b] = [a, b].map(Assessed::new);
     let both = [&a, &b];
     let head = |place: usize| {
         let of_both = [(&a, place), (&b, partners[place])];
         let roles = of_both.map(|(side, place)| roles_of(&side.roles[place]));
-        let labels = of_labels(both, roles.each_ref().map(|roles| &**roles));
+        let labels = of_labels(both, &like_counts, roles.each_ref().map(|roles| &**roles));
         let [primary_a, primary_b] = of_both.map(|(side, place)| side.primary(place));
-        let of_choice = of_labels(both, of_both.map(|(side, place)| &*side.choices[place]));
+        let of_choice = of_labels(both, &like_counts, of_both.map(|(side, place)| &*side.choices[place]));
         let [chosen_a, chosen_b] = of_both.map(|(side, place)| {
             let chosen = side.choices[place].iter().find(|one| one.fires);
             chosen.map(|one| one.label.label.clone())
@@ -85,7 +86,11 @@ fn roles_of(assessed: &[Assessment]) -> Vec<Assessment> {
 }
 
 /// The labels that a head has on either side, firm or borderline.
-fn of_labels(sides: [&Assessed<'_>; 2], assessed: [&[Assessment]; 2]) -> Vec<LabelComparison> {
+fn of_labels(
+    sides: [&Assessed<'_>; 2],
+    like_counts: &dyn Fn(&str) -> bool,
+    assessed: [&[Assessment]; 2],
+) -> Vec<LabelComparison> {
     let by_label = |all: &'_ [Assessment]| -> BTreeMap<String, Assessment> {
         all.iter().map(|one| (one.label.label.clone(), one.clone())).collect()
     };
@@ -103,6 +108,8 @@ fn of_labels(sides: [&Assessed<'_>; 2], assessed: [&[Assessment]; 2]) -> Vec<Lab
             Err(Doubt::NotMeasured)
         } else if sides.iter().any(|side| !side.is_read) {
             Err(Doubt::Unread)
+        } else if !like_counts(label) {
+            Err(Doubt::OtherCounts)
         } else if same_rule(label, sides.map(|side| side.policy)) {
             of_standings(standings)
         } else {

@@ -104,6 +104,8 @@ pub enum Doubt {
     Untested,
     /// The model could not read the corpus on one side or on both (`corpus.health`).
     Unread,
+    /// The label is about frequencies of tokens, which each side counted in a corpus of another size (`--counts` gives both the same).
+    OtherCounts,
 }
 
 /// How many came to what.
@@ -308,6 +310,7 @@ impl Doubt {
             Self::WithinReach => "within reach of the threshold",
             Self::Untested => "too few blocks on one side",
             Self::Unread => "the model could not read the corpus on one side",
+            Self::OtherCounts => "token counts of corpora of other sizes",
         }
     }
 }

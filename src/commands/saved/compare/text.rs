@@ -115,8 +115,10 @@ pub fn by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelComparison)> {
 pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
     let LabelComparison { label, outcome, doubt, a, b, .. } = label;
     // The standings say the other reasons.
-    let said = |doubt: &&Doubt| matches!(doubt, Doubt::OtherThresholds | Doubt::NotMeasured | Doubt::TooLittle);
-    let outcome = match doubt.as_ref().filter(said) {
+    let is_said = |doubt: &&Doubt| {
+        matches!(doubt, Doubt::OtherThresholds | Doubt::NotMeasured | Doubt::TooLittle | Doubt::OtherCounts)
+    };
+    let outcome = match doubt.as_ref().filter(is_said) {
         Some(doubt) => format!("{}: {}", outcome.words(), doubt.words()),
         None => outcome.words().to_owned(),
     };

@@ -75,7 +75,7 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
     let fixed: Vec<(usize, Label)> = firm_roles(first).collect();
     let why = first.unread().map_or_else(String::new, |why| format!(": {why}"));
     ensure!(!fixed.is_empty(), "`{}` has no firm label to confirm{why}", first.file());
-    let found: Vec<Vec<InCorpus>> = others.iter().map(|side| in_corpus(side, &fixed, most)).collect();
+    let found: Vec<Vec<InCorpus>> = others.iter().map(|side| in_corpus(first, side, &fixed, most)).collect();
     let labels = fixed.iter().enumerate().map(|(number, (place, label))| {
         let own: Vec<InCorpus> = found.iter().map(|found| found[number].clone()).collect();
         confirmed_label(grid, (*place, label), own)
@@ -112,14 +112,14 @@ fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     })
 }
 
-/// These labels in another corpus, corrected over all of them.
-fn in_corpus(side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> {
+/// The labels that are fixed by the first report in another corpus, corrected over all of them.
+fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> {
     let assessed = side.findings.every_assessment(&side.circumstances.settings.policy);
     let found: Vec<Option<&Assessment>> = fixed
         .iter()
         .map(|(place, label)| {
             let is_it = |one: &&Assessment| (&one.label.label, one.label.direction) == (&label.label, label.direction);
-            assessed[*place].iter().find(is_it)
+            assessed[*place].iter().find(is_it).filter(|one| first.has_like_counts(side, &one.label.label))
         })
         .collect();
     let p: Vec<f64> = found.iter().filter_map(|one| one.and_then(|one| one.label.test.p)).collect();

@@ -1,4 +1,4 @@
-//! The two sides of a comparison, reports and partials: what `diff` and `compare` hold against each other.
+//! The two sides of a comparison, reports and partials: what `compare` holds against each other.
 
 pub mod described;
 pub mod facts;
@@ -24,6 +24,7 @@ use crate::passes::observation::partial;
 use crate::report::{Report, ReportContext};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
+use crate::study::Counts;
 use crate::study::labels::Assessment;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::number::Number;
@@ -158,6 +159,15 @@ impl Side {
     /// Whether the models of both have the same weights.
     pub fn same_weights(&self, other: &Self) -> bool {
         self.circumstances.model.weights_sha256 == other.circumstances.model.weights_sha256
+    }
+
+    /// Whether a label says the same on both sides where it depends on counts of tokens: both were given one file of counts, or
+    /// counted corpora whose sizes differ by at most a tenth. How rare the rarest token of a sentence is grows with the corpus.
+    pub fn has_like_counts(&self, other: &Self, label: &str) -> bool {
+        let is_counted = registry::study_of_label(label).is_some_and(|study| study.card().counts != Counts::Unused);
+        let given = [self, other].map(|side| &side.circumstances.settings.protocol.counts);
+        let [a, b] = [self, other].map(|side| side.circumstances.corpus.tokens as f64);
+        !is_counted || given[0] == given[1] && (given[0].is_some() || a.min(b) >= 0.9 * a.max(b))
     }
 
     /// Every number that can be compared.

@@ -113,8 +113,8 @@ pub trait Encoder: Send + Sync {
         None
     }
 
-    /// Whether logits, before any bound, are linear in what heads write once the scale of the final norm is known, so that heads have
-    /// direct effects on them.
+    /// Whether logits, before any bound, are linear in the residual stream once the scale of the final norm is known, so that its parts
+    /// have direct effects on them.
     fn has_direct_effects(&self) -> bool {
         false
     }
@@ -271,7 +271,7 @@ const HELD_SHOWS_ATTENTION: &str =
     "a run in which everything is held but the residual stream shows attention and nothing else";
 
 /// The message where direct effects are needed of an encoder that has none.
-const NO_DIRECT: &str = "direct effects are needed, but the logits are not linear in what heads write, or the head that predicts was not \
+const NO_DIRECT: &str = "direct effects are needed, but the logits are not linear in the residual stream, or the head that predicts was not \
     loaded with the encoder";
 
 /// The message where logits are needed and the prediction head was not loaded.

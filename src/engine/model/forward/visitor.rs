@@ -20,7 +20,7 @@ pub struct Needs {
     pub contexts: bool,
     /// The norms and projections of each head's output.
     pub outputs: bool,
-    /// The direct effects of each head on the logits of [compared](super::batch::Input::compared) tokens.
+    /// The direct effects of all parts of the residual stream on the logits of [compared](super::batch::Input::compared) tokens.
     pub direct: bool,
     /// The hidden states below and above each layer.
     pub hidden_states: bool,
@@ -52,17 +52,12 @@ impl Needs {
 
     /// Whether [`Visitor::head`] is called.
     pub fn heads(self) -> bool {
-        self.attention || self.values || self.value_norms || self.outputs || self.contexts()
-    }
-
-    /// Whether heads are shown once their contexts are there.
-    pub(super) fn contexts(self) -> bool {
-        self.contexts || self.direct
+        self.attention || self.values || self.value_norms || self.outputs || self.contexts
     }
 
     /// Whether visitors see more of a head than its attention, so that the last layer needs values, too.
     pub(super) fn beyond_attention(self) -> bool {
-        self.values || self.value_norms || self.contexts() || self.outputs || self.mixing || self.last_states()
+        self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.last_states()
     }
 
     /// Whether the last layer is computed to its end, beyond its heads.
@@ -118,17 +113,13 @@ pub struct HeadView<'a> {
     pub context: Option<Rows<'a>>,
     /// The output of the head, if needed.
     pub output: Option<Output<'a>>,
-    /// `[n, compared]`, if needed: `o_i · v_t`, with `o_i = z_i W_O` and `v_t` the vector of each compared token, by the weights of
-    /// the final norm and, where that subtracts means, without its mean. Over the [scale](Visitor::final_scales) of the final norm
-    /// it is the part of the token's logit, before any bound, that the head adds by itself (Elhage et al. 2021, "direct path").
-    pub direct: Option<Rows<'a>>,
 }
 
 /// A head of which nothing is needed but its attention.
 impl<'a> From<AttentionView<'a>> for HeadView<'a> {
     fn from(attention: AttentionView<'a>) -> Self {
         let AttentionView { layer, head, .. } = attention;
-        Self { layer, head, attention, values: None, value_norms: None, context: None, output: None, direct: None }
+        Self { layer, head, attention, values: None, value_norms: None, context: None, output: None }
     }
 }
 
@@ -185,6 +176,28 @@ pub struct Mixing<'a> {
     pub even: &'a [f32],
 }
 
+/// A part of the residual stream behind the last layer, which is the sum of all parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResidualPart {
+    /// The embeddings, or the hidden states that a pass starts from.
+    Embeddings,
+    /// The output of a head, without the bias of the projection.
+    Head { layer: usize, head: usize },
+    /// The constants of a block: the bias of its output and that of the norm of its output. Shown once for each block.
+    Biases { layer: usize },
+    /// The output of a feed-forward block, without its bias.
+    FeedForward { layer: usize },
+}
+
+/// The final norm over one sequence, where direct effects are needed.
+#[derive(Clone, Copy, Debug)]
+pub struct FinalNorm<'a> {
+    /// `[n]`: the scale that each row is divided by.
+    pub scales: &'a [f32],
+    /// `[compared]`: what the bias of the norm and that of the prediction head add to the logit of each compared token.
+    pub constants: &'a [f32],
+}
+
 /// A part of what a layer writes, as it is kept for later runs and for derivatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
@@ -224,9 +237,16 @@ pub trait Visitor {
     /// How much the heads of a layer mix into the tokens of one sequence; called after them if it is needed.
     fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
 
-    /// The scales of the final norm over one sequence, `[n]`, by which it divides; called after all layers if direct effects are
-    /// needed.
-    fn final_scales(&mut self, _sequence: usize, _scales: &[f32]) {}
+    /// The direct effects of a part over one sequence, `[n, compared]`, if they are needed: `x_i · v_t`, with `x_i` the part and `v_t`
+    /// the vector of each compared token, by the weights of the final norm and, where that subtracts means, without its mean. A norm
+    /// of what a block writes acts with the scale that it has in this pass.
+    ///
+    /// Over the scales of the [final norm](Visitor::final_norm), all parts and the constants sum up to the logits of the compared
+    /// tokens before any bound (Elhage et al. 2021, "direct path").
+    fn direct(&mut self, _sequence: usize, _part: ResidualPart, _effects: Rows<'_>) {}
+
+    /// The final norm over one sequence; called after all layers if direct effects are needed.
+    fn final_norm(&mut self, _sequence: usize, _norm: FinalNorm<'_>) {}
 
     /// The logits at one of the sequence's predicted positions, `[classes]`; called if they are needed.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}

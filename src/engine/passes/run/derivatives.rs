@@ -10,7 +10,7 @@ use crate::model::forward::gradient::{Differentiable, GradientScratch, surprise}
 use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::Pack;
-use crate::sequences::sequence::Sequence;
+use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::system::progress::Analysis;
 
 /// Shows the gradient of every sequence with a token to predict to fresh observers.
@@ -37,7 +37,8 @@ pub fn differentiate(
         let mut score = |sequence: usize, position: usize, logits: &mut [f32]| {
             let place =
                 batch.inputs[sequence].predicted.binary_search(&position).expect("one of the predicted positions");
-            surprise(logits, targets[sequence][place])
+            let rule = pack.sentences[numbers[sequence]].item.as_ref().map(|item| item.rule);
+            loss(rule, logits, targets[sequence][place])
         };
         let without = |mut gates: Vec<f64>| {
             removed.iter().for_each(|&place| gates[place] = 0.0);
@@ -57,4 +58,58 @@ pub fn differentiate(
         Ok(())
     };
     over_packs(observers, (model, &|lengths| encoder.gradient_cost(lengths)), sequences, (threads, progress), show)
+}
+
+/// The loss at a position that predicts this class, with its derivatives by the logits in their place: the surprise, or of an item
+/// minus what the logits add to its score.
+fn loss(rule: Option<ScoreRule>, logits: &mut [f32], truth: u32) -> f64 {
+    match rule {
+        Some(ScoreRule::Against(foil)) => {
+            let [own, other] = [truth, foil].map(|token| f64::from(logits[token as usize]));
+            logits.fill(0.0);
+            (logits[truth as usize], logits[foil as usize]) = (-1.0, 1.0);
+            other - own
+        }
+        Some(ScoreRule::Loses) => {
+            let surprise = surprise(logits, truth);
+            logits.iter_mut().for_each(|derivative| *derivative = -*derivative);
+            -surprise
+        }
+        // Texts of triples predict nothing.
+        None | Some(ScoreRule::Gains | ScoreRule::Class | ScoreRule::Embeds(..)) => surprise(logits, truth),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against differences of the loss itself.
+    #[test]
+    fn losses_have_their_derivatives() {
+        const STEP: f32 = 1e-2;
+        let logits = [0.5, -1.0, 2.0, 0.25];
+        for rule in
+            [None, Some(ScoreRule::Class), Some(ScoreRule::Gains), Some(ScoreRule::Loses), Some(ScoreRule::Against(3))]
+        {
+            let mut derivatives = logits;
+            let value = loss(rule, &mut derivatives, 1);
+            for place in 0..logits.len() {
+                let moved = |by: f32| {
+                    let mut moved = logits;
+                    moved[place] += by;
+                    loss(rule, &mut moved, 1)
+                };
+                let difference = (moved(STEP) - moved(-STEP)) / f64::from(2.0 * STEP);
+                assert!((difference - f64::from(derivatives[place])).abs() < 1e-4, "{rule:?} {place} {difference}");
+            }
+            // p(1) = e^-1 / (e^0.5 + e^-1 + e^2 + e^0.25)
+            let expected = match rule {
+                Some(ScoreRule::Against(_)) => 1.25,
+                Some(ScoreRule::Loses) => -3.369_279,
+                _ => 3.369_279,
+            };
+            assert!((value - expected).abs() < 1e-3, "{rule:?} {value}");
+        }
+    }
 }

@@ -277,18 +277,25 @@ impl Runner<'_> {
         let progress = Analysis::new(sequences, corpus.bytes(), corpus.bytes_read());
         let tokenizer =
             SentenceTokenizer::new(self.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
-        let tokenizer = tokenizer.within(protocol.context()).spacing(protocol.words);
+        let segments = self.model.architecture.config.type_vocab_size;
+        let tokenizer = tokenizer.within(protocol.context()).spacing(protocol.words).segments(segments);
         let is_in_windows = protocol.context() == Reads::Document;
         let mut windows = WindowTally::default();
         // Windows are made of all sentences, and then taken.
         let read = if is_in_windows { CorpusPart::of(shard) } else { part };
         let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, part: read, failed: false };
         let (sums, left_out) = {
-            let in_order = |sentence: Result<Sequence>| match pass.sequences {
-                Sequences::Shuffled { seed } => sentence.map(|sentence| shuffled(&sentence, seed)),
-                _ => sentence,
+            // A sample counts every sentence that was drawn: the first of its family need not be among them.
+            let is_drawn = pass.portion != Portion::All;
+            let prepared = |sentence: Result<Sequence>| {
+                let mut sentence = match pass.sequences {
+                    Sequences::Shuffled { seed } => shuffled(&sentence?, seed),
+                    _ => sentence?,
+                };
+                sentence.family.is_first |= is_drawn;
+                Ok(sentence)
             };
-            let sentences = sentences.by_ref().map(in_order);
+            let sentences = sentences.by_ref().map(prepared);
             let texts: Box<Sequencer<'_>> = if is_in_windows {
                 Box::new(part.windows(sentences, protocol.max_tokens, &mut windows))
             } else {
@@ -368,7 +375,8 @@ impl Runner<'_> {
         let task = self.task.context("a study needs a task, and the run has none")?;
         let texts = if pass.sequences == Sequences::Interchange { &task.interchanged } else { &task.texts };
         let sample = Sample::new(self.ablation().sample, texts.count());
-        let takes = |index: u64| shard.takes(index) && sample.takes(index);
+        let part = CorpusPart { shard, sample, parity: pass.portion.parity() };
+        let takes = |sequence: &Sequence| part.takes(sequence.index, sequence.family.number);
         let progress = Analysis::new(Some(texts.sequence_count(takes)), None, Arc::default());
         let sums = self.sum(&pass, observers, variants, &mut texts.sequences(takes).map(Ok), &progress)?;
         // Items that cannot be scored have no number, so one shard counts them all.
@@ -399,7 +407,8 @@ impl Runner<'_> {
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
         let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
-        let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
+        let segments = self.model.architecture.config.type_vocab_size;
+        let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate).segments(segments);
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);
         let is_decoder = self.model.is_decoder();

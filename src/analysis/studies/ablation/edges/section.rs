@@ -30,7 +30,7 @@ pub struct EdgesSection {
 pub struct EdgesReport {
     /// The replacement of removed heads.
     pub removal: Option<Replacement>,
-    /// Sentences with a token of text, the first of each family alone; none of a model of one layer.
+    /// Sentences with a token of text; none of a model of one layer.
     pub sentences: u64,
     /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]

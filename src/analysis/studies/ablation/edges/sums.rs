@@ -21,7 +21,7 @@ use crate::study::instruments::roots::Roots;
 pub struct Shifts {
     /// Tokens of text: the rows that are compared.
     pub rows: u64,
-    /// Sentences with any, the first of each family alone.
+    /// Sentences with any.
     pub sentences: u64,
     /// The shift of each edge, summed over the rows; nothing where there is no row: an empty block is small.
     pub edges: Vec<ExactSum>,

@@ -33,11 +33,14 @@ pub struct Effects {
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
-    /// Sentences with a scored token, the first of each family alone.
+    /// Sentences with a scored token.
     pub sentences: u64,
     /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]
     pub read: Context,
+    /// How many of the seven ways to mask every seventh word were run.
+    #[serde(skip)]
+    pub phases: Option<u8>,
     /// Sentences of the sample without a token to score.
     pub sentences_left_out: u64,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
@@ -67,7 +70,7 @@ pub struct RelationEffects {
     pub relation: String,
     /// Masked tokens of words with this relation to their head, but for words that are always masked together with it.
     pub masked_tokens: u64,
-    /// Sentences with any, the first of each family alone.
+    /// Sentences with any.
     pub sentences: u64,
     /// The mean loss with all heads.
     pub loss: f64,
@@ -99,6 +102,7 @@ impl Effects {
             objective,
             sentences: all.map_or(0, |all| all.sentences),
             read: Context::default(),
+            phases: None,
             sentences_left_out,
             masked_tokens: all.map_or(0, |all| all.tokens),
             loss,

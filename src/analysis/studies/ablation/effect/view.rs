@@ -8,6 +8,7 @@ use super::section::{EffectSection, Effects, RelationEffects};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::Replacement;
+use crate::sequences::derived::corrupted::PERIOD;
 use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts};
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
@@ -27,6 +28,7 @@ impl Section for EffectSection {
         match known {
             Completion::Policy(policy) => self.effect.judge(policy),
             Completion::Reading(read) => self.effect.read = *read,
+            Completion::Phases(phases) => self.effect.phases = *phases,
             _ => {}
         }
     }
@@ -92,6 +94,15 @@ impl Section for EffectSection {
 }
 
 impl Effects {
+    /// The masks that the verdicts rest on: other ones may tell otherwise. Nothing where none are.
+    fn masks(&self) -> String {
+        match self.phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
+            None => String::new(),
+            Some(PERIOD) => ", by all seven masks".to_owned(),
+            Some(phases) => format!(", by {} in seven", counted(phases, "mask")),
+        }
+    }
+
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self {
             removal,
@@ -138,10 +149,11 @@ impl Effects {
             out,
             "Heads removed one at a time (by {}): loss of {masked_tokens} {tokens} of {}, in nats a token, \
              {loss:.3} with all heads and {bare:.3} without any. Heads: {helpful} helpful, {harmful} harmful, {negligible} \
-             negligible (effect within ±{band:.4}), {undecided} undecided.{also}{chosen} Largest and smallest effects, ± half of \
+             negligible (effect within ±{band:.4}), {undecided} undecided{}.{also}{chosen} Largest and smallest effects, ± half of \
              the 95 % interval, with q of the test against 0 and of the equivalence test (±{band:.4}):\n",
             removal.name(),
             sequences(*sentences, *read),
+            self.masks(),
         )?;
         let effect = |head: &HeadEffect| head.effect.unwrap_or(0.0);
         order.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
@@ -173,13 +185,14 @@ fn in_brief(effects: &Effects, policy: &Policy) -> InBrief {
     let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
         format!(
             "Removing one head costs most for {}: {:.3}{} nats a token, where all heads together cost {:.3} (the loss is {loss:.3}); \
-             of {}, {}.",
+             of {}, {}{}.",
             head.place,
             head.effect.unwrap_or(0.0),
             head.ci95.map_or_else(String::new, |ci95| format!(" [{:.3}, {:.3}]", ci95.low(), ci95.high())),
             bare - loss,
             counted(removed.len(), "head"),
-            verdicts.words()
+            verdicts.words(),
+            effects.masks()
         )
     });
     // It is of a sample: more text alone adds nothing to it.

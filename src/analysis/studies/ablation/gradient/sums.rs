@@ -20,7 +20,7 @@ pub struct Derivatives {
     pub tokens: u64,
     /// Sequences with any: of a sentence as many as there are phases.
     pub sequences: u64,
-    /// Sentences with any, the first of each family alone.
+    /// Sentences with any.
     pub sentences: u64,
     /// The loss of these tokens, in nats.
     pub loss: ExactSum,

@@ -24,18 +24,17 @@ pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     Fraction::new(lost, losses.tokens() as f64).over(losses.tokens(), losses.copies[1].sentences)
 }
 
-/// Every cell of the table of heads as they are, each with the sequences in which it is scored; `None` for chance.
-pub fn copying_values(block: &CopiesBlock, head: Option<(usize, u64)>) -> Vec<Fraction> {
-    let all = HeadCopies { queries: block.queries, ..HeadCopies::default() };
-    let (sums, sequences) = head.map_or((&all, block.sequences), |(head, scored)| (&block.heads[head], scored));
+/// Every cell of the table of heads as they are; `None` for chance.
+pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction> {
+    let all = HeadCopies { queries: block.queries, sequences: block.sequences, ..HeadCopies::default() };
+    let sums = head.map_or(&all, |head| &block.heads[head]);
     let value = |metric: &CopyingMetric| {
-        let is_of_all = metric.explanation.name == "copy_scored";
-        let (queries, sequences) = if is_of_all { (block.queries, block.sequences) } else { (sums.queries, sequences) };
+        let of = if metric.explanation.name == "copy_scored" { &all } else { sums };
         let above = match metric.chance.filter(|_| head.is_none()) {
-            Some(chance) => chance(sums) * queries as f64,
+            Some(chance) => chance(sums) * of.queries as f64,
             None => (metric.value)(sums),
         };
-        Fraction::new(above, queries as f64).over(queries, sequences)
+        Fraction::new(above, of.queries as f64).over(of.queries, of.sequences)
     };
     COPYING_METRICS.iter().map(value).collect()
 }

@@ -56,14 +56,11 @@ impl Study for InContext {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let in_context = Gain::new(observed.sums());
-        let copies: &CopyingSums = observed.sums();
-        let blocks = copies.blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| {
-            copying_values(blocks.at(number), Some((place, copies.scored_sequences(place))))
-        };
+        let blocks = observed.sums::<CopyingSums>().blocks.with_total();
+        let of_head = |number: Option<usize>, place: usize| copying_values(blocks.at(number), Some(place));
         let of_chance = |number: Option<usize>| copying_values(blocks.at(number), None);
         let columns = columns(self);
-        // Heads differ in the queries that they are scored on.
+        // Each head is scored on queries of its own.
         let estimates = Estimates::new(&columns, context, of_head, of_chance).with_own_denominators(&columns, of_head);
         (estimates, InContextSection { in_context })
     }

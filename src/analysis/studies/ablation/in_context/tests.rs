@@ -8,7 +8,7 @@ use super::{InContext, InContextEffect};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::HeadView;
+use crate::model::forward::visitor::{FinalNorm, ResidualPart};
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
@@ -101,7 +101,7 @@ fn copying_by_hand() {
     let sequence = twice();
     // Of the tokens 5, 0 and 1: 0 is raised by 4, beside 1 and -1, and twice that is the scale of the final norm.
     let sums = copied(&sequence, [(4, 2), (5, 0), (6, 6)]);
-    let values = copying_values(&sums.blocks.total(), Some((0, sums.scored_sequences(0))));
+    let values = copying_values(&sums.blocks.total(), Some(0));
     let [logit, rank, scored] = values.iter().map(|value| value.value().unwrap()).collect::<Vec<_>>()[..] else {
         panic!("three metrics")
     };
@@ -120,7 +120,7 @@ fn a_token_that_comes_twice_in_a_copy_is_no_other_token() {
     let ids = vec![9, 5, 0, 0, 5, 0, 0];
     let sequence = Sequence { compared: ids[1..4].to_vec(), ids, ..twice() };
     let sums = copied(&sequence, [(4, 2), (5, 0), (6, 6)]);
-    let values = copying_values(&sums.blocks.total(), Some((0, sums.scored_sequences(0))));
+    let values = copying_values(&sums.blocks.total(), Some(0));
     // (4 - 1) / 2, and 5 is raised less.
     near(values[0].value().unwrap(), 1.5);
     near(values[1].value().unwrap(), 1.0);
@@ -161,10 +161,12 @@ fn copied(sequence: &Sequence, attended: [(usize, usize); 3]) -> CopyingSums {
     }
     let mut effects = [9.0; 21];
     effects[12..15].copy_from_slice(&[1.0, 4.0, -1.0]);
-    let view = HeadView { direct: Some(Rows::new(&effects, 3)), ..AttentionView::new(0, 0, 7, &weights).into() };
+    let view = AttentionView::new(0, 0, 7, &weights).into();
     let mut folder = Folder::default();
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view)));
-    sums.observe(&mut state, &mut Event::FinalScales(&[2.0; 7]));
+    let part = ResidualPart::Head { layer: 0, head: 0 };
+    sums.observe(&mut state, &mut Event::DirectEffects { part, effects: Rows::new(&effects, 3) });
+    sums.observe(&mut state, &mut Event::FinalNorm(FinalNorm { scales: &[2.0; 7], constants: &[] }));
     sums
 }
 

@@ -36,7 +36,7 @@ pub struct OutputShiftSection {
 pub struct OutputShiftReport {
     /// The replacement of removed heads.
     pub removal: Option<Replacement>,
-    /// Sentences with a token of text, the first of each family alone.
+    /// Sentences with a token of text.
     pub sentences: u64,
     /// The unit counted as a sentence: a window where a decoder read documents.
     #[serde(skip)]

@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::{effect, mean, share};
-use super::sums::{Item, Items, TaskSums};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
-use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
+use crate::studies::ablation::items::{Item, Items, RightShare, TaskSums};
 use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, band, head_effects, judge};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
@@ -74,16 +74,6 @@ pub struct TaskResult {
     pub heads: Vec<HeadOnTask>,
     /// The items of each condition.
     pub groups: Vec<GroupResult>,
-}
-
-/// A share of items.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RightShare {
-    /// The share; null where there is no item.
-    #[schemars(range(min = 0, max = 1))]
-    pub share: Option<f64>,
-    /// Its 95 % interval, over units.
-    pub ci95: Option<Interval>,
 }
 
 /// Why no head has a verdict.
@@ -150,7 +140,7 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
 
     fn right(&self) -> RightShare {
         let ratio = |items: &mut dyn Iterator<Item = &Item>| share(items, |item| item.right(None));
-        RightShare { share: self.value(ratio).value(), ci95: self.jackknife(ratio).on(Scale::Share).interval() }
+        RightShare::new(self.value(ratio).value().unwrap_or(f64::NAN), self.jackknife(ratio))
     }
 }
 
@@ -203,6 +193,11 @@ impl TaskResult {
             heads: heads.map(on_task).collect(),
             groups: groups(sums, total, context),
         }
+    }
+
+    /// The places of the heads that are called negligible.
+    pub fn negligible(&self) -> Vec<usize> {
+        self.heads.iter().enumerate().filter(|(_, head)| head.on_loss.negligible).map(|(place, _)| place).collect()
     }
 
     /// The verdicts by `policy`.

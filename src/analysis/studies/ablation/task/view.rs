@@ -1,10 +1,11 @@
 //! View of the section `task`: lines of the summary, the sentence that opens it, the figure, the cards of heads, tables.
 
-use std::fmt::{self, Write};
+use std::fmt;
+use std::fmt::Write;
 
 use comfy_table::CellAlignment;
 
-use super::section::{GroupResult, HeadOnTask, Obstacle, RightShare, TaskResult, TaskSection};
+use super::section::{GroupResult, HeadOnTask, Obstacle, TaskResult, TaskSection};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
@@ -81,16 +82,6 @@ impl Section for TaskSection {
         let TaskResult { heads, groups, .. } = &self.task;
         let by_group = groups.iter().flat_map(|group| group.of_heads(heads));
         vec![Table::of("task_effects", heads), Table::of("task_effects_by_group", by_group)]
-    }
-}
-
-/// `83.1 % [79.5, 86.2]`
-impl fmt::Display for RightShare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(share) = self.share else { return f.write_str("-") };
-        let of = |share: f64| decimal(100.0 * share, 1);
-        write!(f, "{} %", of(share))?;
-        self.ci95.map_or(Ok(()), |ci95| write!(f, " [{}, {}]", of(ci95.low()), of(ci95.high())))
     }
 }
 

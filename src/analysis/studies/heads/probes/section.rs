@@ -244,7 +244,8 @@ impl Section for ProbesSection {
             | Completion::Control(..)
             | Completion::Labels(_)
             | Completion::SharedKeys(_)
-            | Completion::Reading(_) => {}
+            | Completion::Reading(_)
+            | Completion::Phases(_) => {}
         }
     }
 

@@ -43,6 +43,20 @@ impl<'a> PairsByBlock<'a> {
         self.of(|block| block.distances.get(pair).map_or(0.0, |sum| sum.value()))
     }
 
+    fn squares_from_even(&self, head: usize) -> PerBlock {
+        self.of(|block| block.from_even.get(head).map_or(0.0, |sum| sum.value()))
+    }
+
+    /// Whether two heads are shown, by the 95 % interval, to be nearer to each other than either is to even attention.
+    pub fn are_nearer_than_even(&self, [a, b]: [usize; 2]) -> bool {
+        let (square, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
+        [a, b].into_iter().all(|head| {
+            let even = self.squares_from_even(head);
+            let excess: PerBlock = std::array::from_fn(|block| square[block] - even[block]);
+            Jackknife::new(&excess, &rows).interval().is_some_and(|ci95| ci95.high() < 0.0)
+        })
+    }
+
     fn covariances(&self, a: usize, b: usize) -> PerBlock {
         let place = HeadPairs::index_with_self(a, b);
         self.of(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))

@@ -40,7 +40,7 @@ impl Study for HeadSimilarity {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass::PLAIN, |subject| SimilaritySums::new(subject.grid))]
+        vec![PassSpec::new(Pass::PLAIN, |subject| SimilaritySums::new(subject.grid, subject.classes))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {

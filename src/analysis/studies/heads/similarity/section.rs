@@ -59,13 +59,14 @@ impl Section for SimilaritySection {
         });
         let cluster = cluster.map(|cluster| {
             let names: Vec<String> = cluster.heads.iter().map(ToString::to_string).collect();
-            format!("it is in a cluster that holds under resampling: {}", names.join(" "))
+            format!("it is in a cluster that holds: {}", names.join(" "))
         });
         HeadCard { neighbours, ..nearest.into_iter().chain(cluster).collect() }.saying(alike)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let Similarity { distance, cka, clusters, closest, map, disagreement, weights, .. } = &self.similarity;
+        let Similarity { distance, cka, from_even, clusters, closest, map, disagreement, weights, .. } =
+            &self.similarity;
         let whole = |lengths: &mut dyn Iterator<Item = usize>| lengths.eq(0..grid.count());
         let empty = distance.is_empty() && cka.is_empty();
         let rows = whole(&mut distance.iter().map(Vec::len)) && whole(&mut cka.iter().map(Vec::len));
@@ -78,7 +79,8 @@ impl Section for SimilaritySection {
             return Some(format!("`similarity` has {head}, which the model has not"));
         }
         let layers = disagreement.iter().map(|layer| layer.layer);
-        let fits = map.as_ref().is_none_or(|map| map.points.len() == grid.count())
+        let fits = [0, grid.count()].contains(&from_even.len())
+            && map.as_ref().is_none_or(|map| map.points.len() == grid.count())
             && (disagreement.is_empty() || layers.eq(0..grid.layers))
             && weights.as_ref().is_none_or(|weights| weights.fits(grid));
         (!fits).then(|| "`similarity` does not have each layer and head of the model once".to_owned())

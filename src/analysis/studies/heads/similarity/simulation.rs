@@ -9,6 +9,7 @@ use super::batches::Outputs;
 use super::measure::PairsByBlock;
 use super::sums::SimilaritySums;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::stats::interval::Interval;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -26,7 +27,7 @@ const SQUARE: f64 = 0.2;
 
 /// One corpus of sentences of different lengths, in packs of different numbers of them.
 fn corpus(random: &mut ChaCha8Rng) -> SimilaritySums {
-    let mut sums = SimilaritySums::new(GRID);
+    let mut sums = SimilaritySums::new(GRID, &LayerClasses::default());
     let mut index = 0_usize;
     for _ in 0..80 {
         let sentence = |index: usize, random: &mut ChaCha8Rng| {
@@ -43,7 +44,7 @@ fn corpus(random: &mut ChaCha8Rng) -> SimilaritySums {
         index = next;
         let mut outputs = Outputs::default();
         for (block, [first, _], square) in &sentences {
-            sums.add_distances(*block, first.len() / WIDTH, &[*square]);
+            sums.add_distances(*block, first.len() / WIDTH, [&[*square], &[]]);
             outputs.begin(*block, first.len() / WIDTH);
         }
         for (number, (_, heads, _)) in sentences.iter().enumerate() {

@@ -9,13 +9,14 @@ use super::weights::Weighed;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum, add_each};
-use crate::study::instruments::roots::Roots;
+use crate::study::instruments::roots::{Roots, from_even};
 
 /// The sums of some sentences.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub struct SimilarityTotals {
     /// The squared Hellinger distance of each pair of heads, summed over the rows; empty without rows, so that an empty
     /// block is small.
     pub distances: Vec<Component>,
+    /// The squared Hellinger distance of each head from even attention, summed over the rows, `[layers * heads]`; empty without
+    /// rows.
+    pub from_even: Vec<Component>,
     /// The disagreement of the heads of each layer, summed over the rows, `[layers]`; empty without rows.
     pub disagreement: Vec<Disagreement>,
     /// Batches of tokens whose outputs are compared.
@@ -37,12 +41,13 @@ pub struct SimilarityTotals {
     pub covariances: Vec<ExactSum>,
 }
 
-merge_fields!(SimilarityTotals { rows, sentences, distances, disagreement, batches, batched, covariances });
+merge_fields!(SimilarityTotals { rows, sentences, distances, from_even, disagreement, batches, batched, covariances });
 
 /// The sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SimilaritySums {
     pub grid: HeadGrid,
+    classes: LayerClasses,
     /// The sums of each block.
     pub blocks: Blocks<SimilarityTotals>,
     /// The similarity by the weights; `None` if the encoder gives no access to them.
@@ -53,18 +58,21 @@ pub struct SimilaritySums {
 }
 
 impl SimilaritySums {
-    /// Empty sums for a model with `grid` heads.
-    pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, blocks: Blocks::new(SimilarityTotals::default()), weighed: None, outputs: Outputs::default() }
+    /// Empty sums for a model with `grid` heads, in layers whose queries see the keys of these classes.
+    pub fn new(grid: HeadGrid, classes: &LayerClasses) -> Self {
+        let blocks = Blocks::new(SimilarityTotals::default());
+        Self { grid, classes: classes.clone(), blocks, weighed: None, outputs: Outputs::default() }
     }
 
-    /// Adds rows, and squared distances of all pairs that are summed over rows.
-    pub(super) fn add_distances(&mut self, block: usize, rows: usize, squares: &[f64]) {
+    /// Adds rows, and the squared distances summed over rows: of all pairs, and of each head from even attention.
+    pub(super) fn add_distances(&mut self, block: usize, rows: usize, [squares, from_even]: [&[f64]; 2]) {
         let sums = &mut self.blocks[block];
         sums.rows += rows as u64;
         sums.distances.resize(HeadPairs(self.grid.count()).count(), Component::default());
+        sums.from_even.resize(self.grid.count(), Component::default());
         sums.disagreement.resize(self.grid.layers, Disagreement::default());
         add_each(&mut sums.distances, squares);
+        add_each(&mut sums.from_even, from_even);
     }
 
     /// Adds what the batches of a pack come to, to the block of its first sentence.
@@ -111,7 +119,7 @@ fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
     HeadPairs(heads).all().map(|[a, b]| f64::midpoint(own(a), own(b)) - sums[b * heads + a]).collect()
 }
 
-merge_fields!(SimilaritySums[grid] { blocks, weighed });
+merge_fields!(SimilaritySums[grid, classes] { blocks, weighed });
 
 impl Sums for SimilaritySums {
     type SequenceState = SimilarityState;
@@ -133,7 +141,7 @@ impl Sums for SimilaritySums {
         let rows: Vec<usize> = sequence.text_places().collect();
         if !rows.is_empty() {
             self.blocks[block].sentences += u64::from(sequence.family.is_first);
-            self.add_distances(block, rows.len(), &[]);
+            self.add_distances(block, rows.len(), [&[]; 2]);
         }
         let sentences = sequence.text_places_of_sentences().into_iter().filter(|places| !places.is_empty());
         let sentences = sentences.filter(|_| sequence.family.is_first);
@@ -168,10 +176,18 @@ impl Sums for SimilaritySums {
 
     fn end_pack(&mut self, states: Vec<SimilarityState>) {
         for SimilarityState { block, roots, .. } in states {
-            if !roots.values().is_empty() {
-                let distances = distances(roots.values(), self.grid.count());
-                self.add_distances(block, 0, &distances);
+            if roots.values().is_empty() {
+                continue;
             }
+            let heads = self.grid.count();
+            let tokens = roots.values().len() / heads / roots.rows.len();
+            let from_even: Vec<f64> = (0..heads)
+                .map(|place| {
+                    let visibility = self.classes.of_layer(self.grid.at(place).0);
+                    from_even(roots.of_head(place, tokens), &roots.rows, (visibility, tokens))
+                })
+                .collect();
+            self.add_distances(block, 0, [&distances(roots.values(), heads), &from_even]);
         }
         if let Some(batches) = self.outputs.end(self.grid.count()) {
             self.add_batches(&batches);
@@ -183,9 +199,14 @@ impl Sums for SimilaritySums {
         let has = |there: bool, length: usize, expected: usize| length == if there { expected } else { 0 };
         let fits = |block: &SimilarityTotals| {
             has(block.rows > 0, block.distances.len(), pairs.count())
+                && has(block.rows > 0, block.from_even.len(), grid.count())
                 && has(block.rows > 0, block.disagreement.len(), grid.layers)
                 && has(block.batches > 0, block.covariances.len(), pairs.count_with_self())
         };
         self.grid == grid && self.blocks.fit(fits) && self.weighed.as_ref().is_none_or(|weighed| weighed.fits(grid))
+    }
+
+    fn fits_classes(&self, classes: &LayerClasses) -> bool {
+        self.classes == *classes
     }
 }

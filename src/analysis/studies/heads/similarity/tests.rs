@@ -10,6 +10,7 @@ use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Output, Values};
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
@@ -78,13 +79,16 @@ const GRID: HeadGrid = HeadGrid { layers: 2, heads: 2 };
 #[test]
 fn distances_by_hand() {
     let grid = HeadGrid { layers: 1, heads: 2 };
-    let mut sums = SimilaritySums::new(grid);
+    let mut sums = SimilaritySums::new(grid, &LayerClasses::default());
     let heads = |a: f32, b: f32| [a, b].map(|first| looking(3, first, vec![1.0; 3])).into_iter().collect::<Vec<_>>();
     show(&mut sums, &[(sentence(1, 1, "dep"), heads(0.36, 0.64)), (sentence(2, 1, "dep"), heads(1.0, 0.0))], grid);
     let found = Similarity::new(&sums, &context(grid));
     // 1 - (0.6 · 0.8 + 0.8 · 0.6) = 0.04, and 1.
     assert!((found.distance[1][0] - 0.52_f64.sqrt()).abs() < 1e-7, "{:?}", found.distance);
     assert_eq!((found.tokens, found.sentences, found.batches, found.cka[1][0]), (2, 2, 0, None));
+    // From even attention over three tokens: 1 - (.6 + .8) / √3 and 1 - 1 / √3, which is farther than from each other.
+    let from_even = (1.0 - 2.4 / 2.0 / 3.0_f64.sqrt()).sqrt();
+    assert!(found.from_even.iter().all(|distance| (distance - from_even).abs() < 1e-7), "{:?}", found.from_even);
     // The cosine of equal vectors is 1.
     assert!((found.disagreement[0].output + 1.0).abs() < 1e-6);
 }
@@ -93,7 +97,7 @@ fn distances_by_hand() {
 /// first.
 #[test]
 fn what_is_turned_is_alike_and_what_is_independent_is_not() {
-    let mut sums = SimilaritySums::new(GRID);
+    let mut sums = SimilaritySums::new(GRID, &LayerClasses::default());
     let mut random = ChaCha8Rng::seed_from_u64(3);
     for pack in 0..64 {
         let sentences = (0..20).map(|number| {
@@ -127,7 +131,7 @@ fn what_is_turned_is_alike_and_what_is_independent_is_not() {
 #[test]
 fn outputs_of_whole_sentences_are_not_alike_by_that() {
     let grid = HeadGrid { layers: 1, heads: 2 };
-    let mut sums = SimilaritySums::new(grid);
+    let mut sums = SimilaritySums::new(grid, &LayerClasses::default());
     let mut random = ChaCha8Rng::seed_from_u64(5);
     for pack in 0..64 {
         let sentences = (0..20).map(|number| {
@@ -148,7 +152,7 @@ fn outputs_of_whole_sentences_are_not_alike_by_that() {
 /// Six heads in three layers: the first two are the same in each sentence, the others look elsewhere.
 fn planted() -> Similarity {
     let grid = HeadGrid { layers: 3, heads: 2 };
-    let mut sums = SimilaritySums::new(grid);
+    let mut sums = SimilaritySums::new(grid, &LayerClasses::default());
     for index in 0..128 {
         let sentence = sentence(index, 3, "dep");
         let n = sentence.ids.len();
@@ -220,8 +224,11 @@ fn heads_that_share_keys_are_held_against_the_others_of_their_layer() {
 
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
-    let (mut whole, mut left, mut right) =
-        (SimilaritySums::new(GRID), SimilaritySums::new(GRID), SimilaritySums::new(GRID));
+    let (mut whole, mut left, mut right) = (
+        SimilaritySums::new(GRID, &LayerClasses::default()),
+        SimilaritySums::new(GRID, &LayerClasses::default()),
+        SimilaritySums::new(GRID, &LayerClasses::default()),
+    );
     let mut random = ChaCha8Rng::seed_from_u64(7);
     for pack in 0..6_u64 {
         let sentences = (0..5).map(|number| {
@@ -245,7 +252,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 /// A sentence that is there again is no other one: what is written there is in no batch.
 #[test]
 fn a_repeated_sentence_is_in_no_batch() {
-    let mut sums = SimilaritySums::new(GRID);
+    let mut sums = SimilaritySums::new(GRID, &LayerClasses::default());
     let mut random = ChaCha8Rng::seed_from_u64(9);
     let sentences = (0..8).map(|index| {
         let mut sentence = sentence(index, 2, "dep");
@@ -264,7 +271,9 @@ fn a_repeated_sentence_is_in_no_batch() {
 
 #[test]
 fn without_sentences_there_is_nothing_to_say() {
-    let section = SimilaritySection { similarity: Similarity::new(&SimilaritySums::new(GRID), &context(GRID)) };
+    let section = SimilaritySection {
+        similarity: Similarity::new(&SimilaritySums::new(GRID, &LayerClasses::default()), &context(GRID)),
+    };
     assert!(section.summary(&default_policy()).to_string().starts_with("No sentence had a token of text"));
     assert_eq!(section.defect(GRID), None);
 }

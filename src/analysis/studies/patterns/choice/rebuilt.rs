@@ -13,14 +13,14 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::Needs;
 use crate::model::forward::{AttentionScratch, Encoder, LayerAttention, Positions, QueriesKeys, WordEmbeddings};
 use crate::model::grid::HeadGrid;
-use crate::model::grid::visibility::{LayerClasses, Visibility};
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, merge_fields};
 use crate::stats::exact::{ExactSum, add_each};
-use crate::study::instruments::roots::Roots;
+use crate::study::instruments::roots::{Roots, from_even};
 
 /// The parts that queries and keys are made of, in the order of all lists: special tokens, position, token, both; both in
 /// keys alone, and in queries alone.
@@ -195,16 +195,6 @@ fn from_weights(roots: &[f32], weights: &[f32]) -> f64 {
         *partial += difference * difference;
     }
     across(partial.map(f64::from), |a, b| a + b) / 2.0
-}
-
-/// The squared Hellinger distances of rows, of which `roots` has the roots, from even attention over the keys that they see.
-fn from_even(roots: &[f32], rows: &[usize], (visibility, tokens): (Visibility, usize)) -> f64 {
-    let row = |(roots, &query): (&[f32], &usize)| {
-        let keys = visibility.keys(query, tokens);
-        let even = (keys.len() as f64).sqrt().recip();
-        roots[keys].iter().map(|&root| (f64::from(root) - even).powi(2)).sum::<f64>() / 2.0
-    };
-    roots.chunks_exact(tokens).zip(rows).map(row).sum()
 }
 
 fn squared_distance(a: &[f32], b: &[f32]) -> f64 {

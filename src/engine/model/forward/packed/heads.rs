@@ -78,9 +78,6 @@ impl PackedEncoder {
         if pass.needs.mixing {
             scratch.mixing.begin(tokens, heads_width);
         }
-        if pass.needs.direct {
-            self.through_output(place, &mut scratch.direct);
-        }
     }
 
     /// Self-attention of all sequences of the batch: queries, keys and values from `scratch.projected`, without their
@@ -95,13 +92,11 @@ impl PackedEncoder {
         let tokens = pass.batch.tokens();
         let width = scratch.projected.len() / tokens;
         let has_values = width == 3 * heads_width;
-        let is_read =
-            needs.contexts() || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
+        let is_read = needs.contexts || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
         let writes = has_values && is_read;
         self.begin_layer(place, writes, pass, scratch);
-        let direct_scratch = &mut scratch.direct;
         let Scratch { projected, context, weights, values, bare, products, input_norms, mixing, .. } = scratch;
-        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
+        for (sequence, span) in pass.batch.spans().enumerate() {
             let input = pass.batch.inputs[sequence];
             let in_sentence = || format!("sentence {}", input.number);
             let n = span.len();
@@ -123,7 +118,6 @@ impl PackedEncoder {
                     value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
                     context: None,
                     output: None,
-                    direct: None,
                 };
                 let gate = pass.gates.of(number, head);
                 let bare = sized(bare, n * head_dim);
@@ -155,7 +149,7 @@ impl PackedEncoder {
                     }
                 });
                 let view = HeadView { output, ..view };
-                if needs.heads() && !needs.contexts() {
+                if needs.heads() && !needs.contexts {
                     // At once, while attention is in cache.
                     pass.visitor.head(sequence, &view);
                 }
@@ -171,11 +165,9 @@ impl PackedEncoder {
                 if let Some(gate) = gate {
                     gate.apply(context, head_dim, heads_width, input.classes);
                 }
-                if needs.contexts() {
-                    let rows = Matrix::strided(context, n, head_dim, heads_width);
-                    let direct = needs.direct.then(|| direct_scratch.of_head(head, rows, &compared)).flatten();
-                    let context = needs.contexts.then(|| Rows::strided(context, n, head_dim, heads_width));
-                    pass.visitor.head(sequence, &HeadView { context, direct, ..view });
+                if needs.contexts {
+                    let context = Some(Rows::strided(context, n, head_dim, heads_width));
+                    pass.visitor.head(sequence, &HeadView { context, ..view });
                 }
             }
         }

@@ -159,12 +159,15 @@ impl PackedEncoder {
     /// Computes the hidden states above a layer from the contexts of its heads: `scratch.context` and `scratch.states`
     /// to `scratch.states`.
     fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut Pass<'_>, scratch: &mut Scratch) {
-        let Scratch { states, context, update, wide, .. } = scratch;
+        let Scratch { states, context, update, wide, direct, .. } = scratch;
         let hidden = self.parameters.config.hidden_size;
         let tokens = states.len() / hidden;
         pass.show_written(number, Written::Contexts, context);
         project(context, &layer.attention_output, hidden, update, tokens);
         pass.show_written(number, Written::Attention, update);
+        if pass.needs.direct {
+            self.show_direct_heads(number, layer, pass, context, update, direct);
+        }
         let plan = self.parameters.config.blocks;
         // Of blocks side by side, the second reads what the first has not been added to.
         if plan == BlockPlan::Parallel {
@@ -193,6 +196,9 @@ impl PackedEncoder {
             Matrix::new(&layer.output.weight, config.intermediate_size, hidden),
         );
         pass.show_written(number, Written::FeedForward, update);
+        if pass.needs.direct {
+            self.show_direct_feed_forward(number, layer, pass, update, direct);
+        }
         self.add_feed_forward(layer, update, states);
     }
 
@@ -326,7 +332,7 @@ impl Encoder for PackedEncoder {
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
         pass.show_states(start.layer(), &scratch.states, hidden);
         if needs.direct {
-            self.vectors(batch, &mut scratch.direct)?;
+            self.begin_direct(&mut pass, &scratch.states, &mut scratch.direct)?;
         }
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention depends on what the last layer writes.
@@ -340,7 +346,7 @@ impl Encoder for PackedEncoder {
             if !last || needs.last_states() {
                 self.feed_forward(number, layer, &mut pass, scratch);
                 if last && needs.direct {
-                    self.show_final_scales(&mut pass, &scratch.states);
+                    self.show_final_norm(&mut pass, &scratch.states, &scratch.direct);
                 }
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
                     self.normalise(&mut scratch.states, norm);

@@ -256,7 +256,6 @@ impl TensorEncoder {
                 }),
                 context: needs.contexts.then(|| Rows::new(&context[head * n * head_dim..][..n * head_dim], head_dim)),
                 output: needs.outputs.then_some(output),
-                direct: None,
             };
             pass.visitor.head(sequence, &view);
         }

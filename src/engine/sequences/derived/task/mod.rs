@@ -254,15 +254,15 @@ impl ItemTexts {
     }
 
     /// Number of sequences of the items that are taken.
-    pub fn sequence_count(&self, takes: impl Fn(u64) -> bool) -> u64 {
-        let taken = self.items.iter().flatten().filter(|sequence| takes(sequence.index));
+    pub fn sequence_count(&self, takes: impl Fn(&Sequence) -> bool) -> u64 {
+        let taken = self.items.iter().flatten().filter(|sequence| takes(sequence));
         let count = |sequence: &Sequence| if self.mask.is_some() { sequence.text_places().count() } else { 1 };
         taken.map(count).sum::<usize>() as u64
     }
 
-    /// The sequences of the items that are taken, by their number among these.
-    pub fn sequences(&self, takes: impl Fn(u64) -> bool + Send) -> impl Iterator<Item = Sequence> + Send {
-        let taken = self.items.iter().flatten().filter(move |sequence| takes(sequence.index));
+    /// The sequences of the items that are taken.
+    pub fn sequences(&self, takes: impl Fn(&Sequence) -> bool + Send) -> impl Iterator<Item = Sequence> + Send {
+        let taken = self.items.iter().flatten().filter(move |sequence| takes(sequence));
         taken.flat_map(|sequence| match self.mask {
             Some(mask) => word_l2r(sequence, mask),
             None => vec![sequence.clone()],

@@ -5,6 +5,7 @@ mod map;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::clusters::distance;
 use super::compare::{Comparison, MoreAlike, Stratum, compare, neighbours};
 use super::measure::{MeasuredPairs, PairsByBlock};
 use super::pairs::HeadPairs;
@@ -46,6 +47,9 @@ pub struct Similarity {
     /// For each head, layer by layer, the debiased linear CKA of what it writes with what each head before it writes; null
     /// where one of the two writes the same everywhere, or there is no batch.
     pub cka: Vec<Vec<Option<f64>>>,
+    /// For each head, layer by layer, the Hellinger distance of its attention from even attention; reports of 0.1 have none.
+    #[serde(default)]
+    pub from_even: Vec<f64>,
     /// The median distance of all pairs; null where there are none.
     pub median_distance: Option<f64>,
     /// Spearman's rank correlation over all pairs of the distance with the CKA: near -1 if heads that look alike write alike.
@@ -111,7 +115,10 @@ pub struct Cluster {
     /// The share of 200 resamples of the blocks in which all of them are in one cluster.
     #[schemars(range(min = 0, max = 1))]
     pub together: Option<f64>,
-    /// Whether that is at least 0.8: the others may be of this sample alone.
+    /// Whether every two of them are nearer to each other than either is to even attention, by the 95 % interval.
+    #[serde(default)]
+    pub nearer_than_even: bool,
+    /// Whether `together` is at least 0.8 and `nearer_than_even` holds: the others may be of this sample alone, or attend evenly.
     pub kept: bool,
 }
 
@@ -193,17 +200,17 @@ impl Similarity {
             cka_ci95: by_block.cka_ci95(pair),
         };
         let clusters = groups.into_iter().map(|group| {
-            let within = || {
-                let places = &group.places;
-                HeadPairs(places.len()).all().map(|[a, b]| HeadPairs::index(places[a], places[b]))
-            };
+            let pairs = || HeadPairs(group.places.len()).all().map(|pair| pair.map(|at| group.places[at]));
+            let within = || pairs().map(index);
+            let nearer_than_even = pairs().all(|pair| by_block.are_nearer_than_even(pair));
             Cluster {
                 heads: group.places.iter().map(|&place| grid.place(place)).collect(),
                 labels: Vec::new(),
                 widest: within().map(|pair| distances[pair]).fold(0.0, f64::max),
                 mean_cka: mean(within().map(|pair| cka[pair])),
                 together: group.together,
-                kept: group.together.is_some_and(|share| share >= STABLE),
+                nearer_than_even,
+                kept: nearer_than_even && group.together.is_some_and(|share| share >= STABLE),
             }
         });
         let layers_apart = |layers: usize| {
@@ -220,6 +227,7 @@ impl Similarity {
             tokens: total.rows,
             batches: total.batches,
             batched_tokens: total.batched,
+            from_even: total.from_even.iter().map(|square| distance(square.value(), total.rows as f64)).collect(),
             median_distance: median,
             distance_with_cka: all_cka.and_then(|cka| spearman(&distances, &cka)),
             closest: ranked.iter().take(LISTED).map(close).collect(),

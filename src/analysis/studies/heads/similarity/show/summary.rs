@@ -39,7 +39,8 @@ fn write(similarity: &Similarity, out: &mut Summary) -> fmt::Result {
     let others = clusters.len() - kept;
     writeln!(
         out,
-        "Clusters of heads that look alike, cut at half of the median distance: {kept} {} under resampling, {others} {} not.",
+        "Clusters of heads that look alike, cut at half of the median distance: {kept} {} under resampling, with heads that are nearer \
+         to each other than to even attention; {others} {} not.",
         plural(&kept, "holds", "hold"),
         plural(&others, "does", "do")
     )?;

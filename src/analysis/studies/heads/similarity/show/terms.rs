@@ -20,9 +20,10 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "cluster",
-        also: &["clusters", "together"],
+        also: &["clusters", "together", "from_even", "nearer_than_even"],
         meaning: "Heads that look alike: joined at a mean distance of at most half of the median of all pairs. `together` is the share \
-            of resamples in which all of them are in one cluster; those of at least 80 % are kept.",
+            of resamples in which all of them are in one cluster. Kept are those of at least 80 % whose heads are shown to be nearer to \
+            each other than to even attention (`from_even`, `nearer_than_even`).",
         page: "similarity.md",
     },
     Term {

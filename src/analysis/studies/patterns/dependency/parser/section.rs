@@ -42,7 +42,7 @@ pub struct ParserSection {
 /// How much of the gold tree can be read out of the attention of all heads together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParserReport {
-    /// Sentences with a scored word, the first of each family alone.
+    /// Sentences with a scored word.
     pub sentences: u64,
     /// Scored words: those with another word for their head, without punctuation.
     pub words: u64,
