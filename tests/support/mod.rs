@@ -55,8 +55,9 @@ pub fn headscope(arguments: &[&str]) -> Command {
         command.env_remove(variable);
     }
     command.args(arguments.first());
-    let makes_a_report = arguments.first().is_some_and(|&name| name == "analyze" || name == "merge");
-    if makes_a_report && !arguments.iter().any(|argument| argument.starts_with("--digits")) {
+    let has = |start: &str| arguments.iter().any(|argument| argument.starts_with(start));
+    let writes_a_report = arguments.first().is_some_and(|&name| name == "analyze" || name == "merge") && has("-o");
+    if writes_a_report && !has("--digits") {
         command.arg("--digits=17");
     }
     command.args(arguments.iter().skip(1));
