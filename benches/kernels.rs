@@ -8,6 +8,7 @@ use divan::{Bencher, black_box};
 use headscope::corpus::TreeHead;
 use headscope::linalg::lanes::LANES;
 use headscope::linalg::matmul::{Matrix, MatrixMut, multiply};
+use headscope::model::config::Activation;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::kernels;
 use headscope::model::grid::visibility::Visibility;
@@ -98,7 +99,7 @@ fn bias_gelu(bencher: Bencher, width: usize) {
     let mut out = states.clone();
     bencher.counter(ItemsCount::new(512 * width)).bench_local(|| {
         out.copy_from_slice(&states);
-        kernels::bias_gelu(black_box(&mut out), &bias);
+        kernels::activate(Activation::Gelu, black_box(&mut out), &bias);
     });
 }
 

@@ -19,14 +19,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "fixtures/corpus/gold.conllu"
-TASKS = {"task": ROOT / "fixtures/tasks/pairs.jsonl", "interchange": ROOT / "fixtures/tasks/copies-corrupted.jsonl"}
+TASKS = {"task": ROOT / "fixtures/tasks/pairs.jsonl", "interchange": ROOT / "fixtures/tasks/copies-corrupted.jsonl",
+         "direct": ROOT / "fixtures/tasks/copies.jsonl"}
 # Allocators and versions of libraries differ by less; a leak, or sums that are kept twice, are more.
 FACTOR = 1.5
 MIB = 1024.0
 MINILM = "all-MiniLM-L6-v2"
 # Studies that ask for a prediction of words, which all-MiniLM-L6-v2 does not make.
 OF_BOX = {"effect": "box:small", "gradient": "box:small", "knockout": "box:small", "pruning": "box:small",
-          "cluster-effect": "box:small", "in-context": "box:causal", "in-context-effect": "box:causal", "task": "box:small", "interchange": "box:causal"}
+          "cluster-effect": "box:small", "in-context": "box:causal", "in-context-effect": "box:causal", "task": "box:small", "interchange": "box:causal", "direct": "box:causal"}
 # Those that run over a sample of the sentences.
 SAMPLED = ["effect", "gradient", "knockout", "pruning", "output-shift", "edges", "parser", "cluster-effect", "cluster-shift"]
 # Those that run by default, or over the corpus of the box.

@@ -249,7 +249,7 @@ fn only_the_writers_and_readers_know_json_text() {
     // Reports are written by export/ and report/; config.json and tokenizer_config.json are read by model/;
     // corpus/ reads JSON lines, counts.rs files of counts; maps.rs writes metadata, cli/ prints the schema; thresholds and
     // sections of a saved report are read by studies/; partials have a header in JSON, and identities are compared as
-    // such; diff/ says what two runs do not share; batch/ remembers what it has done; errors are printed for programs.
+    // such; numbers/ says what two runs do not share; batch/ remembers what it has done; errors are printed for programs.
     let allowed = [
         "export/",
         "commands/sentences/maps.rs",
@@ -257,7 +257,7 @@ fn only_the_writers_and_readers_know_json_text() {
         "commands/cli/",
         "commands/batch/",
         "commands/keys.rs",
-        "commands/saved/diff/",
+        "commands/saved/numbers/",
         "commands/saved/sides/",
         "analysis/report/",
         "analysis/study/",

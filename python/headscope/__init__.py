@@ -10,7 +10,7 @@ from ._program import program, run, version
 from ._report import Report, load
 from ._analyze import analyze, analyze_shard, merge, merge_parts, missing_shards
 from ._batch import Batch, batch
-from ._changes import Changes, Comparison, compare, diff
+from ._changes import Changes, Comparison, compare, compare_numbers, diff
 from ._export import export
 from ._maps import Maps, SentenceMap, load_maps, maps
 from ._pictures import Page, Picture, View, view
@@ -30,6 +30,7 @@ __all__ = [
     "analyze_shard",
     "batch",
     "compare",
+    "compare_numbers",
     "diff",
     "export",
     "load",

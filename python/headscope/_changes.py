@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _keywords
 from ._document import Document, as_files
 from ._frames import Columns, of_objects
-from ._kinds import COMPARE, DIFF, Rows, of_table
+from ._kinds import COMPARE, NUMBERS, Rows, of_table
 from ._options import RESULT, arguments
 from ._pictures import Page
 from ._program import PathLike, run
@@ -24,8 +25,10 @@ class SideBySide(Document):
 
     TABLE: str
     """The table that ``frame()`` gives."""
-    COMMAND: str
-    """The command that writes it, and the name of its schema."""
+    ABOUT: tuple[str, ...] = ()
+    """What ``headscope compare`` is told for it."""
+    SCHEMA: str
+    """The name of its schema."""
     KINDS: Mapping[str, Rows]
     """Where the types of the columns of each table are."""
 
@@ -50,7 +53,7 @@ class SideBySide(Document):
             raise TypeError(f"the table {name!r} has one form: wide=True is for 'heads' of a report")
         if name not in tables:
             raise KeyError(f"there is no table {name!r}: there are {', '.join(tables)}")
-        return of_objects(tables[name], of_table(self.KINDS[name], self.COMMAND))
+        return of_objects(tables[name], of_table(self.KINDS[name], self.SCHEMA))
 
     def _sides(self) -> str:
         a, b = (f"{side['model']} over {side['corpus']}" for side in (self["a"], self["b"]))
@@ -58,7 +61,7 @@ class SideBySide(Document):
 
 
 class Changes(SideBySide):
-    """What changed between two analyses, beyond chance: the JSON of ``headscope diff --json`` (``headscope explain --schema diff``).
+    """What changed between two analyses, beyond chance: the JSON of ``headscope compare --numbers --json``.
 
     ``changes.changed`` says whether anything did.
     ``frame()`` has a row for each metric that did, ``frame("labels")``, ``frame("relations")`` and ``frame("heads")`` for each
@@ -66,8 +69,9 @@ class Changes(SideBySide):
     """
 
     TABLE = "metrics"
-    COMMAND = "diff"
-    KINDS = DIFF
+    ABOUT = ("--numbers",)
+    SCHEMA = "numbers"
+    KINDS = NUMBERS
 
     def __repr__(self) -> str:
         changed = ", ".join(f"{len(self[part])} {part}" for part in ("labels", "relations", "metrics"))
@@ -86,7 +90,7 @@ class Comparison(SideBySide):
     """
 
     TABLE = "heads"
-    COMMAND = "compare"
+    SCHEMA = "compare"
     KINDS = COMPARE
 
     def __repr__(self) -> str:
@@ -126,12 +130,18 @@ def head_outcome(head: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def diff(a: PathLike | Document, b: PathLike | Document, **options: Unpack[_keywords.Diff]) -> Changes:
-    """Runs ``headscope diff --json`` on two reports, or files of reports or of partials (``.headscope``).
+def compare_numbers(a: PathLike | Document, b: PathLike | Document, **options: Unpack[_keywords.CompareNumbers]) -> Changes:
+    """Runs ``headscope compare --numbers --json`` on two reports, or files of reports or of partials (``.headscope``).
 
     Raises ``HeadscopeError`` if the program fails.
     """
     return side_by_side(Changes, a, b, options)
+
+
+def diff(a: PathLike | Document, b: PathLike | Document, **options: Unpack[_keywords.CompareNumbers]) -> Changes:
+    """The name of ``compare_numbers`` in the version before."""
+    warnings.warn("headscope.diff is headscope.compare_numbers now", DeprecationWarning, stacklevel=2)
+    return compare_numbers(a, b, **options)
 
 
 def compare(a: PathLike | Document, b: PathLike | Document, **options: Unpack[_keywords.Compare]) -> Comparison:
@@ -145,14 +155,14 @@ def compare(a: PathLike | Document, b: PathLike | Document, **options: Unpack[_k
 Kind = TypeVar("Kind", bound=SideBySide)
 
 
-WRITTEN = RESULT | {"full", "table", "fail-on"}
-"""Options of what the commands print and write, and of their exit status, which says nothing here."""
+WRITTEN = RESULT | {"full", "table", "fail-on", "numbers"}
+"""Options of what the command prints and writes, and of its exit status, which says nothing here."""
 
 
 def side_by_side(kind: type[Kind], a: PathLike | Document, b: PathLike | Document, options: Mapping[str, Any]) -> Kind:
-    given = arguments(kind.COMMAND, options, WRITTEN)
+    given = arguments("compare", options, WRITTEN)
     with as_files([a, b]) as paths, tempfile.TemporaryDirectory(prefix="headscope-") as folder:
         page = Path(folder, "page.html")
         # Status 1 says that something changed.
-        text = run([kind.COMMAND, "--json", *given, f"--output={page}", "--", *paths], accepted=(0, 1))
+        text = run(["compare", *kind.ABOUT, "--json", *given, f"--output={page}", "--", *paths], accepted=(0, 1))
         return kind(text, page.read_text(encoding="utf-8"))

@@ -43,6 +43,7 @@ class Merge(Labelling, total=False):
     """Options of ``merge``."""
 
     compact: bool | None
+    digits: int | None
     no_run_info: bool | None
     summary: str | None
 
@@ -88,6 +89,7 @@ class Analyze(AnalyzeShard, total=False):
     """Options of ``analyze``."""
 
     compact: bool | None
+    digits: int | None
     summary: str | None
     resume: PathLike | None
     partial: PathLike | None
@@ -122,14 +124,14 @@ class View(Sentences, total=False):
 
 
 class Compare(Labelling, total=False):
-    """Options of ``compare``."""
+    """Options of ``compare`` on labels."""
 
     matched: bool | None
     match: PathLike | None
 
 
-class Diff(Labelling, total=False):
-    """Options of ``diff``."""
+class CompareNumbers(Labelling, total=False):
+    """Options of ``compare`` on numbers."""
 
     rate: float | None
     tolerance: str | float | Iterable[str] | None

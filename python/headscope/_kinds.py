@@ -49,7 +49,7 @@ REPORT = {
     "parser_relations": Rows("parser.relations"),
     "parser_layers": Rows("parser.layers"),
 }
-DIFF = {name: Rows(name) for name in ("metrics", "labels", "relations", "heads", "left_aside")}
+NUMBERS = {name: Rows(name) for name in ("metrics", "labels", "relations", "heads", "left_aside")}
 COMPARE = {
     "heads": Rows(
         "",
@@ -66,7 +66,7 @@ WIDE: Kinds = {**PLACE, "primary": str, "labels": str, "borderline": str}
 """The texts of the wide table of heads; all else are numbers, but for the labels that are kept in a control (``kept.``)."""
 BATCH: Kinds = {
     **dict.fromkeys(("run", "status", "message", "reports", "model", "corpus"), str),
-    **dict.fromkeys(("layers", "heads", "sentences", "words", "tokens", "skipped", "firm"), int),
+    **dict.fromkeys(("layers", "heads", "sentences", "words", "tokens", "skipped", "firm", "firm_before"), int),
 }
 """The columns of a batch; all else are numbers of labels."""
 
@@ -82,7 +82,7 @@ def of_batch(columns: list[str]) -> Kinds:
 
 
 def of_table(rows: Rows, *document: str) -> Kinds:
-    """The types of the columns of a table of a ``document``: none of a report, ``diff`` or ``compare``."""
+    """The types of the columns of a table of a ``document``: none of a report, else the name of its schema."""
     return {**rows.others, **(fields(program(), rows.place, document) if rows.place else {})}
 
 

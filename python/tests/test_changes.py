@@ -18,9 +18,9 @@ def changed() -> headscope.Report:
     return headscope.Report(json.dumps(data))
 
 
-class Diff(unittest.TestCase):
+class Numbers(unittest.TestCase):
     def test_the_same_has_no_changes(self) -> None:
-        same = headscope.diff(planted(), planted())
+        same = headscope.compare_numbers(planted(), planted())
         self.assertFalse(same.changed)
         self.assertEqual(
             repr(same),
@@ -32,19 +32,23 @@ class Diff(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "after.json")
             changed().save(path)
-            changes = headscope.diff(planted(), path, rate=0.001)
+            changes = headscope.compare_numbers(planted(), path, rate=0.001)
         self.assertTrue(changes.changed)
         self.assertEqual([(one["name"], one["number"]) for one in changes.metrics], [("L1H0", "separator_mass")])
         self.assertEqual(changes["rate"], 0.001)
 
+    def test_the_name_of_the_version_before_says_the_new_one(self) -> None:
+        with self.assertWarnsRegex(DeprecationWarning, "compare_numbers"):
+            self.assertFalse(headscope.diff(planted(), planted()).changed)
+
     def test_what_is_no_report_is_an_error(self) -> None:
         with tempfile.TemporaryDirectory() as folder, self.assertRaises(headscope.HeadscopeError) as raised:
-            headscope.diff(planted(), Path(folder, "nothing.json"))
+            headscope.compare_numbers(planted(), Path(folder, "nothing.json"))
         self.assertEqual(raised.exception.status, 3)
 
     @unittest.skipUnless(has("pandas"), "without pandas")
     def test_frames(self) -> None:
-        changes = headscope.diff(planted(), changed())
+        changes = headscope.compare_numbers(planted(), changed())
         metrics = changes.frame()
         self.assertEqual(metrics[["name", "number"]].to_numpy().tolist(), [["L1H0", "separator_mass"]])
         self.assertEqual((metrics["a.value"][0], metrics["b.value"][0]), (planted().heads[4]["metrics"]["separator_mass"], 0.1))

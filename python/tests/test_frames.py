@@ -83,7 +83,7 @@ class Pandas(unittest.TestCase):
         self.assertEqual(str(planted().frame("labels")["rests_on"].dtype), "string")
 
     def test_a_table_without_rows_has_its_columns(self) -> None:
-        labels = headscope.diff(planted(), planted()).frame("labels")
+        labels = headscope.compare_numbers(planted(), planted()).frame("labels")
         self.assertEqual((len(labels), str(labels["label"].dtype), str(labels["q"].dtype)), (0, "string", "float64"))
 
     def test_the_narrow_table_is_narrow_with_all_studies(self) -> None:

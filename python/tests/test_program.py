@@ -48,13 +48,14 @@ class Options(unittest.TestCase):
     def test_the_options_that_have_types_are_those_of_the_program(self) -> None:
         not_typed = RESULT | {"corpus", "shard", "after", "missing", "text", "numbers", "figure", "table", "full", "fail-on", "dry-run"}
         commands = {"analyze": _keywords.Analyze, "merge": _keywords.Merge, "maps": _keywords.Maps, "view": _keywords.View}
-        commands |= {"compare": _keywords.Compare, "diff": _keywords.Diff, "export": _keywords.Export, "batch": _keywords.Batch}
+        commands |= {"compare": _keywords.Compare, "export": _keywords.Export, "batch": _keywords.Batch}
         for command, typed in commands.items():
             # Heads are named beside the options of a view, and tensors have options of their own.
             of_words = {"find", "from-token", "relation", "link", "hide-special"}
             own = {"view": {"head", "layer", "rollout", "remove", "strict"}, "maps": of_words}.get(command, set())
             known = options_of(headscope.program(), command) - not_typed - own
-            self.assertEqual({spelt(name) for name in typed.__annotations__} - {"corpus"}, known, command)
+            names = {*typed.__annotations__, *(_keywords.CompareNumbers.__annotations__ if command == "compare" else ())}
+            self.assertEqual({spelt(name) for name in names} - {"corpus"}, known, command)
 
     def test_any_command_runs(self) -> None:
         self.assertIn("broad", headscope.run(["explain", "broad"]))

@@ -1,7 +1,6 @@
 //! `headscope explain`: what labels, metrics, studies and the other words of a report are; and the page
 //! docs/detectors.md.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::{Error, Result, anyhow};
@@ -100,7 +99,7 @@ pub fn one(name: &str) -> Result<String> {
     // What is called so comes before what is also called so: `position` is a label in a grid, and one measure of three.
     let entry = || registry::find(name).map(|entry| entry.to_string());
     let found = entry().or_else(own_term).or_else(threshold).or_else(|| of_cell(name)).or_else(term).or_else(family);
-    let found = found.or_else(|| keys::explain(name));
+    let found = found.or_else(|| keys::explain(name)).or_else(|| keys::explain_word(name));
     found.ok_or_else(|| {
         if name.parse::<HeadPlace>().is_ok() {
             let way_out = format!("`headscope show report.json {name}`");
@@ -203,11 +202,7 @@ const BESIDE: [&str; 3] = ["_expected", "_over_chance", "_over_position"];
 /// docs/detectors.md.
 pub fn markdown() -> String {
     let code = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-    let label = |entry: Entry| {
-        let thresholds = entry.thresholds.unwrap_or_default();
-        let names: Vec<&str> = thresholds.iter().map(|one| one.name).collect();
-        [code(&[entry.name()]), code(&[&entry.filled(entry.explanation.formula)]), code(&names)]
-    };
+    let label = |entry: Entry| [code(&[entry.name()]), code(&[&entry.filled(entry.explanation.formula)])];
     let metrics = |study: &&dyn AnyStudy| {
         let names: Vec<&str> = (study.card().metrics)().iter().map(|(explanation, _)| explanation.name).collect();
         let own: Vec<&str> = names.into_iter().filter(|name| BESIDE.iter().all(|end| !name.ends_with(end))).collect();
@@ -215,12 +210,7 @@ pub fn markdown() -> String {
     };
     let policy = registry::default_policy();
     let thresholds = policy.thresholds().map(|one| format!("`{}` {}", one.name, one.default)).collect::<Vec<_>>();
-    let mut pages: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for Term { name, page, .. } in registry::terms() {
-        pages.entry(page).or_default().push(name);
-    }
     let verdicts = registry::verdicts_beside_labels().map(VerdictRow::brief);
-    let words = pages.into_iter().map(|(page, words)| [format!("[{page}](methodology/{page})"), code(&words)]);
     format!(
         "# Labels, metrics and verdicts\n\n\
          A metric is evidence, a label a policy over evidence: the tables have the rules under the default policy.\n\
@@ -234,13 +224,11 @@ pub fn markdown() -> String {
          that of uniform attention.\n`_expected` is what the head's preference for offsets alone lets expect, and \
          `_over_position` the metric less that.\n\n{}\n## Verdicts\n\n\
          Labels are corrected over all heads and labels of one rule.\n`headscope explain verdicts` has a row for each label \
-         as well, with the least evidence and what is printed beside a verdict.\n\n{}\n\
-         ## Other words\n\n`headscope explain WORD` gives the meaning; the page defines it.\n\n{}",
-        table(["label", "rule", "thresholds"], registry::labels().map(label)),
+         as well, with the least evidence and what is printed beside a verdict.\n\n{}",
+        table(["label", "rule"], registry::labels().map(label)),
         thresholds.join(", "),
         table(["study", "metrics"], STUDIES.iter().filter_map(metrics)),
         table(["verdict", "statistic", "null or margin", "family of the correction"], verdicts),
-        table(["page", "words"], words),
     )
 }
 

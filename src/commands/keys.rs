@@ -1,18 +1,19 @@
-//! The keys of a report, and of what `diff --json` and `compare --json` print, from their JSON Schemas:
+//! The keys of a report, and of what `compare --json` prints, from their JSON Schemas:
 //! `headscope explain report.pruning`.
 
 use serde_json::{Map, Value};
 
 use super::saved::sides::matching;
-use super::saved::{compare, confirm, diff};
+use super::saved::{compare, confirm, numbers};
 use crate::report;
+use crate::system::counted::counted;
 
 /// The meaning of what is at a path, such as `report.pruning.orders`, and of each key in it; `None` if nothing is there.
 pub fn explain(path: &str) -> Option<String> {
     let mut segments = path.split('.');
     let schema = match segments.next()? {
         "report" => report::schema(),
-        "diff" => diff::outcome::schema(),
+        "numbers" => numbers::outcome::schema(),
         "compare" => compare::outcome::schema(),
         "confirm" => confirm::outcome::schema(),
         "match" => matching::schema(),
@@ -36,6 +37,71 @@ pub fn explain(path: &str) -> Option<String> {
         .collect();
     let more = if inner.is_empty() { String::new() } else { format!("\nMore: {}\n", inner.join(", ")) };
     Some(format!("{path}\n\n{meant}\n\n{}\n{more}", lines.join("\n")))
+}
+
+/// Places of a word that are listed.
+const LISTED: usize = 8;
+
+/// The meaning of a key or a value of a report by its name alone, wherever reports have it; `None` if none has.
+pub fn explain_word(word: &str) -> Option<String> {
+    let root = Value::from(report::schema());
+    let mut places = Vec::new();
+    add_places("report", &root, (&root, word), &mut Vec::new(), &mut places);
+    if places.is_empty() {
+        places.extend(of_value(&root, word).map(|meant| (word.to_owned(), meant)));
+    }
+    let width = places.iter().take(LISTED).map(|(path, _)| path.len()).max()?;
+    let lines: String = places
+        .iter()
+        .take(LISTED)
+        .map(|(path, meant)| format!("{path:width$}  {meant}").trim_end().to_owned() + "\n")
+        .collect();
+    let more = match places.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!("and in {}\n", counted(more, "more place")),
+    };
+    Some(format!("{word} (in a report)\n\n{lines}{more}"))
+}
+
+/// Adds each key of this name below a path, and each key that has this value, with what is meant; `above` are the types on the way.
+fn add_places<'a>(
+    path: &str,
+    at: &'a Value,
+    (root, word): (&'a Value, &str),
+    above: &mut Vec<&'a Value>,
+    places: &mut Vec<(String, String)>,
+) {
+    let Some(object) = with_keys(at, root).filter(|object| !above.iter().any(|other| std::ptr::eq(*other, *object)))
+    else {
+        return;
+    };
+    above.push(object);
+    for (key, schema) in keys(object).into_iter().flatten() {
+        let path = format!("{path}.{key}");
+        if key == word {
+            places.push((path.clone(), meaning(schema, root)));
+        }
+        if with_keys(schema, root).is_some() {
+            add_places(&path, schema, (root, word), above, places);
+        } else if let Some(meant) = of_value(schema, word).or_else(|| of_value(behind(schema, root)?, word)) {
+            places.push((format!("{path} = {word}"), meant));
+        }
+    }
+    above.pop();
+}
+
+/// The meaning of a value among those that a schema lists, here or further in.
+fn of_value(schema: &Value, word: &str) -> Option<String> {
+    let inner = match schema {
+        Value::Array(schemas) => schemas.iter().find_map(|schema| of_value(schema, word)),
+        Value::Object(object) if object.get("const").is_some_and(|value| value == word) => {
+            return Some(meaning(schema, &Value::Null));
+        }
+        Value::Object(object) => object.values().find_map(|inner| of_value(inner, word)),
+        _ => None,
+    };
+    let is_listed = || schema.get("enum")?.as_array().map(|values| values.iter().any(|value| value == word));
+    inner.or_else(|| is_listed().unwrap_or(false).then(|| meaning(schema, &Value::Null)))
 }
 
 fn keys(object: &Value) -> Option<&Map<String, Value>> {
@@ -76,10 +142,40 @@ mod tests {
         assert!(explain("report.pruning.interaction").unwrap().contains("\ntogether"));
         assert!(explain("report.heads.labels.test").unwrap().contains("\nq "));
         assert!(explain("report.heads.primary").unwrap().starts_with("report.heads.primary\n\nThe firm label"));
-        assert!(explain("diff.labels").is_some() && explain("compare.agreement").is_some());
+        assert!(explain("numbers.labels").is_some() && explain("compare.agreement").is_some());
         for nothing in ["report.pruned", "report.heads.primary.name", "reports", "report."] {
             assert_eq!(explain(nothing), None, "{nothing}");
         }
+    }
+
+    /// Every key below a schema, and every value of those that are listed.
+    fn words(schema: &Value, found: &mut std::collections::BTreeSet<String>) {
+        match schema {
+            Value::Array(schemas) => schemas.iter().for_each(|schema| words(schema, found)),
+            Value::Object(object) => {
+                found.extend(keys(schema).into_iter().flatten().map(|(key, _)| key.clone()));
+                let listed = object.get("enum").and_then(Value::as_array).into_iter().flatten();
+                let values = object.get("const").into_iter().chain(listed);
+                found.extend(values.filter_map(Value::as_str).map(str::to_owned));
+                object.values().for_each(|schema| words(schema, found));
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_word_of_a_report_is_explained() {
+        let mut found = std::collections::BTreeSet::new();
+        words(&Value::from(report::schema()), &mut found);
+        assert!(found.len() > 500 && found.contains("not_above_baseline") && found.contains("heldout_accuracy"));
+        let unknown: Vec<&String> = found.iter().filter(|word| crate::commands::explain::one(word).is_err()).collect();
+        assert_eq!(unknown, Vec::<&String>::new());
+        let obstacle = explain_word("too_few_units").unwrap();
+        assert!(
+            obstacle.contains("report.task.obstacle = too_few_units  There are fewer items or units"),
+            "{obstacle}"
+        );
+        assert_eq!(explain_word("no_such_word"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, anyhow, ensure};
 
 use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, ensure_a_run_makes, reported};
+use super::reporting::write_report::{ReportOptions, finished, reported};
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::observation::{merge, partial};
@@ -55,8 +55,7 @@ fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
     let observation = whole(options)?;
     ensure_no_stage_is_missing(&observation)?;
     wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
-    let report = reported(observation, policy, wanted.threads)?;
-    ensure_a_run_makes(&report, &options.parts)?;
+    let report = finished(reported(observation, policy, wanted.threads)?, wanted.digits, &options.parts)?;
     outputs::write(&report, outputs)
 }
 

@@ -35,6 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("jsonl", jsonl),
     ("fasta", fasta),
     ("rxn", rxn),
+    ("pairs", pairs),
     ("links", links),
     ("link-rules", link_rules),
     ("packing", packing),
@@ -121,6 +122,20 @@ fn rxn(data: &[u8]) -> bool {
             assert!(*from > arrow && *from < words.len() && to.iter().all(|&to| to < arrow));
             // A link is between atoms of one element.
             assert!(to.iter().all(|&to| words[to].annotation.class == words[*from].annotation.class));
+        }
+    }
+    whole
+}
+
+fn pairs(data: &[u8]) -> bool {
+    let (sentences, whole) = read(data, Format::Pairs);
+    for sentence in &sentences {
+        let (Content::Words(words), Some(first)) = (&sentence.content, sentence.first_text) else {
+            panic!("a pair has words")
+        };
+        assert!((1..words.len()).contains(&first));
+        for (from, to) in sentence.links.iter().flat_map(|links| &links.targets) {
+            assert!(*from < first && to.iter().all(|to| (first..words.len()).contains(to)));
         }
     }
     whole

@@ -12,11 +12,11 @@ use headscope::commands::cli::analyze::words::syntax;
 use headscope::commands::merge::{MergeOptions, Merged, merge};
 use headscope::commands::reporting::policy::PolicyOptions;
 use headscope::commands::reporting::write_report::ReportOptions;
-use headscope::commands::saved::diff::{DiffOptions, diff};
+use headscope::commands::saved::numbers::{NumbersOptions, compare_numbers};
 use headscope::commands::saved::sides::SidesOptions;
 use headscope::commands::saved::sides::outputs::OutcomeOutputs;
 use headscope::corpus::{Content, Corpus, Index, Input, SEGMENT_SENTENCES};
-use headscope::export::json::JsonForm;
+use headscope::export::json::{Digits, JsonForm};
 use headscope::export::summary::Detail;
 use headscope::export::svg::Medium;
 use headscope::export::{TableWriter, Target, Writer, card, figures, json, summary};
@@ -30,7 +30,7 @@ use sha2::{Digest, Sha256};
 
 use super::{check_message, with_bench};
 
-/// A report as `relabel` and `diff` read it: whole, or refused by name.
+/// A report as `relabel` and `compare` read it: whole, or refused by name.
 pub fn report(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let same = check_diff(text);
@@ -135,13 +135,13 @@ fn check_whole(report: &mut Report) {
     assert_eq!(report.complete(), None);
 }
 
-/// Whether `diff`, which takes reports of other versions, too, says that a report does not differ from itself; `None` if
+/// Whether `compare --numbers`, which takes reports of other versions, too, says that a report does not differ from itself; `None` if
 /// it is none.
 fn check_diff(text: &str) -> Option<bool> {
     with_bench(|place| {
         let path = place.join("saved.json");
         fs::write(&path, text).expect("a temporary file");
-        let same = diff(&DiffOptions {
+        let same = compare_numbers(&NumbersOptions {
             sides: SidesOptions {
                 files: [path.clone(), path.clone()],
                 policy: PolicyOptions::default(),
@@ -217,7 +217,7 @@ fn merges(parts: &[&[u8]]) -> Option<Report> {
 fn options(parts: &[PathBuf], report: &Path) -> MergeOptions {
     let outputs = vec![Target::File(report.to_owned(), Writer::Json(JsonForm::default()))];
     let (policy, threads) = (PolicyOptions::default(), NonZeroUsize::MIN);
-    let report = ReportOptions { outputs, summary: None, policy, threads };
+    let report = ReportOptions { outputs, summary: None, policy, threads, digits: Digits::DEFAULT };
     MergeOptions { parts: parts.to_vec(), run_info: true, outcome: Merged::Report(report) }
 }
 

@@ -57,6 +57,8 @@ fn a_pruned_model_is_the_model_without_these_heads() {
     for key in ["loss", "loss_without_heads", "masked_tokens"] {
         assert_eq!(found["effect"][key], expected["effect"][key], "{key}");
     }
+    assert_eq!(found["effect"]["absent_heads"], 3);
+    assert!(expected["effect"].get("absent_heads").is_none());
     // What was pruned is not removed, tested or counted.
     let verdicts = found["effect"]["verdicts"].as_object().unwrap();
     assert_eq!(verdicts.values().filter_map(Value::as_u64).sum::<u64>(), 3, "{verdicts:?}");
@@ -69,6 +71,40 @@ fn a_pruned_model_is_the_model_without_these_heads() {
         assert!(
             of_absent.clone().count() == 3 && of_absent.clone().all(|head| head["accuracy"]["dep->head"].is_null())
         );
+    }
+}
+
+/// No head was chosen: those that are there are all removed.
+#[test]
+fn a_summary_says_that_heads_were_chosen_where_they_were() {
+    let (model, corpus) = (pruned(), fixture("corpus/gold.conllu"));
+    let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "60", "--sample", "40", "--with", "effect"];
+    let summary = |more: &[&str]| run(&[&common[..], &["--summary", "full"], more].concat()).unwrap();
+    let said = summary(&[]);
+    assert!(said.contains("Heads removed one at a time") && !said.contains("chosen by the gradient"), "{said}");
+    // The loss does not go by a head that is not there.
+    for choice in ["top:1", "bottom:1"] {
+        let said = summary(&["--effect-of", choice]);
+        assert!(said.contains("Removed by itself: 1 of 3 heads, chosen by the gradient"), "{said}");
+    }
+}
+
+#[test]
+fn weights_of_other_heads_are_told() {
+    let folder = with_tokenizer("pruned/tiny-bert-pickle");
+    let config = folder.path().join("config.json");
+    let mut keys: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
+    for (pruned, [found, implied]) in
+        [(json!({"0": [1]}), [8, 24]), (json!({}), [16, 24]), (json!({"0": [0, 1]}), [16, 8])]
+    {
+        keys["pruned_heads"] = pruned;
+        fs::write(&config, keys.to_string()).unwrap();
+        let (status, message) = run(&["analyze", path(folder.path()), "-c", "box:gold", "-q"]).unwrap_err();
+        let expected = format!(
+            "has shape [{found}, 24]: config.json implies [{implied}, 24]; if heads were pruned before it was saved, `pruned_heads` of \
+             config.json names them"
+        );
+        assert!(status == 4 && message.contains(&expected), "{message}");
     }
 }
 

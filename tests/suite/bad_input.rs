@@ -377,7 +377,7 @@ fn files_without_an_end() {
     let context = EstimationContext::new();
     let cases: [&[&str]; 5] = [
         &["relabel", "/dev/zero", "--preset", "voita2019", "-o", "-"],
-        &["diff", "/dev/zero", "/dev/zero"],
+        &["compare", "--numbers", "/dev/zero", "/dev/zero"],
         &["compare", "/dev/zero", "/dev/zero"],
         &["analyze", "--policy", "/dev/zero", "-o", "-"],
         &["merge", "/dev/zero", "-o", "-"],
@@ -635,11 +635,11 @@ fn wrong_usage_ends_with_status_two() {
         (&["analyze", "-c", "box:bronze"], "there is no corpus `box:bronze` in the box: it has box:gold"),
         (
             &["analyze", model, "-c", "Cargo.toml"],
-            "cannot tell the format of `Cargo.toml` by its extension: say --format conllu, text, jsonl, fasta or rxn",
+            "cannot tell the format of `Cargo.toml` by its extension: say --format conllu, text, jsonl, fasta, rxn or pairs",
         ),
         (
             &["analyze", model, "-c", "-"],
-            "standard input has no extension to tell the format by: say --format conllu, text, jsonl, fasta or rxn",
+            "standard input has no extension to tell the format by: say --format conllu, text, jsonl, fasta, rxn or pairs",
         ),
         (
             &["analyze", model, "-c", corpus, "-o", "report.xml"],

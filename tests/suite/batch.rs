@@ -175,6 +175,28 @@ fn only_what_is_missing_or_changed_is_done_again() {
 }
 
 /// Whatever was asked of the model, a page or a table of its saved report is that of the run, byte for byte.
+/// What changed since the run before: heads with a firm role, and firm labels of each family.
+#[test]
+fn a_run_done_again_says_what_changed() {
+    let table = "[defaults]\nno-run-info = true\n[models]\nm = \"box:planted\"\n[corpora]\ng = { corpus = \"box:gold\", limit = 200 }\n";
+    let context = EstimationContext::new(table);
+    context.batch(&[]).unwrap();
+    let before = context.row("m.g");
+    assert_eq!(before["firm_before"], "");
+    assert!(!context.read("out/index.html").contains('\u{2212}'));
+    // Ten sentences are too few for any label.
+    context.write("runs.toml", &table.replace("limit = 200", "limit = 10"));
+    context.batch(&[]).unwrap();
+    let after = context.row("m.g");
+    assert_eq!((&after["firm_before"], &*after["firm"]), (&before["firm"], "0"));
+    assert!(before["firm"] != "0", "{before:?}");
+    let page = context.read("out/index.html");
+    for (column, count) in before.iter().filter(|(column, count)| column.starts_with("firm_labels.") && *count != "0") {
+        let family = column.trim_start_matches("firm_labels.").replace('<', "&lt;").replace('>', "&gt;");
+        assert!(page.contains(&format!("{family} \u{2212}{count}")), "{family} {count} {page}");
+    }
+}
+
 #[test]
 fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
     let table = "[defaults]\nlimit = 12\n[models]\nsmall = \"box:small\"\ncausal = \"box:causal\"\nplanted = \"box:planted\"\n\

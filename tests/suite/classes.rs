@@ -106,7 +106,12 @@ fn without_classes_nothing_is_said_of_them() {
     let printed = run(&arguments).unwrap();
     assert!(!printed.contains("class of the kind") && !printed.contains("class:"), "{printed}");
     let printed = run(&[&arguments[..], &["--classes", "misc.Nothing"]].concat()).unwrap();
-    assert!(printed.contains("No word has a class of the kind misc.Nothing: no label of it was tested."), "{printed}");
+    assert!(printed.contains("No word has a class of the kind misc.Nothing: no label was tested."), "{printed}");
+    let brief = ["analyze", path(&model), "-c", path(&corpus), "--limit", "100", "--classes", "misc.Nothing"];
+    let printed = run(&brief).unwrap();
+    assert!(printed.contains("- No word has a class of the kind misc.Nothing.\n"), "{printed}");
+    let (status, message) = run(&[&arguments[..], &["--classes", "nosuch"]].concat()).unwrap_err();
+    assert!(status == 3 && message.contains("CoNLL-U has no column `nosuch`: lemma, upos, xpos,"), "{message}");
     let printed = run(&[&arguments[..], &["--classes", "lemma"]].concat()).unwrap();
     assert!(printed.contains("Words have more than 100 classes of the kind lemma"), "{printed}");
 }
@@ -131,7 +136,43 @@ fn classes_that_cannot_be_meant_are_refused() {
         message.contains("bad.jsonl:1") && message.contains("name of more than 256 bytes: give it a shorter"),
         "{message}"
     );
+    for (keys, problem) in [
+        (r#""classes": {"a=b": ["C", "O"]}"#, "a kind of classes is named `a=b`: rename it"),
+        (r#""classes": {"": ["C", "O"]}"#, "a kind of classes is named ``: rename it"),
+        (
+            r#""classes": {"ring": ["", "b"]}"#,
+            "a class of `ring` has no name: name it, or leave the word without a class",
+        ),
+    ] {
+        let (status, message) = refused(keys, &[]);
+        assert!(status == 3 && message.contains("bad.jsonl:1") && message.contains(problem), "{status} {message}");
+    }
     let (status, message) = refused(two, &["--classes", "ring", "--without", "classes"]);
     assert_eq!(status, 2);
     assert!(message.contains("--classes ring is about the study classes: give --with classes as well"), "{message}");
+}
+
+#[test]
+fn too_little_text_and_no_head_are_said() {
+    let scratch = tempdir().unwrap();
+    let corpus = scratch.path().join("gold.jsonl");
+    let model = tiny_bert();
+    let all = gold();
+    let summary = |lines: usize, more: &[&str]| {
+        fs::write(&corpus, all.lines().take(lines).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        let arguments = ["analyze", path(&model), "-c", path(&corpus), "--classes", "upos", "--summary", "full"];
+        run(&[&arguments, more].concat()).unwrap()
+    };
+    let printed = summary(9, &[]);
+    let line = "Too little text for classes of the kind upos: 9 sentences, where a label asks for 30 (`min_sentences`): no label was \
+        tested.";
+    assert!(printed.contains(line), "{printed}");
+    assert!(printed.contains("a label of classes (9 of 30 sentences"), "{printed}");
+    assert!(!printed.contains("No head is shown to attend"), "{printed}");
+    // No head gives all of its attention to one class.
+    let policy = scratch.path().join("policy.toml");
+    fs::write(&policy, "content_mass = 0.99\n").unwrap();
+    let printed = summary(200, &["--policy", path(&policy)]);
+    assert!(printed.contains("No head is shown to attend to words of any of the "), "{printed}");
+    assert!(!printed.contains("Too little text for classes"), "{printed}");
 }

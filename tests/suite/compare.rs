@@ -193,8 +193,9 @@ fn labels_are_lost_gained_and_not_to_be_told() {
         .unwrap_or_else(|| panic!("{labels}"));
     assert!(row.contains(",firm,separator_mass,0.8,") && row.contains(",out_of_reach,separator_mass,0.4,"), "{row}");
 
-    // Diff has the two as changes, and says of the third that it is on one side only.
-    let output = headscope(&["diff", path(&a), path(&b), "--only", "labels", "--json"]).output().unwrap();
+    // The comparison of numbers has the two as changes, and says of the third that it is on one side only.
+    let output =
+        headscope(&["compare", "--numbers", path(&a), path(&b), "--only", "labels", "--json"]).output().unwrap();
     let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
     let names = |list: &Value| -> Vec<String> {
         list.as_array()
@@ -205,7 +206,8 @@ fn labels_are_lost_gained_and_not_to_be_told() {
     };
     assert_eq!(names(&diff["one_sided"]), ["L2H2 separator"]);
     assert!(names(&diff["labels"]).contains(&"L2H0 separator".to_owned()), "{diff:#}");
-    let text = String::from_utf8(headscope(&["diff", path(&a), path(&b)]).output().unwrap().stdout).unwrap();
+    let text =
+        String::from_utf8(headscope(&["compare", "--numbers", path(&a), path(&b)]).output().unwrap().stdout).unwrap();
     assert!(
         text.contains("1 label is firm on one side only, ") && text.contains("  L2H2 separator (a only)\n"),
         "{text}"
@@ -234,7 +236,8 @@ fn how_a_head_chooses_changes_as_well() {
     assert_eq!((status, &choice["outcome"]), (1, &json!("lost")), "{choice:#}");
     assert_eq!((&choice["a"], &choice["b"]), (&json!("chooses:position"), &json!(null)));
     assert_eq!(outcome["choices_by_outcome"]["lost"], 1);
-    let output = headscope(&["diff", path(&report), path(&b), "--only", "labels", "--json"]).output().unwrap();
+    let output =
+        headscope(&["compare", "--numbers", path(&report), path(&b), "--only", "labels", "--json"]).output().unwrap();
     let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
     let labels: Vec<&str> =
         diff["labels"].as_array().unwrap().iter().map(|one| one["label"].as_str().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! What `compare` and `diff` say first, the findings on which they fail, and the files that they write.
+//! What `compare` says first, of labels and of numbers, the findings on which they fail, and the files that they write.
 
 use std::fs;
 use std::io::Read;
@@ -23,6 +23,9 @@ fn reports() -> (TempDir, [PathBuf; 3]) {
 fn status(command: &str, a: &Path, b: &Path, more: &[&str]) -> i32 {
     headscope(&[&[command, path(a), path(b), "-q"], more].concat()).output().unwrap().status.code().unwrap()
 }
+
+/// The options with which `compare` is about labels, and about numbers.
+const BOTH: [&[&str]; 2] = [&[], &["--numbers"]];
 
 #[test]
 fn a_gate_fails_on_what_it_asks_for() {
@@ -72,8 +75,8 @@ fn what_was_lost_is_said_first() {
     );
     // Another number of sentences stands at the top.
     let fewer = changed(&folder, &firm, "fewer.json", |report| report["corpus"]["sentences"] = json!(7));
-    for command in ["compare", "diff"] {
-        let said = headscope(&[command, path(&firm), path(&fewer)]).output().unwrap().stdout;
+    for numbers in BOTH {
+        let said = headscope(&[&["compare", path(&firm), path(&fewer)], numbers].concat()).output().unwrap().stdout;
         let said = String::from_utf8(said).unwrap();
         let line = said.lines().nth(1).unwrap();
         assert!(line.starts_with("The corpora differ in size: ") && line.contains(" 7 sentences in b"), "{said}");
@@ -83,32 +86,34 @@ fn what_was_lost_is_said_first() {
 #[test]
 fn outcomes_are_written_as_their_names_say() {
     let (folder, [firm, lost, _]) = reports();
-    for command in ["compare", "diff"] {
-        let at = |name: &str| folder.path().join(format!("{command}-{name}"));
+    for numbers in BOTH {
+        let at = |name: &str| folder.path().join(format!("{}{name}", numbers.len()));
+        let sides = [&["compare", path(&firm), path(&lost)], numbers].concat();
         let [plain, packed, page] = ["o.json", "o.json.gz", "o.html"].map(at);
         let files = ["-o", path(&plain), "-o", path(&packed), "-o", path(&page)];
-        let printed =
-            headscope(&[&[command, path(&firm), path(&lost), "-q"], files.as_slice()].concat()).output().unwrap();
+        let printed = headscope(&[&sides[..], &["-q"], &files].concat()).output().unwrap();
         assert_eq!((printed.status.code(), &*printed.stdout, &*printed.stderr), (Some(1), &b""[..], &b""[..]));
         let text = fs::read_to_string(&plain).unwrap();
         let mut unpacked = String::new();
         GzDecoder::new(fs::File::open(&packed).unwrap()).read_to_string(&mut unpacked).unwrap();
         for form in ["--json", "-o-"] {
-            let printed = headscope(&[command, path(&firm), path(&lost), form]).output().unwrap().stdout;
+            let printed = headscope(&[&sides[..], &[form]].concat()).output().unwrap().stdout;
             assert_eq!(String::from_utf8(printed).unwrap(), text);
         }
         assert_eq!(unpacked, text);
         assert!(fs::read_to_string(page).unwrap().contains("<!doctype html>"));
-        assert_eq!(status(command, &firm, &lost, &["-o", "out.txt"]), 2);
+        assert_eq!(run(&[&sides[..], &["-o", "out.txt"]].concat()).unwrap_err().0, 2);
         // A comparison is no report.
-        let other = if command == "diff" { "compare" } else { "diff" };
-        for arguments in [["show", path(&plain)].as_slice(), &[other, path(&firm), path(&packed)]] {
+        for arguments in [["show", path(&plain)].as_slice(), &["compare", path(&firm), path(&packed)]] {
             let (status, message) = run(arguments).unwrap_err();
-            let expected = format!("this is a comparison of two reports (of `headscope {command}`), and no report");
+            let expected = format!(
+                "this is a comparison of two reports (of `headscope {}`), and no report",
+                [&["compare"], numbers].concat().join(" ")
+            );
             assert!(status == 3 && message.contains(&expected), "{message}");
         }
     }
-    let (status, message) = run(&["diff", path(&firm), path(&lost), "-o", "changes.csv"]).unwrap_err();
+    let (status, message) = run(&["compare", "--numbers", path(&firm), path(&lost), "-o", "changes.csv"]).unwrap_err();
     assert!(status == 2 && message.contains("name a file .json, .json.gz or .html"), "{message}");
 }
 
@@ -117,8 +122,8 @@ fn models_of_other_shapes_are_refused_by_both() {
     let (folder, [firm, ..]) = reports();
     let planted = folder.path().join("planted.json");
     run(&["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q", "-o", path(&planted)]).unwrap();
-    for command in ["compare", "diff"] {
-        let (status, message) = run(&[command, path(&firm), path(&planted)]).unwrap_err();
+    for numbers in BOTH {
+        let (status, message) = run(&[&["compare", path(&firm), path(&planted)], numbers].concat()).unwrap_err();
         let expected = "the models do not have the same heads: 4 layers of 4 heads and 3 layers of 4 heads";
         assert!(status == 3 && message.contains(expected), "{message}");
     }
@@ -151,8 +156,8 @@ fn a_page_has_what_was_lost_before_the_heads() {
     });
     let borderline = borderline.expect("some head has a borderline label first");
     assert!(heads.contains(&format!(">{borderline} (borderline)")), "{heads}");
-    let page = folder.path().join("diff.html");
-    status("diff", &firm, &lost, &["-o", path(&page)]);
+    let page = folder.path().join("numbers.html");
+    status("compare", &firm, &lost, &["--numbers", "-o", path(&page)]);
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains(">Changed beyond chance: 1 label, ") && html.contains("<th scope=col>outcome"), "{html}");
 }

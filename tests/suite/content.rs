@@ -57,6 +57,18 @@ fn what_explains_a_head_is_that_of_the_reference() {
 }
 
 #[test]
+fn attention_to_fixed_places_is_that_of_the_reference() {
+    let cut = ["--truncate", "--max-tokens", "8", "--unit", "sentences"];
+    let (report, golden) = (analyze(&fixture("corpus/documents.txt"), &cut), golden("places"));
+    assert!(golden["pairs"].as_u64() > Some(100));
+    for (place, head) in report["heads"].as_array().unwrap().iter().enumerate() {
+        for metric in ["explained_by_place", "explained_by_place_over_offsets"] {
+            check(metric, &head["metrics"][metric], &golden[metric][place]);
+        }
+    }
+}
+
+#[test]
 fn every_number_is_that_of_the_reference() {
     let (report, golden) =
         (analyze(&fixture("corpus/gold.conllu"), &["--words", "spaced", "--limit", "200"]), golden("content"));

@@ -115,7 +115,9 @@ fn conllu_plus_is_refused() {
     let files = folder(&[("a.conllup", b"")]);
     let error = Input::parse(&files.path().join("a.conllup"), None).unwrap_err();
     assert!(
-        error.to_string().ends_with("a.conllup` by its extension: say --format conllu, text, jsonl, fasta or rxn"),
+        error
+            .to_string()
+            .ends_with("a.conllup` by its extension: say --format conllu, text, jsonl, fasta, rxn or pairs"),
         "{error}"
     );
 }

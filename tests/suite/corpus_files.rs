@@ -211,7 +211,7 @@ fn the_summary_lists_several_files() {
     let (model, file) = (tiny_bert(), files.path().join("a.txt"));
     let name = files.path().file_name().unwrap().to_str().unwrap();
     let summary = run(&["analyze", "--summary", "full", path(&model), "-c", path(files.path())]).unwrap();
-    let expected = "\nIntervals and tests are about more sentences like these.\nThe files:\n  a.txt (text): 1 sentence, 2 words, 4 tokens\n  \
+    let expected = "\nIntervals and tests: sampling over sentences.\nThe files:\n  a.txt (text): 1 sentence, 2 words, 4 tokens\n  \
          b.txt (text): 1 sentence, 3 words, 5 tokens\n";
     assert!(summary.contains(expected), "{summary}");
     assert!(summary.contains(&format!("\ncorpus  {name}: 2 sentences, 5 words, 9 tokens\n\n- ")), "{summary}");
@@ -219,7 +219,7 @@ fn the_summary_lists_several_files() {
     let summary = run(&["analyze", "--summary", "full", path(&model), "-c", path(&file)]).unwrap();
     assert!(
         summary.contains(
-            "\nIntervals and tests are about more sentences like these.\nThe corpus:\n  its sentences have 2.0 words each"
+            "\nIntervals and tests: sampling over sentences.\nThe corpus:\n  its sentences have 2.0 words each"
         ),
         "{summary}"
     );

@@ -94,9 +94,9 @@ fn no_text_of_a_report_forges_a_line() {
         &["cite", file],
         &["relabel", file, "--preset", "voita2019", "-o", path(&other)],
         &["relabel", file, "--preset", "voita2019", "-o", "-"],
-        &["diff", file, original],
-        &["diff", original, file, "--full"],
-        &["diff", original, file, "--json"],
+        &["compare", "--numbers", file, original],
+        &["compare", "--numbers", original, file, "--full"],
+        &["compare", "--numbers", original, file, "--json"],
         &["compare", file, original, "--full"],
         &["compare", original, file, "--json"],
         &["show", file, "--heads"],
@@ -223,6 +223,22 @@ fn a_report_is_held_against_its_own_grid() {
     assert!(refused(kind).contains("a text of 3000000 bytes, and at most 65536 are read"));
 }
 
+/// Heads that a checkpoint was saved without are places in lists of all heads.
+#[test]
+fn absent_heads_are_heads_of_the_model_and_have_no_label() {
+    for (absent, expected) in [
+        (vec!["L9H0"], "`model.absent` has L9H0, which the model has not"),
+        (vec!["L0H1", "L0H0"], "`model.absent` does not list heads once each, layer by layer"),
+        (vec!["L0H1", "L0H1"], "`model.absent` does not list heads once each, layer by layer"),
+        (vec!["L0H1"], "`primary` of the head `L0H1` does not fit `model.absent`"),
+    ] {
+        let message = refused(|report| report["model"]["absent"] = absent.clone().into());
+        assert!(message.contains(expected), "{absent:?} {message}");
+    }
+    let message = refused(|report| report["heads"][2]["primary"] = "absent".into());
+    assert!(message.contains("`primary` of the head `L0H2` does not fit `model.absent`"), "{message}");
+}
+
 #[test]
 fn a_long_name_is_drawn_in_time() {
     let folder = TempDir::new().unwrap();
@@ -265,8 +281,9 @@ fn numbers_of_distributions_are_in_their_ranges() {
         let mut changed = report().clone();
         change_numbers(&mut changed, "effective_blocks", &|_| number, "");
         fs::write(&crafted, changed.to_string()).unwrap();
-        for command in ["diff", "compare"] {
-            let outcome = headscope(&[command, path(&original), path(&crafted)]).output().unwrap();
+        for numbers in [&[][..], &["--numbers"]] {
+            let sides = ["compare", path(&original), path(&crafted)];
+            let outcome = headscope(&[&sides, numbers].concat()).output().unwrap();
             let message = String::from_utf8(outcome.stderr).unwrap();
             let is_refused = message.contains("`effective_blocks` is ") && outcome.status.code() == Some(3);
             let within = (0.0..=64.0).contains(&number);

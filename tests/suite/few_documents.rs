@@ -45,7 +45,7 @@ fn nothing_is_said_of_nine_documents() {
         assert_eq!((&found["corpus"]["unit"], &found["corpus"]["units"]), (&json!("documents"), &json!(9)));
         assert_eq!(firm_labels(&found), 0);
     }
-    let said = run(&["diff", path(&a.1), path(&b.1)]).unwrap();
+    let said = run(&["compare", "--numbers", path(&a.1), path(&b.1)]).unwrap();
     assert!(said.starts_with("Could not tell: 9 documents in a, 9 documents in b.\n"), "{said}");
     let said = run(&["compare", path(&a.1), path(&b.1)]).unwrap();
     assert!(said.starts_with("Could not tell: 9 documents in a, 9 documents in b.\n"), "{said}");
@@ -83,7 +83,7 @@ fn nothing_is_tested_where_one_document_has_most_of_the_text() {
     let corpus = documents(folder.path(), "unequal.conllu", parts);
     let report = folder.path().join("unequal.json");
     assert_eq!(firm_labels(&analyze(&corpus, &report, &[])), 0);
-    let said = run(&["diff", path(&report), path(&report)]).unwrap();
+    let said = run(&["compare", "--numbers", path(&report), path(&report)]).unwrap();
     assert!(
         said.starts_with("Could not tell: 10 documents, as good as 1.") && said.contains(" of equal size in a"),
         "{said}"

@@ -1,16 +1,20 @@
 //! The derivative of a loss with respect to every gate, against finite differences.
 
 use crate::golden::record;
-use crate::random::{Bias, RandomEncoder, VOCABULARY, classes, predicted, sentences};
+use crate::random::{Bias, Numbers, RandomEncoder, VOCABULARY, classes, predicted, sentences};
+use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device, Tensor};
 use headscope::model::config::{BlockPlan, NormKind};
 use headscope::model::forward::Start;
+use headscope::model::forward::batch::Batch;
 use headscope::model::forward::gates::{Gate, Gates, Replacement};
-use headscope::model::forward::gradient::GateGradient;
+use headscope::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, surprise};
 use headscope::model::forward::packed::PackedEncoder;
-use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::Needs;
+use headscope::model::parameters::PredictionHead;
 use headscope::sequences::pack::Pack;
+use headscope::sequences::sequence::Sequence;
+use proptest::prelude::*;
 
 /// Central differences of a loss over every gate, with a step that float32 holds exactly.
 fn differences(random: &RandomEncoder, gates: &Gates, loss: impl Fn(&Gates) -> GateGradient) -> Vec<f64> {
@@ -82,6 +86,80 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
                 encoder.gate_gradient(&batch, gates, loss).unwrap()
             });
         }
+    }
+}
+
+/// The class that is to be predicted at a position, whatever the sequence.
+fn target(position: usize) -> u32 {
+    u32::try_from(position * 7 % VOCABULARY).unwrap()
+}
+
+/// `-ln p` of that class.
+fn score(_: usize, position: usize, logits: &mut [f32]) -> f64 {
+    surprise(logits, target(position))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// Derivatives over a pack, by our own products in float32, are those of candle in float64, of whatever parts an encoder has; and
+    /// those of each sequence are those that it has alone.
+    #[test]
+    fn derivatives_over_packs_are_those_of_candle(
+        random in RandomEncoder::any(),
+        lengths in prop::collection::vec(1..70_usize, 1..5),
+        intervene: bool,
+    ) {
+        let pack = Pack { sentences: sentences(&lengths) };
+        let gates = if intervene { random.interventions(&pack.sentences) } else { Gates::default() };
+        let (classes, predicted) = (classes(&pack.sentences), predicted(&pack.sentences));
+        let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+        let targets: Vec<u32> = predicted.iter().flatten().map(|&position| target(position)).collect();
+        let parameters = random.parameters();
+        let slow = TensorEncoder::with_precision(&parameters, &Device::Cpu, DType::F64).unwrap();
+        let expected = slow.prediction_gradient(&batch, &gates, &targets).unwrap();
+        let fast = PackedEncoder::new(parameters);
+        let mut scratch = GradientScratch::default();
+        let found = fast.gradients(&batch, &gates, &mut score, &mut scratch).unwrap();
+        let size = expected.gates.iter().fold(1.0_f64, |size, value| size.max(value.abs()));
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-4 * size;
+        let loss: f64 = found.iter().map(|sequence| sequence.loss).sum();
+        prop_assert!((loss - expected.loss).abs() <= 1e-4 * expected.loss, "{loss}, not {}", expected.loss);
+        for (place, &expected) in expected.gates.iter().enumerate() {
+            let sum: f64 = found.iter().map(|sequence| sequence.gates[place]).sum();
+            prop_assert!(near(sum, expected), "gate {place}: {sum}, not {expected}, of up to {size}");
+        }
+        if !intervene {
+            for (sequence, (input, found)) in batch.inputs.iter().zip(&found).enumerate() {
+                let alone = Batch { inputs: vec![*input] };
+                let alone = fast.gradients(&alone, &gates, &mut score, &mut scratch).unwrap().remove(0);
+                for (&alone, &found) in alone.gates.iter().zip(&found.gates) {
+                    prop_assert!(near(alone, found), "sequence {sequence}: {alone} alone, and {found}");
+                }
+            }
+        }
+    }
+}
+
+/// A head that tells three classes apart.
+pub fn head(hidden: usize) -> PredictionHead {
+    PredictionHead { transform: None, decoder: Some(Numbers(3).values(3 * hidden, 1.0)), bias: vec![0.0; 3], cap: None }
+}
+
+/// Holds the derivatives of an encoder with such a head against candle's, for classes at the first and the last token.
+pub fn check(packed: &PackedEncoder, readable: &TensorEncoder, sentences: Vec<Sequence>) {
+    let pack = Pack { sentences };
+    let predicted: Vec<Vec<usize>> = pack.sentences.iter().map(|sentence| vec![0, sentence.ids.len() - 1]).collect();
+    let batch = pack.batch().with_predicted(&predicted);
+    let class = |position: usize| u32::try_from(position % 3).unwrap();
+    let targets: Vec<u32> = predicted.iter().flatten().map(|&position| class(position)).collect();
+    let expected = readable.prediction_gradient(&batch, &Gates::default(), &targets).unwrap();
+    let mut score = |_: usize, position: usize, logits: &mut [f32]| surprise(logits, class(position));
+    let found = packed.gradients(&batch, &Gates::default(), &mut score, &mut GradientScratch::default()).unwrap();
+    let size = expected.gates.iter().fold(0.0_f64, |size, value| size.max(value.abs()));
+    assert!(size > 0.0, "nothing depends on any head");
+    for (place, expected) in expected.gates.iter().enumerate() {
+        let sum: f64 = found.iter().map(|sequence| sequence.gates[place]).sum();
+        assert!((sum - expected).abs() < 1e-4 * size, "gate {place}: {sum}, not {expected}, of up to {size}");
     }
 }
 

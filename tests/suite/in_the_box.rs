@@ -144,6 +144,19 @@ fn a_sentence_has_what_studies_found() {
         wrong.0 == 2 && wrong.1.contains("the table `heads` has no column `nme`: it has layer, head, name"),
         "{wrong:?}"
     );
+    // Wrong names come with what may be meant.
+    let (csv, svg, report) = (at("x.csv"), at("x.svg"), path(&saved));
+    for (arguments, meant) in [
+        (&["export", report, "--table", "heads", "--columns", "nme", "-o", path(&csv)][..], "did you mean `name`?"),
+        (&["export", report, "--table", "relation", "-o", path(&csv)], "did you mean `relations`?"),
+        (&["export", report, "--figure", "relation", "-o", path(&svg)], "did you mean `relations`?"),
+        (&["show", report, "--relation", "subject"], "did you mean `nsubj`?"),
+        (&["show", report, "--label", "syntactic:subj"], "heads of this report have "),
+        (&["compare", report, report, "--fail-on", "syntactic"], "`headscope gate A B --family syntactic`"),
+    ] {
+        let message = run(arguments).unwrap_err().1;
+        assert!(message.contains(meant), "{message}");
+    }
 }
 
 #[test]

@@ -103,11 +103,19 @@ fn planted_heads_carry_the_answer() {
     fs::write(&task, (0..128).map(item).collect::<String>()).unwrap();
     let (model, policy) = (fixture("models/planted-causal"), any_input());
     let report = report(path(&model), path(&task), &["--policy", path(policy.path())]);
+    let corpus = fixture("corpus/gold.conllu");
+    let removed =
+        ["analyze", path(&model), "-c", path(&corpus), "--task", path(&task), "--policy", path(policy.path())];
+    let removed = run(&[&removed[..], &["--removal", "zero", "-o", "-"], &ALONE[4..]].concat()).unwrap();
+    let removed: Value = serde_json::from_str(&removed).unwrap();
     assert_eq!(report["interchange"]["items"], 128);
     for (place, head) in report["interchange"]["heads"].as_array().unwrap().iter().enumerate() {
         let carries = [0, 7].contains(&place);
         let verdicts: Vec<&str> = head["verdicts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         assert_eq!(verdicts, if carries { vec!["carries"] } else { Vec::new() }, "{head}");
+        // Removal finds them, too.
+        let removed = &removed["task"]["heads"][place];
+        assert_eq!(removed["verdict"] == "helpful", carries, "{removed}");
         for share in ["restored", "destroyed"] {
             let share = head[share].as_f64().unwrap();
             assert!((share - f64::from(u8::from(carries))).abs() < 1e-3, "{head}");
@@ -128,7 +136,7 @@ fn the_summary_names_the_corruption_and_the_heads() {
     let task = fixture("tasks/copies-corrupted.jsonl");
     let arguments = ["analyze", "box:causal", "--task", path(&task), "--summary", "full"];
     let said = run(&[&arguments[..], &ALONE[..6], &["--no-run-info"]].concat()).unwrap();
-    assert!(said.contains("\"one word\" (1.0 of 13.0 tokens changed)"), "{said}");
+    assert!(said.contains("\"one word\" (1.0 of 12.0 tokens changed)"), "{said}");
     assert!(said.contains("restored"), "{said}");
 }
 
@@ -165,6 +173,13 @@ fn what_cannot_be_exchanged_is_named() {
             vec![],
             "whose corrupted text has its mask at another place",
         ),
+        // Without the space both sides are the rest of a word, `##fast` and `##ever`.
+        (
+            "{\"text\": \"the man was [MASK] .\", \"corrupted\": \"the man was[MASK] .\", \"answer\": \"fast\", \"foil\": \"ever\"}\n"
+                .to_owned(),
+            vec![],
+            "1 item whose answer or foil is another token in the corrupted text",
+        ),
         (item("the [MASK] was old .", "the [MASK] was old ."), vec![], "1 item whose two sides are the same tokens"),
         (item("the [MASK] was old .", "the house was old ."), vec![], "1 item without exactly one mask"),
         (
@@ -181,6 +196,12 @@ fn what_cannot_be_exchanged_is_named() {
         let (status, message) = error("box:small", &task, &more);
         assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
     }
+    // Nine units have no standard error.
+    let items: String = (0..9).map(|_| good.as_str()).collect();
+    fs::write(&file, items).unwrap();
+    let arguments = ["analyze", "box:small", "--task", path(&file), "--summary", "full"];
+    let said = run(&[&arguments[..], &ALONE[..6]].concat()).unwrap();
+    assert!(said.contains("he gap over 9 units has no standard error, which takes 10"), "{said}");
     let (status, message) = error(path(&tiny_bert()), &good, &[]);
     assert!(status != 0 && message.contains("has no masked-LM head"), "{status} {message}");
     let (status, message) = run(&["analyze", "box:small", "--with", "interchange"]).expect_err("an error");

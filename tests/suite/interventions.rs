@@ -5,14 +5,14 @@ use crate::golden;
 use crate::golden::{EVERYTHING, Forward, largest_difference, record, try_record};
 use crate::random::{RandomEncoder, classes, predicted, sentences};
 use crate::support::{architecture, fixture, opened, weight_files};
+use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device};
 use headscope::model::config::NormKind;
 use headscope::model::forward::batch::{Batch, Exchange, Input, TokenClass};
 use headscope::model::forward::gates::{Gate, Gates, Replacement};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::rows::Rows;
-use headscope::model::forward::tensor::TensorEncoder;
-use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
+use headscope::model::forward::visitor::{FinalNorm, HeadView, Needs, ResidualPart, Visitor};
 use headscope::model::forward::{Encoder, Scratch, Start};
 use headscope::model::parameters::{Objective, Parameters};
 use headscope::model::weights::Checkpoint;
@@ -28,6 +28,8 @@ const AT_THE_END: Needs = Needs {
     outputs: false,
     direct: false,
     hidden_states: true,
+    layer_inputs: false,
+    predicted_states: false,
     attention_inputs: true,
     mixing: false,
     logits: true,
@@ -200,18 +202,105 @@ fn the_trained_model_predicts_as_in_pytorch() {
     check_against_pytorch("small", 10.0 * golden::TOLERANCE);
 }
 
-/// What a pass shows of each head: its contexts and its direct effects.
+/// The parts of the residual stream of the second of two sequences along the vectors of its compared tokens, and their logits, all at
+/// one position.
 #[derive(Default)]
-struct DirectEffects(Vec<[Vec<f32>; 2]>);
+struct DirectEffects {
+    compared: Vec<u32>,
+    position: usize,
+    /// The contexts of each head, layer by layer.
+    contexts: Vec<Vec<f32>>,
+    /// Before the scale of the final norm.
+    parts: Vec<(ResidualPart, Vec<f64>)>,
+    /// The sum of all parts, over that scale, and of the constants.
+    sums: Vec<f64>,
+    logits: Vec<f32>,
+}
 
 impl Visitor for DirectEffects {
     fn needs(&self) -> Needs {
-        Needs { contexts: true, direct: true, ..Needs::default() }
+        Needs { contexts: true, direct: true, logits: true, ..Needs::default() }
     }
 
-    fn head(&mut self, _: usize, view: &HeadView<'_>) {
-        let flat = |rows: Rows<'_>| rows.iter().flatten().copied().collect();
-        self.0.push([view.context, view.direct].map(|rows| flat(rows.expect("it is needed"))));
+    fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
+        if sequence == 1 {
+            self.contexts.push(view.context.expect("it is needed").row(self.position).to_vec());
+        }
+    }
+
+    fn direct(&mut self, sequence: usize, part: ResidualPart, effects: Rows<'_>) {
+        if sequence == 1 {
+            self.parts.push((part, effects.row(self.position).iter().map(|&effect| f64::from(effect)).collect()));
+        }
+    }
+
+    fn final_norm(&mut self, sequence: usize, FinalNorm { scales, constants }: FinalNorm<'_>) {
+        if sequence == 1 {
+            let sum = |(at, constant): (usize, &f32)| {
+                let parts: f64 = self.parts.iter().map(|(_, effects)| effects[at]).sum();
+                parts / f64::from(scales[self.position]) + f64::from(*constant)
+            };
+            self.sums = constants.iter().enumerate().map(sum).collect();
+        }
+    }
+
+    fn logits(&mut self, sequence: usize, _: usize, logits: &[f32]) {
+        if sequence == 1 {
+            self.logits = self.compared.iter().map(|&token| logits[token as usize]).collect();
+        }
+    }
+}
+
+impl DirectEffects {
+    fn of(parameters: &Parameters) -> Self {
+        let encoder = PackedEncoder::new(parameters.clone());
+        let (ids, segments, compared) = ([1, 7, 3, 9, 3], [0; 5], vec![2, 11, 3]);
+        let input = Input { ids: &ids, segments: &segments, compared: &compared, predicted: &[3], ..Input::default() };
+        let mut found = Self { compared: compared.clone(), position: 3, ..Self::default() };
+        // The first sequence has other tokens to compare, which do not count for the second.
+        let batch = Batch {
+            inputs: vec![Input { compared: &compared[1..], ids: &ids[..4], segments: &segments[..4], ..input }, input],
+        };
+        encoder.forward(&batch, &mut Scratch::default(), &mut found).unwrap();
+        found
+    }
+
+    /// All parts add up to the logits.
+    fn check_sum(&self, parameters: &Parameters, name: &str, tolerance: f64) {
+        let (_, head) = parameters.direct_head().unwrap();
+        for (sum, logit) in self.sums.iter().zip(&self.logits) {
+            let bounded = head.cap.map_or(*sum, |cap| f64::from(cap) * (sum / f64::from(cap)).tanh());
+            assert!((bounded - f64::from(*logit)).abs() < tolerance, "{name}: {bounded} {logit}");
+        }
+        assert_eq!(self.sums.len(), self.compared.len(), "{name}");
+    }
+}
+
+/// Six families of decoders and an encoder: LayerNorm and RMSNorm, blocks side by side, norms of what blocks write, a bound of logits.
+const DIRECT: [&str; 10] = [
+    "tiny-gpt2",
+    "tiny-gpt-neox",
+    "tiny-gpt-neox-serial",
+    "tiny-opt",
+    "tiny-llama",
+    "tiny-qwen3",
+    "tiny-gemma2",
+    "tiny-gemma3-decoder",
+    "tiny-neobert",
+    "causal",
+];
+
+#[test]
+fn parts_of_the_residual_stream_add_up_to_the_logits() {
+    for name in DIRECT {
+        let parameters = with_head(name);
+        assert!(PackedEncoder::new(parameters.clone()).has_direct_effects(), "{name}");
+        // Logits of the trained model reach 20.
+        DirectEffects::of(&parameters).check_sum(&parameters, name, 2e-5);
+    }
+    // A layer stands before the vectors of tokens, or no norm behind all layers.
+    for name in ["small", "tiny-modernbert-decoder", "tiny-megatron-bert"] {
+        assert!(!PackedEncoder::new(with_head(name)).has_direct_effects(), "{name}");
     }
 }
 
@@ -220,14 +309,7 @@ impl Visitor for DirectEffects {
 fn direct_effects_are_outputs_along_the_vectors_of_tokens() {
     for name in ["tiny-gpt2", "tiny-gpt-neox", "tiny-opt", "tiny-llama", "tiny-qwen3", "causal"] {
         let parameters = with_head(name);
-        let encoder = PackedEncoder::new(parameters.clone());
-        assert!(encoder.has_direct_effects(), "{name}");
-        let (ids, segments, compared) = ([1, 7, 3, 9, 3], [0; 5], [2, 11, 3]);
-        let input = Input { ids: &ids, segments: &segments, compared: &compared, ..Input::default() };
-        let mut found = DirectEffects::default();
-        // The first sequence has other tokens to compare, which do not count for the second.
-        let batch = Batch { inputs: vec![Input { compared: &compared[1..], ..input }, input] };
-        encoder.forward(&batch, &mut Scratch::default(), &mut found).unwrap();
+        let found = DirectEffects::of(&parameters);
         let (config, (norm, head)) = (&parameters.config, parameters.direct_head().unwrap());
         let (hidden, heads, dim) = (config.hidden_size, config.num_attention_heads, config.head_dim());
         let words = head.decoder.as_ref().unwrap_or(&parameters.embeddings.words);
@@ -237,31 +319,18 @@ fn direct_effects_are_outputs_along_the_vectors_of_tokens() {
             let mean = if config.norm == NormKind::Layer { row.iter().sum::<f64>() / hidden as f64 } else { 0.0 };
             row.into_iter().map(|value| value - mean).collect()
         };
-        for (place, layer) in parameters.layers.iter().enumerate() {
-            for head in 0..heads {
-                let [context, direct] = &found.0[2 * heads * place + heads + head];
-                for (z, effects) in context.chunks_exact(dim).zip(direct.chunks_exact(compared.len())) {
-                    for (token, effect) in compared.iter().zip(effects) {
-                        let expected: f64 = vector(*token)
-                            .iter()
-                            .zip(layer.attention_output.weight.chunks_exact(heads * dim))
-                            .map(|(v, row)| {
-                                let output = row[head * dim..][..dim].iter().zip(z).map(|(w, z)| f64::from(w * z));
-                                v * output.sum::<f64>()
-                            })
-                            .sum();
-                        assert!(
-                            (f64::from(*effect) - expected).abs() < 1e-5,
-                            "{name} {place} {head}: {effect} {expected}"
-                        );
-                    }
-                }
+        for (part, effects) in &found.parts {
+            let ResidualPart::Head { layer, head } = *part else { continue };
+            let z = &found.contexts[layer * heads + head];
+            let rows = parameters.layers[layer].attention_output.weight.chunks_exact(heads * dim);
+            let written: Vec<f64> =
+                rows.map(|row| row[head * dim..][..dim].iter().zip(z).map(|(w, z)| f64::from(w * z)).sum()).collect();
+            for (token, effect) in found.compared.iter().zip(effects) {
+                let expected: f64 = vector(*token).iter().zip(&written).map(|(v, o)| v * o).sum();
+                assert!((effect - expected).abs() < 1e-5, "{name} {layer} {head}: {effect} {expected}");
             }
         }
-    }
-    // A layer stands before the vectors of tokens, or a norm between heads and residual stream.
-    for name in ["small", "tiny-modernbert-decoder", "tiny-gemma2"] {
-        assert!(!PackedEncoder::new(with_head(name)).has_direct_effects(), "{name}");
+        assert_eq!(found.contexts.len(), parameters.order.len() * heads);
     }
 }
 
@@ -304,6 +373,16 @@ fn states_of(pass: &[Forward], number: usize, layers: usize) -> Vec<f32> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Whatever a model is made of, its parts add up.
+    #[test]
+    fn parts_of_any_model_add_up_to_the_logits(random in RandomEncoder::any()) {
+        let parameters = random.parameters();
+        if parameters.direct_head().is_some() {
+            DirectEffects::of(&parameters).check_sum(&parameters, "random", 1e-3);
+        }
+    }
+
     /// From each layer on, and with interventions from there on, the rest of a pass is the same to the bit.
     #[test]
     fn a_pass_goes_on_from_what_was_kept(
@@ -347,6 +426,8 @@ proptest! {
             outputs,
             direct: false,
             hidden_states,
+            layer_inputs: false,
+            predicted_states: false,
             attention_inputs,
             mixing,
             logits,

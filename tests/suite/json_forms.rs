@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::path::Path;
 
 use crate::support::{headscope, path, run};
 use flate2::read::GzDecoder;
@@ -34,12 +35,58 @@ fn reports_are_written_compact_and_packed_and_read_again() {
     assert_eq!(run(&["show", packed_path]).unwrap(), shown);
     let piped = headscope(&["show", "-"]).write_stdin(fs::read(&packed).unwrap()).output().unwrap();
     assert_eq!(String::from_utf8(piped.stdout).unwrap(), shown);
-    run(&["diff", packed_path, path(&plain)]).unwrap();
+    run(&["compare", "--numbers", packed_path, path(&plain)]).unwrap();
     run(&["compare", packed_path, path(&compact)]).unwrap();
     assert_eq!(run(&["cite", packed_path]).unwrap(), run(&["cite", path(&plain)]).unwrap());
     let relabelled = at("again.json.gz");
     run(&["relabel", packed_path, "--preset", "voita2019", "--compact", "-o", path(&relabelled)]).unwrap();
     run(&["export", path(&relabelled), "-o", path(&at("page.html"))]).unwrap();
+}
+
+#[test]
+fn numbers_have_six_digits_unless_all_are_asked_for() {
+    fn floats(value: &Value, found: &mut Vec<f64>) {
+        match value {
+            Value::Number(number) if number.is_f64() => found.extend(number.as_f64()),
+            Value::Array(all) => all.iter().for_each(|value| floats(value, found)),
+            Value::Object(all) => all.values().for_each(|value| floats(value, found)),
+            _ => (),
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (short, whole) = (at("short.json"), at("whole.json"));
+    let analyze = |digits: &str, to: &Path| {
+        run(&["analyze", "box:planted", "--limit", "60", "--no-run-info", digits, "-o", path(to)]).unwrap()
+    };
+    let (printed, printed_of_all) = (analyze("--digits=6", &short), analyze("--digits=17", &whole));
+    let read = |file: &Path| fs::read_to_string(file).unwrap();
+    let of = |file: &Path| {
+        let mut found = Vec::new();
+        floats(&serde_json::from_str(&read(file)).unwrap(), &mut found);
+        found
+    };
+    let (rounded, all) = (of(&short), of(&whole));
+    assert_eq!(rounded.len(), all.len());
+    for (rounded, all) in rounded.iter().zip(&all) {
+        assert_eq!(rounded, &format!("{all:.5e}").parse::<f64>().unwrap());
+    }
+    assert!(read(&short).len() * 10 < read(&whole).len() * 9);
+
+    // The summary is of the numbers that are saved.
+    assert_eq!(run(&["show", path(&short)]).unwrap(), printed);
+    assert_eq!(run(&["show", path(&whole)]).unwrap(), printed_of_all);
+    // The program by itself.
+    let by_itself = at("default.json");
+    let analysis = ["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q", "-o", path(&by_itself)];
+    assert!(std::process::Command::new(env!("CARGO_BIN_EXE_headscope")).args(analysis).status().unwrap().success());
+    assert!(read(&by_itself) == read(&short));
+    // A command that reads a report keeps its numbers.
+    let again = at("again.json");
+    run(&["export", path(&short), "-o", path(&again)]).unwrap();
+    assert!(read(&again) == read(&short));
+    let (status, message) = run(&["analyze", "--digits", "2"]).unwrap_err();
+    assert!(status == 2 && message.contains("3..=17") || message.contains("3 to 17"), "{message}");
 }
 
 #[test]

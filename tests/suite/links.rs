@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::families::esm_with_vocabulary;
-use crate::support::{fixture, parts_add_up, path, run, tiny_bert};
+use crate::support::{fixture, headscope, parts_add_up, path, run, tiny_bert};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -259,7 +259,46 @@ fn a_table_that_does_not_fit_is_refused_before_the_model_is_loaded() {
     let model = tiny_bert();
     let missing = ["analyze", path(&model), "-c", path(&corpus), "--links", "/no/links.tsv", "-q"];
     let (status, message) = run(&missing).unwrap_err();
-    assert!(status == 2 && message.contains("cannot read the links `/no/links.tsv`"), "{message}");
+    assert!(status == 3 && message.contains("cannot read the links `/no/links.tsv`"), "{message}");
+    let folder = ["analyze", path(&model), "-c", path(&corpus), "--links", path(scratch.path()), "-q"];
+    let (status, message) = run(&folder).unwrap_err();
+    assert!(status == 3 && message.contains("it is a folder"), "{message}");
+}
+
+/// An option that leaves nothing to score says so.
+#[test]
+fn what_finds_no_link_is_said() {
+    let scratch = tempdir().unwrap();
+    let (model, corpus, table) = (tiny_bert(), fixture("corpus/gold.conllu"), scratch.path().join("links.tsv"));
+    fs::write(&table, "sentence\tfrom\tto\ttype\n#0\t1\t2\tx\n#0\t1\t2\ty\n#0\t1\t3\ty\n").unwrap();
+    let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "20"];
+    let said = run(&[&common[..], &["--links-from", "misc:Nothing"]].concat()).unwrap();
+    assert!(said.contains("it has no link that --links-from misc:Nothing could find"), "{said}");
+    let far = ["--links", path(&table), "--min-distance", "x=2", "--min-distance", "y=2"];
+    let output = headscope(&[&common[..], &far].concat()).output().unwrap();
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(notes.contains("note: --min-distance x=2: no link of `x` is between words so far apart\n"), "{notes}");
+    assert!(output.status.success() && !notes.contains("y=2"), "{notes}");
+}
+
+/// By an index a shard reads its own part alone: the first one holds the table against the whole corpus.
+#[test]
+fn a_table_is_held_against_an_indexed_corpus_once() {
+    let scratch = tempdir().unwrap();
+    let [index, table] = ["gold.index", "links.tsv"].map(|name| scratch.path().join(name));
+    let corpus = fixture("corpus/gold.conllu");
+    run(&["index", path(&corpus), "-o", path(&index)]).unwrap();
+    fs::write(&table, "sentence\tfrom\tto\ttype\n#100000\t1\t2\tx\n").unwrap();
+    let links = ["--links", path(&table), "--index", path(&index), "-q"];
+    let refused =
+        |more: &[&str]| run(&[&["analyze", "/no/model", "-c", path(&corpus)], &links[..], more].concat()).unwrap_err();
+    let out = scratch.path().join("part.headscope");
+    for more in [&["-o", "-"][..], &["--shard", "1/2", "-o", path(&out)]] {
+        let (status, message) = refused(more);
+        assert!(status == 3 && message.contains("links.tsv:2: there is no sentence #100000"), "{message}");
+    }
+    let (status, message) = refused(&["--shard", "2/2", "-o", path(&out)]);
+    assert!(status == 4 && message.contains("/no/model"), "{message}");
 }
 
 #[test]
@@ -307,6 +346,30 @@ fn contacts_beside_fasta_are_those_of_json_lines() {
     assert_eq!((&cut["links"][0]["count"], &cut["links"][0]["out_of_sight"]), (&json!(2), &json!(4)));
 }
 
+/// Each second text is the first one backwards, and aligned with it so.
+#[test]
+fn alignments_cross_the_texts_of_a_pair() {
+    let scratch = tempdir().unwrap();
+    let corpus = scratch.path().join("made-up.pairs");
+    let words = ["the", "dog", "and", "the", "cat"];
+    let line = |number: usize| {
+        let first: Vec<&str> = (0..4).map(|place| words[(number + place * place) % 5]).collect();
+        let second: Vec<&str> = first.iter().rev().copied().collect();
+        format!("{} ||| {} ||| 0-3 1-2 2-1 3-0\n", first.join(" "), second.join(" "))
+    };
+    fs::write(&corpus, (0..40).map(line).collect::<String>()).unwrap();
+    let found = report(&corpus, &[]).unwrap();
+    let align = &found["links"][0];
+    assert_eq!((&align["type"], &align["count"], &align["out_of_sight"]), (&json!("align"), &json!(160), &json!(0)));
+    // Each of four words of the first text has four candidates, which are the words of the second.
+    assert_eq!((&align["chance"], found["corpus"]["words"].as_u64()), (&json!(0.25), Some(320)));
+    assert_eq!(align["by_place"]["accuracy"], 0.25);
+    let refused = scratch.path().join("refused.pairs");
+    fs::write(&refused, "a b ||| c ||| 0-1\n").unwrap();
+    let (status, message) = report(&refused, &[]).unwrap_err();
+    assert!(status == 3 && message.contains("refused.pairs:1: `0-1`: the second text has no word 1"), "{message}");
+}
+
 /// Links of three kinds: reactions with their maps, the arcs of trees, and contacts of words that are drawn at random.
 #[test]
 fn untrained_heads_follow_links_by_chance_alone() {
@@ -329,6 +392,7 @@ fn untrained_heads_follow_links_by_chance_alone() {
     let summary = ["--summary", "full", "--without", "attention,words,frequency,explained-variance"];
     let printed = run(&[&["analyze", path(&model), "-c", path(&contacts)], &summary[..]].concat()).unwrap();
     let line = printed.lines().find(|line| line.contains("Links of contact: ")).expect("a line on pairs");
+    assert!(line.contains(" (largest of 12 heads on this text), as many as words, are linked;"), "{line}");
     assert!(line.contains("of the separations that are linked most often "), "{line}");
     for (corpus, most) in [(fixture("corpus/reactions.jsonl"), 1), (arcs, 20), (contacts, 1)] {
         let others = "attention,trees,words,classes,frequency,explained-variance";

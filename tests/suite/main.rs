@@ -14,6 +14,8 @@ mod reference;
 mod reference_choice;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tensor/mod.rs"]
+mod tensor;
 
 mod absent;
 mod attention_maps;
@@ -38,7 +40,7 @@ mod costly_tokenizers;
 mod counts;
 mod crafted_reports;
 mod damaged_weights;
-mod diff;
+mod direct;
 mod edges;
 mod effect;
 mod encoder;
@@ -67,6 +69,7 @@ mod links;
 mod matching;
 mod metrics;
 mod norms;
+mod numbers;
 mod outputs;
 mod page;
 mod paper;

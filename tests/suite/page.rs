@@ -111,7 +111,7 @@ fn hostile_names_stay_text() {
     let both = folder.path().join("side.html");
     run(&["export", path(&report), path(&report), "-o", path(&both)]).unwrap();
     let changes = folder.path().join("changes.html");
-    run(&["diff", path(&report), path(&report), "-o", path(&changes)]).unwrap();
+    run(&["compare", "--numbers", path(&report), path(&report), "-o", path(&changes)]).unwrap();
     for text in [&page, &figure, &fs::read_to_string(both).unwrap(), &fs::read_to_string(changes).unwrap()] {
         let tags = tags(text);
         assert!(tags.iter().filter(|tag| *tag == "script").count() <= 1, "the page's own");

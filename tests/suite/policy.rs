@@ -59,7 +59,7 @@ impl EstimationContext {
     }
 
     fn diff(&self, b: &Path, more: &[&str]) -> (i32, String) {
-        self.run(&[&["diff", path(&self.path("report.json")), path(b)], more].concat())
+        self.run(&[&["compare", "--numbers", path(&self.path("report.json")), path(b)], more].concat())
     }
 }
 

@@ -113,16 +113,14 @@ fn reports() {
     }
     let changed = in_folder("changed.json");
     printed(&[&["analyze", "box:small", "--remove", "L1H3"], &corpus[..], &["-q", "-o", &changed]].concat());
-    for command in [&["compare"][..], &["diff"], &["gate"], &["confirm"]] {
+    for command in [&["compare"][..], &["compare", "--numbers"], &["gate"], &["confirm"]] {
         let output = headscope(&[command, &[&first, &changed]].concat()).output().unwrap();
+        let name = command.join("");
         let said = outcome(&output).unwrap_or_else(|(status, message)| {
             format!("{}(status {status}) {message}", String::from_utf8_lossy(&output.stdout))
         });
-        // Which of hundreds of metrics changed may differ between processors: of `diff` the sentences are held.
-        held(
-            command[0],
-            &if command[0] == "diff" { sentences(&said.replace(path(folder.path()), "DIR")) } else { said },
-        );
+        // Which of hundreds of metrics changed may differ between processors: of these the sentences are held.
+        held(&name, &if command.len() > 1 { sentences(&said.replace(path(folder.path()), "DIR")) } else { said });
     }
 }
 

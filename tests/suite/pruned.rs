@@ -17,6 +17,7 @@ use headscope::model::grid::HeadPlace;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
 use headscope::model::weights::pruned::{PrunedWeights, RemovedHeads};
+use headscope::system::errors::Class;
 use serde_json::{Value, json};
 
 /// The files of a model, with some tokenizer: those of tests have none.
@@ -61,10 +62,12 @@ fn check(name: &str) -> bool {
     let (dim, last) = (files.architecture.config.head_dim(), grid.layers - 1);
     let mut gates = Gates::default();
     let mut removed = RemovedHeads::new();
-    // One head of the first layer and one of the last, and whatever shares their weights.
+    // One head of the first layer and one of the last that are there, and whatever shares their weights.
+    let present = |layer: usize| files.architecture.config.present_heads(layer);
+    let (first_head, last_head) = (present(0)[0], *present(last).last().unwrap());
     let gone = |place: &HeadPlace| {
         let shares = |layer: usize| names.layers[layer] == names.layers[place.layer];
-        (shares(0) && place.head == 0) || (shares(last) && place.head == grid.heads - 1)
+        (shares(0) && place.head == first_head) || (shares(last) && place.head == last_head)
     };
     for place in grid.places().filter(gone) {
         // Layers that share their weights share the constants, too.
@@ -123,6 +126,50 @@ fn every_layout_of_weights_is_pruned() {
     }
 }
 
+#[test]
+fn a_model_that_lacks_heads_already_is_pruned_again() {
+    for (name, constant) in [
+        ("tiny-bert-pickle", true),
+        ("tiny-distilbert", true),
+        ("tiny-gpt2", true),
+        ("tiny-albert", true),
+        ("tiny-t5", false),
+    ] {
+        assert_eq!(check(&format!("pruned/{name}")), constant, "{name}");
+    }
+    let bench = tempfile::tempdir().unwrap();
+    let (model, folder) = (fixture("models/pruned/tiny-bert-pickle"), bench.path().join("pruned"));
+    let prune = |heads: &str| run(&["prune", path(&model), "--heads", heads, "-o", path(&folder)]);
+    let absent = "error: L0H1 is absent: `tiny-bert-pickle` was saved without it (pruned_heads): leave it out\n";
+    assert_eq!(prune("L0H0,L0H1").unwrap_err(), (4, absent.to_owned()));
+    assert!(prune("L0H0").unwrap().contains("without 1 of "));
+}
+
+/// An empty tensor in the place of the one that changes stays as it is; and an output that is full is an error of the output.
+#[test]
+fn tensors_change_by_their_names() {
+    let bench = tempfile::tempdir().unwrap();
+    let from = tiny_bert();
+    for file in ["config.json", "tokenizer.json"] {
+        fs::copy(from.join(file), bench.path().join(file)).unwrap();
+    }
+    let bytes = fs::read(from.join("model.safetensors")).unwrap();
+    let length = usize::try_from(u64::from_le_bytes(bytes[..8].try_into().unwrap())).unwrap();
+    let mut header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let name = header.as_object().unwrap().keys().find(|name| name.ends_with("0.attention.output.dense.weight"));
+    let place = header[name.unwrap()]["data_offsets"][0].clone();
+    header["a.empty"] = json!({"dtype": "F32", "shape": [0], "data_offsets": [place, place]});
+    let header = serde_json::to_vec(&header).unwrap();
+    let changed = [&(header.len() as u64).to_le_bytes()[..], &header, &bytes[8 + length..]].concat();
+    fs::write(bench.path().join("model.safetensors"), changed).unwrap();
+    let files = files(bench.path());
+    let removed = RemovedHeads::from([(HeadPlace { layer: 0, head: 1 }, None)]);
+    let pruned = PrunedWeights::new(&files, &removed).unwrap();
+    pruned.write(0, &mut std::io::sink()).unwrap();
+    let error = pruned.write(0, &mut &mut [0; 100][..]).unwrap_err();
+    assert_eq!(Class::of(&error), Class::Output, "{error:#}");
+}
+
 /// A model of tests with a tokenizer, in a folder of this one.
 fn readable(bench: &Path, name: &str) -> PathBuf {
     let folder = bench.join(name);
@@ -175,6 +222,23 @@ fn a_pruned_model_loses_what_the_report_says() {
         assert!(gone > 0 && said.contains(&format!("heads, removed by {removal}:")), "{said}");
         let expected = order["loss"][gone - 1].as_f64().unwrap();
         assert!(said.contains(&format!("to {expected:.4} nats")), "{said}");
+        assert!(
+            said.contains("Within 20 % of the loss, in the order by effect: over the half of the report's sample"),
+            "{said}"
+        );
+        // Of what all heads are worth, which is nothing in an untrained model, in another order.
+        let budget = ["--report", path(&report), "--budget", "20%", "--of", "all-heads", "--by", "gradient"];
+        let other = at(&format!("other-{removal}-{}", model.len()));
+        let said = run(&[&["prune", model, "-o", path(&other)], &budget[..]].concat());
+        let expected = "Within 20 % of what all heads are worth, in the order by gradient: ";
+        assert!(said.map_or(removal == "zero", |said| said.contains(expected)));
+        // Heads of one's own, as the report removes them.
+        let own = at(&format!("own-{removal}-{}", model.len()));
+        let said = run(&["prune", model, "-o", path(&own), "--report", path(&report), "--heads", "L0H1,L1H0"]).unwrap();
+        assert!(
+            said.contains(&format!("without 2 of 16 heads, removed by {removal}:")) || !model.starts_with("box"),
+            "{said}"
+        );
         let found = of_run(&pruning(path(&folder), &["--removal", "zero"]))["pruning"]["loss"].as_f64().unwrap();
         let change = (expected - whole["pruning"]["loss"].as_f64().unwrap()).abs();
         assert!((found - expected).abs() < 1e-5 && change > 1e-4, "{model}: {found} {expected} {change}");

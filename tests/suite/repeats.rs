@@ -54,6 +54,7 @@ fn heads_that_copy_are_those_of_the_reference() {
     let golden = fs::read_to_string(fixture("goldens/causal-copying.json")).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
     let found = report("box:causal", &[]);
+    assert!(found["chance"]["copy_scored"].is_null() && found["chance"]["copy_rank"] == 0.5);
     for (head, expected) in found["heads"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
         for metric in ["copy_logit", "copy_rank", "copy_scored"] {
             if expected[metric]["value"].is_null() {
@@ -63,6 +64,11 @@ fn heads_that_copy_are_those_of_the_reference() {
             near(metric, &head["metrics"][metric], &expected[metric]["value"]);
             near(metric, &head["standard_errors"][metric], &expected[metric]["error"]);
         }
+        // Each head is scored on the queries whose largest weight is on another token.
+        let count = |known: &Value| known["count"].as_f64();
+        let all = count(&found["denominators"]["copy_scored"]).unwrap();
+        let own = count(&head["denominators"]["copy_rank"]).unwrap_or(all);
+        near("queries", &(own / all).into(), &head["metrics"]["copy_scored"]);
         let labels = head["labels"].as_array().unwrap();
         let has = |name: &str| labels.iter().any(|label| label["label"] == name && label["borderline"] == false);
         assert_eq!(has("copies"), has("induction"), "{head}");

@@ -486,7 +486,7 @@ fn the_page_on_detectors_is_up_to_date() {
 
 #[test]
 fn help_is_there_for_every_command() {
-    for command in ["analyze", "maps", "explain", "schema", "relabel", "diff", "compare"] {
+    for command in ["analyze", "maps", "explain", "schema", "relabel", "compare"] {
         let help = run(&[command, "--help"]).unwrap();
         assert!(help.contains("Usage: headscope"), "{help}");
     }

@@ -137,7 +137,8 @@ fn relations_are_said_as_far_as_they_reach() {
             (specific["difference"], specific["standard_error"]) = (json!(difference), json!(0.01));
         }
     };
-    let (strongest, firm) = ("The relation with the strongest evidence is case, by L2H3", "At least 7 of 16 heads");
+    let (strongest, firm) =
+        ("The relation with the strongest evidence is case: L2H3 is right for ", "At least 7 of 16 heads");
     let (perhaps, none) = ("No relation is followed firmly; perhaps", "No head of 16 is shown to have a firm role");
     let not_beating = "not shown to beat word classes";
     let [is_of_it, is_not] =

@@ -373,7 +373,7 @@ fn a_part_in_the_place_of_a_report_says_what_makes_one() {
         let error = refused(part);
         assert!(error.ends_with(&format!("is a partial, {what} of two stages{of_both}")), "{error}");
     }
-    let (status, error) = run(&["diff", &after, &after]).unwrap_err();
+    let (status, error) = run(&["compare", "--numbers", &after, &after]).unwrap_err();
     assert_eq!(status, 3);
     let expected =
         "says nothing by itself: `headscope merge -o FILE.headscope` makes one of all partials of both stages\n";

@@ -37,7 +37,7 @@ fn each_class_has_its_status_and_its_code() {
         (vec!["analyze", tiny, "-c", good, "--policy", path(&policy)], 3, "input"),
         (vec!["relabel", path(&bad), "--preset", "voita2019"], 3, "input"),
         (vec!["merge", path(&bad), "-o", "-"], 3, "input"),
-        (vec!["diff", path(&bad), path(&bad)], 3, "input"),
+        (vec!["compare", "--numbers", path(&bad), path(&bad)], 3, "input"),
         (vec!["compare", path(&bad), path(&bad)], 3, "input"),
         (vec!["analyze", path(&empty), "-c", good], 4, "model"),
         (vec!["maps", path(&empty), "--text", "a", "-o", "x.safetensors"], 4, "model"),
@@ -68,7 +68,7 @@ fn helps_list_the_statuses_that_there_can_be() {
     for command in ["analyze", "view", "maps", "counts"] {
         assert_eq!(listed(command), running, "{command}");
     }
-    for command in ["relabel", "show", "export", "diff", "compare", "index", "cite"] {
+    for command in ["relabel", "show", "export", "compare", "index", "cite"] {
         assert_eq!(listed(command), reading, "{command}");
     }
     for command in ["explain", "schema", "completions", "man"] {
@@ -160,7 +160,7 @@ fn errors_for_programs_say_where_they_arose_and_what_helps() {
             Some(&unknown),
             None,
             Some("pdf"),
-            show("say --format conllu, text, jsonl, fasta or rxn"),
+            show("say --format conllu, text, jsonl, fasta, rxn or pairs"),
         ),
         (vec!["analyze", "-c", absent], "input", Some(absent), None, None, None),
         (vec!["analyze", "-c", &good, "-c", &good], "input", Some(&good), None, None, show("name it once")),

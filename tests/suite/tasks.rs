@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use crate::golden::{largest_difference, record};
 use crate::support::{architecture, fixture, opened, parts_add_up, path, run, tiny_bert, weight_files};
+use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device};
 use headscope::model::forward::batch::{Batch, Input};
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;
-use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Start};
 use headscope::model::parameters::{Classified, Classifier, Parameters};
@@ -89,6 +89,104 @@ fn continued_prompts_are_those_of_the_reference_and_need_induction_heads() {
 #[test]
 fn pairs_of_a_decoder_are_those_of_the_reference() {
     check("box:causal", "pairs", "causal-pairs", "zero");
+}
+
+/// Heads go one after the other, and the loss and the share right are those of the reference, on the units of odd number.
+fn check_pruning(model: &str, task: &str, golden: &str, shares: &[&str]) {
+    let golden = fs::read_to_string(fixture(&format!("goldens/{golden}.json"))).unwrap();
+    let expected = &serde_json::from_str::<Value>(&golden).unwrap()["pruning"];
+    let report = report(model, task, &["--removal", "zero", "--with", "pruning"]);
+    let pruning = &report["pruning"];
+    let curve = &pruning["orders"][0];
+    assert_eq!((&curve["by"], &pruning["task"]), (&"task".into(), &report["task"]["kind"]));
+    let name = |head: &Value| format!("L{}H{}", head["layer"], head["head"]);
+    let heads: Vec<String> = curve["heads"].as_array().unwrap().iter().map(name).collect();
+    assert_eq!(Value::from(heads.clone()), expected["heads"]);
+    for point in 0..heads.len() {
+        for number in ["loss", "right"] {
+            near(&format!("{number} {point}"), &curve[number][point], &expected[number][point]);
+        }
+    }
+    let budgets = curve["can_go"].as_array().unwrap();
+    let of: Vec<&Value> = budgets.iter().step_by(3).map(|budget| &budget["of"]).collect();
+    assert_eq!(of, shares);
+    // The longest beginning along which no more is lost of the share right.
+    let (whole, allowed) = (pruning["right"]["share"].as_f64().unwrap(), budgets.last().unwrap());
+    let stays = |right: &&Value| whole - right.as_f64().unwrap() <= 0.1 * whole + 1e-9;
+    let count = expected["right"].as_array().unwrap().iter().take_while(stays).count();
+    near("the share that can go", &allowed["share"], &(count as f64 / heads.len() as f64).into());
+}
+
+#[test]
+fn pruning_of_a_task_is_that_of_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = classifier(folder.path(), "tiny-bert-classifier");
+    check_pruning(path(&model), "classes", "tiny-bert-classes", &["loss", "all-heads", "right"]);
+    // A difference of log-probabilities may be below 0, and has no shares.
+    check_pruning("box:small", "pairs", "small-pairs", &["all-heads", "right"]);
+}
+
+/// ALBERT's layers share their weights: a head goes in all of them.
+#[test]
+fn heads_of_layers_that_share_their_weights_go_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = classifier(folder.path(), "tiny-albert-classifier");
+    let found = report(path(&model), "classes", &["--with", "pruning"]);
+    assert_eq!(found["pruning"]["layers_share_weights"], true);
+    for curve in found["pruning"]["orders"].as_array().unwrap() {
+        let steps = |key: &str| curve[key].as_array().unwrap().chunks(2).map(<[Value]>::to_vec).collect::<Vec<_>>();
+        for (heads, loss) in steps("heads").iter().zip(steps("loss")) {
+            assert!(heads[0]["head"] == heads[1]["head"] && loss[0] == loss[1], "{heads:?} {loss:?}");
+        }
+    }
+}
+
+/// A classifier by the preset: derivatives, removal by zeros, and a curve of the share right.
+#[test]
+fn a_preset_asks_which_heads_a_classifier_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = classifier(folder.path(), "tiny-bert-classifier");
+    let found = report(path(&model), "classes", &["--preset", "michel2019"]);
+    assert_eq!([&found["task"]["removal"], &found["gradient"]["task"]], ["zero", "classify"]);
+    near("the loss", &found["gradient"]["loss"], &found["task"]["loss"]);
+    let by: Vec<&Value> = found["pruning"]["orders"].as_array().unwrap().iter().map(|curve| &curve["by"]).collect();
+    assert_eq!(by[..2], ["task", "gradient"]);
+    let agreement = &found["gradient"]["rank_correlations"][1];
+    assert_eq!([&agreement["metric"], &agreement["with"]], ["first_order_effect", "task_effect"]);
+    // The head that matters most does so from its first part on.
+    let heads = found["heads"].as_array().unwrap();
+    let metric = |head: &Value, name: &str| head["metrics"][name].as_f64().unwrap();
+    let most =
+        heads.iter().max_by(|a, b| metric(a, "task_effect").abs().total_cmp(&metric(b, "task_effect").abs())).unwrap();
+    assert!(metric(most, "task_effect") * metric(most, "first_order_effect") > 0.0, "{most}");
+    let (status, message) = run(&["analyze", path(&model), "--preset", "blimp"]).expect_err("an error");
+    assert!(status == 2 && message.contains("--preset blimp: there is no task: give --task FILE"), "{message}");
+}
+
+/// The derivative of a pair's score is that of both of its texts.
+#[test]
+fn derivatives_of_pairs_are_of_both_texts() {
+    let found = report("box:small", "pairs", &["--with", "gradient"]);
+    near("the loss", &found["gradient"]["loss"], &found["task"]["loss"]);
+    assert_eq!(
+        (&found["gradient"]["masked_tokens"], &found["gradient"]["task"]),
+        (&found["task"]["items"], &"pair".into())
+    );
+}
+
+#[test]
+fn the_summary_opens_with_the_task_and_what_can_go() {
+    let task = fixture("tasks/copies.jsonl");
+    let arguments =
+        ["analyze", "box:causal", "--task", path(&task), "--with", "pruning", "--removal", "zero", "--summary", "full"];
+    let said = run(&[&arguments[..], &alone()].concat()).unwrap();
+    assert!(said.contains(" heads are shown to matter for this task"), "{said}");
+    assert!(
+        said.contains("can be removed together (by zero, in the order by task) before the share right falls by 1 %"),
+        "{said}"
+    );
+    assert!(said.contains("Heads that can go, in the order by task, removed by zero:"), "{said}");
+    assert!(said.contains("5 % of the share right: "), "{said}");
 }
 
 #[test]
@@ -332,9 +430,23 @@ fn what_cannot_be_scored_is_named() {
         let (status, message) = error(model, &class(label), &more);
         assert!(message.contains(expected), "{status} {message}\nexpected {expected}");
     }
+    // The tensors of both heads have one name.
+    let tags = "{\"words\": [\"the\"], \"labels\": [\"past\"]}\n";
+    let (status, message) = error(path(&model), tags, &[]);
+    let expected = "its head classifies sequences (`architectures` of config.json: BertForSequenceClassification), and the task is about \
+        tokens: name the model that was trained to classify tokens";
+    assert!(status == 4 && message.contains(expected), "{status} {message}");
+    // A line that is no item is an error of the file, and no wrong usage.
+    let (status, message) = error("box:small", "{\"gud\": \"the house\", \"bad\": \"house the\"}\n", &[]);
+    assert_eq!(status, 3);
+    assert!(
+        message.starts_with("error: DIR/items.jsonl:1: the keys fit no kind of task: `{\"gud\"")
+            && message.ends_with(": an item has `good` and `bad` (pair)\n"),
+        "{message}"
+    );
     let (status, message) = run(&["analyze", "box:small", "--with", "task"]).expect_err("an error");
     assert!(status == 2 && message.contains("--with task: there is no task: give --task FILE"), "{message}");
     let missing = folder.path().join("none.jsonl");
     let (status, message) = run(&["analyze", path(&tiny_bert()), "--task", path(&missing)]).expect_err("an error");
-    assert!(status == 2 && message.contains("cannot read the task"), "{status} {message}");
+    assert!(status == 3 && message.contains("cannot read the task"), "{status} {message}");
 }

@@ -7,10 +7,8 @@ use std::sync::Arc;
 
 use crate::golden::record;
 use crate::random::{RandomEncoder, sentences};
-use candle_core::Device;
 use headscope::model::forward::gates::{AttentionRows, Gate, Gates};
 use headscope::model::forward::packed::PackedEncoder;
-use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Start};
 use headscope::model::grid::{HeadGrid, HeadPlace};
@@ -289,7 +287,6 @@ fn found(
         ..PassSetup::default()
     });
     let seen = if study.passes()[0].pass.derivatives {
-        let encoder = TensorEncoder::new(parameters, &Device::Cpu).unwrap();
         let (variants, threads) = (Variants::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
         let (sequences, progress) = (sequences.iter().cloned().map(Ok), Analysis::new(None, None, Arc::default()));
         differentiate(observers, ("random", &encoder), (&variants.first, &[], None), sequences, threads, &progress)

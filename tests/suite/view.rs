@@ -197,7 +197,12 @@ fn old_names_of_commands_say_the_new_ones() {
     };
     let (old, new) = (at("old.safetensors"), at("new.safetensors"));
     for (before, after, now) in [
-        (&["schema", "diff"][..], &["explain", "--schema", "diff"][..], "explain --schema"),
+        (&["schema", "diff"][..], &["explain", "--schema", "numbers"][..], "explain --schema"),
+        (
+            &["diff", path(&report), path(&report), "--only", "labels"],
+            &["compare", path(&report), path(&report), "--numbers", "--only", "labels"],
+            "compare --numbers",
+        ),
         (&["schema"], &["explain", "--schema"], "explain --schema"),
         (
             &["relabel", path(&report), "--preset", "voita2019"],

@@ -57,13 +57,13 @@ impl Askable {
 
 /// Whether a study, or one that it builds on, needs predictions.
 fn is_of_losses(study: &dyn AnyStudy) -> bool {
-    let own = study.passes().iter().any(|spec| spec.pass.predicts());
+    let own = study.passes_of(false).iter().any(|spec| spec.pass.predicts());
     own || study.card().builds_on.iter().filter_map(|name| registry::named(name)).any(is_of_losses)
 }
 
-/// Whether a study is of the items of a task.
+/// Whether a study is of the items of a task, and of nothing else.
 pub fn is_of_items(study: &dyn AnyStudy) -> bool {
-    study.passes().iter().any(|spec| spec.pass.sequences.are_items())
+    study.passes_of(false).iter().any(|spec| spec.pass.sequences.are_items())
 }
 
 #[cfg(test)]

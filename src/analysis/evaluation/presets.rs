@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Spacing;
 use crate::studies::registry;
 use crate::study::AnyStudy;
@@ -22,6 +23,8 @@ pub struct Preset {
     pub words: Spacing,
     /// Whether all rules that it does not set are off, so that it cannot be followed together with another such one.
     pub alone: bool,
+    /// How it removed heads, where it removed any.
+    pub removal: Option<Replacement>,
     /// The thresholds that it sets.
     pub policy: &'static [(&'static str, Value)],
     /// Its line of the summary, of every head's labels and metrics.
@@ -40,6 +43,7 @@ pub const PRESETS: &[Preset] = &[
         // Its corpora are words, joined by spaces.
         words: Spacing::Spaced,
         alone: false,
+        removal: None,
         policy: &[],
         summary: None,
     },
@@ -51,6 +55,7 @@ pub const PRESETS: &[Preset] = &[
         studies: &[],
         words: Spacing::Written,
         alone: true,
+        removal: None,
         policy: &[("offset_argmax", Value::Share(0.9)), ("rare_argmax", Value::Share(0.1)), LABEL_Q],
         summary: Some(voita2019),
     },
@@ -61,6 +66,7 @@ pub const PRESETS: &[Preset] = &[
         studies: &["segments"],
         words: Spacing::Written,
         alone: true,
+        removal: None,
         policy: &[
             ("class_column_r2", Value::Share(0.5)),
             ("class_offset_r2", Value::Share(0.5)),
@@ -71,6 +77,27 @@ pub const PRESETS: &[Preset] = &[
             ("syntactic_margin", Value::Share(1.0)),
         ],
         summary: Some(kovaleva2019),
+    },
+    // Section 3 removes heads by zeros, section 4 prunes them in the order of their derivatives.
+    Preset {
+        name: "michel2019",
+        about: "Michel et al. 2019: heads of a task (`--task`) by derivative and by removal, by zeros, and how many can go",
+        studies: &["task", "gradient", "pruning"],
+        words: Spacing::Written,
+        alone: false,
+        removal: Some(Replacement::Zero),
+        policy: &[],
+        summary: None,
+    },
+    Preset {
+        name: "blimp",
+        about: "Warstadt et al. 2020: minimal pairs (`--task` with a file of BLiMP) and the heads that each phenomenon needs",
+        studies: &["task"],
+        words: Spacing::Written,
+        alone: false,
+        removal: None,
+        policy: &[],
+        summary: None,
     },
 ];
 
@@ -115,6 +142,11 @@ pub fn spacing(presets: &[String], studies: &[String]) -> Spacing {
     };
     let spaced = PRESETS.iter().filter(is_asked_for).find(|preset| preset.words == Spacing::Spaced);
     spaced.map_or(Spacing::Written, |preset| preset.words)
+}
+
+/// How heads are removed where these presets are followed and nothing else is said: as in the first that removed any.
+pub fn removal(presets: &[&Preset]) -> Option<Replacement> {
+    presets.iter().find_map(|preset| preset.removal)
 }
 
 /// The lines that presets add to a summary.

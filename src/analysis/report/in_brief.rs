@@ -63,8 +63,10 @@ fn choices(report: &Report) -> String {
         Some((code.unwrap_or_else(|| chooses.label.clone()), head.place))
     });
     let kinds = kinds(firm);
-    let kinds = if kinds.is_empty() { "none".to_owned() } else { kinds };
-    format!("Heads above layer 0 that go by one part of their input alone, firmly: {kinds}.")
+    if kinds.is_empty() {
+        return "No head above layer 0 has attention that follows from one thing alone.".to_owned();
+    }
+    format!("Heads above layer 0 whose attention follows from one thing alone: {kinds}.")
 }
 
 /// Firm roles in each control, in the mean over its seeds.
@@ -114,7 +116,7 @@ fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     let shown: Vec<String> = shown.collect();
     let others: usize = kinds.iter().skip(named).map(|(_, places)| places.len()).sum();
     let more = kinds.len().saturating_sub(named);
-    let more = if more == 0 { String::new() } else { format!(", {others} of {more} more kinds") };
+    let more = if more == 0 { String::new() } else { format!(", {others} of rarer kinds") };
     shown.join(", ") + &more
 }
 
@@ -154,7 +156,7 @@ fn relation(heads: &[HeadReport]) -> Option<String> {
         }
     };
     Some(format!(
-        "{start} {name}, by {place}: right for {score} of its words; the best fixed offset is right for {offset}{beside}."
+        "{start} {name}: {place} is right for {score} of its words, the best fixed offset for {offset}{beside}."
     ))
 }
 
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(told(&[("a", 2), ("bc", 3)]), "3 bc, 2 a (L1H0, L1H1)");
         let six = [("a", 3), ("b", 3), ("c", 3), ("d", 3), ("e", 3), ("f", 1)];
         assert_eq!(told(&six), "3 a, 3 b, 3 c, 3 d, 3 e, 1 f (L1H0)");
-        assert_eq!(told(&[&six[..], &[("g", 1)]].concat()), "3 a, 3 b, 3 c, 3 d, 3 e, 2 of 2 more kinds");
+        assert_eq!(told(&[&six[..], &[("g", 1)]].concat()), "3 a, 3 b, 3 c, 3 d, 3 e, 2 of rarer kinds");
     }
 
     #[test]

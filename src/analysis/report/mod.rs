@@ -183,8 +183,8 @@ pub struct HeadReport {
     #[serde(default)]
     #[schemars(schema_with = "schema::values")]
     pub chance: Values,
-    /// How much metrics rest on where that differs between classes of layers, by metric id; null where `denominators` of the
-    /// report has it. Absent if the queries of all layers see the same keys.
+    /// How much metrics rest on where that differs between heads, by metric id; null where `denominators` of the report has it.
+    /// Absent if all heads are scored on the same things.
     #[serde(default, skip_serializing_if = "Metrics::is_empty")]
     #[schemars(schema_with = "schema::own_denominators")]
     pub denominators: Metrics<Option<Denominator>>,
@@ -386,6 +386,13 @@ impl Report {
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
         if count.is_none() || !grid.is(self.heads.iter().map(|head| head.place)) {
             return Some(format!("`heads` does not list {grid}"));
+        }
+        if let Some(defect) = self.model.defect() {
+            return Some(defect);
+        }
+        let is_misjudged = |head: &&HeadReport| head.is_absent() != self.model.absent.contains(&head.place);
+        if let Some(head) = self.heads.iter().find(is_misjudged) {
+            return Some(format!("`primary` of the head `{}` does not fit `model.absent`", head.place));
         }
         let names = |head: &HeadReport| {
             let names = |names: BTreeSet<String>| (!names.is_empty()).then_some(names);

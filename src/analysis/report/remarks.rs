@@ -43,7 +43,8 @@ impl Report {
         let read = read.map(|(context, reading)| read_in(context, reading));
         let unhealthy = self.corpus.unhealthy_beside_reading(&self.model);
         let overlap = boxed::overlap(&self.model.id, &self.corpus.name).map(str::to_owned);
-        [of_model, overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy).collect()]
+        let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
+        [of_model, of_corpus.chain(self.without_links()).collect()]
     }
 
     /// The studies that a model of proteins leaves out; `None` of another model.
@@ -61,6 +62,16 @@ impl Report {
             }
         };
         self.model.residues.then(known)
+    }
+
+    /// That there is no link, where an option asks for links.
+    fn without_links(&self) -> Option<String> {
+        let protocol = &self.settings.protocol;
+        let study = registry::with_option("links-from");
+        let (_, section) = self.sections.0.iter().find(|(known, _)| known.card().name == study)?;
+        let asked = protocol.links_from.as_ref().map(|from| format!("--links-from {from}"));
+        let asked = asked.or_else(|| (!protocol.links.is_empty()).then(|| "its options".to_owned()))?;
+        (!section.has_subject()).then(|| format!("it has no link that {asked} could find"))
     }
 
     /// The studies that a decoder leaves out which was saved without its head; `None` of another model.
@@ -81,10 +92,9 @@ fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: 
             sentences.mean,
             sentences.largest
         ),
-        Context::Sentence => format!(
-            "each sentence was read by itself, of {mean:.1} tokens in the mean and at most {most}: its first token is the first that \
-             the model sees"
-        ),
+        Context::Sentence => {
+            format!("sentences were read one by one, of {mean:.1} tokens in the mean and at most {most}")
+        }
     };
     let begins = match (&reading.begins_with, reading.bos) {
         (Some(token), Bos::Auto) => format!("each begins with {}, which the tokenizer puts there", printable(token)),

@@ -127,8 +127,8 @@ impl TextInfo {
         }
         if families < different_sentences {
             remarks.push(format!(
-                "its {different_sentences} different {sentence}s are {families} {}",
-                plural(&families, "family", "families")
+                "its {different_sentences} different {sentence}s are variants of {families}, and tests count the variants of one \
+                 {sentence} once (families)"
             ));
         }
         if not_remembered > 0 {

@@ -34,6 +34,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &ablation::in_context::InContextEffect,
     &ablation::task::OwnTask,
     &circuits::interchange::Interchange,
+    &circuits::direct::DirectEffect,
     &ablation::gradient::Gradient,
     &ablation::knockout::ArcKnockout,
     &ablation::pruning::Pruning,

@@ -12,6 +12,7 @@ use super::section::Section;
 use super::show::terms::Term;
 use super::verdict_rule::VerdictRule;
 use crate::passes::control::ControlKind;
+use crate::sequences::derived::task::TaskKind;
 
 /// The name of a study, its question, its needs, its metrics and its labels.
 #[derive(Clone, Copy)]
@@ -30,7 +31,9 @@ pub struct Card {
     pub in_first_run: bool,
     /// The studies whose results it needs, by name: they run wherever it runs.
     pub builds_on: &'static [&'static str],
-    /// Whether it runs by default wherever all studies of `builds_on` run.
+    /// The studies that it needs instead in a run with a task; `None` if they are the same.
+    pub builds_on_with_task: Option<&'static [&'static str]>,
+    /// Whether it runs by default wherever all studies that it builds on run.
     pub joins: bool,
     /// Whether it asks about words or sentences of a language, which models of proteins do not know.
     pub of_language: bool,
@@ -44,6 +47,10 @@ pub struct Card {
     pub allows_absent_heads: bool,
     /// Whether it removes heads, so that it asks what stands for a removed one.
     pub removes_heads: bool,
+    /// The kinds of items of a task that it takes; empty if it takes all.
+    pub takes: &'static [TaskKind],
+    /// Whether it asks for direct effects on logits, which not all models have.
+    pub of_direct_effects: bool,
     /// Its need for the count of each token in the whole corpus before any pass begins.
     pub counts: Counts,
     /// The kinds of controls in which it also runs: by default the kinds in which its labels are counted.
@@ -92,6 +99,7 @@ impl Card {
         by_default: false,
         in_first_run: false,
         builds_on: &[],
+        builds_on_with_task: None,
         joins: false,
         of_language: false,
         beyond_decoders: None,
@@ -99,6 +107,8 @@ impl Card {
         on_decoders: false,
         allows_absent_heads: false,
         removes_heads: false,
+        takes: &[],
+        of_direct_effects: false,
         counts: Counts::Unused,
         controls: &[],
         metrics: Vec::new,
@@ -126,6 +136,11 @@ impl Card {
     /// All its labels: those of where a head attends, then those of how it chooses.
     pub fn all_labels(&self) -> impl Iterator<Item = &'static Detector> + use<> {
         self.labels.iter().chain(self.choices)
+    }
+
+    /// The studies whose results it needs in a run with a task, or in one without.
+    pub fn needed(&self, has_task: bool) -> &'static [&'static str] {
+        self.builds_on_with_task.filter(|_| has_task).unwrap_or(self.builds_on)
     }
 
     /// Whether the study runs on the corpus in the box, where no corpus is named, unless it is switched off.

@@ -58,6 +58,15 @@ pub trait AnyStudy: Sync {
     /// [`Study::passes`]
     fn passes(&self) -> Vec<PassSpec>;
 
+    /// The passes of a run with a task, or of one without: a study with passes over either has those over the items of the task where
+    /// there is one.
+    fn passes_of(&self, has_task: bool) -> Vec<PassSpec> {
+        let (items, others): (Vec<_>, Vec<_>) =
+            self.passes().into_iter().partition(|spec| spec.pass.sequences.are_items());
+        let is_of_items = others.is_empty() || (has_task && !items.is_empty());
+        if is_of_items { items } else { others }
+    }
+
     /// [`Study::measure`]
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 

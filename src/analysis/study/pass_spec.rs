@@ -60,6 +60,8 @@ pub struct Subject<'a> {
     pub grid: HeadGrid,
     /// The classes of layers by the keys that their queries see.
     pub classes: &'a LayerClasses,
+    /// The first layer with the weights of each; empty where each has its own.
+    pub first_layers: &'a [usize],
     /// The token that speaks for a split word.
     pub from: FromToken,
     /// The id of a token in the model's vocabulary.
@@ -83,6 +85,7 @@ impl<'a> Subject<'a> {
         Self {
             grid,
             classes: &WHOLE,
+            first_layers: &[],
             from,
             token_id,
             probes: &[],

@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
 
 use super::labels::evidence::{Direction, UseTest};
 use super::labels::policy::Policy;
@@ -160,15 +161,62 @@ pub struct PruningOrder {
     pub loss: f64,
     /// The loss without the first head, without the first two, and so on.
     pub without: Vec<f64>,
+    /// The share of predictions of a task that are right with all heads, and without the first head and so on; `None` of a loss of
+    /// tokens.
+    pub right: Option<(f64, Vec<f64>)>,
+    /// The measures of loss that have shares.
+    pub shares: Vec<ShareOf>,
 }
 
 impl PruningOrder {
-    /// How many heads can go: the longest beginning of the order at all points of which the loss rises by no more than this share of
-    /// the loss, or of what all heads are worth.
-    pub fn can_go(&self, rise: f64, of_all_heads: bool) -> usize {
+    /// How many heads can go: the longest beginning of the order along which no more is lost than this share of a measure; `None` if
+    /// that has no shares.
+    pub fn can_go(&self, rise: f64, of: ShareOf) -> Option<usize> {
         let bare = self.without.last().copied().unwrap_or(self.loss);
-        let allowed = rise * if of_all_heads { bare - self.loss } else { self.loss };
-        self.without.iter().take_while(|without| *without - self.loss <= allowed).count()
+        let within = |lost: &mut dyn Iterator<Item = f64>, allowed: f64| {
+            lost.take_while(|lost| *lost <= allowed + ROUNDING).count()
+        };
+        let (loss, right) = (self.loss, self.right.as_ref());
+        let rises = &mut self.without.iter().map(|without| without - loss);
+        let count = match of {
+            ShareOf::Loss => within(rises, rise * loss),
+            ShareOf::AllHeads => within(rises, rise * (bare - loss)),
+            ShareOf::Right => {
+                let (right, without) = right?;
+                within(&mut without.iter().map(|without| right - without), rise * right)
+            }
+        };
+        self.shares.contains(&of).then_some(count)
+    }
+}
+
+/// Differences of shares are rounded by less than this.
+pub const ROUNDING: f64 = 1e-9;
+
+/// A measure of loss that is allowed to change by a share of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShareOf {
+    /// The loss with all heads.
+    #[default]
+    Loss,
+    /// The loss without any head less that with all.
+    AllHeads,
+    /// The share of predictions of a task that are right with all heads, which may fall.
+    Right,
+}
+
+impl ShareOf {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Loss, Self::AllHeads, Self::Right];
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Loss => "the loss",
+            Self::AllHeads => "what all heads are worth",
+            Self::Right => "the share right",
+        }
     }
 }
 
@@ -293,9 +341,17 @@ mod tests {
             heads: (0..4).map(|head| (HeadPlace { layer: 0, head }, None)).collect(),
             loss: 2.0,
             without: vec![2.05, 2.01, 2.3, 3.0],
+            right: None,
+            shares: vec![ShareOf::Loss, ShareOf::AllHeads],
         };
-        let of_loss = [0.02, 0.03, 0.15, 0.5].map(|rise| order.can_go(rise, false));
-        assert_eq!((of_loss, order.can_go(0.06, true), order.can_go(1.0, true)), ([0, 2, 3, 4], 2, 4));
+        let of_loss = [0.02, 0.03, 0.15, 0.5].map(|rise| order.can_go(rise, ShareOf::Loss));
+        assert_eq!(of_loss, [0, 2, 3, 4].map(Some));
+        let of_all = [0.06, 1.0].map(|rise| order.can_go(rise, ShareOf::AllHeads));
+        assert_eq!((of_all, order.can_go(0.5, ShareOf::Right)), ([Some(2), Some(4)], None));
+        // Of a task: 80 % are right, and may fall to 76 %.
+        let (right, shares) = (Some((0.8, vec![0.82, 0.77, 0.75, 0.8])), vec![ShareOf::AllHeads, ShareOf::Right]);
+        let order = PruningOrder { right, shares, ..order };
+        assert_eq!([ShareOf::Right, ShareOf::Loss].map(|of| order.can_go(0.05, of)), [Some(2), None]);
     }
 
     #[test]

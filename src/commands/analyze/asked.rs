@@ -69,5 +69,6 @@ pub fn joining(options: &AnalyzeOptions) -> impl Iterator<Item = &'static dyn An
 pub fn predicting(options: &AnalyzeOptions) -> Option<&'static str> {
     let requested = options.studies.iter().filter(|study| options.with.iter().any(|name| name == study.card().name));
     let mut all = requested.chain(&options.studies);
-    all.find(|study| study.passes().iter().any(|spec| options.predicts(&spec.pass))).map(|study| study.card().name)
+    let predicts = |study: &&&dyn AnyStudy| options.passes_of(**study).iter().any(|spec| options.predicts(&spec.pass));
+    all.find(predicts).map(|study| study.card().name)
 }

@@ -96,7 +96,8 @@ impl PreparedRun<'_> {
     /// The sentences of a choice, each by itself.
     fn encoded(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
         let encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
-        let mut encoder = encoder.spacing(self.protocol.words);
-        chosen(choice, &mut encoder)
+        let segments = self.model.architecture.config.type_vocab_size;
+        let mut encoder = encoder.spacing(self.protocol.words).segments(segments);
+        chosen(choice, &mut encoder, |_| true)
     }
 }

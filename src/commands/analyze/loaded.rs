@@ -1,22 +1,22 @@
 //! A model in memory, with the parts that a run needs.
 
 use std::cell::{Cell, OnceCell};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::asked::{joining, predicting};
-use super::options::AnalyzeOptions;
+use super::options::{AnalyzeOptions, Outcome};
 use crate::corpus::{Corpus, Index, Input, Scope};
-use crate::evaluation::askable::is_of_items;
 use crate::model::files::ModelFiles;
 use crate::model::parameters::{Classified, Objective};
 use crate::model::{Fingerprint, Hashes, Model};
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
 use crate::studies::registry;
-use crate::study::AnyStudy;
+use crate::study::{AnyStudy, Card, PassSpec};
 use crate::system::errors::{Class, Facts};
 use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
@@ -84,15 +84,37 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
         say(&format!("--limit {limit}: the first sentences are read, because an input can be read only once"));
     }
     let (index, with) = (index.map(Arc::new), options.columns());
-    if options.links.are_beside() && index.is_none() && options.corpus.iter().all(Input::can_be_read_again) {
-        // Links of no sentence are found before the model is loaded, and beyond a limit.
-        let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), with, None)?;
-        whole.try_for_each(|sentence| sentence.map(drop))?;
-        for kind in whole.idle_rules() {
-            say(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
-        }
+    // By an index a shard reads its own part alone, so that only the first one sees the whole corpus.
+    let is_first = match &options.outcome {
+        Outcome::Partial(partial) => partial.shard.number() == 1,
+        Outcome::Report { .. } => true,
+    };
+    let can_be_read_again = options.corpus.iter().all(Input::can_be_read_again);
+    if options.links.are_beside() && can_be_read_again && (index.is_none() || is_first) {
+        hold_against_links(options)?;
     }
     Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
+}
+
+/// Finds links of no sentence before the model is loaded, and beyond a limit; says which rules make no link, and which types have
+/// only links nearer than the least distance.
+fn hold_against_links(options: &AnalyzeOptions) -> Result<()> {
+    let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
+    let mut too_near: BTreeMap<&str, usize> =
+        options.links.types.min_distance.iter().map(|(name, least)| (name.as_str(), *least)).collect();
+    for sentence in &mut whole {
+        for set in sentence?.links.iter().filter(|set| set.has_scored_link()) {
+            too_near.remove(&*set.kind.name);
+        }
+    }
+    for kind in whole.idle_rules() {
+        say(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
+    }
+    for (kind, least) in too_near {
+        let kind = printable(kind);
+        say(&format!("note: --min-distance {kind}={least}: no link of `{kind}` is between words so far apart"));
+    }
+    Ok(())
 }
 
 /// Loads the model, with the head by which it was trained if a study needs that.
@@ -112,8 +134,6 @@ pub enum RequiredParts {
     PredictionsOfDecoder,
     /// The head that predicts as well.
     Predictions,
-    /// Derivatives as well.
-    Derivatives,
     /// The head that classifies, in the place of the one that predicts.
     Classifier(Classified),
 }
@@ -125,15 +145,13 @@ impl RequiredParts {
             return Self::Classifier(of);
         }
         let any = |wanted: &dyn Fn(&Pass) -> bool| {
-            options.studies.iter().any(|study| study.passes().iter().any(|spec| wanted(&spec.pass)))
+            options.studies.iter().any(|study| options.passes_of(*study).iter().any(|spec| wanted(&spec.pass)))
         };
         let joined_predicts = joining(options).flat_map(AnyStudy::passes).any(|spec| spec.pass.predicts());
-        let chooses = options.ablation.is_some_and(|ablation| ablation.effect_of.is_some());
-        match (any(&|pass| options.predicts(pass)), chooses || any(&|pass| pass.derivatives)) {
-            (false, _) if joined_predicts => Self::PredictionsOfDecoder,
-            (false, _) => Self::Attention,
-            (true, false) => Self::Predictions,
-            (true, true) => Self::Derivatives,
+        match any(&|pass| options.predicts(pass)) {
+            true => Self::Predictions,
+            false if joined_predicts => Self::PredictionsOfDecoder,
+            false => Self::Attention,
         }
     }
 }
@@ -144,7 +162,6 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
         RequiredParts::Classifier(of) => {
             Model::load_with_classifier(files, of).map_err(|error| error.of_option("task"))
         }
-        RequiredParts::Derivatives => Model::load_with_derivatives(files),
         RequiredParts::Predictions => Model::load_with_prediction(files),
         RequiredParts::PredictionsOfDecoder if is_decoder => Model::load_with_prediction(files),
         RequiredParts::Attention | RequiredParts::PredictionsOfDecoder => Model::load(files),
@@ -154,8 +171,8 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let id = &model.id;
     let of_task = registry::with_option("task");
     if options.classified().is_some() {
-        let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
-        let is_other = |study: &&&dyn AnyStudy| study.card().name != of_task && predicts(**study);
+        let is_of_tokens = |spec: &PassSpec| spec.pass.predicts() && !spec.pass.sequences.are_items();
+        let is_other = |study: &&&dyn AnyStudy| options.passes_of(**study).iter().any(is_of_tokens);
         return match options.studies.iter().find(is_other).map(|study| study.card().name) {
             None => Ok(model),
             Some(other) => {
@@ -183,13 +200,25 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
             registry::removing_without_loss().card().name
         ))
     );
-    let of_items = options.studies.iter().any(|study| is_of_items(*study));
+    let are_items = |spec: &PassSpec| spec.pass.sequences.are_items();
+    let of_items = options.studies.iter().any(|study| options.passes_of(*study).iter().any(are_items));
     ensure!(
         !of_items || model.objective != Some(Objective::ReplacedTokens),
         anyhow!("--task: `{id}` is a discriminator, which predicts no token: its items cannot be scored")
             .of_option("task")
             .hint("name a model with a masked-LM head or one that predicts the next token")
     );
+    let direct = options.studies.iter().map(|study| study.card()).find(|card| card.of_direct_effects);
+    if let Some(Card { name, .. }) = direct.filter(|_| !model.encoder.has_direct_effects()) {
+        let family = model.architecture.family;
+        let error = anyhow!(
+            "--with {name}: the logits of `{id}` ({family}) are not linear in the output of a final norm, so nothing adds to them directly"
+        );
+        return Err(error
+            .of_option("with")
+            .of_value(name)
+            .hint("leave it out: --with interchange takes any model that predicts"));
+    }
     let phases = options.ablation.map_or(1, |ablation| ablation.phases);
     if phases > 1 && model.objective == Some(Objective::NextTokens) {
         let error =

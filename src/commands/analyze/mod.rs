@@ -14,7 +14,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, ensure_a_run_makes, ensure_read, reported, write_sums};
+use super::reporting::write_report::{ReportOptions, ensure_read, finished, reported, write_sums};
 use crate::export::summary;
 use crate::passes::observation::partial;
 use crate::system::files::output::Output;
@@ -55,10 +55,8 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
     if options.strict {
         ensure_read(&report)?;
     }
-    if let Some(folder) = folder {
-        ensure_a_run_makes(&report, &[folder.to_owned()])?;
-    }
-    outputs::write(&report, outputs)
+    let parts: Vec<_> = folder.map(Path::to_owned).into_iter().collect();
+    outputs::write(&finished(report, wanted.digits, &parts)?, outputs)
 }
 
 /// One shard, to its sums, unless they are there already.

@@ -91,6 +91,8 @@ pub struct PreparedRun<'a> {
     counts: Option<Arc<TokenCounts>>,
     /// The corpus that the counts are from.
     counted: Option<CorpusIdentity>,
+    /// The first layer with the weights of each; empty where each has its own.
+    first_layers: Vec<usize>,
     /// The mean contexts that replace removed heads, as far as they are known.
     mean_contexts: MeanContexts,
 }
@@ -150,6 +152,7 @@ impl<'a> PreparedRun<'a> {
             task,
             counts,
             counted,
+            first_layers: first_layers(&model.architecture.names.layers),
             mean_contexts: MeanContexts::default(),
         })
     }
@@ -230,9 +233,10 @@ impl<'a> PreparedRun<'a> {
 
     fn subject<'b>(&'b self, token_id: &'b dyn Fn(&str) -> Option<u32>, found: &'b UpstreamResults) -> Subject<'b> {
         let (probes, threads) = (&self.protocol.probes[..], self.options.threads);
-        let classes = &self.model.architecture.config.visibility;
+        let (classes, first_layers) = (&self.model.architecture.config.visibility, &self.first_layers[..]);
         Subject {
             classes,
+            first_layers,
             probes,
             classes_from: self.protocol.classes.as_deref(),
             found,
@@ -289,6 +293,13 @@ impl<'a> PreparedRun<'a> {
         let model = self.loaded.info()?.clone();
         Ok(Identity { tool: Tool::default(), model, corpus, protocol: self.protocol.clone() })
     }
+}
+
+/// The first layer whose tensors have the name of each; nothing where all names differ.
+fn first_layers(names: &[String]) -> Vec<usize> {
+    let first = |name: &String| names.iter().position(|other| other == name);
+    let layers: Vec<usize> = names.iter().filter_map(first).collect();
+    if layers.iter().copied().eq(0..names.len()) { Vec::new() } else { layers }
 }
 
 /// The items of a task as the model reads them; says how many cannot be scored.

@@ -19,7 +19,7 @@ use crate::sequences::derived::task::{ExchangedPositions, TaskKind};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
-use crate::study::AnyStudy;
+use crate::study::{AnyStudy, PassSpec};
 
 /// Why a study that must know the whole corpus beforehand is left out.
 pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
@@ -104,6 +104,11 @@ impl AnalyzeOptions {
             TaskKind::Tag => Some(Classified::Tokens),
             TaskKind::Cloze | TaskKind::Pair | TaskKind::Triple => None,
         }
+    }
+
+    /// The passes of a study in this run.
+    pub fn passes_of(&self, study: &dyn AnyStudy) -> Vec<PassSpec> {
+        study.passes_of(self.task.is_some())
     }
 
     /// Whether a pass needs the head by which the model was trained.

@@ -1,7 +1,7 @@
 //! The ledger of a batch, kept beside the reports: the inputs of each, its contents in short, and its digest; and the
 //! runs whose last attempt failed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
@@ -59,6 +59,9 @@ pub struct LedgerEntry {
     pub reports: BTreeMap<String, String>,
     /// The results, in short.
     pub found: ReportSummary,
+    /// The results of the report before this one; `None` of the first.
+    #[serde(default)]
+    pub before: Option<ReportSummary>,
 }
 
 /// A report's summary in one line.
@@ -120,9 +123,19 @@ impl LedgerEntry {
     pub fn new<'a>(
         inputs: Inputs,
         found: ReportSummary,
+        before: Option<ReportSummary>,
         written: impl IntoIterator<Item = &'a PathBuf>,
     ) -> Result<Self> {
-        Self { inputs, reports: BTreeMap::new(), found }.with(written)
+        Self { inputs, reports: BTreeMap::new(), found, before }.with(written)
+    }
+
+    /// How many firm labels of each family the heads have more than in the report before, or fewer; `None` of the first.
+    pub fn changes(&self) -> Option<Vec<(&str, i64)>> {
+        let [after, before] = [&self.found, self.before.as_ref()?].map(|found| &found.firm_label_counts);
+        let families: BTreeSet<&str> = after.keys().chain(before.keys()).map(String::as_str).collect();
+        let count = |counts: &BTreeMap<String, u64>, family| counts.get(family).map_or(0, |count| count.cast_signed());
+        let changes = families.into_iter().map(|family| (family, count(after, family) - count(before, family)));
+        Some(changes.filter(|(_, change)| *change != 0).collect())
     }
 
     /// This run with more reports, which are written.

@@ -20,7 +20,7 @@ use super::analyze::loaded::{self, Loaded, RequiredParts};
 use super::analyze::observe::PreparedRun;
 use super::analyze::options::Outcome;
 use super::reporting::outputs;
-use super::reporting::write_report::{ReportOptions, ensure_read, reported, write_sums};
+use super::reporting::write_report::{ReportOptions, ensure_read, finished, reported, write_sums};
 use crate::export::{Target, Writer, json};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
@@ -278,10 +278,12 @@ impl Batch<'_> {
         if run.options.strict {
             ensure_read(&report)?;
         }
+        let report = finished(report, wanted.digits, &[])?;
         outputs::write(&report, outputs)?;
         let found = ReportSummary::of(&report);
         let says = format!("done: {}", found.labelled());
-        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, files.iter().map(|(path, _)| path))?)?;
+        let before = self.ledger.entry(&run.name).map(|entry| entry.found.clone());
+        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, before, files.iter().map(|(path, _)| path))?)?;
         Ok(says)
     }
 

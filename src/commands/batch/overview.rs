@@ -80,7 +80,7 @@ pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
 }
 
 /// The columns before the labels.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "run",
     "status",
     "message",
@@ -94,6 +94,7 @@ const COLUMNS: [&str; 13] = [
     "tokens",
     "skipped",
     "firm",
+    "firm_before",
 ];
 
 /// The header and a line for each run; empty where nothing is known. A family of labels that no run looked for has no column.
@@ -105,13 +106,14 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let header = [COLUMNS.map(str::to_owned).to_vec(), columns("labels"), columns("firm_labels")].concat();
     let line = |row: &RunRow<'_>| {
         let mut cells = vec![row.run.to_owned(), row.status.name().to_owned(), row.status.message().to_owned()];
-        if let Some(LedgerEntry { found, .. }) = row.entry {
+        if let Some(LedgerEntry { found, before, .. }) = row.entry {
             cells.push(row.reports.join(" "));
             cells.push(found.model.clone());
             cells.extend([found.layers, found.heads].map(|number| number.to_string()));
             cells.push(found.corpus.clone());
             cells.extend([found.sentences, found.words, found.tokens, found.skipped].map(|number| number.to_string()));
             cells.push(found.firm.to_string());
+            cells.push(before.as_ref().map_or_else(String::new, |before| before.firm.to_string()));
             for counts in [&found.label_counts, &found.firm_label_counts] {
                 let count = |family: &&str| counts.get(*family).map_or_else(String::new, u64::to_string);
                 cells.extend(families.iter().map(count));
@@ -143,6 +145,8 @@ struct OverviewRow<'a> {
     status: &'static str,
     message: &'a str,
     found: Option<&'a ReportSummary>,
+    /// The changes of firm labels from the report before, in words; empty of the first report.
+    changes: String,
     reports: Vec<ReportLink<'a>>,
 }
 
@@ -151,6 +155,15 @@ struct ReportLink<'a> {
     file: &'a str,
     /// The end of its name after that of the run.
     format: &'a str,
+}
+
+/// The changes of firm labels, by their families.
+fn in_words(changes: Vec<(&str, i64)>) -> String {
+    if changes.is_empty() {
+        return "none".to_owned();
+    }
+    let shown = changes.into_iter().map(|(family, change)| format!("{family} {change:+}").replace(" -", " \u{2212}"));
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// The page. It loads nothing.
@@ -171,6 +184,7 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
             status: status.name(),
             message: status.message(),
             found: entry.map(|entry| &entry.found),
+            changes: entry.and_then(LedgerEntry::changes).map_or_else(String::new, in_words),
             reports: reports.iter().map(link).collect(),
         }
     }
@@ -204,7 +218,7 @@ mod tests {
     #[test]
     fn every_line_has_every_column() {
         let lines = table(&[RunRow { run: "a.b", status: Status::Missing, entry: None, reports: Vec::new() }]);
-        assert_eq!(lines[1].join(","), "a.b,missing,,,,,,,,,,,");
+        assert_eq!(lines[1].join(","), "a.b,missing,,,,,,,,,,,,");
         assert_eq!(lines[0].len(), lines[1].len());
     }
 }

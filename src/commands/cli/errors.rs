@@ -93,8 +93,14 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
     error.exit()
 }
 
-/// Ends as [`refuse`] does where clap finds nothing wrong with the arguments of a command, the one of `all` with this name.
+/// Ends as [`refuse`] does where clap finds nothing wrong with the arguments of a command, the one of `all` with this name. A file
+/// that an argument names and that cannot be used is no wrong usage, and ends as it does later.
 pub(super) fn refuse_usage(usage: Usage, name: &str, mut all: clap::Command) -> ! {
+    let class = Class::of(&usage);
+    if ![Class::Other, Class::Usage].contains(&class) {
+        error_format().say(&usage);
+        std::process::exit(class.status().into());
+    }
     if error_format() == ErrorFormat::Json {
         let described = Described::of(&usage.class(Class::Usage));
         Described { hint: described.hint.or_else(|| Some(where_to_look(&all))), ..described }.say();

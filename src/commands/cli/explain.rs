@@ -17,7 +17,7 @@ use crate::system::terminal::print;
 pub struct ExplainArguments {
     /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`), a study (`dependency`),
     /// a threshold (`min_queries`), a word of a report (`primary`, `held-out`, `q`), a cell of the grid (`case~+7`),
-    /// `verdicts` or `studies` for a table of all, or the keys of a report (`report`, `report.heads`, `diff`, `compare`)
+    /// `verdicts` or `studies` for a table of all, or the keys of a report (`report`, `report.heads`, `compare`, `numbers`)
     #[arg(allow_negative_numbers = true)]
     name: Option<String>,
     /// Print all explanations as the page docs/detectors.md

@@ -69,7 +69,7 @@ const ERROR_FORMATS: &[Named<ErrorFormat>] = &[
 
 /// The end of the help: the commands that it does not list, by what they are for.
 const MORE_COMMANDS: &str = "\
-`headscope MODEL` analyses a model. More commands: merge, index, counts (corpora in parts), \
+`headscope MODEL` analyses a model. More commands: match (heads of two models), merge, index, counts (corpora in parts), \
 completions, man; each has --help.
 ";
 
@@ -82,7 +82,6 @@ enum Action {
     Relabel(saved::relabel::RelabelArguments),
     Show(saved::show::ShowArguments),
     Export(saved::export::ExportArguments),
-    Diff(saved::diff::DiffArguments),
     Compare(saved::compare::CompareArguments),
     Confirm(saved::confirm::ConfirmArguments),
     Gate(saved::gate::GateArguments),
@@ -90,6 +89,7 @@ enum Action {
     View(sentences::view::ViewArguments),
     #[command(hide = true)]
     Maps(sentences::view::ViewArguments),
+    #[command(hide = true)]
     Match(sentences::matching::MatchArguments),
     #[command(hide = true)]
     Counts(counts::CountsArguments),
@@ -109,13 +109,15 @@ enum Action {
 /// Parses the arguments of this process; on wrong usage prints the reason and exits with status 2.
 pub fn parse() -> Command {
     let mut all = Arguments::command();
-    let parsed = all.try_get_matches_from_mut(arguments(&Arguments::command()));
+    let (arguments, is_diff) = arguments(&Arguments::command());
+    let parsed = all.try_get_matches_from_mut(arguments);
     let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_more() => {
             return Command::new(|| print(&installed::version()));
         }
-        parsed => parsed.unwrap_or_else(|error| refuse(&error.format(&mut all), &Arguments::command())),
+        parsed => parsed
+            .unwrap_or_else(|error| refuse(&saved::gate::suggested(error.format(&mut all)), &Arguments::command())),
     };
     if arguments.verbose {
         refuse(&all.error(ErrorKind::MissingRequiredArgument, "--verbose is for --version"), &Arguments::command());
@@ -128,7 +130,7 @@ pub fn parse() -> Command {
         Action::Relabel(arguments) => renamed("relabel", "show --policy` and `export --policy", arguments.command()),
         Action::Show(arguments) => arguments.command(),
         Action::Export(arguments) => arguments.command(),
-        Action::Diff(arguments) => arguments.command(),
+        Action::Compare(arguments) if is_diff => renamed("diff", "compare --numbers", arguments.command()),
         Action::Compare(arguments) => arguments.command(),
         Action::Confirm(arguments) => arguments.command(),
         Action::Gate(arguments) => arguments.command(),
@@ -160,13 +162,34 @@ fn renamed(old: &'static str, new: &'static str, command: Result<Command, Usage>
     Ok(Command { run, other })
 }
 
-/// The arguments of this process; `analyze` comes before a model that is the first of them.
-fn arguments(all: &clap::Command) -> Vec<OsString> {
+/// The arguments of this process; `analyze` comes before a model that is the first word of them.
+/// Also whether that word is `diff`, which was a command in the version before.
+fn arguments(all: &clap::Command) -> (Vec<OsString>, bool) {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    if arguments.get(1).is_some_and(|first| all.find_subcommand(first).is_none() && is_model(first)) {
-        arguments.insert(1, "analyze".into());
+    let Some(place) = first_word(&arguments, all) else { return (arguments, false) };
+    let is_diff = arguments[place] == "diff";
+    if is_diff {
+        arguments.splice(place..=place, ["compare", "--numbers"].map(OsString::from));
+    } else if all.find_subcommand(&arguments[place]).is_none() && is_model(&arguments[place]) {
+        arguments.insert(place, "analyze".into());
     }
-    arguments
+    (arguments, is_diff)
+}
+
+/// The place of the first argument that is neither an option nor the value of one.
+fn first_word(arguments: &[OsString], all: &clap::Command) -> Option<usize> {
+    let takes_value = |option: &str| {
+        let mut own = all.get_arguments().filter(|argument| argument.get_action().takes_values());
+        own.any(|argument| argument.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long)))
+    };
+    let mut place = 1;
+    loop {
+        let text = arguments.get(place)?.to_string_lossy();
+        if !text.starts_with('-') {
+            return Some(place);
+        }
+        place += 1 + usize::from(takes_value(&text));
+    }
 }
 
 /// Whether a word that is no command must be a model: one of the box, a folder, or a Hub id with an owner.

@@ -5,11 +5,11 @@ use clap::{Args, ValueEnum};
 use super::shared::command::Command;
 use super::shared::statuses::{DONE, WRITING, statuses};
 use crate::commands::saved::sides::matching;
-use crate::commands::saved::{compare, confirm, diff};
+use crate::commands::saved::{compare, confirm, numbers};
 use crate::report;
 use crate::system::terminal::print;
 
-/// Print the JSON Schema of a report, or of what `diff`, `compare`, `confirm` and `match` print with `--json`
+/// Print the JSON Schema of a report, or of what `compare`, `confirm` and `match` print with `--json`
 #[derive(Args)]
 #[command(after_help = statuses(DONE, WRITING))]
 pub struct SchemaArguments {
@@ -23,10 +23,11 @@ pub struct SchemaArguments {
 pub enum SchemaArgument {
     /// A report in JSON
     Report,
-    /// The outcome of `headscope diff --json`
-    Diff,
     /// The outcome of `headscope compare --json`
     Compare,
+    /// The outcome of `headscope compare --numbers --json`
+    #[value(alias = "diff")]
+    Numbers,
     /// The outcome of `headscope confirm --json`
     Confirm,
     /// The outcome of `headscope match --json`
@@ -45,8 +46,8 @@ impl SchemaArgument {
     pub fn text(self) -> String {
         let schema = match self {
             Self::Report => report::schema(),
-            Self::Diff => diff::outcome::schema(),
             Self::Compare => compare::outcome::schema(),
+            Self::Numbers => numbers::outcome::schema(),
             Self::Confirm => confirm::outcome::schema(),
             Self::Match => matching::schema(),
         };

@@ -10,8 +10,9 @@ use super::outputs::{self, OpenOutput};
 use super::policy::PolicyOptions;
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
+use crate::export::Target;
+use crate::export::json::{self, Digits};
 use crate::export::summary::Detail;
-use crate::export::{Target, json};
 use crate::passes::control::Control;
 use crate::passes::observation::identity::Identity;
 use crate::passes::observation::{Observation, partial};
@@ -34,6 +35,8 @@ pub struct ReportOptions {
     pub policy: PolicyOptions,
     /// Threads for computing intervals.
     pub threads: NonZeroUsize,
+    /// Digits of the numbers that are written and printed.
+    pub digits: Digits,
 }
 
 impl ReportOptions {
@@ -64,15 +67,22 @@ pub fn reported(observation: Observation, policy: Policy, threads: NonZeroUsize)
     Ok(Report::new(circumstances, findings))
 }
 
-/// Fails if no run makes this report of partials each of which can be read: it has a number out of its range.
-pub fn ensure_a_run_makes(report: &Report, parts: &[PathBuf]) -> Result<()> {
+/// A report as it is written, with so many digits; the partials `parts` made it.
+/// Fails if no run makes this report, although each of the partials can be read: it has a number out of its range.
+pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Report> {
+    if digits == Digits::ALL && parts.is_empty() {
+        return Ok(report);
+    }
     let no_run = |fault: Error| {
+        if parts.is_empty() {
+            return fault;
+        }
         let named = parts.iter().take(3).map(|part| format!("`{}`", part.display())).collect::<Vec<_>>().join(", ");
         let more = if parts.len() > 3 { format!(" and {} more", parts.len() - 3) } else { String::new() };
         anyhow!("{named}{more}: the sums come to a report that no run makes: {fault:#}")
             .hint_after("; ", "run the shards again, one of them is damaged")
     };
-    json::ensure_readable(report).map_err(no_run).class(Class::Input)
+    json::as_saved(&report, digits).map_err(no_run).class(Class::Input)
 }
 
 /// Fails if the model of a report could not read the corpus.

@@ -14,7 +14,7 @@ use crate::model::source::ModelRef;
 use crate::model::weights::pruned::{PrunedWeights, RemovedHeads, is_weights};
 use crate::passes::ablation::Replacement;
 use crate::report::Report;
-use crate::study::section::PruningOrder;
+use crate::study::section::{PruningOrder, ShareOf};
 use crate::system::counted::plural;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::folder::{OutputFolder, files_below};
@@ -38,10 +38,10 @@ pub struct PruneOptions {
 /// The heads of a report that may go.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    /// The rise of the loss that is allowed, as a share of the loss.
+    /// The rise of the loss that is allowed, or the fall of the share right, as a share.
     pub rise: f64,
-    /// Whether it is a share of what all heads are worth instead.
-    pub of_all_heads: bool,
+    /// The measure.
+    pub of: ShareOf,
     /// The name of the order; the first of the report if it is not named.
     pub by: Option<String>,
 }
@@ -68,7 +68,7 @@ pub fn prune(options: &PruneOptions) -> Result<()> {
         folder.file(name, |file| weights.write(number, file))?;
     }
     if let Some((name, index)) = weights.index().class(Class::Model)? {
-        folder.file(&within.join(name), |file| Ok(file.write_all(index.as_bytes())?))?;
+        folder.file(&within.join(name), |file| file.write_all(index.as_bytes()).class(Class::Output))?;
     }
     folder.commit()?;
     print(&said(options, &files, &chosen, &left))
@@ -96,7 +96,11 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
         let strays = named.iter().filter(|head| order.heads.iter().all(|(known, _)| known != *head));
         (strays.map(|head| (*head, None)).chain::<RemovedHeads>(heads).collect(), None)
     } else {
-        let count = order.can_go(budget.rise, budget.of_all_heads);
+        let count = order.can_go(budget.rise, budget.of).with_context(|| {
+            let others: Vec<&str> = order.shares.iter().map(|of| of.words()).collect();
+            format!("`{name}` has no shares of {}: it has those of {}", budget.of.words(), others.join(" and of "))
+        });
+        let count = count.of_option("of").class(Class::Input)?;
         ensure!(
             count > 0,
             anyhow!("no head can go by `{name}` within {}: {}", budget.words(), first_cost(&order))
@@ -105,11 +109,16 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
                 .class(Class::Input)
         );
         let without = order.without[count - 1];
+        let right = order.right.as_ref().map_or_else(String::new, |(right, without)| {
+            format!(", and the share right from {:.1} to {:.1} %", 100.0 * right, 100.0 * without[count - 1])
+        });
         let cost = format!(
-            "By the report, order by {}, the loss goes from {:.4} to {without:.4} nats ({:+.2} %).\n",
+            "Within {}, in the order by {}: over the half of the report's sample that did not choose it, the loss goes from {:.4} to \
+             {without:.4} nats ({:+.4}){right}.\n",
+            budget.words(),
             one_line(&order.by),
             order.loss,
-            100.0 * (without - order.loss) / order.loss
+            without - order.loss
         );
         (order.heads[..count].iter().cloned().collect(), Some(cost))
     };
@@ -144,8 +153,7 @@ fn order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
 
 impl Budget {
     fn words(&self) -> String {
-        let of = if self.of_all_heads { "what all heads are worth" } else { "the loss" };
-        format!("{} % of {of}", 100.0 * self.rise)
+        format!("{} % of {}", 100.0 * self.rise, self.of.words())
     }
 }
 
@@ -166,7 +174,7 @@ fn copy_others(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -
     let Some((root, within)) = files.folder() else {
         for file in [&files.config].into_iter().chain(files.tokenizer.iter().map(|(_, file)| file)) {
             let name = file.path().file_name().map(PathBuf::from).unwrap_or_default();
-            folder.file(&name, |out| Ok(out.write_all(&file.bytes(file.size())?)?))?;
+            folder.file(&name, |out| out.write_all(&file.bytes(file.size())?).class(Class::Output))?;
         }
         return Ok(Vec::new());
     };
@@ -196,7 +204,7 @@ fn said(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[Str
         options.output.display(),
         files.id,
         count,
-        files.grid().count(),
+        files.grid().count() - files.architecture.config.absent.len(),
         chosen.removal.name()
     );
     for (layer, heads) in by_layer {

@@ -162,6 +162,13 @@ fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a
     if !found.is_empty() {
         return Ok(found);
     }
+    let labels_in_words = || {
+        let known: BTreeSet<&str> = all().map(|(_, label)| label.label.as_str()).collect();
+        if known.is_empty() {
+            return "no head has a label".to_owned();
+        }
+        format!("heads of this report have {}", shortened_list(&known.into_iter().collect::<Vec<_>>().join(", ")))
+    };
     let shown = shortened(&name.escape_debug().to_string());
     if let Some(study) = STUDIES.iter().find(|study| study.card().all_labels().any(|detector| detector.is_called(name)))
     {
@@ -169,19 +176,16 @@ fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a
         let asks = study.card().name;
         let was_run = report.sections.0.iter().any(|(known, _)| known.card().name == asks);
         bail!(if was_run {
-            none
+            none.hint(labels_in_words())
         } else {
             none.hint(format!("the study `{asks}` gives it, and was not run: `--with {asks}`"))
         });
     }
-    let mut known: Vec<&str> = all().map(|(_, label)| label.label.as_str()).collect();
-    known.sort_unstable();
-    known.dedup();
     let meant = anyhow!("there is no label `{shown}`").of_value(name);
     let closest = registry::closest_label(name);
     Err(match closest {
         Some(_) => meant.did_you_mean(closest),
-        None => meant.hint(format!("heads of this report have {}", shortened_list(&known.join(", ")))),
+        None => meant.hint(labels_in_words()),
     })
     .class(Class::Usage)
 }

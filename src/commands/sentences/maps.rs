@@ -63,9 +63,11 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let gates = Pass::PLAIN.without(&removed).gates();
     let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-    let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate).strict(options.strict);
+    let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
+        .segments(model.architecture.config.type_vocab_size)
+        .strict(options.strict);
     let mut encoder = encoder.spacing(options.words);
-    let sentences = chosen(&options.sentences, &mut encoder)?;
+    let sentences = chosen(&options.sentences, &mut encoder, |_| true)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
     let MapsOptions { heads: choice, rollout: rolls_out, .. } = options;
     let header = Header { model: &model, info: &info, choice, heads: &heads, rolls_out: *rolls_out, removed: &removed };

@@ -1,4 +1,4 @@
-//! `headscope match`: which head of one model attends as which head of another?
+//! `headscope match`: the heads of two models, paired by their attention.
 //!
 //! Heads of a layer have no order: two models trained from other fresh weights, or one whose heads were reordered, have like heads in
 //! other places. Both models read the same sentences, and within each layer heads become partners so that their distances
@@ -76,8 +76,9 @@ fn matched(options: &MatchOptions) -> Result<HeadMatching> {
     }
     let sequences = |model: &Model| -> Result<Vec<NamedSentence>> {
         let limit = token_limit(model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-        let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate);
-        chosen(&options.sentences, &mut encoder.spacing(options.words))
+        let encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
+            .segments(model.architecture.config.type_vocab_size);
+        chosen(&options.sentences, &mut encoder.spacing(options.words), |_| true)
     };
     let (ours, theirs) = (sequences(&a)?, sequences(&b)?);
     let mut sums = [DistanceSums::new(grid), DistanceSums::new(grid)];

@@ -196,9 +196,13 @@ pub fn view_of(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) ->
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 
-/// The sentences of a choice.
+/// The sentences of a choice. A corpus without named sentences gives those that are wanted, or else its first ones.
 /// Fails if the corpus cannot be read, a sentence that was named cannot be encoded, or there is none.
-pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<NamedSentence>> {
+pub fn chosen(
+    choice: &SentenceChoice,
+    encoder: &mut SentenceTokenizer<'_>,
+    is_wanted: impl Fn(&Sequence) -> bool,
+) -> Result<Vec<NamedSentence>> {
     match choice {
         SentenceChoice::Texts(texts) => {
             let of_text = |(index, text): (usize, &String)| {
@@ -213,21 +217,25 @@ pub fn chosen(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> R
             };
             texts.iter().enumerate().map(of_text).collect::<Result<_>>().class(Class::Input)
         }
-        SentenceChoice::Corpus { .. } => of_corpus(choice, encoder).class(Class::Input),
+        SentenceChoice::Corpus { .. } => of_corpus(choice, encoder, is_wanted).class(Class::Input),
     }
 }
 
 /// So many sentences that are skipped are named, some lines of a terminal; more are counted.
 const NAMED_SKIPS: usize = 10;
 
-fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Result<Vec<NamedSentence>> {
+fn of_corpus(
+    choice: &SentenceChoice,
+    encoder: &mut SentenceTokenizer<'_>,
+    is_wanted: impl Fn(&Sequence) -> bool,
+) -> Result<Vec<NamedSentence>> {
     let SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard } = choice else { return Ok(Vec::new()) };
     let mut missing = indices.clone();
-    let mut sentences: Vec<NamedSentence> = Vec::new();
+    let (mut sentences, mut others): (Vec<NamedSentence>, Vec<NamedSentence>) = (Vec::new(), Vec::new());
     let mut corpus = Corpus::open(inputs)?.within(scope);
     let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut read = 0;
-    let (mut named_skips, mut more_skips) = (0, BTreeMap::<SkipReason, u64>::new());
+    let (mut named_skips, mut more_skips, mut first_skip) = (0, BTreeMap::<SkipReason, u64>::new(), None);
     while let Some(sentence) = (sentences.len() < most && (indices.is_empty() || !missing.is_empty()))
         .then(|| corpus.next())
         .flatten()
@@ -243,7 +251,10 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
         match encoder.encode(sentence)? {
             Tokenized::Sequence(sequence) => {
                 if find.as_ref().is_none_or(|word| has(&sequence, word)) {
-                    sentences.push(NamedSentence { sequence: *sequence, id });
+                    let of_kind = if named || is_wanted(&sequence) { &mut sentences } else { &mut others };
+                    if of_kind.len() < most {
+                        of_kind.push(NamedSentence { sequence: *sequence, id });
+                    }
                 }
             }
             Tokenized::Skipped(reason) if named => {
@@ -252,6 +263,7 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
             }
             Tokenized::Skipped(reason) if named_skips < NAMED_SKIPS => {
                 named_skips += 1;
+                first_skip.get_or_insert(reason);
                 let at = one_line(&origin.to_string());
                 say(&format!("skipped sentence {index} at {at}: it is one {}", reason.describe()));
             }
@@ -265,12 +277,22 @@ fn of_corpus(choice: &SentenceChoice, encoder: &mut SentenceTokenizer<'_>) -> Re
         let missing = anyhow!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
         return Err(missing.about(corpus.name()).of_value(index));
     }
+    if sentences.is_empty() {
+        sentences = others;
+    }
     if let Some(word) = find {
         let (name, shown) = (corpus.name(), shortened(&word.escape_debug().to_string()));
         let without = || anyhow!("no sentence of `{name}`, which has {read}, has the word `{shown}`").of_value(word);
         ensure!(!sentences.is_empty(), without());
     }
-    ensure!(!sentences.is_empty(), "no sentence of `{}`, which has {read}, can go through the model", corpus.name());
+    let none = || {
+        let error = anyhow!("no sentence of `{}`, which has {read}, can go through the model", corpus.name());
+        match first_skip {
+            Some(reason) => SkipReason::with_way_out(reason, error),
+            None => error,
+        }
+    };
+    ensure!(!sentences.is_empty(), none());
     Ok(sentences)
 }
 

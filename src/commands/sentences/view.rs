@@ -103,6 +103,11 @@ impl ShownArcs {
         Some(GoldArcs { name, end, arcs })
     }
 
+    /// Whether a sentence has such an arc; any may be shown with its tree.
+    fn is_in(&self, sequence: &Sequence) -> bool {
+        *self == Self::Tree || self.between_words(sequence).is_some_and(|arcs| !arcs.is_empty())
+    }
+
     /// Fails if none of the sentences has such an arc, and names those that there are.
     fn ensure_in(&self, sentences: &[NamedSentence]) -> Result<()> {
         let sequences = || sentences.iter().map(|sentence| &sentence.sequence);
@@ -118,15 +123,15 @@ impl ShownArcs {
                 sequences().flat_map(|sequence| &sequence.links).map(|links| &*links.kind.name).collect(),
             ),
         };
-        let is_there = sequences().any(|sequence| self.between_words(sequence).is_some_and(|arcs| !arcs.is_empty()));
+        let is_there = sequences().any(|sequence| self.is_in(sequence));
         let there: Vec<&str> = there.into_iter().collect();
         let way_out = if there.is_empty() {
             "name a corpus that has them with --corpus".to_owned()
         } else {
-            format!("they have {}; others are shown with --sentence", there.join(", "))
+            format!("the first ones have {}", there.join(", "))
         };
         let kind = if option == "link" { "links of the type" } else { "the relation" };
-        let missing = || anyhow!("no sentence that is shown has {kind} `{}`", one_line(name));
+        let missing = || anyhow!("no sentence that may be shown has {kind} `{}`", one_line(name));
         ensure!(is_there, missing().of_option(option).of_value(name).hint(one_line(&way_out)));
         Ok(())
     }
@@ -149,8 +154,10 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     let (model, _) = load(&options.model, options.tokenizer)?;
     let heads = heads(&options.heads, &model).class(Class::Usage)?;
     let limit = token_limit(&model, options.max_tokens, Reads::Sentence).class(Class::Usage)?;
-    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate).spacing(options.words);
-    let sentences = chosen(&options.sentences, &mut encoder)?;
+    let mut encoder = SentenceTokenizer::new(&model.tokenizer, limit, options.truncate)
+        .segments(model.architecture.config.type_vocab_size)
+        .spacing(options.words);
+    let sentences = chosen(&options.sentences, &mut encoder, |sequence| options.gold.is_in(sequence))?;
     options.gold.ensure_in(&sentences).class(Class::Usage)?;
     let gates = Pass::PLAIN.gates();
     let draws_page = outputs.iter().any(|(_, drawing)| *drawing == Drawing::Html);

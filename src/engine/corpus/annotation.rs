@@ -38,8 +38,18 @@ pub struct WordClass {
 
 impl WordClass {
     /// A class of a kind.
-    /// Fails if its name is too long for a label.
+    /// Fails if no label can name it.
     pub(super) fn shared(key: &Arc<str>, name: Box<str>) -> Result<Arc<Self>> {
+        ensure!(
+            !key.is_empty() && !key.contains('='),
+            anyhow!("a kind of classes is named `{}`", excerpt(key))
+                .hint("rename it: labels name a class by `kind=class`, so that a kind has a name without `=`")
+        );
+        ensure!(
+            !name.is_empty(),
+            anyhow!("a class of `{}` has no name", excerpt(key))
+                .hint("name it, or leave the word without a class (null)")
+        );
         ensure!(
             name.len() <= MAX_RELATION_BYTES,
             anyhow!("the class `{}` of `{key}` has a name of more than {MAX_RELATION_BYTES} bytes", excerpt(&name))

@@ -40,6 +40,9 @@ pub const MAX_LINKS: usize = 100_000;
 /// contacts have some 10 million.
 pub const MAX_FILE_LINKS: usize = 1 << 24;
 
+/// The most pairs of words of a sentence that a rule of links is held against: a second's work.
+pub const MAX_RULE_PAIRS: usize = 10_000_000;
+
 /// The longest name of what generated a corpus, in bytes; it stands in the report.
 pub const MAX_GENERATOR_BYTES: usize = 256;
 

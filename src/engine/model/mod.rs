@@ -19,7 +19,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow};
-use candle_core::Device;
 
 use adapter::Adapter;
 use controls::rotated::turn_outputs;
@@ -29,7 +28,6 @@ use files::names::LONGEST_CONFIG;
 use files::{AdapterFiles, ModelFile, ModelFiles, Pooling};
 use forward::Encoder;
 use forward::packed::PackedEncoder;
-use forward::tensor::TensorEncoder;
 use grid::{HeadGrid, HeadPlace};
 use initial::Initial;
 use parameters::{Classified, Classifier, Labels, Objective, Parameters};
@@ -66,8 +64,6 @@ pub struct Model {
     pub encoder: Box<dyn Encoder>,
     /// The files of its weights, for [`Model::rotated`].
     sources: Sources,
-    /// An encoder with derivatives for the same weights; `None` unless a run needs it, because it holds a copy of them.
-    pub differentiable: Option<TensorEncoder>,
 }
 
 impl Model {
@@ -75,32 +71,26 @@ impl Model {
     /// Fails if a file cannot be read, the architecture is not supported, or the weights or the tokenizer do not fit
     /// `config.json`.
     pub fn load(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, Parts { head: None, derivatives: false })
+        Self::load_as(files, None)
     }
 
     /// Loads a model with the head by which it was trained, if it has one, so that it predicts.
     /// Fails as [`Model::load`].
     pub fn load_with_prediction(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, Parts { head: Some(HeadKind::Training), derivatives: false })
-    }
-
-    /// Loads a model with the head by which it was trained, if it has one, and once more as an encoder that has derivatives.
-    /// Fails as [`Model::load`].
-    pub fn load_with_derivatives(files: ModelFiles) -> Result<Self> {
-        Self::load_as(files, Parts { head: Some(HeadKind::Training), derivatives: true })
+        Self::load_as(files, Some(HeadKind::Training))
     }
 
     /// Loads a model with the head that classifies sequences, or tokens.
     /// Fails as [`Model::load`], and if it has no such head.
     pub fn load_with_classifier(files: ModelFiles, of: Classified) -> Result<Self> {
-        Self::load_as(files, Parts { head: Some(HeadKind::Classifier(of)), derivatives: false })
+        Self::load_as(files, Some(HeadKind::Classifier(of)))
     }
 
-    fn load_as(files: ModelFiles, parts: Parts) -> Result<Self> {
-        Self::loaded(files, parts).class(Class::Model)
+    fn load_as(files: ModelFiles, head: Option<HeadKind>) -> Result<Self> {
+        Self::loaded(files, head).class(Class::Model)
     }
 
-    fn loaded(files: ModelFiles, parts: Parts) -> Result<Self> {
+    fn loaded(files: ModelFiles, head: Option<HeadKind>) -> Result<Self> {
         let ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter, pooling } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
@@ -108,11 +98,11 @@ impl Model {
         let checkpoint = sources.checkpoint(&architecture)?;
         let mut objective = Objective::of(&architecture, |name| checkpoint.has(name));
         let refused_head = Objective::refused(|name| checkpoint.has(name)).filter(|_| objective.is_none());
-        ensure_room(&id, &architecture, parts)?;
+        ensure_room(&id, &architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
         let left = checkpoint.left(&architecture)?;
         let mut labels = None;
-        match (parts.head, objective) {
+        match (head, objective) {
             (Some(HeadKind::Training), Some(objective)) => {
                 parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
                 checkpoint.ensure_head_is_adapted(&architecture)?;
@@ -127,7 +117,6 @@ impl Model {
             _ => {}
         }
         sources.ensure_unchanged()?;
-        let differentiable = parts.derivatives.then(|| TensorEncoder::new(&parameters, &Device::Cpu)).transpose()?;
         let encoder = Box::new(PackedEncoder::new(parameters));
         Ok(Self {
             id,
@@ -142,7 +131,6 @@ impl Model {
             tokenizer,
             encoder,
             sources,
-            differentiable,
         })
     }
 
@@ -195,19 +183,11 @@ impl Model {
 
 /// Makes sure that there is memory for the weights of a model, before they are read.
 /// Fails if there is not.
-fn ensure_room(id: &str, architecture: &Architecture, parts: Parts) -> Result<()> {
+fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
     let stored = architecture.names.layers.iter().collect::<BTreeSet<_>>().len();
-    let copies = if parts.derivatives { 2 } else { 1 };
-    let needed = architecture.config.weight_bytes(stored).saturating_mul(copies);
+    let needed = architecture.config.weight_bytes(stored);
     memory::ensure(needed, || format!("`{id}`, of the sizes that its config.json says,"))
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
-}
-
-/// The parts of a model that are not always loaded.
-#[derive(Clone, Copy)]
-struct Parts {
-    head: Option<HeadKind>,
-    derivatives: bool,
 }
 
 /// The head of a checkpoint that is loaded.

@@ -4,8 +4,6 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
-
 /// One thread for each core.
 pub fn all_cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
@@ -65,37 +63,9 @@ pub fn both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() 
     })
 }
 
-/// One core for a library that would share its work among all of them, by rayon: where each of several threads has work
-/// of its own, all are at work already, and sharing small parts of it costs more than it saves.
-#[derive(Debug)]
-pub struct OneCore(Option<ThreadPool>);
-
-impl Default for OneCore {
-    /// The work is shared after all if the system has no thread left.
-    fn default() -> Self {
-        Self(ThreadPoolBuilder::new().num_threads(1).build().ok())
-    }
-}
-
-impl OneCore {
-    /// Runs `work` there and waits for it.
-    pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        match &self.0 {
-            Some(pool) => pool.install(work),
-            None => work(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_core_is_one_thread() {
-        assert_eq!(OneCore::default().run(rayon::current_num_threads), 1);
-        assert_eq!(OneCore(None).run(|| 7), 7);
-    }
 
     #[test]
     fn two_pieces_of_work_are_done_at_once() {

@@ -23,7 +23,7 @@ use crate::model::grid::HeadPlace;
 use crate::report::Report;
 use crate::studies::registry::STUDIES;
 use crate::study::show::figure::{Chart, Figure};
-use crate::system::errors::Facts;
+use crate::system::errors::{Facts, similar};
 
 pub use arcs::draw as sentences;
 pub use table::{of_sentences, table};
@@ -75,17 +75,18 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
                     .collect();
                 let of_heads = of_heads.into_iter().map(|name| format!("{name}:HEAD"));
                 let known = known.chain(of_studies.iter().map(|figure| figure.name)).map(str::to_owned);
-                known.chain(of_heads).collect::<Vec<_>>().join(", ")
+                known.chain(of_heads).collect::<Vec<_>>()
             };
             let unknown = || {
-                let none = anyhow!("the report has no figure `{name}`: it has {}", names()).of_value(name);
+                let names = names();
+                let none = anyhow!("the report has no figure `{name}`: it has {}", names.join(", ")).of_value(name);
                 match drawn_by(name)
                     .filter(|study| report.sections.0.iter().all(|(known, _)| known.card().name != *study))
                 {
                     Some(study) => {
                         none.hint(format!("the study `{study}` draws it: `headscope analyze --with {study}`"))
                     }
-                    None => none,
+                    None => none.did_you_mean(similar::closest(name, names.iter().map(String::as_str))),
                 }
             };
             Ok(draw(report, figure.ok_or_else(unknown)?, medium))

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::ser::{Formatter, Serializer};
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
+use super::digits::Digits;
 use crate::system::printable::is_unprintable;
 
 /// Whether JSON is indented.
@@ -20,8 +21,14 @@ pub(super) enum Layout {
 /// A value as JSON, with a newline at the end. Floats are the shortest that read back to the same value.
 /// Fails if it cannot be expressed in JSON.
 pub(super) fn written(value: &impl Serialize, layout: Layout) -> serde_json::Result<String> {
+    written_with(value, layout, Digits::ALL)
+}
+
+/// As [`written`], floats rounded to `digits`.
+/// Fails as [`written`].
+pub(super) fn written_with(value: &impl Serialize, layout: Layout, digits: Digits) -> serde_json::Result<String> {
     let mut json = Vec::new();
-    let writer = JsonWriter { layout, open: Vec::new(), depth: 0, is_empty: true };
+    let writer = JsonWriter { layout, digits, open: Vec::new(), depth: 0, is_empty: true };
     value.serialize(&mut Serializer::with_formatter(&mut json, writer))?;
     json.push(b'\n');
     Ok(String::from_utf8(json).expect("JSON is written from strings"))
@@ -44,6 +51,7 @@ enum Container {
 
 struct JsonWriter {
     layout: Layout,
+    digits: Digits,
     /// The containers that have begun, the innermost last.
     open: Vec<Container>,
     /// The levels that are indented.
@@ -95,6 +103,10 @@ impl Formatter for JsonWriter {
     fn write_bool<W: ?Sized + Write>(&mut self, out: &mut W, value: bool) -> io::Result<()> {
         self.begin_other(out)?;
         out.write_all(if value { b"true" } else { b"false" })
+    }
+
+    fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
+        CompactFormatter.write_f64(out, self.digits.rounded(value))
     }
 
     fn begin_string<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {

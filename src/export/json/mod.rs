@@ -1,6 +1,7 @@
 //! The whole report as JSON, there and back.
 
 mod bounds;
+mod digits;
 mod layout;
 mod one_line;
 mod ranges;
@@ -10,7 +11,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use layout::{Layout, written};
+pub use digits::Digits;
+use layout::{Layout, written, written_with};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -121,9 +123,10 @@ pub fn to_show(report: &Report) -> Result<Option<Report>> {
     }
 }
 
-/// Fails if a report could not be read again: it has a number that no run gives, as the sums of a damaged partial make one.
-pub fn ensure_readable(report: &Report) -> Result<()> {
-    parse("the report", &written(report, Layout::Compact)?).map(drop)
+/// A report as it reads once it is saved with so many digits.
+/// Fails if it could not be read: it has a number that no run gives, as the sums of a damaged partial make one.
+pub fn as_saved(report: &Report, digits: Digits) -> Result<Report> {
+    parse("the report", &written_with(report, Layout::Compact, digits)?)
 }
 
 /// The text of a report with each text in it on one line, of which a terminal obeys nothing. What is no JSON stays as it is,
@@ -154,7 +157,7 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
     };
     // The key that comparisons alone have, as one of their first.
     if value_of::<bool>(text, "changed").is_some() {
-        let command = if value_of::<IgnoredAny>(text, "method").is_some() { "diff" } else { "compare" };
+        let command = if value_of::<IgnoredAny>(text, "method").is_some() { "compare --numbers" } else { "compare" };
         let comparison =
             anyhow!("{name}: this is a comparison of two reports (of `headscope {command}`), and no report");
         return Err(comparison.about(name).hint("give a report that it compares"));

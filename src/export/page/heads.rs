@@ -152,7 +152,7 @@ pub fn first(report: &Report) -> (String, String) {
         }
         (None, None) => (report.heads[0].place, "no head has a firm role".to_owned()),
     };
-    (place.to_string(), format!("The card is that of {place} until another is chosen: {why}."))
+    (place.to_string(), format!("The first card is that of {place}: {why}."))
 }
 
 /// How many heads have a firm role, and how many labels are borderline.

@@ -197,10 +197,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     if skipped > 0 {
         facts.push(("Left out", counted(skipped, sentence)));
     }
-    facts.push((
-        "Intervals",
-        format!("95 %, by leaving out blocks: about more {unit} like these", unit = report.unit()),
-    ));
+    facts.push(("Intervals", format!("95 %, sampling over {}", report.unit())));
     facts
 }
 

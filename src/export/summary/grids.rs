@@ -34,8 +34,11 @@ pub(super) fn labels_alone(out: &mut Summary, report: &Report, width: Option<usi
         (report.heads.iter().any(|head| head.labels.len() > 1), "+n: n more labels".to_owned()),
     ];
     let marks = marks.into_iter().filter(|(is_there, _)| *is_there).map(|(_, meaning)| meaning);
-    let codes = meanings(&report.heads, first).into_iter().filter(|(_, (_, codes, _))| !codes.is_empty());
-    let codes = codes.map(|(meaning, (_, codes, _))| {
+    let mut codes = meanings(&report.heads, first);
+    codes.retain(|(_, (_, codes, _))| !codes.is_empty());
+    // Signs come after words.
+    codes.sort_by_key(|(_, (_, codes, _))| !codes.iter().any(|code| code.starts_with(char::is_alphabetic)));
+    let codes = codes.into_iter().map(|(meaning, (_, codes, _))| {
         let (meaning, _) = meaning.split_once(':').filter(|_| !meaning.contains(":<")).unwrap_or((&meaning, ""));
         format!("{}: {meaning}", codes.into_iter().collect::<Vec<_>>().join(", "))
     });

@@ -111,7 +111,7 @@ fn in_brief(out: &mut Summary, report: &Report) -> fmt::Result {
 /// Facts on the run to know beside its labels.
 fn about(out: &mut Summary, report: &Report) -> fmt::Result {
     let [of_model, of_corpus] = report.remarks();
-    writeln!(out, "\nIntervals and tests are about more {} like these.", report.unit())?;
+    writeln!(out, "\nIntervals and tests: sampling over {}.", report.unit())?;
     files(out, report)?;
     remarks(out, "model", &of_model)?;
     remarks(out, "corpus", &[generators(&report.corpus), of_corpus].concat())

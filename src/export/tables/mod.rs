@@ -17,7 +17,7 @@ use crate::stats::interval::Interval;
 use crate::studies::registry::STUDIES;
 use crate::study::labels::Label;
 use crate::study::show::table::{Cell, Table};
-use crate::system::errors::Facts;
+use crate::system::errors::{Facts, similar};
 pub use heads::heads;
 
 /// The table of this name.
@@ -33,13 +33,12 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
         report.sections.0.iter().flat_map(|(_, section)| section.tables(&report.settings.policy)).collect();
     let names: Vec<&str> =
         OF_EVERY_REPORT.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
-    let names = names.join(", ");
     let table = of_studies.into_iter().find(|table| table.name == name);
     table.ok_or_else(|| {
-        let none = anyhow!("the report has no table `{name}`: it has {names}").of_value(name);
+        let none = anyhow!("the report has no table `{name}`: it has {}", names.join(", ")).of_value(name);
         match with_table(name) {
             Some(study) => none.hint(format!("the study `{study}` makes it: `headscope analyze --with {study}`")),
-            None => none,
+            None => none.did_you_mean(similar::closest(name, names)),
         }
     })
 }

@@ -9,7 +9,7 @@ const PAPER: &str = "paper";
 const KEY: &str = "relation";
 
 /// The columns of [`PAPER`] that each report has when several stand side by side.
-const OF_EACH: [&str; 4] = ["head", "accuracy", "ci95_low", "ci95_high"];
+const OF_EACH: [&str; 2] = ["head", "accuracy"];
 
 /// One table from the tables of several reports, each named by its report; there is at least one.
 pub fn together(tables: &[(&str, Table)]) -> Table {
@@ -68,15 +68,13 @@ fn larger(a: Cell, b: Cell) -> Cell {
 mod tests {
     use super::*;
 
-    fn paper(rows: &[(&str, &str, f64, f64, f64)]) -> Table {
-        let row = |&(relation, head, accuracy, offset, classes): &(&str, &str, f64, f64, f64)| {
+    fn paper(rows: &[(&str, &str, &str, f64, f64)]) -> Table {
+        let row = |&(relation, head, accuracy, offset, classes): &(&str, &str, &str, f64, f64)| {
             let text = |text: &str| Cell::Text(text.to_owned());
             [
                 ("relation", text(relation)),
                 ("head", text(head)),
-                ("accuracy", Cell::Number(accuracy)),
-                ("ci95_low", Cell::Number(accuracy - 0.125)),
-                ("ci95_high", Cell::Number(accuracy + 0.125)),
+                ("accuracy", text(accuracy)),
                 ("offset", Cell::Number(offset)),
                 ("word_classes", Cell::Number(classes)),
             ]
@@ -88,16 +86,16 @@ mod tests {
 
     #[test]
     fn relations_of_two_reports_share_a_row() {
-        let english = paper(&[("obj", "L0H1", 0.75, 0.25, 0.5), ("det", "L2H0", 0.5, 0.5, 0.25)]);
-        let german = paper(&[("det", "L1H1", 0.25, 0.125, 0.0)]);
+        let english = paper(&[("obj", "L0H1", "0.750 [0.625, 0.875]", 0.25, 0.5), ("det", "L2H0", "0.5", 0.5, 0.25)]);
+        let german = paper(&[("det", "L1H1", "0.25", 0.125, 0.0)]);
         let table = side_by_side(&[("en", english), ("de", german)]);
-        let columns = ["relation", "en.head", "en.accuracy", "en.ci95_low", "en.ci95_high", "en.baseline", "de.head"];
-        assert_eq!(table.columns[..7], columns);
+        let columns = ["relation", "en.head", "en.accuracy", "en.baseline", "de.head", "de.accuracy", "de.baseline"];
+        assert_eq!(table.columns, columns);
         let text = |text: &str| Cell::Text(text.to_owned());
         assert_eq!(table.rows[0][..2], [text("obj"), text("L0H1")]);
         // The better baseline of `obj` is that of word classes; German has no `obj`.
-        assert_eq!((&table.rows[0][5], &table.rows[0][6]), (&Cell::Number(0.5), &Cell::Empty));
-        assert_eq!(table.rows[1][5..8], [Cell::Number(0.5), text("L1H1"), Cell::Number(0.25)]);
+        assert_eq!((&table.rows[0][3], &table.rows[0][4]), (&Cell::Number(0.5), &Cell::Empty));
+        assert_eq!(table.rows[1][3..6], [Cell::Number(0.5), text("L1H1"), text("0.25")]);
     }
 
     #[test]

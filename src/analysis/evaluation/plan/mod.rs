@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 
 use crate::model::config::MOST_HEADS;
 use crate::passes::control::Control;
@@ -31,6 +31,7 @@ pub struct Plan {
     passes: Vec<(Pass, Vec<PassRequest>)>,
     /// The index of the first pass of the second stage, whose studies follow the results of others.
     followers: usize,
+    has_task: bool,
 }
 
 /// The names of these studies for a protocol, in the order of the table.
@@ -54,7 +55,7 @@ impl Plan {
     /// The passes that the studies and controls of `protocol` request. The sentences themselves are read in any case.
     /// Fails if a study is not known.
     pub fn new(protocol: &Protocol) -> Result<Self> {
-        let (studies, removed) = (studies(&protocol.studies)?, &protocol.removed);
+        let (studies, removed, has_task) = (studies(&protocol.studies)?, &protocol.removed, protocol.task.is_some());
         let requests = |study: &'static dyn AnyStudy, control: Option<Control>| {
             let want = |(place, spec): (usize, PassSpec)| {
                 let pass = match control {
@@ -64,7 +65,7 @@ impl Plan {
                 Some((pass.without(removed), Some(PassRequest { study, spec, place, control })))
             };
             // A control that takes nothing away from some pass of a study says nothing of the study.
-            study.passes().into_iter().enumerate().map(want).collect::<Option<Vec<_>>>().unwrap_or_default()
+            study.passes_of(has_task).into_iter().enumerate().map(want).collect::<Option<Vec<_>>>().unwrap_or_default()
         };
         let analysis = studies.iter().flat_map(|study| requests(*study, None));
         let controls = protocol.controls.iter().flat_map(|control| {
@@ -77,7 +78,8 @@ impl Plan {
         let (first, later) = (shared(first), shared(later));
         let followers = first.len();
         let all = first.into_iter().chain(later);
-        Ok(Self { passes: all.map(|(pass, each)| (pass, each.into_iter().flatten().collect())).collect(), followers })
+        let passes = all.map(|(pass, each)| (pass, each.into_iter().flatten().collect())).collect();
+        Ok(Self { passes, followers, has_task })
     }
 
     /// Empty sums for the passes of the first stage.
@@ -127,6 +129,9 @@ impl Plan {
             grid.layers,
             grid.heads
         );
+        if let Some(defect) = identity.model.defect() {
+            bail!("its header is broken: {defect}");
+        }
         ensure!(classes.fit(grid.layers), "its header has classes of other layers than those {}", grid.layers);
         let plan = Self::new(&identity.protocol)?;
         let unfit = "its sums do not fit its header";
@@ -155,7 +160,7 @@ impl Plan {
         let mut found = self.of_studies(passes, control);
         let of_study = |study: &&'static dyn AnyStudy| {
             let observed = found.remove(study.card().name)?;
-            (observed.len() == study.passes().len()).then_some((*study, observed))
+            (observed.len() == study.passes_of(self.has_task).len()).then_some((*study, observed))
         };
         STUDIES.iter().filter_map(of_study).collect()
     }

@@ -8,7 +8,7 @@ use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Mixing, Output, ValueNorms, Values, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start, WordEmbeddings};
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
 use crate::passes::observer::Event;
@@ -226,13 +226,30 @@ fn a_header_describes_a_model_that_there_can_be() {
     }
 }
 
+#[test]
+fn a_header_lists_absent_heads_as_a_checkpoint_does() {
+    let place = |layer, head| HeadPlace { layer, head };
+    for (absent, expected) in [
+        (vec![place(0, 2)], "its header is broken: `model.absent` has L0H2, which the model has not"),
+        (
+            vec![place(0, 1), place(0, 0)],
+            "its header is broken: `model.absent` does not list heads once each, layer by layer",
+        ),
+    ] {
+        let mut identity = identity();
+        identity.model.absent = absent;
+        let refusal = Plan::restore(&identity, &Stage::Whole, Vec::new()).err().unwrap().to_string();
+        assert_eq!(refusal, expected);
+    }
+}
+
 /// If this fails, the format has changed: raise [`FORMAT_VERSION`] if a release has written it, and write the new
 /// digest here.
 #[test]
 fn a_changed_layout_of_sums_has_a_new_version() {
     let sums = bytes(summed(everybody(), &[linked(sentence(3, 2, "nsubj"))], &[0.25; 16]));
     let layout = Sha256::digest(sums.concat());
-    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (11, "7eca2d10ec1f758c"));
+    assert_eq!((FORMAT_VERSION, &hex(&layout)[..16]), (11, "8cdd5067d3c9265d"));
 }
 
 #[test]
@@ -266,7 +283,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         sentence_pairs(&Pass::PLAIN),
         (sampled.clone(), 1),
         copies,
-        (Pass { sequences: Sequences::Task, ..sampled.clone() }, 1),
+        (Pass { sequences: Sequences::Task, ..sampled.clone() }, 2),
         (Pass { sequences: Sequences::Interchange, ..sampled.clone() }, 1),
         (Pass { derivatives: true, ..sampled.clone() }, 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 4),
@@ -299,7 +316,7 @@ fn studies_of_a_report_are_those_that_it_lists() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, links, words, classes, frequency, explained-variance, \
-            repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, interchange, gradient, knockout, pruning, output-shift, edges, \
+            repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, interchange, direct, gradient, knockout, pruning, output-shift, edges, \
             similarity, cluster-effect, cluster-shift, probes, parser, examples, clark2019"
     );
 }

@@ -8,7 +8,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 use crate::stats::surprisal::surprisal;
-use crate::studies::ablation::removal::{PerToken, Quantity};
+use crate::studies::ablation::removal::{Loss, PerToken, Quantity};
 
 /// The losses of masked tokens, `-ln p` of the true one in nats, summed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +44,16 @@ impl PerToken for Losses {
 
     fn change(&self, variant: usize) -> f64 {
         self.without[variant].value() - self.whole.value()
+    }
+}
+
+impl Loss for Losses {
+    fn units(&self) -> u64 {
+        self.sentences
+    }
+
+    fn loss(&self, variant: Option<usize>) -> f64 {
+        variant.map_or(&self.whole, |variant| &self.without[variant]).value()
     }
 }
 

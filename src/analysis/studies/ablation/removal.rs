@@ -8,13 +8,18 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::model::parameters::Objective;
 use crate::passes::ablation::Conditions;
 use crate::passes::observer::requests::{HeadSet, each_head_and_all, heads_at};
 use crate::passes::observer::{Event, FurtherRuns, Sums};
 use crate::passes::setup::PassSetup;
+use crate::sequences::derived::task::TaskKind;
 use crate::sequences::fold::words::FromToken;
+use crate::sequences::reading::Context;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, PerBlock, block_of};
+use crate::study::show::wording::sequences;
+use crate::system::counted::counted;
 
 /// The sets of heads that a study removes.
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
@@ -69,6 +74,41 @@ pub trait PerToken {
 
     /// How much it changes in the variant at this place, summed.
     fn change(&self, variant: usize) -> f64;
+}
+
+/// A loss, of tokens or of the items of a task, which are its tokens.
+pub trait Loss: Quantity + PerToken {
+    /// Sentences with a token, or units of items.
+    fn units(&self) -> u64;
+
+    /// The loss with all heads, or in the variant at this place, summed, in nats.
+    fn loss(&self, variant: Option<usize>) -> f64;
+
+    /// How many predictions of items are right, likewise; 0 of tokens.
+    fn right(&self, _variant: Option<usize>) -> f64 {
+        0.0
+    }
+
+    /// How many predictions of items there are; 0 of tokens.
+    fn predictions(&self) -> f64 {
+        0.0
+    }
+}
+
+/// Numbers of scored tokens and sentences, or of items and units, in words.
+pub fn scored(
+    [tokens, units]: [u64; 2],
+    objective: Option<Objective>,
+    task: Option<TaskKind>,
+    read: Context,
+) -> String {
+    match task {
+        Some(_) => format!("{} of {} of the task", counted(tokens, "item"), counted(units, "unit")),
+        None => {
+            let objective = objective.unwrap_or(Objective::MaskedTokens);
+            format!("{tokens} {} of {}", objective.tokens(), sequences(units, read))
+        }
+    }
 }
 
 /// A quantity of each block, without each of some sets of heads.

@@ -50,7 +50,7 @@ pub struct Estimates {
     pub chance: Values,
     /// The 95 % intervals of the chance metrics.
     pub chance_ci95: Intervals,
-    /// The denominators of each metric: the same for all heads, or those of the class of layers that has most.
+    /// The denominators of each metric: the same for all heads, or the largest that any can have.
     pub denominators: Metrics<Denominator>,
     /// The denominators of each head that are others, `[layers * heads]`.
     pub own_denominators: Vec<Metrics<Option<Denominator>>>,
@@ -145,6 +145,20 @@ impl Estimates {
         Self { own_chance: of_heads.map(chance).collect(), ..self }
     }
 
+    /// Adds the denominators of each head, in the order of `columns`, where heads are scored on things of their own.
+    pub fn with_own_denominators(
+        mut self,
+        columns: &[Column],
+        of_head: impl Fn(Option<usize>, usize) -> Vec<Fraction>,
+    ) -> Self {
+        for (place, own) in self.own_denominators.iter_mut().enumerate() {
+            let cells = CellEstimates::new(&scales(columns), |block| of_head(block, place));
+            let differing = |own: &Denominator, common: Option<&Denominator>| (common != Some(own)).then_some(*own);
+            *own = Metrics::new(columns, cells.denominators()).zip_map(&self.denominators, differing);
+        }
+        self
+    }
+
     /// The denominators of each metric of a head.
     pub fn denominators_of(&self, place: usize) -> Metrics<Denominator> {
         let own = |common: &Denominator, own: Option<&Option<Denominator>>| own.copied().flatten().unwrap_or(*common);
@@ -211,6 +225,15 @@ impl CellEstimates {
         Metrics::new(columns, self.estimates().zip(ends).map(interval))
     }
 
+    fn denominators(&self) -> impl Iterator<Item = Denominator> {
+        self.whole.iter().enumerate().map(|(cell, fraction)| {
+            let of_blocks: PerBlock = std::array::from_fn(|block| self.blocks[block][cell].denominator());
+            let present = of_blocks.iter().filter(|&&denominator| denominator != 0.0).count();
+            let effective_blocks = effective_blocks(&of_blocks);
+            Denominator { blocks: present as u64, effective_blocks, ..fraction.basis() }
+        })
+    }
+
     fn errors(&self, columns: &[Column]) -> StandardErrors {
         Metrics::new(columns, self.estimates().map(|estimate| estimate.map(|estimate| estimate.standard_error)))
     }
@@ -227,13 +250,7 @@ struct ClassChance {
 impl ClassChance {
     fn new(columns: &[Column], of_chance: impl Fn(Option<usize>) -> Vec<Fraction>) -> Self {
         let cells = CellEstimates::new(&scales(columns), of_chance);
-        let denominator = |(cell, fraction): (usize, &Fraction)| {
-            let of_blocks: PerBlock = std::array::from_fn(|block| cells.blocks[block][cell].denominator());
-            let present = of_blocks.iter().filter(|&&denominator| denominator != 0.0).count();
-            let effective_blocks = effective_blocks(&of_blocks);
-            Denominator { blocks: present as u64, effective_blocks, ..fraction.basis() }
-        };
-        let denominators = Metrics::new(columns, cells.whole.iter().enumerate().map(denominator));
+        let denominators = Metrics::new(columns, cells.denominators());
         Self { values: Metrics::new(columns, cells.values()), ci95: cells.intervals(columns), denominators }
     }
 

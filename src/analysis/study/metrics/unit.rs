@@ -56,7 +56,7 @@ impl<T: Copy> PerUnit<T> {
 /// Round numbers about the largest differences between a model and the same in bfloat16 (each weight rounded to 8 bits, to the
 /// nearest), or above them, over EWT dev and GUM dev: all-MiniLM-L6-v2 by default, `box:small` also with norms, repeats, segments,
 /// similarity, effect, gradient and output-shift. Shares: .0053 (`sentence_share` of a sink), .0050 (`explained_alone`), and of
-/// 30,992 three above .005; nats: .0099 (`loss_effect_by_class`), .0096 (`entropy`); tokens: .0052 (`mean_distance`). `diff` says of
+/// 30,992 three above .005; nats: .0099 (`loss_effect_by_class`), .0096 (`entropy`); tokens: .0052 (`mean_distance`). `compare` says of
 /// none of these pairs that anything changed.
 /// Weights in f16 make a ninth of these differences in the median, and 1e-7 of each weight as noise, as another order of
 /// additions makes, up to 4e-7 (`offset_argmax`, which counts: 4e-5). A run that is resumed makes none.

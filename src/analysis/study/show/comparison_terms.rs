@@ -1,4 +1,4 @@
-//! The terms of comparisons of two analyses, `headscope compare` and `headscope diff`.
+//! The terms of comparisons of two analyses, `headscope compare`.
 
 use super::terms::Term;
 
@@ -14,7 +14,7 @@ pub const COMPARISON_TERMS: &[Term] = &[
     Term {
         name: "lost",
         also: &["gained"],
-        meaning: "Of a label: it is firm in the first analysis and out of reach in the second; gained is the other way round. `diff` \
+        meaning: "Of a label: it is firm in the first analysis and out of reach in the second; gained is the other way round. `compare --numbers` \
             also asks that the number that the label rests on differs. Of a head in `compare`: it lost a label and has no firm \
             one any more, or gained one and had none.",
         page: "compare-labels.md",
@@ -37,7 +37,8 @@ pub const COMPARISON_TERMS: &[Term] = &[
     Term {
         name: "changed",
         also: &[],
-        meaning: "Of a head in `compare`: a label was lost or gained, and it has a firm one in both analyses. Of a number in `diff`: \
+        meaning: "Of a head in `compare`: a label was lost or gained, and it has a firm one in both analyses. Of a number in \
+            `compare --numbers`: \
             it differs by more than the tolerance, with a q of at most `--rate`. In the JSON of either: anything was.",
         page: "compare-labels.md",
     },

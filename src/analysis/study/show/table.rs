@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use crate::study::metrics::metric::Named;
-use crate::system::errors::Facts;
+use crate::system::errors::{Facts, similar};
 
 /// A flat table.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +116,10 @@ impl Table {
     pub(super) fn place_of(&self, name: &str) -> Result<usize> {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
             let known = self.columns.join(", ");
-            anyhow!("the table `{}` has no column `{name}`: it has {known}", self.name).of_value(name)
+            let closest = similar::closest(name, self.columns.iter().map(String::as_str));
+            anyhow!("the table `{}` has no column `{name}`: it has {known}", self.name)
+                .of_value(name)
+                .did_you_mean(closest)
         })
     }
 

@@ -212,7 +212,7 @@ pub const TERMS: &[Term] = &[
         name: "partial",
         also: &["partials", "part", "parts", ".headscope"],
         meaning: "A file (`.headscope`) with the exact sums of a run or of a shard, from which all numbers of a report follow, and \
-            without labels: `merge` adds several up, and `diff` compares two.",
+            without labels: `merge` adds several up, and `compare` compares two.",
         page: "sums.md",
     },
 ];

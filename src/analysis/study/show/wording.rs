@@ -40,6 +40,13 @@ pub fn decimal(value: f64, digits: usize) -> String {
     }
 }
 
+/// A number with the ends of its interval.
+pub fn with_interval(value: f64, interval: Option<Interval>, digits: usize) -> String {
+    let shown = |value: f64| decimal(value, digits);
+    let ends = |interval: Interval| format!(" [{}, {}]", shown(interval.low()), shown(interval.high()));
+    format!("{}{}", shown(value), interval.map_or_else(String::new, ends))
+}
+
 /// Half of an interval's width with this many decimals, after a ±; empty without an interval.
 pub fn plus_minus(interval: Option<Interval>, digits: usize) -> String {
     interval.map_or_else(String::new, |interval| format!(" ±{:.digits$}", interval.half_width()))

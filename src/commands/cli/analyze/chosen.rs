@@ -14,14 +14,15 @@ use crate::commands::cli::shared::command::Usage;
 use crate::commands::cli::shared::presets;
 use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
 use crate::evaluation::askable::is_of_items;
+use crate::evaluation::presets::Preset;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
+use crate::sequences::derived::task::ExchangedPositions;
 use crate::sequences::derived::task::file::TaskFile;
-use crate::sequences::derived::task::{ExchangedPositions, TaskKind};
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
-use crate::study::{AnyStudy, Counts};
+use crate::study::{AnyStudy, Card, Counts};
 use crate::system::errors::Facts;
 use crate::system::printable::printable;
 use crate::system::terminal::say;
@@ -45,13 +46,13 @@ pub(super) fn list() -> String {
 }
 
 /// The studies that run by default, or where no corpus is named, those that presets and `--with` switch on, less those that
-/// `--without` switches off; and, if they may, those that join them.
+/// `--without` switches off; and, if they may, those that join them, in a run with a task or without.
 pub(super) fn studies(
     is_first_run: bool,
     presets_named: &[String],
     with: &[String],
     without: &[String],
-    may_join: bool,
+    (may_join, has_task): (bool, bool),
 ) -> Result<Vec<&'static dyn AnyStudy>, Usage> {
     if let Some(both) = with.iter().find(|name| without.contains(name)) {
         return Err(anyhow!("--with {both} and --without {both}: which of them?").of_option("with").of_value(both));
@@ -66,7 +67,9 @@ pub(super) fn studies(
     };
     let runs = |study: &dyn AnyStudy| wanted(study) && !named(study, without);
     for study in STUDIES.iter().filter(|study| runs(**study)) {
-        if let Some(needed) = study.card().builds_on.iter().find(|needed| without.iter().any(|name| name == *needed)) {
+        if let Some(needed) =
+            study.card().needed(has_task).iter().find(|needed| without.iter().any(|name| name == *needed))
+        {
             let asks = study.card().name;
             return Err(anyhow!("--without {needed}: the study {asks} asks about what it finds")
                 .of_option("without")
@@ -74,12 +77,12 @@ pub(super) fn studies(
         }
     }
     let is_needed = |study: &dyn AnyStudy| {
-        STUDIES.iter().any(|other| runs(*other) && other.card().builds_on.contains(&study.card().name))
+        STUDIES.iter().any(|other| runs(*other) && other.card().needed(has_task).contains(&study.card().name))
     };
     let is_there = |study: &dyn AnyStudy| runs(study) || is_needed(study);
     let joins = |study: &dyn AnyStudy| {
         let there = |name: &&str| registry::named(name).is_some_and(is_there);
-        may_join && study.card().joins && !named(study, without) && study.card().builds_on.iter().all(there)
+        may_join && study.card().joins && !named(study, without) && study.card().needed(has_task).iter().all(there)
     };
     Ok(STUDIES.iter().filter(|study| is_there(**study) || joins(**study)).copied().collect())
 }
@@ -263,11 +266,15 @@ pub(super) fn task(
     path: Option<&Path>,
     mut with: Vec<String>,
     without: &[String],
+    presets_named: &[String],
 ) -> Result<(Option<Arc<TaskFile>>, Vec<String>), Usage> {
     let Some(path) = path else {
-        let is_of_task = |name: &&String| registry::named(name).is_some_and(is_of_items);
-        let Some(study) = with.iter().find(is_of_task) else { return Ok((None, with)) };
-        let lacking = anyhow!("--with {study}: there is no task").of_option("with").of_value(study);
+        let is_of_task = |name: &str| registry::named(name).is_some_and(is_of_items);
+        let of_preset = |preset: &&&Preset| preset.studies.iter().any(|study| is_of_task(study));
+        let by_preset = presets::named(presets_named)?.iter().find(of_preset).map(|preset| ("preset", preset.name));
+        let named = with.iter().find(|study| is_of_task(study)).map(|study| ("with", study.as_str()));
+        let Some((option, value)) = named.or(by_preset) else { return Ok((None, with)) };
+        let lacking = anyhow!("--{option} {value}: there is no task").of_option(option).of_value(value);
         return Err(lacking.hint("give --task FILE"));
     };
     let study = registry::with_option("task");
@@ -277,21 +284,25 @@ pub(super) fn task(
     Ok((Some(Arc::new(TaskFile::read(path)?)), with))
 }
 
-/// Where heads exchange their contexts, if a study asks for that; refuses a task of another kind.
+/// Where heads exchange their contexts, if a study asks for that; refuses a task of a kind that a study does not take.
 pub(super) fn exchanged(
     studies: &[&'static dyn AnyStudy],
     task: Option<&TaskFile>,
     positions: Option<ExchangedPositions>,
 ) -> Result<Option<ExchangedPositions>, Usage> {
-    let about = registry::with_option("positions");
-    match task.filter(|_| studies.iter().any(|study| study.card().name == about)) {
-        None => Ok(None),
-        Some(TaskFile { kind: TaskKind::Cloze, .. }) => Ok(Some(positions.unwrap_or_default())),
-        Some(TaskFile { kind, path, .. }) => {
-            let error = anyhow!("--with {about}: it takes items of kind cloze, and `{path}` has items of kind {kind}");
-            Err(error.of_option("with").of_value(about).hint(format!("leave out --with {about}")))
-        }
+    let Some(TaskFile { kind, path, .. }) = task else { return Ok(None) };
+    let takes_others = |study: &&&dyn AnyStudy| {
+        let takes = study.card().takes;
+        !takes.is_empty() && !takes.contains(kind)
+    };
+    if let Some(Card { name, takes, .. }) = studies.iter().find(takes_others).map(|study| study.card()) {
+        let takes = takes.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
+        let error = anyhow!("--with {name}: it takes items of kind {takes}, and `{path}` has items of kind {kind}");
+        return Err(error.of_option("with").of_value(name).hint(format!("leave out --with {name}")));
     }
+    let about = registry::with_option("positions");
+    let exchange = studies.iter().any(|study| study.card().name == about);
+    Ok(exchange.then(|| positions.unwrap_or_default()))
 }
 
 /// Each control that was named, once, with each seed.

@@ -22,7 +22,7 @@ use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::{LinksFrom, Unit};
-use crate::evaluation::presets::spacing as preset_spacing;
+use crate::evaluation::presets::{removal as preset_removal, spacing as preset_spacing};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::{Choice, Replacement};
 use crate::passes::control::ControlKind;
@@ -206,7 +206,7 @@ pub struct AnalyzeArguments {
         registry::with_option("classes")
     ))]
     classes: Option<String>,
-    /// Label beside it
+    /// Also label a control
     ///
     /// Labels an untrained model, or sentences with their words in random order, and says which labels heads keep; not of
     /// a corpus on standard input. May be repeated
@@ -240,7 +240,7 @@ pub struct AnalyzeArguments {
     /// Finished work is kept in sixteen parts of each stage: a run that was cut off goes on where it was
     #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS)]
     resume: Option<PathBuf>,
-    /// Keep the sums that the report is of as well, as one partial, FILE.headscope: `headscope diff` compares partials of the same
+    /// Keep the sums that the report is of as well, as one partial, FILE.headscope: `headscope compare` compares partials of the same
     /// sentences pairwise, and `headscope merge` makes reports of one
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
     partial: Option<PathBuf>,
@@ -327,12 +327,13 @@ impl AnalyzeArguments {
         }
         // Joining studies run over all of the corpus, and remove heads that `--effect-of` may not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
-        let (task, with) = task(self.task.as_deref(), self.with, &self.without)?;
-        let studies = studies(is_first_run, &self.presets, &with, &self.without, may_join)?;
+        let (task, with) = task(self.task.as_deref(), self.with, &self.without, &self.presets)?;
+        let studies = studies(is_first_run, &self.presets, &with, &self.without, (may_join, task.is_some()))?;
         let (studies, left_out) = can_count(&corpus, studies, &with, self.counts.is_some())?;
         let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
-        let ablation = ablation(&studies, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
+        let removal = self.removal.or(preset_removal(&presets::named(&self.presets)?));
+        let ablation = ablation(&studies, removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
         let positions = of_study(&studies, "positions", self.positions)?;
         let exchanged = exchanged(&studies, task.as_deref(), positions)?;
         let probes = probes(&studies, self.probes)?;

@@ -5,35 +5,40 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 
+use super::numbers::NumbersArguments;
 use super::sides::{OutcomeArguments, SidesArguments};
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::statuses::statuses;
 use crate::commands::cli::shared::values::{Named, one_of};
 use crate::commands::saved::compare::{CompareOptions, ComparedTable, FailOn, Pairing, compare};
+use crate::commands::saved::numbers::compare_numbers;
 use crate::system::errors::{Class, Facts};
 
 /// The statuses of `compare` that mean something else.
-const CHANGED: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained), 2 wrong \
-    usage or trouble";
+const CHANGED: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained, or with \
+    --numbers a number changed), 2 wrong usage or trouble";
 
 const EXAMPLES: &str = "\
 Examples:
-  headscope compare a.json b.json
-  headscope compare a.json b.json -o compare.html -o compare.csv --json
-  headscope compare a.json b.json --table families -o families.csv
-  headscope compare seed-1.json seed-2.json --match match.json  # heads that `headscope match` has paired
-  headscope compare before.json after.json -q --fail-on lost    # a gate: status 1 where a label was lost
+  headscope compare before.json after.json
+  headscope compare before.json after.json -o compare.html -o compare.csv --json
+  headscope compare before.json after.json -q --fail-on lost      # a gate: status 1 where a label was lost
+  headscope compare seed-1.json seed-2.json --match match.json    # heads that `headscope match` has paired
+  headscope compare before.headscope after.headscope --numbers    # partials of the same sentences see the most
 
 A label is kept where it is firm in both analyses, and gained or lost where it is firm in one and the test of the other finds \
 its score below the threshold (one-sided, 2.5 %). Everything else cannot be told: a label is borderline, its score is below \
-the threshold and more sentences might lift it, or there are too few queries. `headscope diff` asks whether numbers changed \
-as well. Models must have the same layers and heads; heads are compared by place unless they were matched.
+the threshold and more sentences might lift it, or there are too few queries.
+
+With --numbers all numbers are one family of tests, corrected by Benjamini & Hochberg: if nothing changed, something is said to \
+have in at most RATE of all comparisons. Partials of `headscope analyze --partial` over the same files are compared block by \
+block, anything else by the intervals of both.
 ";
 
-/// Say whether the labels of heads are stable between two analyses: kept, gained, lost, or could not tell
+/// Say what changed between two analyses: which labels were kept, gained or lost, or which numbers changed
 ///
-/// Takes reports, and partials of `headscope analyze --partial` or `--shard`: of two halves of a corpus, two corpora, two
-/// checkpoints or two seeds.
+/// Takes reports and partials of two halves of a corpus, two corpora, two checkpoints or two seeds. Models must have the same
+/// layers and heads; heads are compared by place unless they were matched.
 #[derive(Args)]
 #[command(after_help = format!("{EXAMPLES}\n{}", statuses(CHANGED, &[Class::Input, Class::Output])))]
 pub struct CompareArguments {
@@ -53,11 +58,13 @@ pub struct CompareArguments {
     table: ComparedTable,
     #[command(flatten)]
     outcome: OutcomeArguments,
+    #[command(flatten)]
+    numbers: NumbersArguments,
 }
 
 /// The findings that can end a comparison with status 1.
 const FINDINGS: &[Named<FailOn>] = &[
-    (FailOn::Any, "any", "A label was lost or gained"),
+    (FailOn::Any, "any", "A label was lost or gained; with --numbers, a number changed"),
     (FailOn::Lost, "lost", "A label was lost"),
     (FailOn::Gained, "gained", "A label was gained"),
     (
@@ -79,11 +86,22 @@ const TABLES: &[Named<ComparedTable>] = &[
 impl CompareArguments {
     /// The command: its status says whether something was found that is to fail.
     pub fn command(self) -> Result<Command, Usage> {
-        let Self { sides, matched, matching, fail_on, table, outcome } = self;
+        let Self { sides, matched, matching, fail_on, table, numbers, outcome } = self;
         if fail_on.len() > 1 && fail_on.contains(&FailOn::Never) {
             return Err(anyhow!("--fail-on never is to fail on nothing, and other findings are named beside it")
                 .of_value("never")
                 .hint("leave one out"));
+        }
+        if numbers.are_asked_for {
+            if !matches!(*fail_on, [FailOn::Any | FailOn::Never]) {
+                return Err(anyhow!("--fail-on names findings about labels, and --numbers compares numbers")
+                    .hint("with --numbers it is any or never"));
+            }
+            let outputs = outcome.outputs("what changed", &["json", "json.gz", "html"])?;
+            let options = numbers.options(sides.named()?, outputs)?;
+            let fails = fail_on == [FailOn::Any];
+            let run = move || compare_numbers(&options).map(|same| u8::from(!same && fails));
+            return Ok(Command { run: Box::new(run), other: Class::Usage });
         }
         let outputs = outcome.outputs("a comparison", &["json", "json.gz", "csv", "html"])?;
         let pairing = match matching {

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::error::{ContextKind, ContextValue};
 
 use super::sides::SidesArguments;
+use crate::commands::cli::errors::value;
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::statuses::statuses;
 use crate::commands::saved::gate::{GateOptions, category, gate};
@@ -40,11 +42,26 @@ pub struct GateArguments {
     quiet: bool,
 }
 
+/// The categories of labels that are roles.
+fn categories() -> BTreeSet<&'static str> {
+    let roles = registry::detectors().filter(|detector| detector.is_role);
+    roles.map(|detector| category(detector.explanation.name)).collect()
+}
+
 /// Reads the name of a category of labels that are roles.
 fn roles() -> PossibleValuesParser {
-    let roles = registry::detectors().filter(|detector| detector.is_role);
-    let categories: BTreeSet<&str> = roles.map(|detector| category(detector.explanation.name)).collect();
-    PossibleValuesParser::new(categories.into_iter().map(PossibleValue::new))
+    PossibleValuesParser::new(categories().into_iter().map(PossibleValue::new))
+}
+
+/// The refusal of `compare --fail-on syntactic`, with the command that fails on a category of labels.
+pub fn suggested(mut refusal: clap::Error) -> clap::Error {
+    let category = categories().into_iter().find(|category| value(&refusal) == Some(category));
+    let is_finding = matches!(refusal.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option.starts_with("--fail-on"));
+    if let Some(category) = category.filter(|_| is_finding) {
+        let tip = format!("to fail where such a label is lost, run `headscope gate A B --family {category}`");
+        refusal.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    refusal
 }
 
 impl GateArguments {

@@ -3,9 +3,9 @@
 pub mod cite;
 pub mod compare;
 pub mod confirm;
-pub mod diff;
 pub mod export;
 pub mod gate;
+pub mod numbers;
 pub mod prune;
 pub mod relabel;
 pub mod show;

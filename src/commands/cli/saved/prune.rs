@@ -11,6 +11,7 @@ use crate::commands::cli::shared::statuses::{RUNNING, help};
 use crate::commands::cli::shared::values::{Named, one_of};
 use crate::commands::saved::prune::{Budget, PruneOptions, prune};
 use crate::model::grid::HeadPlace;
+use crate::study::section::ShareOf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,13 +41,13 @@ pub struct PruneArguments {
     /// A report on this model, in JSON, with the study `pruning`: its kind of removal, and its heads unless --heads names others
     #[arg(long, value_name = "FILE", group = "chosen", required_unless_present = "heads")]
     report: Option<PathBuf>,
-    /// How much the loss may rise by the report
+    /// How much the loss may rise, or the share right fall, by the report
     #[arg(long, value_name = "PERCENT", value_parser = share, requires = "report", required_unless_present = "heads")]
     budget: Option<f64>,
-    /// The loss that the budget is a share of
+    /// The measure that the budget is a share of
     #[arg(long, value_name = "WHAT", value_parser = one_of(SHARES), default_value = "loss", requires = "budget")]
-    of: bool,
-    /// The order of the report by which heads go [default: the first, by effect]
+    of: ShareOf,
+    /// The order of the report by which heads go [default: the first, by effect, or by that on the task]
     #[arg(long, value_name = "ORDER", requires = "budget")]
     by: Option<String>,
     /// The folder to write: a new one, or one that is empty
@@ -55,14 +56,17 @@ pub struct PruneArguments {
 }
 
 /// What a budget is a share of.
-const SHARES: &[Named<bool>] =
-    &[(false, "loss", "The loss with all heads"), (true, "all-heads", "The loss without any head less that with all")];
+const SHARES: &[Named<ShareOf>] = &[
+    (ShareOf::Loss, "loss", "The loss with all heads"),
+    (ShareOf::AllHeads, "all-heads", "The loss without any head less that with all"),
+    (ShareOf::Right, "right", "The share of the task that is right, which may fall by so much of itself"),
+];
 
 impl PruneArguments {
     /// The command.
     pub fn command(self) -> Result<Command, Usage> {
         let Self { model, network, heads, report, budget, of, by, output } = self;
-        let budget = Budget { rise: budget.unwrap_or_default(), of_all_heads: of, by };
+        let budget = Budget { rise: budget.unwrap_or_default(), of, by };
         let options = PruneOptions {
             model: network.model(Some(&model))?,
             heads: (!heads.is_empty()).then(|| heads.into_iter().collect()),

@@ -47,8 +47,8 @@ pub struct OutcomeArguments {
     /// Do not print the outcome
     #[arg(short, long, conflicts_with_all = ["full", "json"])]
     quiet: bool,
-    /// Write the outcome to this file as well, all of it, in the format of its extension: .json, .json.gz or .html (a page); of
-    /// `compare` also .csv (a table). May be repeated
+    /// Write the outcome to this file as well, all of it, in the format of its extension: .json, .json.gz, .html (a page)
+    /// or .csv (a table, of labels alone). May be repeated
     #[arg(short, long = "output", value_name = "FILE")]
     outputs: Vec<PathBuf>,
 }

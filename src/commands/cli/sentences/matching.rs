@@ -23,7 +23,7 @@ partners that were chosen over the text of the labels agree on them too well. Of
 what `headscope analyze --shard 2/2 -o FILE.headscope` wrote of both, and the other way round.
 ";
 
-/// Find which head of one model attends as which head of another
+/// Pair the heads of two models by their attention
 ///
 /// Both models read the same sentences. Within each layer every head gets a partner of its own, so that the root mean squares of
 /// Hellinger distances between their rows add up to the least (the Hungarian method).

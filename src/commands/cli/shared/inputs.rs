@@ -63,7 +63,7 @@ pub struct CorpusArguments {
     /// How to read it
     ///
     /// Every corpus is read so; of a folder only the files of this format [default: by extension: .conllu, .conll,
-    /// .txt, .text, .jsonl, .ndjson, .fasta, .fa, .faa, .rxn or .rsmi]
+    /// .txt, .text, .jsonl, .ndjson, .fasta, .fa, .faa, .rxn, .rsmi or .pairs]
     #[arg(long, value_parser = one_of(FORMATS), requires = "corpus", help_heading = INPUT)]
     pub format: Option<Format>,
 }
@@ -75,6 +75,7 @@ pub const FORMATS: &[Named<Format>] = &[
     (Format::Jsonl, "jsonl", "One JSON object per line"),
     (Format::Fasta, "fasta", "Proteins, one record each"),
     (Format::Rxn, "rxn", "Reaction SMILES with atom numbers, one per line"),
+    (Format::Pairs, "pairs", "Two texts, and the alignment of their words, one pair per line"),
 ];
 
 /// The tokens that can speak for a split word.

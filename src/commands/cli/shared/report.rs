@@ -15,7 +15,7 @@ use super::{numbers, presets};
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
 use crate::evaluation::presets::Preset;
-use crate::export::json::JsonForm;
+use crate::export::json::{Digits, JsonForm};
 use crate::export::summary::Detail;
 use crate::export::{Target, Writer};
 use crate::passes::observation::partial;
@@ -34,6 +34,9 @@ pub struct ReportArguments {
     /// Write JSON on one line, not indented: some 8 % fewer bytes
     #[arg(long, requires = "outputs", help_heading = OUTPUT, hide_short_help = true)]
     pub compact: bool,
+    /// Significant digits of the numbers in reports and summary; 17 keep all
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<Digits>(Digits::RANGE), default_value = "6", help_heading = OUTPUT, hide_short_help = true)]
+    pub digits: Digits,
     /// Do not print the summary
     #[arg(short, long, help_heading = OUTPUT)]
     pub quiet: bool,
@@ -73,6 +76,7 @@ impl ReportArguments {
         let to_stdout = outputs.iter().any(|target| matches!(target, Target::Stdout(_)));
         Ok(ReportOptions {
             threads: self.threads(),
+            digits: self.digits,
             summary: Some(self.summary).filter(|_| !self.quiet && !to_stdout),
             outputs,
             policy: PolicyOptions { presets: presets::named(named)?, file: self.policy, min_count: self.min_count },

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::stats::interval::Interval;
-use crate::study::show::wording::decimal;
+use crate::study::show::wording::with_interval;
 use crate::system::counted::counted;
 
 /// One of the two analyses.
@@ -57,9 +57,7 @@ pub struct Fact {
 impl Valued {
     /// The number with its interval.
     pub fn in_words(&self, digits: usize) -> String {
-        let shown = |value: f64| decimal(value, digits);
-        let ends = |ci95: Interval| format!(" [{}, {}]", shown(ci95.low()), shown(ci95.high()));
-        format!("{}{}", shown(self.value), self.ci95.map_or_else(String::new, ends))
+        with_interval(self.value, self.ci95, digits)
     }
 }
 

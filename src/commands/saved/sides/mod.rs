@@ -1,4 +1,4 @@
-//! The two sides of a comparison, reports and partials: what `diff` and `compare` hold against each other.
+//! The two sides of a comparison, reports and partials: what `compare` holds against each other.
 
 pub mod described;
 pub mod facts;

@@ -1,4 +1,4 @@
-//! Parts of the texts of `diff` and `compare`: which two analyses, what was not compared, what is not shared.
+//! Parts of the texts of comparisons: which two analyses, what was not compared, what is not shared.
 
 use std::fmt::{self, Write};
 

@@ -3,6 +3,7 @@
 pub mod conllu;
 pub mod fasta;
 pub mod jsonl;
+pub mod pairs;
 pub mod reader;
 pub mod rxn;
 pub mod text;
@@ -25,11 +26,13 @@ pub enum Format {
     Fasta,
     /// Reaction SMILES with atom numbers, one reaction per line.
     Rxn,
+    /// Two texts with an alignment of their words, one pair per line.
+    Pairs,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 5] = [Self::Conllu, Self::Text, Self::Jsonl, Self::Fasta, Self::Rxn];
+    pub const ALL: [Self; 6] = [Self::Conllu, Self::Text, Self::Jsonl, Self::Fasta, Self::Rxn, Self::Pairs];
 
     pub(in crate::corpus) fn entry(self) -> &'static FormatReader {
         match self {
@@ -38,6 +41,7 @@ impl Format {
             Self::Jsonl => &jsonl::ENTRY,
             Self::Fasta => &fasta::ENTRY,
             Self::Rxn => &rxn::ENTRY,
+            Self::Pairs => &pairs::ENTRY,
         }
     }
 

@@ -37,12 +37,23 @@ pub(in crate::corpus) struct Parsed {
     pub links: Vec<LinkSet>,
     /// The text that its words are in, where the file says how they were written.
     pub written: Option<Written>,
+    /// How many of its words are of the first of two texts, which a model reads as a pair; `None` of one text.
+    pub first_text: Option<usize>,
 }
 
 impl Parsed {
     /// A sentence without further facts.
     pub(in crate::corpus) fn new(origin: Origin, content: Content) -> Self {
-        Self { origin, content, begins_document: false, family: None, id: None, links: Vec::new(), written: None }
+        Self {
+            origin,
+            content,
+            begins_document: false,
+            family: None,
+            id: None,
+            links: Vec::new(),
+            written: None,
+            first_text: None,
+        }
     }
 }
 

@@ -70,6 +70,12 @@ impl LinkSet {
         &mut sets[place]
     }
 
+    /// Whether the words of some link are as far apart as the type asks.
+    pub fn has_scored_link(&self) -> bool {
+        let mut links = self.targets.iter().flat_map(|(&from, targets)| targets.iter().map(move |&to| (from, to)));
+        links.any(|(from, to)| from.abs_diff(to) >= self.kind.min_distance)
+    }
+
     /// A copy with each word where `place` says that it is now; links that lose a word are counted.
     #[must_use]
     pub fn moved(&self, place: impl Fn(usize) -> Option<usize>) -> Self {

@@ -33,6 +33,8 @@ pub struct Sentence {
     pub links: Vec<LinkSet>,
     /// The text that its words are in; `None` for running text, and where the corpus does not say how words were written.
     pub written: Option<Written>,
+    /// How many of its words are of the first of two texts, which a model reads as a pair; `None` of one text.
+    pub first_text: Option<usize>,
     /// Whether it follows the sentence before it without white space.
     pub is_glued: bool,
 }
@@ -52,6 +54,7 @@ impl Sentence {
             content,
             links: Vec::new(),
             written: None,
+            first_text: None,
             is_glued: false,
         }
     }

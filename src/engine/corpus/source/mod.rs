@@ -464,7 +464,8 @@ impl Corpus {
         Ok(None)
     }
 
-    fn sentence(&mut self, Parsed { origin, content, family, id, links, written, .. }: Parsed, index: u64) -> Sentence {
+    fn sentence(&mut self, parsed: Parsed, index: u64) -> Sentence {
+        let Parsed { origin, content, family, id, links, written, first_text, .. } = parsed;
         let is_glued = self.context.file.glue(index.is_multiple_of(SEGMENT_SENTENCES), written.as_ref());
         let entity_fields = self.context.file.entity_fields.clone();
         let document_number = (self.unit() == Unit::Documents).then(|| self.documents - 1);
@@ -482,6 +483,7 @@ impl Corpus {
             content,
             links,
             written,
+            first_text,
             is_glued,
         }
     }

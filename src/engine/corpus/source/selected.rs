@@ -80,7 +80,7 @@ impl SelectedSegments {
                 return Ok(None);
             }
         }
-        let Parsed { origin, content, begins_document, id, links, written, .. } = self.read(context)?;
+        let Parsed { origin, content, begins_document, id, links, written, first_text, .. } = self.read(context)?;
         let format = self.files[origin.file].kind.format;
         let index = self.next_index;
         self.next_index += 1;
@@ -105,6 +105,7 @@ impl SelectedSegments {
             content,
             links,
             written,
+            first_text,
             is_glued,
         };
         Ok(Some((sentence, format)))

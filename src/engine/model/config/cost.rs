@@ -18,9 +18,9 @@ const VALUE: u64 = size_of::<f32>() as u64;
 /// between words, twice, and its factors, as f64. Measured to be 27 to 31 over sequences of 4,000 to 16,000 tokens.
 const PAIR: u64 = 32;
 
-/// The activations between tokens and heads that derivatives are computed from, of all heads of all layers at once, as f32: scores,
-/// weights, those after the gates, and the derivative of each.
-const DIFFERENTIATED: u64 = 6;
+/// Bytes for each pair of tokens of the longest sequence beside those of a pass, where derivatives are computed: of one head, those by
+/// its scores, and its bounded scores.
+const DIFFERENTIATED_PAIR: u64 = 2 * VALUE;
 
 fn product(factors: &[usize]) -> u64 {
     factors.iter().fold(1, |product, &factor| product.saturating_mul(factor as u64))
@@ -49,12 +49,23 @@ impl Config {
         Cost { bytes, weights: self.weights(lengths) }
     }
 
-    /// The cost of derivatives over sequences of these lengths, one at a time.
-    pub fn gradient_cost(&self, lengths: &[usize]) -> Cost {
-        let longest = lengths.iter().copied().max().unwrap_or(0);
-        let alone = self.weights(&[longest]).saturating_mul(DIFFERENTIATED * VALUE);
+    /// The bytes that a pass over so many tokens leaves for its derivatives: of each layer its input, queries, keys and values, what
+    /// is between its linear layers, and what its two blocks write.
+    pub fn kept_bytes(&self, tokens: usize) -> u64 {
+        let of_layer = 3 * self.hidden_size + 3 * self.heads_width() + self.feed_forward_width();
+        product(&[self.num_hidden_layers, of_layer]).saturating_mul(product(&[tokens])).saturating_mul(VALUE)
+    }
+
+    /// The cost of derivatives over sequences of these lengths side by side, in parts that leave no more than `most` bytes or are of
+    /// one sequence.
+    pub fn gradient_cost(&self, lengths: &[usize], most: u64) -> Cost {
+        let (tokens, longest) = (lengths.iter().sum(), lengths.iter().copied().max().unwrap_or(0));
+        let kept = self.kept_bytes(tokens).min(most.max(self.kept_bytes(longest)));
+        // States between blocks, derivatives by the input of a block; queries, keys and values as they meet (`GradientScratch`).
+        let beside = product(&[tokens, 2 * self.hidden_size + 3 * self.heads_width()]).saturating_mul(VALUE);
+        let of_pairs = product(&[longest, longest]).saturating_mul(DIFFERENTIATED_PAIR);
         let Cost { bytes, weights } = self.pass_cost(lengths);
-        Cost { bytes: bytes.saturating_add(alone), weights }
+        Cost { bytes: [kept, beside, of_pairs].iter().fold(bytes, |sum, more| sum.saturating_add(*more)), weights }
     }
 
     fn weights(&self, lengths: &[usize]) -> u64 {
@@ -85,7 +96,11 @@ mod tests {
         let cost = encoder(8, 2, 2, 16).pass_cost(&[3, 1]);
         // Of each token 2 * 8 + 3 * 8 + 8 + 16 + 3 * 8 + 4 * 8 values; nine pairs of the longest.
         assert_eq!(cost, Cost { bytes: 4 * 120 * 4 + 9 * 32, weights: 4 * (9 + 1) });
-        assert_eq!(encoder(8, 2, 2, 16).gradient_cost(&[3, 1]).bytes, cost.bytes + 4 * 9 * 24);
+        // Two layers leave 3 * 8 + 3 * 8 + 16 values of each token; 2 * 8 + 3 * 8 are beside, and two for each pair.
+        let more = |tokens: u64| 4 * (tokens * 2 * 64 + 4 * 40 + 2 * 9);
+        let with_derivatives = |most: u64| encoder(8, 2, 2, 16).gradient_cost(&[3, 1], most).bytes;
+        assert_eq!(with_derivatives(1 << 20), cost.bytes + more(4));
+        assert_eq!(with_derivatives(0), cost.bytes + more(3), "the longest by itself");
     }
 
     #[test]

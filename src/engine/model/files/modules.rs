@@ -45,6 +45,8 @@ pub(super) fn pooling(files: &dyn FileStore) -> Result<Pooling> {
             "Transformer" | "Normalize" | "Dropout" => {}
             "Pooling" => {
                 let is_inside = Path::new(&path).components().all(|part| matches!(part, Component::Normal(_)));
+                // Without one its `config.json` would be the model's own.
+                ensure!(!path.is_empty(), "{MODULES} names no folder of its pooling");
                 ensure!(is_inside, "{MODULES} names the folder {path:?}, which does not lie beside it");
                 let config = files.fetch(&format!("{path}/{CONFIG}"), LONGEST_CONFIG)?;
                 pooling = of_config(&config.text(LONGEST_CONFIG)?).cannot("use", config.path().display())?;

@@ -1,15 +1,16 @@
-//! Derivatives of a loss with respect to every gate, where heads are whole and on the way from none of them to all.
+//! Derivatives of a score with respect to every gate, where heads are whole and on the way from none of them to all.
 
 use std::num::NonZeroU16;
 
-use anyhow::{Context, Result, ensure};
-use candle_core::{DType, Tensor, Var};
+use anyhow::Result;
 
 use super::batch::Batch;
 use super::gates::Gates;
-use super::tensor::{TensorEncoder, log_softmax};
-use super::visitor::{Needs, Visitor};
-use super::{Pass, Start, check_input};
+use super::kernels::backward::shares;
+use super::rows::Rows;
+use super::scratch::{AttentionScratch, Scratch};
+use super::visitor::{Needs, Visitor, Written};
+use crate::model::config::cost::Cost;
 
 /// A loss, and its derivative with respect to the share that is kept of each head.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,84 +32,177 @@ pub struct PathGradient {
     pub gates: Vec<f64>,
 }
 
-impl TensorEncoder {
-    /// The gradient of the loss of a batch by the prediction head along the path on which the gates that are fully open in `whole`
-    /// open together: at the middles of `steps` equal steps from 0 to 1. Other gates stay as they are.
-    /// Fails as [`TensorEncoder::prediction_gradient`].
-    pub fn path_gradient(
-        &self,
-        batch: &Batch<'_>,
-        whole: &Gates,
-        targets: &[u32],
-        steps: NonZeroU16,
-    ) -> Result<PathGradient> {
-        let mut gates = vec![0.0; self.order.len() * self.config.num_attention_heads];
-        for step in 0..steps.get() {
-            let keep = (f32::from(step) + 0.5) / f32::from(steps.get());
-            let point = self.prediction_gradient(batch, &whole.opened_to(keep), targets)?;
-            gates.iter_mut().zip(&point.gates).for_each(|(sum, derivative)| *sum += derivative);
-        }
-        gates.iter_mut().for_each(|sum| *sum /= f64::from(steps.get()));
-        let closed = whole.opened_to(0.0);
-        let mut pass = Pass { batch, gates: &closed, needs: Needs::default(), visitor: &mut NoVisitor };
-        let states = self.run(Start::Embeddings, &mut pass, None)?;
-        let closed_loss = self.surprise(&states, batch, targets)?.to_dtype(DType::F64)?.to_scalar()?;
-        Ok(PathGradient { steps, closed_loss, gates })
-    }
+/// The share of a sequence's score that comes from the logits at one of its predicted positions: shown the sequence, the position
+/// and the logits, it returns that share and leaves its derivatives by the logits in their place.
+pub type Score<'a> = dyn FnMut(usize, usize, &mut [f32]) -> f64 + 'a;
 
-    /// The loss of a batch by the prediction head and its gradient, at the shares and towards the replacements of `gates`.
-    ///
-    /// `targets` are the true classes at the batch's predicted positions, in their order. The loss is the sum over them
-    /// of `-ln p`, in nats.
-    /// Fails as [`TensorEncoder::gate_gradient`], and if there is no prediction head, or not one target for each position.
-    pub fn prediction_gradient(&self, batch: &Batch<'_>, gates: &Gates, targets: &[u32]) -> Result<GateGradient> {
-        let (positions, classes) = (batch.predicted().count(), self.classes()?);
-        ensure!(positions == targets.len(), "{positions} positions are predicted, and {} classes given", targets.len());
-        if let Some(id) = targets.iter().find(|&&id| id as usize >= classes) {
-            anyhow::bail!("class {id} cannot be predicted: the model has {classes}");
-        }
-        self.gate_gradient(batch, gates, |states| self.surprise(states, batch, targets))
-    }
+/// `-ln p` of a class in nats, with its derivatives by the logits in their place: the probabilities, less 1 of the class itself.
+pub fn surprise(logits: &mut [f32], class: u32) -> f64 {
+    let own = f64::from(logits[class as usize]);
+    let total = shares(logits);
+    logits[class as usize] -= 1.0;
+    total - own
+}
 
-    /// The sum over the batch's predicted positions of `-ln p` of their targets, by the last hidden states, `[tokens, hidden]`.
-    fn surprise(&self, states: &Tensor, batch: &Batch<'_>, targets: &[u32]) -> Result<Tensor> {
-        let targets = Tensor::from_slice(targets, (targets.len(), 1), &self.device)?;
-        let likelihood = log_softmax(&self.logits(states, batch)?)?.gather(&targets, 1)?;
-        Ok(likelihood.sum_all()?.neg()?)
-    }
-
-    /// Any loss of the last hidden states, `[tokens, hidden]`, and its gradient, at the shares and towards the
+/// An encoder that has derivatives.
+pub trait Differentiable: Sync {
+    /// The score of each sequence of a batch and its derivatives by the gates of all heads, at the shares and towards the
     /// replacements of `gates`. A head without a gate is whole, and goes towards zero.
-    /// Fails if the batch or the gates do not fit the model, `loss` fails or does not depend on the heads, or a derivative is not
-    /// finite.
-    pub fn gate_gradient(
+    /// Fails as a forward pass with logits, and if a derivative is not finite.
+    fn gradients(
         &self,
         batch: &Batch<'_>,
         gates: &Gates,
-        loss: impl FnOnce(&Tensor) -> Result<Tensor>,
-    ) -> Result<GateGradient> {
-        check_input(&self.config, Start::Embeddings, batch, gates)?;
-        let (layers, heads) = (self.order.len(), self.config.num_attention_heads);
-        let keep = |(layer, head)| gates.of(layer, head).map_or(1.0, |gate| gate.keep);
-        let grid = (0..layers).flat_map(|layer| (0..heads).map(move |head| (layer, head)));
-        let keeps = Tensor::from_vec(grid.map(keep).collect::<Vec<f32>>(), (layers, heads), &self.device)?;
-        let keeps = Var::from_tensor(&keeps.to_dtype(self.precision)?)?;
-        let mut pass = Pass { batch, gates, needs: Needs::default(), visitor: &mut NoVisitor };
-        let states = self.run(Start::Embeddings, &mut pass, Some(keeps.as_tensor()))?;
-        let loss = loss(&states)?;
-        let gradients = loss.backward()?;
-        let gates = gradients.get(&keeps).context("the loss does not depend on the heads")?;
-        let gates = gates.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
-        ensure!(gates.iter().all(|value| value.is_finite()), "a derivative of the loss is not finite");
-        Ok(GateGradient { loss: loss.to_dtype(DType::F64)?.to_scalar()?, gates })
+        score: &mut Score<'_>,
+        scratch: &mut GradientScratch,
+    ) -> Result<Vec<GateGradient>>;
+
+    /// The score of each sequence of a batch.
+    /// Fails as a forward pass with logits.
+    fn scores(
+        &self,
+        batch: &Batch<'_>,
+        gates: &Gates,
+        score: &mut Score<'_>,
+        scratch: &mut GradientScratch,
+    ) -> Result<Vec<f64>>;
+
+    /// The cost of derivatives over sequences of these lengths.
+    fn gradient_cost(&self, lengths: &[usize]) -> Cost;
+
+    /// The gradients of a batch along the path on which the gates that are fully open in `whole` open together: at the middles of
+    /// `steps` equal steps from 0 to 1. Other gates stay as they are.
+    /// Fails as [`Differentiable::gradients`].
+    fn path_gradients(
+        &self,
+        batch: &Batch<'_>,
+        whole: &Gates,
+        steps: NonZeroU16,
+        score: &mut Score<'_>,
+        scratch: &mut GradientScratch,
+    ) -> Result<Vec<PathGradient>> {
+        let closed = self.scores(batch, &whole.opened_to(0.0), score, scratch)?;
+        let begin = |closed_loss| PathGradient { steps, closed_loss, gates: Vec::new() };
+        let mut paths: Vec<PathGradient> = closed.into_iter().map(begin).collect();
+        for step in 0..steps.get() {
+            let keep = (f32::from(step) + 0.5) / f32::from(steps.get());
+            let points = self.gradients(batch, &whole.opened_to(keep), score, scratch)?;
+            for (path, point) in paths.iter_mut().zip(points) {
+                path.gates.resize(point.gates.len(), 0.0);
+                let sums = path.gates.iter_mut().zip(point.gates);
+                sums.for_each(|(sum, derivative)| *sum += derivative / f64::from(steps.get()));
+            }
+        }
+        Ok(paths)
     }
 }
 
-/// Looks at nothing.
-struct NoVisitor;
+/// Buffers of a worker that takes derivatives, reused from batch to batch.
+#[derive(Clone, Debug, Default)]
+pub struct GradientScratch {
+    pub(super) forward: Scratch,
+    pub(super) tape: Tape,
+    /// `[tokens, hidden]`: the states between the two blocks of a layer.
+    pub(super) attended: Vec<f32>,
+    /// `[tokens, hidden]`: derivatives by the input of a block.
+    pub(super) inputs: Vec<f32>,
+    /// `[positions, hidden]`: the states that enter the last layer, at the predicted positions.
+    pub(super) entering: Vec<f32>,
+    /// `[tokens, 3 * heads * head_dim]`: queries, keys and values as they meet.
+    pub(super) prepared: Vec<f32>,
+    pub(super) head: HeadScratch,
+}
 
-impl Visitor for NoVisitor {
+/// Buffers for the derivatives of one head over one sequence.
+#[derive(Clone, Debug, Default)]
+pub struct HeadScratch {
+    pub(super) weights: AttentionScratch,
+    /// `[n, stride]`: the scores before the softmax, in models that bound them.
+    pub(super) bounded: Vec<f32>,
+    /// `[n, stride]`: derivatives by weights of attention, then by scores.
+    pub(super) derivatives: Vec<f32>,
+    /// `[n]`
+    pub(super) products: Vec<f32>,
+    /// `[n, head_dim]`: derivatives by scaled queries.
+    pub(super) query: Vec<f32>,
+    /// `[n, head_dim]`
+    pub(super) key: Vec<f32>,
+}
+
+/// What a forward pass leaves for its derivatives.
+#[derive(Clone, Debug, Default)]
+pub struct Tape {
+    /// `[layers][tokens, hidden]`: the states that enter each layer.
+    pub(super) states: Vec<Vec<f32>>,
+    /// `[positions, hidden]`: the last states at the predicted positions.
+    pub(super) predicted: Vec<f32>,
+    pub(super) layers: Vec<LayerTape>,
+}
+
+/// The products of a layer, without the biases of their linear layers; after the heads of the last layer, at the predicted positions
+/// alone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LayerTape {
+    /// `[tokens, 3 * heads * head_dim]`
+    pub projected: Vec<f32>,
+    /// `[tokens, hidden]`
+    pub attention: Vec<f32>,
+    /// `[tokens, intermediate]`, twice as wide where it is gated.
+    pub wide: Vec<f32>,
+    /// `[tokens, hidden]`
+    pub feed_forward: Vec<f32>,
+}
+
+impl Tape {
+    /// Forgets what was kept of another pass; the buffers stay.
+    pub(super) fn clear(&mut self) {
+        self.states.iter_mut().chain([&mut self.predicted]).for_each(Vec::clear);
+    }
+}
+
+impl Visitor for Tape {
     fn needs(&self) -> Needs {
-        Needs::default()
+        Needs { layer_inputs: true, predicted_states: true, writes: true, ..Needs::default() }
+    }
+
+    fn predicted_states(&mut self, states: Rows<'_>) {
+        states.iter().for_each(|row| self.predicted.extend_from_slice(row));
+    }
+
+    fn hidden_states(&mut self, _: usize, layer: usize, states: Rows<'_>) {
+        if self.states.len() <= layer {
+            self.states.resize_with(layer + 1, Vec::new);
+        }
+        states.iter().for_each(|row| self.states[layer].extend_from_slice(row));
+    }
+
+    fn written(&mut self, layer: usize, part: Written, values: &[f32]) {
+        if self.layers.len() <= layer {
+            self.layers.resize_with(layer + 1, LayerTape::default);
+        }
+        let LayerTape { projected, attention, wide, feed_forward } = &mut self.layers[layer];
+        let kept = match part {
+            // Their derivatives need the weights of attention, which are computed again.
+            Written::Contexts => return,
+            Written::Projected => projected,
+            Written::Attention => attention,
+            Written::Wide => wide,
+            Written::FeedForward => feed_forward,
+        };
+        kept.clear();
+        kept.extend_from_slice(values);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn surprise_and_its_derivatives_by_hand() {
+        // Odds of 1 to 3: a quarter and three quarters.
+        let mut logits = [2.0, 2.0 + 3.0_f32.ln()];
+        assert!((surprise(&mut logits, 0) - 4.0_f64.ln()).abs() < 1e-6);
+        assert!((logits[0] + 0.75).abs() < 1e-6 && (logits[1] - 0.75).abs() < 1e-6, "{logits:?}");
     }
 }

@@ -27,7 +27,7 @@ pub struct LayerWrites {
 pub struct Writes(Vec<LayerWrites>);
 
 impl Writes {
-    /// Keeps a part of a layer in place of what was kept of it, as [`Visitor::written`] shows it.
+    /// Keeps an output of a layer in place of what was kept of it, as [`Visitor::written`] shows it.
     pub fn keep(&mut self, layer: usize, part: Written, values: &[f32]) {
         if self.0.len() <= layer {
             self.0.resize_with(layer + 1, LayerWrites::default);
@@ -37,6 +37,7 @@ impl Writes {
             Written::Contexts => contexts,
             Written::Attention => attention,
             Written::FeedForward => feed_forward,
+            Written::Projected | Written::Wide => return,
         };
         kept.clear();
         kept.extend_from_slice(values);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::config::PositionEmbedding;
 use crate::model::parameters::{Disentangled, Parameters, PositionBias};
 
@@ -113,13 +113,11 @@ impl Relative {
                 }
             }
             Self::Disentangled { keys, queries, places, rows: count, head_dim } => {
-                // Of the distances that occur; the place of `i - j` is `places[i + n - 1 - j]`.
-                let places = &places[places.len() / 2 + 1 - n..][..2 * n - 1];
-                let (first, span) = (places[0], places[2 * n - 2] - places[0] + 1);
+                let (places, first, span) = of_sentence(places, n);
                 work.resize(n * span, 0.0);
                 let of_places = |table: &[f32], vectors: Matrix, work: &mut [f32]| {
-                    let own = &table[head * head_dim * count + first..(head + 1) * head_dim * count];
-                    multiply(MatrixMut::new(work, n, span), vectors, Matrix::strided(own, *head_dim, span, *count));
+                    let own = own_table(table, head, [*head_dim, *count], [first, span]);
+                    multiply(MatrixMut::new(work, n, span), vectors, own);
                 };
                 if let Some(table) = keys {
                     of_places(table, query, work);
@@ -158,6 +156,60 @@ impl Relative {
             }
         }
     }
+
+    /// Adds to the derivatives by queries and keys, `[n, head_dim]` each, those through what [`Relative::add`] added to the scores:
+    /// `scores` has the derivatives by these. Queries are multiplied by their `scale`.
+    pub fn back(&self, head: usize, scores: &Scores<'_>, [query, key]: [&mut [f32]; 2], work: &mut Vec<f32>) {
+        let Scores { values, n, stride, scale } = scores;
+        let (n, scale) = (*n, *scale);
+        let mut of_table =
+            |table: Matrix<'_>, into: &mut [f32], place: &dyn Fn(usize, usize) -> [usize; 2], factor: f32| {
+                work.clear();
+                work.resize(n * table.columns(), 0.0);
+                for (i, row) in values.chunks_exact(*stride).enumerate() {
+                    for (j, derivative) in row[..n].iter().enumerate() {
+                        let [vector, column] = place(i, j);
+                        work[vector * table.columns() + column] += factor * derivative;
+                    }
+                }
+                let products = Matrix::new(work, n, table.columns());
+                multiply_add(MatrixMut::new(into, n, table.rows()), products, table.transposed());
+            };
+        match self {
+            // They depend on no query or key.
+            Self::Buckets { .. } | Self::Slopes { .. } => {}
+            Self::Disentangled { keys, queries, places, rows, head_dim } => {
+                let (places, first, span) = of_sentence(places, n);
+                let own = |table| own_table(table, head, [*head_dim, *rows], [first, span]);
+                if let Some(table) = keys {
+                    of_table(own(table), query, &|i, j| [i, places[i + n - 1 - j] - first], 1.0);
+                }
+                if let Some(table) = queries {
+                    of_table(own(table), key, &|i, j| [j, places[i + n - 1 - j] - first], scale);
+                }
+            }
+            Self::Embedding { table, reach, head_dim, keys } => {
+                let table = Matrix::strided(&table[reach - n..], *head_dim, 2 * n - 1, 2 * reach - 1);
+                of_table(table, query, &|i, j| [i, j + n - 1 - i], 1.0);
+                if *keys {
+                    of_table(table, key, &|i, j| [j, j + n - 1 - i], scale);
+                }
+            }
+        }
+    }
+}
+
+/// The places of the distances of a sentence, query less key, that of `i - j` at `i + n - 1 - j`; the first of them, and how many
+/// there are up to the last.
+fn of_sentence(places: &[usize], n: usize) -> (&[usize], usize, usize) {
+    let places = &places[places.len() / 2 + 1 - n..][..2 * n - 1];
+    (places, places[0], places[2 * n - 2] - places[0] + 1)
+}
+
+/// The vectors of some places in a head, `[head_dim, span]`, of a table `[heads, head_dim, rows]`.
+fn own_table(table: &[f32], head: usize, [head_dim, rows]: [usize; 2], [first, span]: [usize; 2]) -> Matrix<'_> {
+    let own = &table[head * head_dim * rows + first..(head + 1) * head_dim * rows];
+    Matrix::strided(own, head_dim, span, rows)
 }
 
 /// The scores of one head over a sentence, before the softmax.

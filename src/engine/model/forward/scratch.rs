@@ -36,13 +36,19 @@ pub struct Scratch {
 /// Buffers for direct effects on the logits of compared tokens.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirectScratch {
-    /// `[compared, hidden]`: the vectors of the compared tokens.
-    pub vectors: Vec<f32>,
     /// Compared tokens of all sequences.
     pub count: usize,
-    /// `[heads * head_dim, compared]`: these through the output projection of a layer.
+    /// `[compared, hidden]`: their vectors.
+    pub vectors: Vec<f32>,
+    /// `[compared]`: what the biases behind the last layer add to their logits.
+    pub constants: Vec<f32>,
+    /// `[compared, hidden]`: the vectors before the norm of what a block writes, where there is one.
+    pub written: Vec<f32>,
+    /// `[tokens]`: the scales of that norm; empty where there is none.
+    pub scales: Vec<f32>,
+    /// `[heads * head_dim, compared]`: `written` through the output projection of a layer.
     pub through: Vec<f32>,
-    /// `[n, compared]`: the direct effects of one head over one sequence.
+    /// `[n, compared]`: the direct effects of one part over one sequence.
     pub effects: Vec<f32>,
 }
 

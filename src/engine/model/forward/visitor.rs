@@ -20,17 +20,21 @@ pub struct Needs {
     pub contexts: bool,
     /// The norms and projections of each head's output.
     pub outputs: bool,
-    /// The direct effects of each head on the logits of [compared](super::batch::Input::compared) tokens.
+    /// The direct effects of all parts of the residual stream on the logits of [compared](super::batch::Input::compared) tokens.
     pub direct: bool,
     /// The hidden states below and above each layer.
     pub hidden_states: bool,
+    /// Those below each layer, and not those above the last one.
+    pub layer_inputs: bool,
+    /// Those that the prediction head reads; the packed encoder alone shows them.
+    pub predicted_states: bool,
     /// The rows of which queries and keys of each layer are made.
     pub attention_inputs: bool,
     /// How much of each token's vector each layer's heads mix in from other tokens.
     pub mixing: bool,
     /// The prediction head's logits at the predicted positions.
     pub logits: bool,
-    /// The outputs of the blocks of each layer, to be held in later runs.
+    /// The outputs of the blocks of each layer, and what they are made of.
     pub writes: bool,
 }
 
@@ -44,6 +48,8 @@ impl Needs {
         outputs: false,
         direct: false,
         hidden_states: false,
+        layer_inputs: false,
+        predicted_states: false,
         attention_inputs: false,
         mixing: false,
         logits: false,
@@ -52,22 +58,27 @@ impl Needs {
 
     /// Whether [`Visitor::head`] is called.
     pub fn heads(self) -> bool {
-        self.attention || self.values || self.value_norms || self.outputs || self.contexts()
-    }
-
-    /// Whether heads are shown once their contexts are there.
-    pub(super) fn contexts(self) -> bool {
-        self.contexts || self.direct
+        self.attention || self.values || self.value_norms || self.outputs || self.contexts
     }
 
     /// Whether visitors see more of a head than its attention, so that the last layer needs values, too.
     pub(super) fn beyond_attention(self) -> bool {
-        self.values || self.value_norms || self.contexts() || self.outputs || self.mixing || self.last_states()
+        self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.last_states()
     }
 
-    /// Whether the last layer is computed to its end, beyond its heads.
+    /// Whether the last layer is computed to its end, beyond its heads, at the predicted positions at least.
     pub(super) fn last_states(self) -> bool {
-        self.hidden_states || self.logits || self.direct
+        self.every_last_state() || self.logits || self.predicted_states
+    }
+
+    /// Whether it is at all positions.
+    pub(super) fn every_last_state(self) -> bool {
+        self.hidden_states || self.direct
+    }
+
+    /// Whether the hidden states that enter this layer are shown, or leave the last one.
+    pub fn states_of(self, layer: usize, layers: usize) -> bool {
+        self.hidden_states || (self.layer_inputs && layer < layers)
     }
 }
 
@@ -83,6 +94,8 @@ impl BitOr for Needs {
             outputs: self.outputs | other.outputs,
             direct: self.direct | other.direct,
             hidden_states: self.hidden_states | other.hidden_states,
+            layer_inputs: self.layer_inputs | other.layer_inputs,
+            predicted_states: self.predicted_states | other.predicted_states,
             attention_inputs: self.attention_inputs | other.attention_inputs,
             mixing: self.mixing | other.mixing,
             logits: self.logits | other.logits,
@@ -118,17 +131,13 @@ pub struct HeadView<'a> {
     pub context: Option<Rows<'a>>,
     /// The output of the head, if needed.
     pub output: Option<Output<'a>>,
-    /// `[n, compared]`, if needed: `o_i · v_t`, with `o_i = z_i W_O` and `v_t` the vector of each compared token, by the weights of
-    /// the final norm and, where that subtracts means, without its mean. Over the [scale](Visitor::final_scales) of the final norm
-    /// it is the part of the token's logit, before any bound, that the head adds by itself (Elhage et al. 2021, "direct path").
-    pub direct: Option<Rows<'a>>,
 }
 
 /// A head of which nothing is needed but its attention.
 impl<'a> From<AttentionView<'a>> for HeadView<'a> {
     fn from(attention: AttentionView<'a>) -> Self {
         let AttentionView { layer, head, .. } = attention;
-        Self { layer, head, attention, values: None, value_norms: None, context: None, output: None, direct: None }
+        Self { layer, head, attention, values: None, value_norms: None, context: None, output: None }
     }
 }
 
@@ -185,13 +194,39 @@ pub struct Mixing<'a> {
     pub even: &'a [f32],
 }
 
-/// A part of what a layer writes, as it is kept for later runs.
+/// A part of the residual stream behind the last layer, which is the sum of all parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResidualPart {
+    /// The embeddings, or the hidden states that a pass starts from.
+    Embeddings,
+    /// The output of a head, without the bias of the projection.
+    Head { layer: usize, head: usize },
+    /// The constants of a block: the bias of its output and that of the norm of its output. Shown once for each block.
+    Biases { layer: usize },
+    /// The output of a feed-forward block, without its bias.
+    FeedForward { layer: usize },
+}
+
+/// The final norm over one sequence, where direct effects are needed.
+#[derive(Clone, Copy, Debug)]
+pub struct FinalNorm<'a> {
+    /// `[n]`: the scale that each row is divided by.
+    pub scales: &'a [f32],
+    /// `[compared]`: what the bias of the norm and that of the prediction head add to the logit of each compared token.
+    pub constants: &'a [f32],
+}
+
+/// A part of what a layer writes, as it is kept for later runs and for derivatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
+    /// Queries, keys and values as projected, without their biases; the packed encoder alone shows them.
+    Projected,
     /// The contexts of all heads, after their gates.
     Contexts,
     /// The output of the attention block for the residual stream.
     Attention,
+    /// The input of the activation, without its bias; the packed encoder alone shows it.
+    Wide,
     /// The output of the feed-forward block.
     FeedForward,
 }
@@ -213,6 +248,10 @@ pub trait Visitor {
     /// was given.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
 
+    /// The last hidden states at the predicted positions of the batch, `[positions, hidden]`; called if they are needed and there are
+    /// any.
+    fn predicted_states(&mut self, _states: Rows<'_>) {}
+
     /// The rows of one sequence, `[n, hidden]`, of which queries and keys of a layer are made: its input, normalised where the
     /// layer does that first. Called before the layer's heads if they are needed.
     fn attention_inputs(&mut self, _sequence: usize, _layer: usize, _inputs: Rows<'_>) {}
@@ -220,15 +259,22 @@ pub trait Visitor {
     /// How much the heads of a layer mix into the tokens of one sequence; called after them if it is needed.
     fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
 
-    /// The scales of the final norm over one sequence, `[n]`, by which it divides; called after all layers if direct effects are
-    /// needed.
-    fn final_scales(&mut self, _sequence: usize, _scales: &[f32]) {}
+    /// The direct effects of a part over one sequence, `[n, compared]`, if they are needed: `x_i · v_t`, with `x_i` the part and `v_t`
+    /// the vector of each compared token, by the weights of the final norm and, where that subtracts means, without its mean. A norm
+    /// of what a block writes acts with the scale that it has in this pass.
+    ///
+    /// Over the scales of the [final norm](Visitor::final_norm), all parts and the constants sum up to the logits of the compared
+    /// tokens before any bound (Elhage et al. 2021, "direct path").
+    fn direct(&mut self, _sequence: usize, _part: ResidualPart, _effects: Rows<'_>) {}
+
+    /// The final norm over one sequence; called after all layers if direct effects are needed.
+    fn final_norm(&mut self, _sequence: usize, _norm: FinalNorm<'_>) {}
 
     /// The logits at one of the sequence's predicted positions, `[classes]`; called if they are needed.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
-    /// A part of what a layer writes over the whole batch, `[tokens, width]`; called if it is needed, and not of the last layer if
-    /// nothing else is needed from its end.
+    /// A part of what a layer writes over the whole batch, `[tokens, width]`; called if it is needed. After the heads of the last layer
+    /// that is over the predicted positions alone, if nothing else is needed from its end, and not called if these neither.
     fn written(&mut self, _layer: usize, _part: Written, _values: &[f32]) {}
 
     /// The end of a sequence: everything that was needed of it has been shown.

@@ -15,6 +15,7 @@ use crate::model::config::{Activation, fields};
 use crate::model::families::Architecture;
 use crate::model::weights::{Checkpoint, Tensors};
 use crate::system::errors::Facts;
+use crate::system::printable::excerpt;
 
 /// The names of the parts of a head, and the families that have it.
 struct ClassifierNames {
@@ -104,9 +105,32 @@ pub struct Labels {
     pub at_end: bool,
 }
 
+impl Classified {
+    /// Makes sure that a head was trained for these things: its tensors may be named as those of another head.
+    /// Fails if transformers' class of the checkpoint is that of another one.
+    fn ensure_trained(self, classes: &[String]) -> Result<()> {
+        let [what, other, ending] = match self {
+            Self::Sequences => ["sequences", "tokens", "ForTokenClassification"],
+            Self::Tokens => ["tokens", "sequences", "ForSequenceClassification"],
+        };
+        let stranger = classes.iter().find(|class| class.ends_with(ending));
+        let error = |class: &String| {
+            anyhow!(
+                "its head classifies {other} (`architectures` of config.json: {}), and the task is about {what}",
+                excerpt(class)
+            )
+            .of_value(class)
+            .hint(format!("name the model that was trained to classify {what}"))
+        };
+        stranger.map_or(Ok(()), |class| Err(error(class)))
+    }
+}
+
 /// The keys of `config.json` that say what a head is for.
 #[derive(Deserialize)]
 struct ClassifierConfig {
+    #[serde(default)]
+    architectures: Vec<String>,
     #[serde(default)]
     id2label: BTreeMap<usize, String>,
     problem_type: Option<String>,
@@ -122,6 +146,8 @@ impl Classifier {
     /// Loads the head of a checkpoint; `config` is the text of its `config.json`.
     /// Fails if it has none, of a kind that is known, or the head does not choose one of several classes.
     pub fn load(checkpoint: &Checkpoint, architecture: &Architecture, config: &str, of: Classified) -> Result<Self> {
+        let ClassifierConfig { architectures, .. } = fields(config)?;
+        of.ensure_trained(&architectures)?;
         if of == Classified::Tokens {
             return Self::of_tokens(checkpoint, architecture, config);
         }

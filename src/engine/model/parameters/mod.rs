@@ -319,13 +319,12 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The final norm and the head that predicts, if logits, before any bound, are linear in what heads write once the scale of that
-    /// norm is known: nothing is between the norm and the vectors of tokens, nor between heads and residual stream.
+    /// The final norm and the head that predicts, if logits, before any bound, are linear in the residual stream once the scale of that
+    /// norm is known: nothing is between the norm and the vectors of tokens.
     pub fn direct_head(&self) -> Option<(&Norm, &PredictionHead)> {
-        let writes_plainly = self.layers.iter().all(|layer| layer.write_norms.is_none());
         let is_as_wide = |head: &&PredictionHead| head.decoder.is_some() || self.embeddings.projection.is_none();
         let head = self.prediction.as_ref().filter(|head| head.transform.is_none()).filter(is_as_wide)?;
-        self.final_norm.as_ref().filter(|_| writes_plainly).map(|norm| (norm, head))
+        self.final_norm.as_ref().map(|norm| (norm, head))
     }
 
     /// Loads the parameters that `architecture` implies, layers side by side.

@@ -166,6 +166,13 @@ impl ModelTokenizer {
         self.checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
     }
 
+    /// Encodes two texts of words that were split beforehand as a pair, with the special tokens around and between them.
+    /// Fails if the tokenizer fails.
+    pub fn encode_word_pair(&self, [first, second]: [&[&str]; 2]) -> Result<Encoding> {
+        let input = EncodeInput::Dual(InputSequence::from(first), InputSequence::from(second));
+        self.checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
+    }
+
     /// Puts the special tokens around a text that was encoded without them, cut to `tokens` tokens.
     /// Fails if the tokenizer fails.
     pub fn cut(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {

@@ -17,9 +17,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 
+use super::families::pruned::is_prunable;
 use super::families::{Architecture, Family};
 use super::files::ModelFile;
 use super::files::names::is_pickle;
@@ -31,6 +32,8 @@ pub struct Checkpoint {
     files: Vec<ModelFile>,
     /// Each tensor with the number of its file.
     tensors: HashMap<String, (usize, StoredTensor)>,
+    /// The names in the files of those tensors that have a prefix there.
+    spelled: HashMap<String, String>,
     /// The family whose prefixes stand before names.
     family: Family,
     /// How many more values the tensors have than there are in the files.
@@ -140,8 +143,8 @@ impl Checkpoint {
     }
 
     fn empty(family: Family) -> Self {
-        let (files, tensors) = (Vec::new(), HashMap::new());
-        Self { files, tensors, family, expanded: 0, read: Mutex::default(), adapter: None }
+        let (files, tensors, spelled) = (Vec::new(), HashMap::new(), HashMap::new());
+        Self { files, tensors, spelled, family, expanded: 0, read: Mutex::default(), adapter: None }
     }
 
     /// Merges an adapter.
@@ -165,8 +168,10 @@ impl Checkpoint {
     /// Removes the prefix that a program put before all names of the encoder.
     pub fn unwrapped(mut self, architecture: &Architecture) -> Self {
         if let Some(prefix) = wrappers::prefix(self.tensors.keys().map(String::as_str), architecture) {
-            let bare = |name: String| name.strip_prefix(&prefix).map(str::to_owned).unwrap_or(name);
-            self.tensors = self.tensors.into_iter().map(|(name, stored)| (bare(name), stored)).collect();
+            let bare = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
+            let spelled = self.tensors.keys().map(|name| (bare(name), self.spelled.get(name).unwrap_or(name).clone()));
+            self.spelled = spelled.collect();
+            self.tensors = self.tensors.into_iter().map(|(name, stored)| (bare(&name), stored)).collect();
         }
         self
     }
@@ -185,8 +190,12 @@ impl Checkpoint {
             }
             self.expanded = self.expanded.saturating_add(stored.expanded());
             let mut wrappers = self.family.wrappers.iter().chain([&DATA_PARALLEL]);
-            let bare = wrappers.find_map(|wrapper| name.strip_prefix(wrapper)).map(str::to_owned);
-            let name = wrappers::unwrapped(&bare.unwrap_or(name));
+            let bare = wrappers.find_map(|wrapper| name.strip_prefix(wrapper));
+            let spelled = name.clone();
+            let name = wrappers::unwrapped(bare.unwrap_or(&name));
+            if name != spelled {
+                self.spelled.insert(name.clone(), spelled);
+            }
             if let Some((other, _)) = self.tensors.insert(name.clone(), (self.files.len(), stored)) {
                 let other = self.files.get(other).unwrap_or(&file).path().display();
                 bail!("it has a tensor `{}` that `{other}` has too", name.escape_debug());
@@ -234,9 +243,10 @@ impl Checkpoint {
         names.find_map(|name| self.tensors.get(&name).map(|stored| (name, stored)))
     }
 
-    /// The number of the file that a tensor is in, and its place there.
-    fn stored(&self, name: &str) -> Option<(usize, &StoredTensor)> {
-        self.found(name).map(|(_, (file, stored))| (*file, stored))
+    /// The number of the file that a tensor is in, and its name there.
+    fn spelled(&self, name: &str) -> Option<(usize, String)> {
+        let (found, (file, _)) = self.found(name)?;
+        Some((*file, self.spelled.get(&found).cloned().unwrap_or(found)))
     }
 
     /// The names in the files that are most like a name, in words.
@@ -257,9 +267,23 @@ impl Checkpoint {
         }
     }
 
+    /// The error of a tensor of another shape; of attention it may be that of other heads.
+    fn misshapen(&self, stored: &StoredTensor, shape: &[usize], name: &str) -> Error {
+        let error = anyhow!("{name} has shape {:?}: config.json implies {shape:?}", stored.shape);
+        let differing = stored.shape.iter().zip(shape).filter(|(is, implied)| is != implied).count();
+        let is_of_attention = name.to_lowercase().contains("att") && is_prunable(&self.family);
+        if is_of_attention && stored.shape.len() == shape.len() && differing == 1 {
+            return error.hint_after(
+                "; ",
+                "if heads were pruned before it was saved, `pruned_heads` of config.json names them",
+            );
+        }
+        error
+    }
+
     /// The values of a tensor, which errors name.
     fn values(&self, stored: &StoredTensor, file: &ModelFile, shape: &[usize], name: &str) -> Result<Vec<f32>> {
-        ensure!(stored.shape == shape, "{name} has shape {:?}: config.json implies {shape:?}", stored.shape);
+        ensure!(stored.shape == shape, self.misshapen(stored, shape, name));
         ensure!(
             stored.expanded() == 0 || self.expanded <= MOST_EXPANDED,
             anyhow!(

@@ -26,9 +26,12 @@ pub type RemovedHeads = BTreeMap<HeadPlace, Option<Vec<f32>>>;
 /// The weights of a model without some heads.
 pub struct PrunedWeights {
     files: Vec<ModelFile>,
-    /// What changes in each file, by the place of the first value of a tensor.
-    changes: Vec<BTreeMap<u64, TensorChange>>,
+    /// What changes in each file.
+    changes: Vec<TensorChanges>,
 }
+
+/// What changes in a file, by the names of its tensors: several may lie in one place.
+type TensorChanges = BTreeMap<String, TensorChange>;
 
 /// The change of a tensor.
 enum TensorChange {
@@ -73,7 +76,7 @@ impl Layout {
 
 impl PrunedWeights {
     /// The weights of `files` without these heads. Layers that share their weights lose the same heads.
-    /// Fails if a head is not there, is in some of the layers that share their weights alone, a constant is given and there is no
+    /// Fails if a head is not there, or is absent already, is in some of the layers that share their weights alone, a constant is given and there is no
     /// bias that could hold it, or the weights cannot be read.
     pub fn new(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         Self::found(files, removed).class(Class::Model)
@@ -89,20 +92,30 @@ impl PrunedWeights {
         );
         let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?.unwrapped(architecture);
         let names = architecture.names.spelled(|name| super::Tensors::has_tensor(&checkpoint, name));
-        let layout = Layout {
-            outputs: config.hidden_size,
-            inputs: config.heads_width(),
-            transposed: names.transposed,
-            groups: names.convolutions.map(|groups| groups.attention_output),
-        };
-        let mut changes: Vec<BTreeMap<u64, TensorChange>> = weights.iter().map(|_| BTreeMap::new()).collect();
+        if let Some(absent) = removed.keys().find(|head| config.absent.contains(head)) {
+            let error = anyhow!("{absent} is absent: `{id}` was saved without it (pruned_heads)").of_value(absent);
+            return Err(error.hint("leave it out"));
+        }
+        let dim = config.head_dim();
+        let mut changes: Vec<TensorChanges> = weights.iter().map(|_| BTreeMap::new()).collect();
         for (stem, heads) in by_weights(architecture.grid(), &names.layers, removed)? {
             let name = |part: &str| format!("{stem}.{}.{part}", names.parts.attention_output);
-            let range = |head: usize| head * config.head_dim()..(head + 1) * config.head_dim();
+            // Layers that share their weights lack the same heads.
+            let present = config.present_heads(names.layers.iter().position(|layer| layer == stem).expect("a layer"));
+            let layout = Layout {
+                outputs: config.hidden_size,
+                inputs: present.len() * dim,
+                transposed: names.transposed,
+                groups: names.convolutions.map(|groups| groups.attention_output),
+            };
+            let range = |head: usize| {
+                let place = present.iter().position(|&present| present == head).expect("a head that is there");
+                place * dim..(place + 1) * dim
+            };
             let weight = checkpoint.tensor(&name("weight"), &layout.shape())?;
             let mut put = |part: &str, change| {
-                let (file, stored) = checkpoint.stored(&name(part)).expect("it was read");
-                changes[file].insert(stored.place.start, change);
+                let (file, spelled) = checkpoint.spelled(&name(part)).expect("it was read");
+                changes[file].insert(spelled, change);
             };
             if heads.values().any(|constant| constant.is_some()) {
                 ensure!(
@@ -114,10 +127,10 @@ impl PrunedWeights {
                     checkpoint.tensor(&name("bias"), &[layout.outputs])?.into_iter().map(f64::from).collect();
                 for (&head, constant) in heads.iter().filter_map(|(head, constant)| Some((head, constant.as_ref()?))) {
                     ensure!(
-                        constant.len() == config.head_dim(),
+                        constant.len() == dim,
                         "the constant of a head has {} values, and the heads of `{id}` have {}",
                         constant.len(),
-                        config.head_dim()
+                        dim
                     );
                     for (output, sum) in bias.iter_mut().enumerate() {
                         let weights = range(head).zip(constant);
@@ -215,10 +228,7 @@ type FileMetadata = HashMap<String, String>;
 
 /// The tensors of a file in the order in which they are written, and what it says beside them. Values that change are float32, or
 /// float64 where they were: a narrower type would round them.
-fn tensors(
-    file: &ModelFile,
-    changes: &BTreeMap<u64, TensorChange>,
-) -> Result<(Vec<WrittenTensor>, Option<FileMetadata>)> {
+fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTensor>, Option<FileMetadata>)> {
     let (mut tensors, metadata): (Vec<WrittenTensor>, _) = if is_pickle(file.path()) {
         let tensors = torch::tensors(file).map_err(|problem| torch::with_way_out(problem, file.path()))?;
         let written = |(name, stored): (String, StoredTensor)| {
@@ -244,7 +254,7 @@ fn tensors(
         (header.tensors().into_iter().map(written).collect(), header.metadata().clone())
     };
     for tensor in &mut tensors {
-        let is_new = matches!(changes.get(&tensor.stored.place.start), Some(TensorChange::Values(_)));
+        let is_new = matches!(changes.get(&tensor.name), Some(TensorChange::Values(_)));
         if (is_new && tensor.dtype != Dtype::F64) || tensor.stored.is_scattered() {
             tensor.dtype = Dtype::F32;
         }
@@ -254,8 +264,8 @@ fn tensors(
     Ok((tensors, metadata))
 }
 
-/// Writes a file of weights with changes, by the places of the tensors that change.
-fn write(file: &ModelFile, changes: &BTreeMap<u64, TensorChange>, out: &mut dyn Write) -> Result<()> {
+/// Writes a file of weights with changes.
+fn write(file: &ModelFile, changes: &TensorChanges, out: &mut dyn Write) -> Result<()> {
     let (tensors, metadata) = tensors(file, changes)?;
     let mut end = 0;
     let infos = tensors.iter().map(|tensor| {
@@ -267,11 +277,15 @@ fn write(file: &ModelFile, changes: &BTreeMap<u64, TensorChange>, out: &mut dyn 
     let mut header = serde_json::to_vec(&Metadata::new(metadata, infos.collect())?)?;
     // The data begins at a multiple of eight bytes, as the format's own writer has it.
     header.resize(header.len().next_multiple_of(8), b' ');
-    out.write_all(&(header.len() as u64).to_le_bytes())?;
-    out.write_all(&header)?;
+    let begin = |out: &mut dyn Write| {
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(&header)
+    };
+    begin(out).class(Class::Output)?;
     for tensor in &tensors {
-        let change = changes.get(&tensor.stored.place.start);
-        out.write_all(&tensor.bytes(file, change).with_context(|| format!("tensor {}", tensor.name.escape_debug()))?)?;
+        let bytes = tensor.bytes(file, changes.get(&tensor.name));
+        out.write_all(&bytes.with_context(|| format!("tensor {}", tensor.name.escape_debug()))?)
+            .class(Class::Output)?;
     }
     Ok(())
 }

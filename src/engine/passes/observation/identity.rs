@@ -254,6 +254,15 @@ impl ModelInfo {
         HeadGrid { layers: self.layers, heads: self.heads }
     }
 
+    /// The first fault of a description that another program may have written, if there is any.
+    pub fn defect(&self) -> Option<String> {
+        if let Some(stray) = self.grid().stray(self.absent.iter().copied()) {
+            return Some(format!("`model.absent` has {stray}, which the model has not"));
+        }
+        let is_sorted = self.absent.is_sorted_by(|a, b| a < b);
+        (!is_sorted).then(|| "`model.absent` does not list heads once each, layer by layer".to_owned())
+    }
+
     /// How many heads, one after the other, share their keys and values; `None` where each has its own.
     pub fn heads_per_group(&self) -> Option<usize> {
         let groups = self.key_value_heads.filter(|&groups| groups > 0 && self.heads.is_multiple_of(groups))?;

@@ -5,7 +5,7 @@ use super::requests::PatchedRun;
 use crate::model::forward::Encoder;
 use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{Mixing, Needs};
+use crate::model::forward::visitor::{FinalNorm, Mixing, Needs, ResidualPart};
 
 /// One observation of a sequence.
 #[expect(clippy::large_enum_variant, reason = "an event is made on the stack for a call, and never kept")]
@@ -30,8 +30,14 @@ pub enum Event<'a> {
         /// The ratios.
         mixing: Mixing<'a>,
     },
-    /// The scales of the final norm, `[n]`, after all heads: it divides by them.
-    FinalScales(&'a [f32]),
+    /// The direct effects of a part of the residual stream, `[n, compared]`, before the scale of the final norm; those of heads come
+    /// after all heads of their layer.
+    DirectEffects {
+        part: ResidualPart,
+        effects: Rows<'a>,
+    },
+    /// The final norm, after all layers.
+    FinalNorm(FinalNorm<'a>),
     /// The logits, `[classes]`, at a predicted position.
     Logits {
         position: usize,
@@ -74,7 +80,7 @@ impl Event<'_> {
             Self::HiddenStates { .. } => needs.hidden_states,
             Self::AttentionInputs { .. } => needs.attention_inputs,
             Self::Mixing { .. } => needs.mixing,
-            Self::FinalScales(_) => needs.direct,
+            Self::DirectEffects { .. } | Self::FinalNorm(_) => needs.direct,
             Self::Logits { .. } => needs.logits,
             Self::BaselineOver(_)
             | Self::PatchedLogits { .. }

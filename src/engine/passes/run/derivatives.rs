@@ -1,20 +1,16 @@
-//! Gradient passes: one sequence at a time, through the encoder that computes derivatives.
-//!
-//! Each sequence needs its own gradient, and one backward pass gives the gradient of one loss alone.
+//! Gradient passes: a pack at a time, through the encoder and back.
 
 use std::num::{NonZeroU16, NonZeroUsize};
 
 use anyhow::Result;
 
 use super::workers::over_packs;
-use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
-use crate::model::forward::tensor::TensorEncoder;
+use crate::model::forward::gradient::{Differentiable, GradientScratch, surprise};
 use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::Pack;
-use crate::sequences::sequence::Sequence;
-use crate::system::parallel::OneCore;
+use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::system::progress::Analysis;
 
 /// Shows the gradient of every sequence with a token to predict to fresh observers.
@@ -24,32 +20,96 @@ use crate::system::progress::Analysis;
 /// Fails if the corpus cannot be read on, or a loss or a derivative cannot be computed.
 pub fn differentiate(
     observers: ObserverSet,
-    (model, encoder): (&str, &TensorEncoder),
+    (model, encoder): (&str, &dyn Differentiable),
     (gates, removed, steps): (&Gates, &[usize], Option<NonZeroU16>),
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
     progress: &Analysis,
 ) -> Result<ObserverSet> {
     let steps = steps.filter(|_| observers.follows_path());
-    let show = |observers: &mut ObserverSet, pack: &Pack, core: &mut OneCore| {
+    let show = |observers: &mut ObserverSet, pack: &Pack, scratch: &mut GradientScratch| {
         let (classes, predicted) = (pack.classes(), pack.predicted());
-        let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
-        for (number, (sequence, input)) in pack.sentences.iter().zip(batch.inputs).enumerate() {
-            let targets: Vec<u32> = sequence.targets().collect();
-            if targets.is_empty() {
-                continue;
-            }
-            let alone = Batch { inputs: vec![input] };
-            let mut gradient = core.run(|| encoder.prediction_gradient(&alone, gates, &targets))?;
-            removed.iter().for_each(|&place| gradient.gates[place] = 0.0);
+        let mut batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
+        let mut numbers = (0..pack.sentences.len()).filter(|&number| !predicted[number].is_empty());
+        let numbers: Vec<usize> = numbers.by_ref().collect();
+        batch.inputs.retain(|input| !input.predicted.is_empty());
+        let targets: Vec<Vec<u32>> = numbers.iter().map(|&number| pack.sentences[number].targets().collect()).collect();
+        let mut score = |sequence: usize, position: usize, logits: &mut [f32]| {
+            let place =
+                batch.inputs[sequence].predicted.binary_search(&position).expect("one of the predicted positions");
+            let rule = pack.sentences[numbers[sequence]].item.as_ref().map(|item| item.rule);
+            loss(rule, logits, targets[sequence][place])
+        };
+        let without = |mut gates: Vec<f64>| {
+            removed.iter().for_each(|&place| gates[place] = 0.0);
+            gates
+        };
+        for (&number, mut gradient) in numbers.iter().zip(encoder.gradients(&batch, gates, &mut score, scratch)?) {
+            gradient.gates = without(gradient.gates);
             observers.observe(number, Event::Gradient(&gradient));
-            if let Some(steps) = steps {
-                let mut path = core.run(|| encoder.path_gradient(&alone, gates, &targets, steps))?;
-                removed.iter().for_each(|&place| path.gates[place] = 0.0);
-                observers.observe(number, Event::PathGradient(&path));
-            }
+        }
+        let Some(steps) = steps else { return Ok(()) };
+        for (&number, mut path) in
+            numbers.iter().zip(encoder.path_gradients(&batch, gates, steps, &mut score, scratch)?)
+        {
+            path.gates = without(path.gates);
+            observers.observe(number, Event::PathGradient(&path));
         }
         Ok(())
     };
-    over_packs(observers, (model, encoder), sequences, (threads, progress), show)
+    over_packs(observers, (model, &|lengths| encoder.gradient_cost(lengths)), sequences, (threads, progress), show)
+}
+
+/// The loss at a position that predicts this class, with its derivatives by the logits in their place: the surprise, or of an item
+/// minus what the logits add to its score.
+fn loss(rule: Option<ScoreRule>, logits: &mut [f32], truth: u32) -> f64 {
+    match rule {
+        Some(ScoreRule::Against(foil)) => {
+            let [own, other] = [truth, foil].map(|token| f64::from(logits[token as usize]));
+            logits.fill(0.0);
+            (logits[truth as usize], logits[foil as usize]) = (-1.0, 1.0);
+            other - own
+        }
+        Some(ScoreRule::Loses) => {
+            let surprise = surprise(logits, truth);
+            logits.iter_mut().for_each(|derivative| *derivative = -*derivative);
+            -surprise
+        }
+        // Texts of triples predict nothing.
+        None | Some(ScoreRule::Gains | ScoreRule::Class | ScoreRule::Embeds(..)) => surprise(logits, truth),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against differences of the loss itself.
+    #[test]
+    fn losses_have_their_derivatives() {
+        const STEP: f32 = 1e-2;
+        let logits = [0.5, -1.0, 2.0, 0.25];
+        for rule in
+            [None, Some(ScoreRule::Class), Some(ScoreRule::Gains), Some(ScoreRule::Loses), Some(ScoreRule::Against(3))]
+        {
+            let mut derivatives = logits;
+            let value = loss(rule, &mut derivatives, 1);
+            for place in 0..logits.len() {
+                let moved = |by: f32| {
+                    let mut moved = logits;
+                    moved[place] += by;
+                    loss(rule, &mut moved, 1)
+                };
+                let difference = (moved(STEP) - moved(-STEP)) / f64::from(2.0 * STEP);
+                assert!((difference - f64::from(derivatives[place])).abs() < 1e-4, "{rule:?} {place} {difference}");
+            }
+            // p(1) = e^-1 / (e^0.5 + e^-1 + e^2 + e^0.25)
+            let expected = match rule {
+                Some(ScoreRule::Against(_)) => 1.25,
+                Some(ScoreRule::Loses) => -3.369_279,
+                _ => 3.369_279,
+            };
+            assert!((value - expected).abs() < 1e-3, "{rule:?} {value}");
+        }
+    }
 }

@@ -23,7 +23,7 @@ use super::observation::identity::Protocol;
 use super::observer::requests::HeadSet;
 use super::observer::set::ObserverSet;
 use super::observer::{self, Observer, observer_of};
-use super::pass::{Pass, Phases, Portion, Sequences, Weights};
+use super::pass::{Pass, Phases, Portion, Sequences};
 use super::setup::PassSetup;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input, LinkOptions, Scope};
 use crate::model::Model;
@@ -159,8 +159,10 @@ impl Runner<'_> {
         if self.chooses(pass)
             && let Some(choice) = self.ablation().effect_of
         {
-            let sensitivities = self.sensitivities(corpus, pass)?;
-            let chosen: BTreeSet<HeadPlace> = choice.of(&sensitivities).into_iter().map(|at| grid.place(at)).collect();
+            let is_present = |(place, _): &(HeadPlace, f64)| !self.model.absent().contains(place);
+            let each = grid.places().zip(self.sensitivities(corpus, pass)?).filter(is_present);
+            let (present, sensitivities): (Vec<HeadPlace>, Vec<f64>) = each.unzip();
+            let chosen: BTreeSet<HeadPlace> = choice.of(&sensitivities).into_iter().map(|at| present[at]).collect();
             removed.retain(|removed| removed.len() > 1 || removed.is_subset(&chosen));
         }
         Ok(once.without(removed, grid, &gates))
@@ -275,7 +277,8 @@ impl Runner<'_> {
         let progress = Analysis::new(sequences, corpus.bytes(), corpus.bytes_read());
         let tokenizer =
             SentenceTokenizer::new(self.tokenizer, protocol.max_tokens, protocol.truncate).strict(self.strict);
-        let tokenizer = tokenizer.within(protocol.context()).spacing(protocol.words);
+        let segments = self.model.architecture.config.type_vocab_size;
+        let tokenizer = tokenizer.within(protocol.context()).spacing(protocol.words).segments(segments);
         let is_in_windows = protocol.context() == Reads::Document;
         let mut windows = WindowTally::default();
         // Windows are made of all sentences, and then taken.
@@ -372,7 +375,8 @@ impl Runner<'_> {
         let task = self.task.context("a study needs a task, and the run has none")?;
         let texts = if pass.sequences == Sequences::Interchange { &task.interchanged } else { &task.texts };
         let sample = Sample::new(self.ablation().sample, texts.count());
-        let takes = |index: u64| shard.takes(index) && sample.takes(index);
+        let part = CorpusPart { shard, sample, parity: pass.portion.parity() };
+        let takes = |sequence: &Sequence| part.takes(sequence.index, sequence.family.number);
         let progress = Analysis::new(Some(texts.sequence_count(takes)), None, Arc::default());
         let sums = self.sum(&pass, observers, variants, &mut texts.sequences(takes).map(Ok), &progress)?;
         // Items that cannot be scored have no number, so one shard counts them all.
@@ -403,7 +407,8 @@ impl Runner<'_> {
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
         let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
-        let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate);
+        let segments = self.model.architecture.config.type_vocab_size;
+        let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate).segments(segments);
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(SHARPNESS_SENTENCES);
         let is_decoder = self.model.is_decoder();
@@ -446,8 +451,7 @@ impl Runner<'_> {
         observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen, constants });
         let (model, threads) = (self.model.id.as_str(), self.threads);
         let observers = if pass.derivatives {
-            let encoder = self.model.differentiable.as_ref();
-            let encoder = encoder.filter(|_| pass.weights == Weights::Trained).context(NO_DERIVATIVES)?;
+            let encoder = encoder.differentiable().context("derivatives are needed of an encoder that has none")?;
             let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
             let path = (&variants.first, &removed[..], self.ablation().gradient_steps);
             differentiate(observers, (model, encoder), path, sequences, threads, progress)?
@@ -457,9 +461,6 @@ impl Runner<'_> {
         Ok(observers.into_observers())
     }
 }
-
-/// The message if derivatives are needed and the encoder that computes them was not loaded.
-const NO_DERIVATIVES: &str = "derivatives are needed, but the encoder that has them was not loaded with these weights";
 
 /// The sequences of a pass, as the workers take them.
 type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;

@@ -3,7 +3,6 @@
 use anyhow::Result;
 
 use crate::model::config::cost::Cost;
-use crate::model::forward::Encoder;
 use crate::sequences::pack::Pack;
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
@@ -12,12 +11,15 @@ use crate::system::machine::memory;
 /// was measured to take 0.3 µs of one core, over a sentence of 1,500 words.
 const MANY_WEIGHTS: u64 = 1 << 28;
 
+/// The cost of a pass over sequences of these lengths side by side.
+pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
+
 /// The memory of a pass, divided among packs.
 ///
 /// Half of what is free is shared by the packs that workers run at the same time. A larger pack waits until those are done, and then
 /// runs beside as many others as fit. Sums are exact, so the order does not matter.
 pub(super) struct Room<'a> {
-    encoder: &'a dyn Encoder,
+    cost: &'a CostOf<'a>,
     /// How many observers keep all weights of attention of a pack.
     keeping: usize,
     free: u64,
@@ -26,36 +28,36 @@ pub(super) struct Room<'a> {
 
 impl<'a> Room<'a> {
     /// The memory that is free now, for so many workers; so many observers keep all weights of attention of a pack.
-    pub(super) fn new(encoder: &'a dyn Encoder, keeping: usize, threads: usize) -> Self {
-        Self { encoder, keeping, free: memory::available().unwrap_or(u64::MAX), threads }
+    pub(super) fn new(cost: &'a CostOf<'a>, keeping: usize, threads: usize) -> Self {
+        Self { cost, keeping, free: memory::available().unwrap_or(u64::MAX), threads }
     }
 
     /// The cost of sequences of these lengths.
     fn cost_of(&self, lengths: &[usize]) -> Cost {
-        let Cost { bytes, weights } = self.encoder.cost(lengths);
+        let Cost { bytes, weights } = (self.cost)(lengths);
         let kept = weights.saturating_mul(self.keeping as u64).saturating_mul(size_of::<f32>() as u64);
         Cost { bytes: bytes.saturating_add(kept), weights }
     }
 
-    fn cost(&self, pack: &Pack) -> Cost {
+    fn cost_of_pack(&self, pack: &Pack) -> Cost {
         let lengths: Vec<usize> = pack.sentences.iter().map(|sentence| sentence.ids.len()).collect();
         self.cost_of(&lengths)
     }
 
     /// Whether all workers can run such a pack at the same time.
     pub(super) fn is_small(&self, pack: &Pack) -> bool {
-        !memory::is_too_much(self.cost(pack).bytes, self.free / 2 / self.threads as u64)
+        !memory::is_too_much(self.cost_of_pack(pack).bytes, self.free / 2 / self.threads as u64)
     }
 
     /// How many workers can run these packs at the same time.
     pub(super) fn threads(&self, packs: &[Pack]) -> usize {
-        let largest = packs.iter().map(|pack| self.cost(pack).bytes).max().unwrap_or(0).max(1);
+        let largest = packs.iter().map(|pack| self.cost_of_pack(pack).bytes).max().unwrap_or(0).max(1);
         usize::try_from(self.free / largest).map_or(self.threads, |threads| threads.clamp(1, self.threads))
     }
 
     /// A pack that takes long, in words.
     pub(super) fn long(&self, pack: &Pack) -> Option<String> {
-        let weights = self.cost(pack).weights;
+        let weights = self.cost_of_pack(pack).weights;
         (weights > MANY_WEIGHTS).then(|| {
             format!(
                 "{} has {} million weights of attention, which takes minutes: --max-tokens leaves such sentences out",
@@ -68,7 +70,7 @@ impl<'a> Room<'a> {
     /// Makes sure that there is room for a pack.
     /// Fails if there is none, even without others beside it.
     pub(super) fn ensure(&self, pack: &Pack) -> Result<()> {
-        let needed = self.cost(pack).bytes;
+        let needed = self.cost_of_pack(pack).bytes;
         if !memory::is_too_much(needed, self.free) {
             return Ok(());
         }
@@ -101,31 +103,12 @@ fn described(pack: &Pack) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::forward::batch::Batch;
-    use crate::model::forward::gates::Gates;
-    use crate::model::forward::visitor::Visitor;
-    use crate::model::forward::{Scratch, Start};
     use crate::sequences::sequence::Sequence;
 
     /// It takes a megabyte for each pair of tokens.
-    struct Costly;
-
-    impl Encoder for Costly {
-        fn cost(&self, lengths: &[usize]) -> Cost {
-            let pairs = lengths.iter().map(|&length| (length * length) as u64).sum::<u64>();
-            Cost { bytes: pairs << 20, weights: pairs << 26 }
-        }
-
-        fn forward_from(
-            &self,
-            _: Start<'_>,
-            _: &Batch<'_>,
-            _: &Gates,
-            _: &mut Scratch,
-            _: &mut dyn Visitor,
-        ) -> Result<()> {
-            unreachable!("nothing is run")
-        }
+    fn costly(lengths: &[usize]) -> Cost {
+        let pairs = lengths.iter().map(|&length| (length * length) as u64).sum::<u64>();
+        Cost { bytes: pairs << 20, weights: pairs << 26 }
     }
 
     #[test]
@@ -133,7 +116,7 @@ mod tests {
         let pack = |lengths: &[usize]| Pack {
             sentences: lengths.iter().map(|&length| Sequence { ids: vec![0; length], ..Sequence::default() }).collect(),
         };
-        let room = Room { encoder: &Costly, keeping: 0, free: 1600 << 20, threads: 4 };
+        let room = Room { cost: &costly, keeping: 0, free: 1600 << 20, threads: 4 };
         assert!(room.is_small(&pack(&[10, 10])) && !room.is_small(&pack(&[10, 11])));
         assert_eq!((room.threads(&[pack(&[20]), pack(&[28])]), room.threads(&[pack(&[40])])), (2, 1));
         room.ensure(&pack(&[40])).unwrap();

@@ -6,7 +6,7 @@ use super::variants::{Variant, Variants};
 use crate::model::forward::batch::Batch;
 use crate::model::forward::held::Writes;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadView, Mixing, Needs, Visitor, Written};
+use crate::model::forward::visitor::{FinalNorm, HeadView, Mixing, Needs, ResidualPart, Visitor, Written};
 use crate::model::forward::{Encoder, Scratch, Start};
 use crate::passes::observer::Event;
 use crate::passes::observer::requests::RequestedRun;
@@ -113,8 +113,8 @@ struct PackVisitor<'a> {
 
 impl Visitor for PackVisitor<'_> {
     fn needs(&self) -> Needs {
-        let (hidden_states, writes) = (self.inputs.is_some(), self.written.is_some());
-        let keeps = Needs { hidden_states, writes, ..Needs::default() };
+        let (layer_inputs, writes) = (self.inputs.is_some(), self.written.is_some());
+        let keeps = Needs { layer_inputs, writes, ..Needs::default() };
         self.observers.needs() | keeps
     }
 
@@ -144,8 +144,12 @@ impl Visitor for PackVisitor<'_> {
         self.observers.observe(sequence, Event::Logits { position, logits });
     }
 
-    fn final_scales(&mut self, sequence: usize, scales: &[f32]) {
-        self.observers.observe(sequence, Event::FinalScales(scales));
+    fn direct(&mut self, sequence: usize, part: ResidualPart, effects: Rows<'_>) {
+        self.observers.observe(sequence, Event::DirectEffects { part, effects });
+    }
+
+    fn final_norm(&mut self, sequence: usize, norm: FinalNorm<'_>) {
+        self.observers.observe(sequence, Event::FinalNorm(norm));
     }
 
     fn written(&mut self, layer: usize, part: Written, values: &[f32]) {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 use super::part::CorpusPart;
-use super::room::Room;
+use super::room::{CostOf, Room};
 use super::show::{WorkerBuffers, show};
 use super::variants::Variants;
 use crate::corpus::Corpus;
@@ -68,7 +68,7 @@ pub fn sum_up(
     let show = |observers: &mut ObserverSet, pack: &Pack, buffers: &mut WorkerBuffers| {
         show(observers, pack, variants, encoder, buffers)
     };
-    over_packs(observers, (model, encoder), sequences, (threads, progress), show)
+    over_packs(observers, (model, &|lengths| encoder.cost(lengths)), sequences, (threads, progress), show)
 }
 
 /// Runs `show` on every pack of the sequences, with buffers of the worker's own.
@@ -81,12 +81,12 @@ pub fn sum_up(
 /// Fails if the corpus cannot be read on, there is no room for a pack, or `show` fails.
 pub(super) fn over_packs<B: Default>(
     observers: ObserverSet,
-    (model, encoder): (&str, &dyn Encoder),
+    (model, cost): (&str, &CostOf<'_>),
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     (threads, progress): (NonZeroUsize, &Analysis),
     show: impl Fn(&mut ObserverSet, &Pack, &mut B) -> Result<()> + Sync,
 ) -> Result<ObserverSet> {
-    let room = Room::new(encoder, observers.keeping_attention(), threads.get());
+    let room = Room::new(cost, observers.keeping_attention(), threads.get());
     let packs = Mutex::new(Packs::new(sequences));
     let next = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
     let large = Mutex::new(Vec::new());

@@ -55,6 +55,8 @@ pub struct SentenceTokenizer<'a> {
     strict: bool,
     context: Reads,
     spacing: Spacing,
+    /// The last segment that the model knows.
+    last_segment: u32,
     /// The tokens of a small vocabulary as classes of words, by their ids.
     classes: BTreeMap<u32, Arc<WordClass>>,
     tally: Tally,
@@ -75,6 +77,7 @@ impl<'a> SentenceTokenizer<'a> {
             strict: false,
             context: Reads::default(),
             spacing: Spacing::default(),
+            last_segment: u32::MAX,
             tally: Tally::default(),
         }
     }
@@ -82,6 +85,11 @@ impl<'a> SentenceTokenizer<'a> {
     /// Gives words to the tokenizer in this way.
     pub fn spacing(self, spacing: Spacing) -> Self {
         Self { spacing, ..self }
+    }
+
+    /// Makes sequences for a model with so many segments, if it has any: a missing segment becomes the last one.
+    pub fn segments(self, count: usize) -> Self {
+        Self { last_segment: u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1), ..self }
     }
 
     /// Makes it an error, if `strict`, that a sentence must be left out, or a word that the tokenizer makes nothing of.
@@ -105,8 +113,8 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
-        let Sentence { index, origin, document, document_number, family, entity_fields, content, mut links, .. } =
-            sentence;
+        let Sentence { index, origin, document, document_number, family, .. } = sentence;
+        let Sentence { entity_fields, content, mut links, first_text, .. } = sentence;
         let cannot = move |error: Error, Origin { path, line, .. }: &Origin| {
             error.context(format!("cannot tokenise sentence {index}")).at(path, *line)
         };
@@ -124,9 +132,12 @@ impl<'a> SentenceTokenizer<'a> {
         };
         let tokenized = time_limit::within(bytes, place, || match (content, self.spacing) {
             (Content::Text(text), _) => self.text(&format!("{before}{text}")),
-            (Content::Words(words), Spacing::Spaced) => self.spaced(words),
-            (Content::Words(words), _) if self.tokenizer.reads_words_alone() => self.spaced(words),
-            (Content::Words(words), Spacing::Written) => {
+            (Content::Words(words), spacing)
+                if spacing == Spacing::Spaced || first_text.is_some() || self.tokenizer.reads_words_alone() =>
+            {
+                self.spaced(words, first_text)
+            }
+            (Content::Words(words), _) => {
                 let written = sentence.written.unwrap_or_else(|| Written::spaced(words.iter().map(|word| &*word.form)));
                 self.written((words, &mut links), &written, before, &mut left_out)
             }
@@ -221,8 +232,8 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(spelled(words, text, &encoding))
     }
 
-    /// Words one by one, each with a space before it.
-    fn spaced(&self, words: Vec<Word>) -> Result<Tokenized> {
+    /// Words one by one, each with a space before it; of a pair of texts `first_text` of them are of the first.
+    fn spaced(&self, words: Vec<Word>, first_text: Option<usize>) -> Result<Tokenized> {
         self.ensure_of_words()?;
         if words.is_empty() {
             return Ok(Tokenized::Skipped(SkipReason::NoTokens));
@@ -232,7 +243,10 @@ impl<'a> SentenceTokenizer<'a> {
             return Ok(Tokenized::Skipped(SkipReason::TooManyTokens));
         }
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
-        let encoding = self.tokenizer.encode_words(&forms)?;
+        let encoding = match first_text {
+            Some(first) => self.tokenizer.encode_word_pair([&forms[..first], &forms[first..]])?,
+            None => self.tokenizer.encode_words(&forms)?,
+        };
         Ok(self.finish(&encoding, Some(words)))
     }
 
@@ -299,7 +313,7 @@ impl<'a> SentenceTokenizer<'a> {
         self.classify((&words, encoding.get_ids(), &kinds), &mut annotations);
         Tokenized::Sequence(Box::new(Sequence {
             ids: encoding.get_ids().to_vec(),
-            segments: encoding.get_type_ids().to_vec(),
+            segments: encoding.get_type_ids().iter().map(|&segment| segment.min(self.last_segment)).collect(),
             kinds,
             words,
             tree,
@@ -410,7 +424,9 @@ fn word_spans(encoding: &Encoding) -> Vec<Range<usize>> {
     let mut spans: Vec<Range<usize>> = Vec::new();
     let mut last = None;
     for (position, word) in encoding.get_word_ids().iter().enumerate() {
+        // Words of each text of a pair are counted from 0.
         let Some(word) = word.filter(|_| special[position] == 0) else { continue };
+        let word = (encoding.token_to_sequence(position), word);
         match spans.last_mut() {
             Some(span) if last == Some(word) => span.end = position + 1,
             _ => spans.push(position..position + 1),

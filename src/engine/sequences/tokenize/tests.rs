@@ -113,6 +113,27 @@ fn the_token_for_the_beginning_of_text_is_put_there_or_taken_away() {
 }
 
 #[test]
+fn two_texts_are_read_as_a_pair() {
+    let model = model();
+    let encode = |segments: usize, line: &str| {
+        let mut corpus = Corpus::from_bytes("test", line.as_bytes().to_vec(), Format::Pairs);
+        let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).segments(segments);
+        tokenizer.encode(corpus.next().unwrap().unwrap()).unwrap().sequence().unwrap()
+    };
+    let pair = encode(2, "the dog ||| the cat and dog ||| 0-0 1-3");
+    let expected = model.tokenizer.encode_pair("the dog", "the cat and dog").unwrap();
+    assert_eq!((pair.ids.as_slice(), pair.segments.as_slice()), (expected.get_ids(), expected.get_type_ids()));
+    assert_eq!(pair.segments.iter().filter(|&&segment| segment == 1).count(), 5);
+    // Six words of one sentence, the special tokens of none.
+    let starts: Vec<usize> = pair.words.iter().map(WordSpan::start).collect();
+    assert_eq!((starts, pair.kinds[3]), (vec![1, 2, 4, 5, 6, 7], Separator));
+    assert_eq!((pair.sentences(), pair.links[0].targets.len(), pair.links[0].lost), (1, 2, 0));
+    // A single word on each side; a model with one segment knows no second one.
+    let single = encode(1, "dog ||| dog");
+    assert_eq!((single.words.len(), single.segments), (2, vec![0; 5]));
+}
+
+#[test]
 fn what_would_be_tokenised_whole_is_bounded() {
     let model = model();
     let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, true);

@@ -9,9 +9,9 @@ use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
 use section::{EffectSection, Effects, OutputShiftSection, OutputShifts};
-use sets::{ClusterLosses, ClusterShifts, Clusters};
+use sets::{ClusterItems, ClusterLosses, ClusterShifts, Clusters};
 use terms::TERMS;
 
 /// The effect of removing clusters.
@@ -25,8 +25,9 @@ impl Study for ClusterEffect {
         removes_heads: true,
         question: "What does the model lose without heads that look alike, and without all but one of them?",
         needs: "as `effect`, when `similarity` is over, and all of a corpus at once: up to 22 passes for each head of a \
-            cluster",
+            cluster; with `--task` on the task, and `task` runs instead",
         builds_on: &["effect", "similarity"],
+        builds_on_with_task: Some(&["task", "similarity"]),
         joins: true,
         terms: TERMS,
         verdicts: VERDICTS,
@@ -34,21 +35,20 @@ impl Study for ClusterEffect {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
+        let pass = |sequences| Pass { sequences, portion: Portion::Sample, ..Pass::PLAIN };
+        let clusters = |subject: &Subject<'_>| Clusters::with_random_sets(&subject.found.clusters, subject.grid);
+        let of_tokens = move |subject: &Subject<'_>| ClusterLosses::new(subject.grid, clusters(subject));
+        let of_task = move |subject: &Subject<'_>| ClusterItems::new(subject.grid, clusters(subject));
         vec![
-            PassSpec::new(
-                Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN },
-                |subject| {
-                    ClusterLosses::new(subject.grid, Clusters::with_random_sets(&subject.found.clusters, subject.grid))
-                },
-            )
-            .following(),
+            PassSpec::new(pass(Sequences::Corrupted(Phases::Asked)), of_tokens).following(),
+            PassSpec::new(pass(Sequences::Task), of_task).following(),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ClusterLosses = observed.sums();
-        let section = EffectSection { cluster_effect: Effects::new(sums, context) };
-        (Estimates::none(context.grid.count()), section)
+        let of_task = observed.each::<ClusterItems>().next().map(|sums| Effects::new(sums, context));
+        let cluster_effect = of_task.unwrap_or_else(|| Effects::new(observed.sums::<ClusterLosses>(), context));
+        (Estimates::none(context.grid.count()), EffectSection { cluster_effect })
     }
 }
 

@@ -6,16 +6,16 @@ use comfy_table::{CellAlignment, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sets::{ClusterLosses, ClusterShifts, Clusters, all_but};
+use super::sets::{ClusterShifts, Clusters, all_but};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
+use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
 use crate::stats::block_test::{Estimate, Jackknife};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
-use crate::studies::ablation::losses::Losses;
-use crate::studies::ablation::removal::{PerToken, Quantity, RemovalSums};
+use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, scored};
 use crate::studies::ablation::verdicts::band;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
@@ -44,6 +44,10 @@ pub struct Effects {
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
+    /// The kind of the items, where the losses are of a task of the user's own: an item is a token of it, a unit a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "TaskKind")]
+    pub task: Option<TaskKind>,
     /// Tokens that were scored: masked ones, or of a discriminator all of the text.
     pub masked_tokens: u64,
     /// The change of the loss that is negligible, as in `effect`; null where nothing was removed.
@@ -58,6 +62,10 @@ pub struct ClusterEffects {
     /// The rises of the loss.
     #[serde(flatten)]
     pub removed: Removed,
+    /// How the share of a task that is right changes without all of its heads; absent of losses of tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Change")]
+    pub right: Option<Change>,
     /// The two-sided p-value of the block test of `difference` against 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
@@ -196,6 +204,17 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         Change { value: mean.all(), ci95: mean.interval() }
     }
 
+    /// The change in the share of a task that is right without these heads.
+    fn right(&self, places: &[usize]) -> Option<Change>
+    where
+        Q: Loss,
+    {
+        let variant = self.sums.variant_without(places);
+        let change = self.sums.per_block(|block| block.right(Some(variant)) - block.right(None));
+        let mean = Jackknife::new(&change, &self.sums.per_block(Q::predictions));
+        self.sums.conditions.task.map(|_| Change { value: mean.all(), ci95: mean.interval() })
+    }
+
     /// The change without all of these heads less the sum of those without each.
     fn difference(&self, places: &[usize]) -> PerBlock {
         let together = self.without(places);
@@ -257,18 +276,19 @@ fn heads(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> {
 
 impl Effects {
     /// The section that these sums give.
-    pub fn new(sums: &ClusterLosses, context: &EstimationContext) -> Self {
+    pub fn new<Q: Loss>(sums: &RemovalSums<Clusters, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let changes = Changes::new(sums);
         let found = changes.clusters(context);
         let all: Vec<usize> = (0..context.grid.count()).collect();
-        let worth = |places: &[usize]| changes.without(places).iter().sum::<f64>() / total.tokens as f64;
+        let worth = |places: &[usize]| changes.without(places).iter().sum::<f64>() / total.tokens() as f64;
         let band = (!found.is_empty()).then(|| band(worth(&all), context.grid.count()));
         Self {
-            sentences: total.sentences,
+            sentences: total.units(),
             read: Context::default(),
             objective: sums.conditions.objective,
-            masked_tokens: total.tokens,
+            task: sums.conditions.task,
+            masked_tokens: total.tokens(),
             band,
             clusters: band.map_or_else(Vec::new, |band| tested(found, &changes, band, context)),
         }
@@ -294,9 +314,9 @@ impl Effects {
 }
 
 /// The clusters with their tests, and the random sets beside them.
-fn tested(
+fn tested<Q: Loss>(
     found: Vec<Removed>,
-    changes: &Changes<'_, Losses>,
+    changes: &Changes<'_, Q>,
     band: f64,
     context: &EstimationContext,
 ) -> Vec<ClusterEffects> {
@@ -316,6 +336,7 @@ fn tested(
         };
         ClusterEffects {
             removed,
+            right: changes.right(&clusters[number]),
             p: p[number],
             q: p[number].and_then(|_| q.next()),
             verdict: Interplay::NotSeen,
@@ -367,19 +388,18 @@ fn table<'a, const N: usize>(
 }
 
 fn effects(
-    Effects { sentences, read, objective, masked_tokens, band, clusters }: &Effects,
+    Effects { sentences, read, objective, task, masked_tokens, band, clusters }: &Effects,
     out: &mut Summary,
 ) -> fmt::Result {
     let Some(band) = band else {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
     };
-    let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
+    let of_what = scored([*masked_tokens, *sentences], *objective, *task, *read);
     writeln!(
         out,
         "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): rise of the \
-         loss in nats, over {masked_tokens} {tokens} of {}. One will do: whichever head is kept, the rise is within ±{band:.4} by \
-         the equivalence test. Random sets have as many heads of the same layers.\n",
-        sequences(*sentences, *read)
+         loss in nats, over {of_what}. One will do: whichever head is kept, the rise is within ±{band:.4} by \
+         the equivalence test. Random sets have as many heads of the same layers.\n"
     )?;
     let shown = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
     let words = |cluster: &ClusterEffects| {

@@ -7,12 +7,16 @@ use sha2::{Digest, Sha256};
 
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::requests::{HeadSet, all_heads, heads_at};
+use crate::studies::ablation::items::Items;
 use crate::studies::ablation::losses::Losses;
 use crate::studies::ablation::output_shifts::OutputShiftTotals;
 use crate::studies::ablation::removal::{RemovalSums, Removals};
 
 /// The losses without clusters.
 pub type ClusterLosses = RemovalSums<Clusters, Losses>;
+
+/// The scores of the items of a task without clusters.
+pub type ClusterItems = RemovalSums<Clusters, Items>;
 
 /// The shifts without clusters.
 pub type ClusterShifts = RemovalSums<Clusters, OutputShiftTotals>;

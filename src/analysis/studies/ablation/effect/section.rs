@@ -52,6 +52,9 @@ pub struct Effects {
     /// A head is negligible whose effect is surely within this of 0, in nats: the smaller of one hundredth of what all heads
     /// together are worth and half of an equal share of it.
     pub band: Option<f64>,
+    /// Heads that the checkpoint lacks.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub absent_heads: usize,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
     /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `loss_effect`.
@@ -79,6 +82,11 @@ pub struct RelationEffects {
     pub ci95: Vec<Option<Interval>>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 impl Effects {
     /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
@@ -100,6 +108,7 @@ impl Effects {
             loss,
             loss_without_heads: bare,
             band,
+            absent_heads: context.absent.len(),
             verdicts: Verdicts::default(),
             heads,
             relations: relations(&total, sums, context),

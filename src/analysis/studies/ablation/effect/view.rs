@@ -113,6 +113,7 @@ impl Effects {
             loss,
             loss_without_heads,
             band,
+            absent_heads,
             verdicts,
             heads,
             ..
@@ -127,12 +128,13 @@ impl Effects {
         let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
         let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = verdicts;
         let mut order: Vec<&HeadEffect> = heads.iter().filter(|head| head.effect.is_some()).collect();
-        let chosen = if order.len() < heads.len() {
+        let present = heads.len().saturating_sub(*absent_heads);
+        let chosen = if order.len() < present {
             format!(
                 " Removed by itself: {} of {}, chosen by the gradient on the even blocks; effects are over the odd blocks, without a \
                  rank correlation of effect and gradient.",
                 order.len(),
-                counted(heads.len(), "head"),
+                counted(present, "head"),
             )
         } else {
             String::new()

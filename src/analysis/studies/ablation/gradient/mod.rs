@@ -1,12 +1,16 @@
-//! Effect of each head to first order: derivatives of the loss of masked tokens by the heads' gates
+//! Effect of each head to first order: derivatives of the loss of tokens, or of a task, by the heads' gates
 //! (docs/methodology/gradient.md).
 
 mod integrated;
+mod items;
 mod metrics;
 mod section;
 mod sums;
 
+use std::borrow::Cow;
+
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
+use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::by_block::ByBlock;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
@@ -14,6 +18,7 @@ use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
+use items::TaskGradientSums;
 use metrics::{GradientMetric, METRICS, values};
 use section::{GradientSection, Gradients};
 use sums::GradientSums;
@@ -29,9 +34,11 @@ impl Study for Gradient {
         removes_heads: true,
         question: "What does the model lose with the first small part of each head?",
         needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read \
-            twice more: a pass forward and one backward over a sample of its sentences, one at a time, and a second copy \
-            of the weights in memory; with `--gradient-steps N` N more of both",
+            twice more: a pass forward and one backward over a sample of its sentences; with `--gradient-steps N` N more \
+            of both; with `--task` on the task, unless its items are triples",
         options: &["gradient-steps"],
+        // The score of a triple is not of logits.
+        takes: &[TaskKind::Classify, TaskKind::Tag, TaskKind::Cloze, TaskKind::Pair],
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,
         caveats: CAVEATS,
@@ -39,19 +46,15 @@ impl Study for Gradient {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(
-            Pass {
-                sequences: Sequences::Corrupted(Phases::Asked),
-                portion: Portion::Sample,
-                derivatives: true,
-                ..Pass::PLAIN
-            },
-            |subject| GradientSums::new(subject.grid),
-        )]
+        let pass = |sequences| Pass { sequences, portion: Portion::Sample, derivatives: true, ..Pass::PLAIN };
+        vec![
+            PassSpec::new(pass(Sequences::Corrupted(Phases::Asked)), |subject| GradientSums::new(subject.grid)),
+            PassSpec::new(pass(Sequences::Task), |subject| TaskGradientSums::new(subject.grid)),
+        ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &GradientSums = observed.sums();
+        let sums = &sums(observed);
         let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
         let of_chance = |number: Option<usize>| values(blocks.at(number), None);
@@ -71,13 +74,18 @@ impl Study for Gradient {
     }
 
     fn upstream(&self, observed: &Observed<'_>, _: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
-        let sums: &GradientSums = observed.sums();
-        let even = &sums.blocks.folds()[0];
+        let even = &sums(observed).blocks.folds()[0];
         let of_head = |head| (METRICS[0].value)(even, Some(head)).value();
         let scores: Option<Vec<f64>> = (0..even.sizes.len()).map(of_head).collect();
         let rankings = scores.map(|scores| Ranking::rising("gradient", &scores)).into_iter().collect();
         UpstreamResults { rankings, ..UpstreamResults::default() }
     }
+}
+
+/// The sums of tokens, or of the items of a task.
+fn sums<'a>(observed: &Observed<'a>) -> Cow<'a, GradientSums> {
+    let of_task = observed.each::<TaskGradientSums>().next().map(|sums| Cow::Owned(sums.by_item()));
+    of_task.unwrap_or_else(|| Cow::Borrowed(observed.sums()))
 }
 
 /// The limits of what the study shows.

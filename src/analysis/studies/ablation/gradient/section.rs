@@ -12,20 +12,22 @@ use super::sums::GradientSums;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
+use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
+use crate::studies::ablation::removal::scored;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Completion, Section, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{drawn_without, plain_table, plus_minus, sequences};
+use crate::study::show::wording::{drawn_without, plain_table, plus_minus};
 
 /// Heads that the summary shows from either end.
 const SHOWN: usize = 5;
 
-/// The metric that derivatives are an estimate of.
-const EXACT: &str = "loss_effect";
+/// The metrics that derivatives are estimates of: the effect of removal on the loss of tokens, and of a task.
+const EXACT: [&str; 2] = ["loss_effect", "task_effect"];
 
 pub struct GradientSection {
     pub gradient: Gradients,
@@ -39,6 +41,10 @@ pub struct Gradients {
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
+    /// The kind of the items, where the losses are of a task of the user's own: an item is a token of it, a unit a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "TaskKind")]
+    pub task: Option<TaskKind>,
     /// Sentences with a scored token.
     pub sentences: u64,
     /// The unit counted as a sentence: a window where a decoder read documents.
@@ -104,10 +110,11 @@ impl Gradients {
                 first_order_ci95: estimates.ci95[place].get("first_order_effect", None).copied().flatten(),
             }
         };
-        let Conditions { removal, objective, .. } = sums.conditions;
+        let Conditions { removal, objective, task, .. } = sums.conditions;
         Self {
             removal,
             objective,
+            task,
             sentences: total.sentences,
             read: Context::default(),
             sentences_left_out,
@@ -121,7 +128,17 @@ impl Gradients {
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self {
-            removal, objective, sentences, read, masked_tokens, loss, heads, rank_correlations, integrated, ..
+            removal,
+            objective,
+            task,
+            sentences,
+            read,
+            masked_tokens,
+            loss,
+            heads,
+            rank_correlations,
+            integrated,
+            ..
         } = self;
         let (Some(removal), Some(loss)) = (removal, loss) else {
             return writeln!(
@@ -130,14 +147,14 @@ impl Gradients {
                 drawn_without("a token to score", *read)
             );
         };
-        let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
+        let [token, sentence] = if task.is_some() { ["item"; 2] } else { ["token", "sentence"] };
         writeln!(
             out,
-            "Gradients of the heads' gates (towards the {}): loss of {masked_tokens} {tokens} of {}, {loss:.3} nats \
-             a token. Importance: mean absolute derivative of a sentence. First order: rise of a token's loss without the head, by \
-             linear extrapolation. Largest and smallest importance, ± half of the 95 % interval:\n",
+            "Gradients of the heads' gates (towards the {}): loss of {}, {loss:.3} nats \
+             per {token}. Importance: mean absolute derivative of one {sentence}. First order: rise of the loss per {token} without the \
+             head, by linear extrapolation. Largest and smallest importance, ± half of the 95 % interval:\n",
             removal.name(),
-            sequences(*sentences, *read)
+            scored([*masked_tokens, *sentences], *objective, *task, *read),
         )?;
         let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
@@ -213,10 +230,11 @@ impl Section for GradientSection {
 
 impl GradientSection {
     fn compare_with(&mut self, all: &Estimates) {
-        let Some(exact) = all.by_block.get(EXACT).filter(|_| self.gradient.masked_tokens > 0) else { return };
-        let agreement = |metric: &'static str| {
-            let correlation = all.by_block.get(metric)?.rank_correlation_across_folds(exact);
-            Some(Agreement { metric: metric.to_owned(), with: EXACT.to_owned(), correlation })
+        let metric = EXACT[usize::from(self.gradient.task.is_some())];
+        let Some(exact) = all.by_block.get(metric).filter(|_| self.gradient.masked_tokens > 0) else { return };
+        let agreement = |of: &'static str| {
+            let correlation = all.by_block.get(of)?.rank_correlation_across_folds(exact);
+            Some(Agreement { metric: of.to_owned(), with: metric.to_owned(), correlation })
         };
         self.gradient.rank_correlations =
             METRICS.iter().filter_map(|metric| agreement(metric.explanation.name)).collect();

@@ -1,9 +1,12 @@
 //! What heads write on the second copy of random tokens: whether it raises the logit of the token that they attend to.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::model::forward::Encoder;
-use crate::model::forward::visitor::Needs;
+use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{Needs, ResidualPart};
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, HeadInput, Sums};
 use crate::passes::setup::PassSetup;
@@ -18,13 +21,15 @@ use crate::stats::exact::ExactSum;
 pub struct HeadCopies {
     /// These queries.
     pub queries: u64,
+    /// Sequences with any.
+    pub sequences: u64,
     /// The direct effect on the logit of the token of largest weight less the mean over the other tokens of the copy.
     pub logit: ExactSum,
     /// The share of those tokens whose logit is raised less.
     pub rank: ExactSum,
 }
 
-merge_fields!(HeadCopies { queries, logit, rank });
+merge_fields!(HeadCopies { queries, sequences, logit, rank });
 
 /// The sums of a block of sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +76,10 @@ impl CopyingSums {
 pub struct CopyingState {
     block: usize,
     copies: Option<Copies>,
+    /// The tokens whose logits are looked at: of the first copy, and between the copies.
+    tokens: Vec<u32>,
+    /// The queries of each head of the layer at hand, each with the place in the copy of the token of its largest weight.
+    queries: BTreeMap<usize, Vec<(usize, usize)>>,
     /// Head, query and effect before the scale of the final norm.
     effects: Vec<(usize, usize, f64)>,
 }
@@ -79,7 +88,7 @@ impl Sums for CopyingSums {
     type SequenceState = CopyingState;
 
     fn needs(&self) -> Needs {
-        Needs { direct: self.has_direct_effects, ..Needs::default() }
+        Needs { attention: self.has_direct_effects, direct: self.has_direct_effects, ..Needs::default() }
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
@@ -93,7 +102,8 @@ impl Sums for CopyingSums {
             self.blocks[block].queries += copies.length as u64;
             self.blocks[block].sequences += 1;
         }
-        CopyingState { block, copies, effects: Vec::new() }
+        let tokens = if copies.is_some() { sequence.compared.clone() } else { Vec::new() };
+        CopyingState { block, copies, tokens, queries: BTreeMap::new(), effects: Vec::new() }
     }
 
     fn is_relevant(state: &CopyingState) -> bool {
@@ -103,9 +113,12 @@ impl Sums for CopyingSums {
     fn observe(&mut self, state: &mut CopyingState, event: &mut Event<'_>) {
         match event {
             Event::Head(input) => self.head(state, input),
-            Event::FinalScales(scales) => {
+            Event::DirectEffects { part: ResidualPart::Head { layer, head }, effects } => {
+                self.direct(state, self.grid.index(*layer, *head), *effects);
+            }
+            Event::FinalNorm(norm) => {
                 for (place, query, effect) in state.effects.drain(..) {
-                    self.blocks[state.block].heads[place].logit += effect / f64::from(scales[query]);
+                    self.blocks[state.block].heads[place].logit += effect / f64::from(norm.scales[query]);
                 }
             }
             _ => {}
@@ -118,27 +131,42 @@ impl Sums for CopyingSums {
 }
 
 impl CopyingSums {
-    fn head(&mut self, state: &mut CopyingState, input: &HeadInput<'_>) {
-        let (Some(copies), Some(direct)) = (&state.copies, input.view.direct) else { return };
-        let place = self.grid.index(input.view.layer, input.view.head);
-        let sums = &mut self.blocks[state.block].heads[place];
+    fn head(&self, state: &mut CopyingState, input: &HeadInput<'_>) {
+        let Some(copies) = &state.copies else { return };
         let second = copies.text.start + copies.shift;
-        for query in second..second + copies.length {
+        let target = |query: usize| {
             let row = &input.attention().row(query)[..=query];
             // The first of equal weights.
             let largest = row.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1)).map(|(key, _)| key);
-            let Some(key) = largest.filter(|key| copies.text.contains(key) && *key != query) else { continue };
-            let effects = direct.row(query);
-            let target = copies.place(key);
+            let key = largest.filter(|key| copies.text.contains(key) && *key != query)?;
+            Some((query, copies.place(key)))
+        };
+        let queries = (second..second + copies.length).filter_map(target).collect();
+        state.queries.insert(self.grid.index(input.view.layer, input.view.head), queries);
+    }
+
+    fn direct(&mut self, state: &mut CopyingState, place: usize, effects: Rows<'_>) {
+        let Some(Copies { length, .. }) = state.copies else { return };
+        let sums = &mut self.blocks[state.block].heads[place];
+        let first_copy = &state.tokens[..length];
+        let before = sums.queries;
+        for (query, target) in state.queries.remove(&place).unwrap_or_default() {
+            let effects = effects.row(query);
             let own = f64::from(effects[target]);
-            let others = || (0..copies.length).filter(|place| *place != target).map(|place| f64::from(effects[place]));
-            let count = others().count() as f64;
+            // A token that comes twice in a copy is no other token.
+            let is_other = |(token, _): &(&u32, &f32)| **token != state.tokens[target];
+            let others: Vec<f64> =
+                first_copy.iter().zip(effects).filter(is_other).map(|(_, &effect)| f64::from(effect)).collect();
+            if others.is_empty() {
+                continue;
+            }
+            let count = others.len() as f64;
             // Of a head that writes nothing all are raised alike.
-            let below: f64 =
-                others().map(|other| if other < own { 1.0 } else { f64::from(u8::from(other == own)) / 2.0 }).sum();
+            let below = |other: &f64| if *other < own { 1.0 } else { f64::from(u8::from(*other == own)) / 2.0 };
             sums.queries += 1;
-            sums.rank += below / count;
-            state.effects.push((place, query, own - others().sum::<f64>() / count));
+            sums.rank += others.iter().map(below).sum::<f64>() / count;
+            state.effects.push((place, query, own - others.iter().sum::<f64>() / count));
         }
+        sums.sequences += u64::from(sums.queries > before);
     }
 }

@@ -28,7 +28,7 @@ pub(super) const COPIES: Detector = Detector {
     thresholds: &[&RANK, &LABEL_Q],
     is_role: true,
     parameter: Parameter::None,
-    phrase: Phrase::Fixed("raises the token that it attends to"),
+    phrase: Phrase::Fixed("raises the logit of the token that it attends to most"),
     shown: LabelStyle { code: Some("copy"), colour: AnsiColor::Magenta, in_controls: false },
     assess: |evidence, policy| {
         let measured = evidence.metric("copy_rank", None);

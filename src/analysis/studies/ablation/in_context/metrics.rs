@@ -26,15 +26,15 @@ pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
 
 /// Every cell of the table of heads as they are; `None` for chance.
 pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction> {
-    let all = HeadCopies { queries: block.queries, ..HeadCopies::default() };
+    let all = HeadCopies { queries: block.queries, sequences: block.sequences, ..HeadCopies::default() };
     let sums = head.map_or(&all, |head| &block.heads[head]);
     let value = |metric: &CopyingMetric| {
-        let count = if metric.explanation.name == "copy_scored" { block.queries } else { sums.queries };
+        let of = if metric.explanation.name == "copy_scored" { &all } else { sums };
         let above = match metric.chance.filter(|_| head.is_none()) {
-            Some(chance) => chance(sums) * count as f64,
+            Some(chance) => chance(sums) * of.queries as f64,
             None => (metric.value)(sums),
         };
-        Fraction::new(above, count as f64).over(count, block.sequences)
+        Fraction::new(above, of.queries as f64).over(of.queries, of.sequences)
     };
     COPYING_METRICS.iter().map(value).collect()
 }
@@ -85,13 +85,13 @@ pub const COPYING_METRICS: &[CopyingMetric] = &[
             measures: "The share of the queries of the second copy whose largest weight is on another token of text: those that `copy_logit` \
                 and `copy_rank` are over.",
             formula: "copy_scored = queries of the second copy whose largest weight is on another token of text / queries of the second copy",
-            chance: "1 for want of another: what is left out is on the first token or on the token itself",
+            chance: "none",
             source: "Defined here.",
             caveats: "A head that rests on the first token is scored on few queries.",
         },
         keys: Keys::Single,
         value: |sums| sums.queries as f64,
-        chance: None,
+        chance: Some(|_| f64::NAN),
     },
 ];
 

@@ -59,7 +59,9 @@ impl Study for InContext {
         let blocks = observed.sums::<CopyingSums>().blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| copying_values(blocks.at(number), Some(place));
         let of_chance = |number: Option<usize>| copying_values(blocks.at(number), None);
-        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
+        let columns = columns(self);
+        // Each head is scored on queries of its own.
+        let estimates = Estimates::new(&columns, context, of_head, of_chance).with_own_denominators(&columns, of_head);
         (estimates, InContextSection { in_context })
     }
 }

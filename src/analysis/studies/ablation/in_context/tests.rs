@@ -1,20 +1,22 @@
 use std::num::NonZeroUsize;
 
-use super::InContextEffect;
 use super::copying::CopyingSums;
 use super::gain::{Gain, NatsPerToken};
 use super::metrics::{copy_effect, copying_values, effect};
 use super::sums::{CopyLosses, CopySums, RemovalCopySums};
+use super::{InContext, InContextEffect};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::HeadView;
+use crate::model::forward::visitor::{FinalNorm, ResidualPart};
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
+use crate::stats::blocks::Merge;
 use crate::studies::ablation::removal::{EachHead, Quantity};
 use crate::study::metrics::estimates::EstimationContext;
+use crate::study::metrics::metric::{Denominator, Fraction};
 use crate::study::{Observed, ObservedPass, Study};
 
 /// Logits of two classes by which the token 1 loses so many nats.
@@ -36,7 +38,8 @@ fn twice() -> Sequence {
     };
     let base = sentence(0, 5, "dep");
     let kinds = base.kinds[..7].to_vec();
-    let mut sequence = Sequence { ids, words, kinds, predictions: (1..7).map(token).collect(), ..base };
+    let compared = ids[1..4].to_vec();
+    let mut sequence = Sequence { ids, words, kinds, compared, predictions: (1..7).map(token).collect(), ..base };
     sequence.kinds[6] = sequence.kinds[5];
     sequence
 }
@@ -95,20 +98,9 @@ fn the_gain_of_a_model_is_in_nats_a_token() {
 /// The second copy, 5 0 1 at 4 to 6: its first query looks at the first 0, the others at the first token and at themselves.
 #[test]
 fn copying_by_hand() {
-    let mut sums = CopyingSums::new(HeadGrid { layers: 1, heads: 1 }).with_direct_effects();
     let sequence = twice();
-    let mut state = sums.begin(&sequence);
-    let mut weights = [0.0; 49];
-    for (query, key) in [(4, 2), (5, 0), (6, 6)] {
-        weights[query * 7 + key] = 1.0;
-    }
     // Of the tokens 5, 0 and 1: 0 is raised by 4, beside 1 and -1, and twice that is the scale of the final norm.
-    let mut effects = [9.0; 21];
-    effects[12..15].copy_from_slice(&[1.0, 4.0, -1.0]);
-    let view = HeadView { direct: Some(Rows::new(&effects, 3)), ..AttentionView::new(0, 0, 7, &weights).into() };
-    let mut folder = Folder::default();
-    sums.observe(&mut state, &mut Event::Head(folder.head_input(&sequence, view)));
-    sums.observe(&mut state, &mut Event::FinalScales(&[2.0; 7]));
+    let sums = copied(&sequence, [(4, 2), (5, 0), (6, 6)]);
     let values = copying_values(&sums.blocks.total(), Some(0));
     let [logit, rank, scored] = values.iter().map(|value| value.value().unwrap()).collect::<Vec<_>>()[..] else {
         panic!("three metrics")
@@ -116,8 +108,66 @@ fn copying_by_hand() {
     near(logit, 2.0);
     near(rank, 1.0);
     near(scored, 1.0 / 3.0);
+    // One of the three queries is scored.
+    assert_eq!(values.iter().map(|value| value.basis().count).collect::<Vec<_>>(), [1, 1, 3]);
     let chance = copying_values(&sums.blocks.total(), None);
-    assert_eq!(chance.iter().map(|value| value.value().unwrap()).collect::<Vec<_>>(), [0.0, 0.5, 1.0]);
+    assert_eq!(chance.iter().map(Fraction::value).collect::<Vec<_>>(), [Some(0.0), Some(0.5), None]);
+}
+
+/// The second copy is 5 0 0: to the other 0 that it attends to is no other token, so 0 is held against 5 alone.
+#[test]
+fn a_token_that_comes_twice_in_a_copy_is_no_other_token() {
+    let ids = vec![9, 5, 0, 0, 5, 0, 0];
+    let sequence = Sequence { compared: ids[1..4].to_vec(), ids, ..twice() };
+    let sums = copied(&sequence, [(4, 2), (5, 0), (6, 6)]);
+    let values = copying_values(&sums.blocks.total(), Some(0));
+    // (4 - 1) / 2, and 5 is raised less.
+    near(values[0].value().unwrap(), 1.5);
+    near(values[1].value().unwrap(), 1.0);
+}
+
+/// Two sequences, in the second of which the head attends to no other token of text.
+#[test]
+fn a_head_is_scored_on_queries_of_its_own() {
+    let mut sums = copied(&twice(), [(4, 2), (5, 0), (6, 6)]);
+    let other = Sequence { family: SentenceFamily::alone(1), ..twice() };
+    sums.merge(&copied(&other, [(4, 0), (5, 0), (6, 6)]));
+    let context = EstimationContext {
+        grid: HeadGrid { layers: 1, heads: 1 },
+        threads: NonZeroUsize::MIN,
+        leaves_out: false,
+        absent: Vec::new(),
+    };
+    let (sums, gain) = (observer_of(sums), observer_of(CopySums::new(context.grid)));
+    let observed = [&*gain, &*sums].map(|sums| ObservedPass { sums, left_out: 0 });
+    let (estimates, _) = Study::measure(&InContext, &Observed(&observed), &context);
+    let of_head = estimates.denominators_of(0);
+    let known = |metric: &str| {
+        let Denominator { count, sentences, blocks, effective_blocks } = *of_head.get(metric, None).unwrap();
+        (count, sentences, blocks, effective_blocks)
+    };
+    assert_eq!(known("copy_rank"), (1, 1, 1, 1.0));
+    assert_eq!(known("copy_scored"), (6, 2, 2, 2.0));
+}
+
+/// The sums of a head with a weight of 1 at three places, which raises the tokens of the copy by 1, 4 and -1 at its first query, before a
+/// scale of 2.
+fn copied(sequence: &Sequence, attended: [(usize, usize); 3]) -> CopyingSums {
+    let mut sums = CopyingSums::new(HeadGrid { layers: 1, heads: 1 }).with_direct_effects();
+    let mut state = sums.begin(sequence);
+    let mut weights = [0.0; 49];
+    for (query, key) in attended {
+        weights[query * 7 + key] = 1.0;
+    }
+    let mut effects = [9.0; 21];
+    effects[12..15].copy_from_slice(&[1.0, 4.0, -1.0]);
+    let view = AttentionView::new(0, 0, 7, &weights).into();
+    let mut folder = Folder::default();
+    sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view)));
+    let part = ResidualPart::Head { layer: 0, head: 0 };
+    sums.observe(&mut state, &mut Event::DirectEffects { part, effects: Rows::new(&effects, 3) });
+    sums.observe(&mut state, &mut Event::FinalNorm(FinalNorm { scales: &[2.0; 7], constants: &[] }));
+    sums
 }
 
 /// Without the first head the first copy gets better by a nat and the second stays: the gain is smaller, and nothing was copied less.

@@ -1,4 +1,4 @@
-//! How many heads can go: one head after the other is removed, and the loss of masked tokens is measured each time
+//! How many heads can go: one head after the other is removed, and the loss of tokens or of a task is measured each time
 //! (docs/methodology/pruning.md).
 
 mod section;
@@ -13,9 +13,9 @@ use crate::passes::pass::{Pass, Phases, Portion, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::upstream::Ranking;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study};
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
 use section::{Curves, PruningSection};
-use sums::{Orders, PruningSums};
+use sums::{Orders, PruningSums, TaskPruningSums};
 
 /// How much the model loses when heads go one after the other.
 pub struct Pruning;
@@ -40,8 +40,9 @@ impl Study for Pruning {
         removes_heads: true,
         question: "How many heads can go, and in which order?",
         needs: "as `effect`, with as many passes for each order of the heads as there are heads; runs `effect` and \
-            `gradient` as well",
+            `gradient` as well; with `--task` all of it is on the task, and `task` runs instead",
         builds_on: &["effect", "gradient"],
+        builds_on_with_task: Some(&["task"]),
         caveats: CAVEATS,
         figures: &["pruning"],
         tables: &["pruning", "prune"],
@@ -49,32 +50,33 @@ impl Study for Pruning {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
+        let pass = |sequences| Pass { sequences, portion: Portion::OddSample, ..Pass::PLAIN };
+        let of_tokens = |subject: &Subject<'_>| PruningSums::new(subject.grid, orders(subject));
+        let of_task = |subject: &Subject<'_>| TaskPruningSums::new(subject.grid, orders(subject));
         vec![
-            PassSpec::new(
-                Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::OddSample, ..Pass::PLAIN },
-                |subject| {
-                    let heads = subject.grid.count();
-                    let rankings = subject.found.rankings.iter().cloned().chain(random_orders(heads)).collect();
-                    let orders = Orders { rankings, negligible: subject.found.negligible.clone() };
-                    PruningSums::new(subject.grid, orders)
-                },
-            )
-            .following(),
+            PassSpec::new(pass(Sequences::Corrupted(Phases::Asked)), of_tokens).following(),
+            PassSpec::new(pass(Sequences::Task), of_task).following(),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &PruningSums = observed.sums();
-        let section = PruningSection { pruning: Curves::new(sums, context) };
-        (Estimates::none(context.grid.count()), section)
+        let of_task = observed.each::<TaskPruningSums>().next().map(|sums| Curves::new(sums, context));
+        let pruning = of_task.unwrap_or_else(|| Curves::new(observed.sums::<PruningSums>(), context));
+        (Estimates::none(context.grid.count()), PruningSection { pruning })
     }
+}
+
+/// The orders by what ranks heads, and random ones.
+fn orders(subject: &Subject<'_>) -> Orders {
+    let rankings = subject.found.rankings.iter().cloned().chain(random_orders(subject.grid.count())).collect();
+    Orders::new(rankings, subject.found.negligible.clone(), subject.first_layers.to_vec(), subject.grid)
 }
 
 /// The limits of what the study shows.
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "pruning-not-trained-again",
     text: "Of the heads that can go by a pruning curve: nothing was trained again, and the loss is on masked words of this \
-            corpus. Larger shares in the literature are for pruning that is learned or followed by fine-tuning.",
+            corpus, or on the items of the task. Larger shares in the literature are for pruning that is learned or followed by fine-tuning.",
     about: CaveatSubject::Meaning,
     applies: |labelling| section::<PruningSection>(labelling.section).pruning.masked_tokens > 0,
 }];

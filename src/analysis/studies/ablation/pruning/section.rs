@@ -5,17 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::PruningSums;
+use super::sums::Orders;
 use crate::model::grid::HeadPlace;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::Replacement;
+use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
+use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::losses::Losses;
-use crate::studies::ablation::removal::PerToken;
+use crate::studies::ablation::items::RightShare;
+use crate::studies::ablation::removal::{Loss, RemovalSums};
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{PruningOrder, stored};
+use crate::study::section::{PruningOrder, ROUNDING, ShareOf, stored};
 use crate::study::upstream::Ranking;
 use crate::system::parallel::in_parallel;
 
@@ -34,6 +36,10 @@ pub struct Curves {
     /// The task that the losses are of; null where nothing was predicted.
     #[serde(default)]
     pub objective: Option<Objective>,
+    /// The kind of the items, where the losses are of a task of the user's own: an item is a token of it, a unit a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "TaskKind")]
+    pub task: Option<TaskKind>,
     /// The replacement of a removed head; null in reports of 0.1.
     #[serde(default)]
     pub removal: Option<Replacement>,
@@ -48,6 +54,10 @@ pub struct Curves {
     /// The loss without any head.
     #[serde(default)]
     pub loss_without_heads: Option<f64>,
+    /// The share of predictions of the task that are right with all heads; absent of losses of tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RightShare")]
+    pub right: Option<RightShare>,
     /// One for each order: by effect and by what else heads are ranked by, chosen on the blocks of even number, and at
     /// random.
     pub orders: Vec<Curve>,
@@ -57,6 +67,9 @@ pub struct Curves {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize")]
     pub heads_per_key_value_group: Option<usize>,
+    /// Whether layers share their weights, so that a head goes in all layers that have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub layers_share_weights: bool,
 }
 
 /// The loss without the first heads of an order.
@@ -70,8 +83,14 @@ pub struct Curve {
     pub loss: Vec<f64>,
     /// The 95 % intervals of the rise above the loss with all heads.
     pub rise_ci95: Vec<Option<Interval>>,
-    /// The share of heads that can go, by the rise of the loss that is allowed: shares of the loss, then of what all heads are
-    /// worth.
+    /// The share of predictions of the task that are right, likewise; absent of losses of tokens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub right: Vec<f64>,
+    /// The 95 % intervals of its change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub right_change_ci95: Vec<Option<Interval>>,
+    /// The share of heads that can go, by the rise of the loss that is allowed: shares of the loss, of what all heads are worth, and of
+    /// a task by the fall of the share right. A loss that may be below 0 has no shares.
     pub can_go: Vec<CanGo>,
 }
 
@@ -93,30 +112,6 @@ pub struct CanGo {
     pub ci95: Option<Interval>,
 }
 
-/// The loss that an allowed rise is a share of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ShareOf {
-    /// The loss with all heads.
-    #[default]
-    Loss,
-    /// The loss without any head less that with all.
-    AllHeads,
-}
-
-impl ShareOf {
-    /// Both, in the order of the report.
-    pub const ALL: [Self; 2] = [Self::Loss, Self::AllHeads];
-
-    /// In words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Loss => "the loss",
-            Self::AllHeads => "what all heads are worth",
-        }
-    }
-}
-
 /// Heads removed together beside the same heads removed one at a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interaction {
@@ -136,59 +131,93 @@ pub struct Interaction {
 /// there without any head, so that a tenth of it can be half of what they are worth.
 pub const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
+/// The measures that have shares: the score of a class is a log-probability, and other items have differences, which may be negative.
+fn shares(task: Option<TaskKind>) -> &'static [ShareOf] {
+    match task {
+        None => &[ShareOf::Loss, ShareOf::AllHeads],
+        Some(kind) if kind.is_of_classes() => &ShareOf::ALL,
+        Some(_) => &[ShareOf::AllHeads, ShareOf::Right],
+    }
+}
+
 impl Curves {
     /// The section that these sums give.
-    pub fn new(sums: &PruningSums, context: &EstimationContext) -> Self {
+    pub fn new<Q: Loss>(sums: &RemovalSums<Orders, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        let (tokens, loss) = (total.tokens, total.whole.value() / total.tokens as f64);
+        let (tokens, task) = (total.tokens(), sums.conditions.task);
         let scored = tokens > 0;
+        let loss = total.loss(None) / tokens as f64;
         let curves = sums.removals.rankings.iter().map(|order| Curve::new(order, sums, &total, context));
         let curves: Vec<Curve> = if scored { curves.collect() } else { Vec::new() };
         Self {
-            sentences: total.sentences,
+            sentences: total.units(),
             read: Context::default(),
             objective: sums.conditions.objective,
+            task,
             removal: sums.conditions.removal,
             constants: sums.constants.clone(),
             masked_tokens: tokens,
             loss: scored.then_some(loss),
             // Every order ends without any head.
             loss_without_heads: curves.first().and_then(|curve| curve.loss.last().copied()),
+            right: task.map(|_| {
+                let blocks =
+                    Jackknife::new(&sums.per_block(|block| block.right(None)), &sums.per_block(Q::predictions));
+                RightShare::new(total.right(None) / total.predictions(), blocks)
+            }),
             orders: curves,
             interaction: (scored && !sums.removals.negligible.is_empty())
                 .then(|| Interaction::new(sums, &total, context)),
             heads_per_key_value_group: None,
+            layers_share_weights: !sums.removals.first_layers.is_empty(),
         }
     }
 }
 
 impl Curve {
-    fn new(order: &Ranking, sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
-        let points = 1..=order.places.len();
-        let variants: Vec<usize> = points.map(|count| sums.variant_without(&order.places[..count])).collect();
-        let mean = |sum: f64| sum / total.tokens as f64;
-        let loss: Vec<f64> = variants.iter().map(|&variant| mean(total.without[variant].value())).collect();
-        let tokens = sums.per_block(|losses| losses.tokens as f64);
-        let rise_ci95 = in_parallel(context.threads, variants.iter().copied(), |variant| {
-            Jackknife::new(&sums.per_block(|losses| losses.change(variant)), &tokens).interval()
-        });
-        let heads = order.places.iter().map(|&place| context.grid.place(place)).collect();
-        let can_go = ShareOf::ALL.iter().flat_map(|&of| RISES.map(|rise| can_go(sums, &variants, of, rise)));
-        Self { by: order.by.clone(), heads, loss, rise_ci95, can_go: can_go.collect() }
+    fn new<Q: Loss>(order: &Ranking, sums: &RemovalSums<Orders, Q>, total: &Q, context: &EstimationContext) -> Self {
+        let variant = |count: usize| sums.variant_without(sums.removals.gone(order, count, context.grid));
+        let variants: Vec<usize> = (1..=order.places.len()).map(variant).collect();
+        let task = sums.conditions.task;
+        let mean = |variant: &usize| total.loss(Some(*variant)) / total.tokens() as f64;
+        let right = |variant: &usize| total.right(Some(*variant)) / total.predictions();
+        let (tokens, predictions) = (sums.per_block(|block| block.tokens() as f64), sums.per_block(Q::predictions));
+        let intervals = |denominator: &PerBlock, change: &(dyn Fn(&Q, usize) -> f64 + Sync)| {
+            in_parallel(context.threads, variants.iter().copied(), |variant| {
+                Jackknife::new(&sums.per_block(|block| change(block, variant)), denominator).interval()
+            })
+        };
+        let can_go = shares(task).iter().flat_map(|&of| RISES.map(|rise| can_go(sums, &variants, of, rise)));
+        Self {
+            by: order.by.clone(),
+            heads: order.places.iter().map(|&place| context.grid.place(place)).collect(),
+            loss: variants.iter().map(mean).collect(),
+            rise_ci95: intervals(&tokens, &|block, variant| block.change(variant)),
+            right: task.iter().flat_map(|_| variants.iter().map(right)).collect(),
+            right_change_ci95: match task {
+                Some(_) => intervals(&predictions, &|block, variant| block.right(Some(variant)) - block.right(None)),
+                None => Vec::new(),
+            },
+            can_go: can_go.collect(),
+        }
     }
 }
 
 /// How many of the heads can go that each variant is without one more of; the last is without any.
-fn can_go(sums: &PruningSums, variants: &[usize], of: ShareOf, rise: f64) -> CanGo {
+fn can_go<Q: Loss>(sums: &RemovalSums<Orders, Q>, variants: &[usize], of: ShareOf, rise: f64) -> CanGo {
     let Some(&last) = variants.last() else { return CanGo { of, rise, share: 0.0, ci95: None } };
-    let tokens = sums.per_block(|losses| losses.tokens as f64);
-    // The rise less what is allowed, at each point.
+    let denominator = sums.per_block(|block| match of {
+        ShareOf::Loss | ShareOf::AllHeads => block.tokens() as f64,
+        ShareOf::Right => block.predictions(),
+    });
+    // What is lost less what is allowed, at each point.
     let excess = |&variant: &usize| {
-        let allowed = |losses: &Losses| match of {
-            ShareOf::Loss => rise * losses.whole.value(),
-            ShareOf::AllHeads => rise * losses.change(last),
+        let excess = |block: &Q| match of {
+            ShareOf::Loss => block.change(variant) - rise * block.loss(None),
+            ShareOf::AllHeads => block.change(variant) - rise * block.change(last),
+            ShareOf::Right => (1.0 - rise) * block.right(None) - block.right(Some(variant)),
         };
-        Jackknife::new(&sums.per_block(|losses| losses.change(variant) - allowed(losses)), &tokens)
+        Jackknife::new(&sums.per_block(excess), &denominator)
     };
     let points: Vec<Jackknife> = variants.iter().map(excess).collect();
     let share = |stays: &dyn Fn(&Jackknife) -> bool| {
@@ -199,7 +228,7 @@ fn can_go(sums: &PruningSums, variants: &[usize], of: ShareOf, rise: f64) -> Can
     CanGo {
         of,
         rise,
-        share: share(&|point| point.all() <= 0.0),
+        share: share(&|point| point.all() <= ROUNDING),
         ci95: has_intervals
             .then(|| Interval(surely(|excess| excess.high() <= 0.0), surely(|excess| excess.low() <= 0.0))),
     }
@@ -215,6 +244,8 @@ pub struct Step<'a> {
     place: HeadPlace,
     loss: f64,
     rise_ci95: Option<Interval>,
+    right: Option<f64>,
+    right_change_ci95: Option<Interval>,
 }
 
 /// The heads of a layer that go within a budget.
@@ -231,21 +262,33 @@ pub struct PrunedLayer<'a> {
     heads: String,
 }
 
+impl Curve {
+    /// The heads that go within a budget, by layer.
+    pub fn within(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
+        let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for &HeadPlace { layer, head } in self.heads.iter().take(self.count(budget)) {
+            by_layer.entry(layer).or_default().insert(head);
+        }
+        by_layer
+    }
+
+    /// How many heads go within a budget.
+    pub fn count(&self, budget: &CanGo) -> usize {
+        let of_all = |count: &usize| *count as f64 / self.heads.len() as f64;
+        (1..=self.heads.len()).take_while(|count| of_all(count) <= budget.share).count()
+    }
+}
+
 impl Curves {
     /// The heads that can go, by order, budget and layer.
     pub fn pruned_layers(&self) -> Vec<PrunedLayer<'_>> {
         let mut layers = Vec::new();
-        for Curve { by, heads, can_go, .. } in &self.orders {
-            for &CanGo { of, rise, share, .. } in can_go {
-                let of_all = |count: &usize| *count as f64 / heads.len() as f64;
-                let removed = (1..=heads.len()).take_while(|count| of_all(count) <= share).count();
-                let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-                for &HeadPlace { layer, head } in &heads[..removed] {
-                    by_layer.entry(layer).or_default().insert(head);
-                }
-                layers.extend(by_layer.into_iter().map(|(layer, heads)| {
+        for curve in &self.orders {
+            for budget @ &CanGo { of, rise, .. } in &curve.can_go {
+                let removed = curve.count(budget);
+                layers.extend(curve.within(budget).into_iter().map(|(layer, heads)| {
                     let heads = heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
-                    PrunedLayer { by, removal: self.removal, of, rise, removed, layer, heads }
+                    PrunedLayer { by: &curve.by, removal: self.removal, of, rise, removed, layer, heads }
                 }));
             }
         }
@@ -258,12 +301,15 @@ impl Curves {
     pub fn exported(&self) -> Vec<PruningOrder> {
         let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
         // The heads of an order in the order of the model: their constants are so.
-        let exported = |Curve { by, heads, loss: without, .. }: &Curve| {
+        let exported = |Curve { by, heads, loss: without, right: right_without, can_go, .. }: &Curve| {
             let all = BTreeSet::from_iter(heads);
             let constant =
                 |head: &HeadPlace| self.constants.as_ref()?.get(all.iter().position(|place| *place == head)?);
             let heads = heads.iter().map(|head| (*head, constant(head).cloned())).collect();
-            PruningOrder { by: by.clone(), removal, heads, loss, without: without.clone() }
+            let right = self.right.and_then(|right| Some((right.share?, right_without.clone())));
+            let mut shares: Vec<ShareOf> = can_go.iter().map(|can_go| can_go.of).collect();
+            shares.dedup();
+            PruningOrder { by: by.clone(), removal, heads, loss, without: without.clone(), right, shares }
         };
         self.orders.iter().map(exported).collect()
     }
@@ -273,28 +319,26 @@ impl Curve {
     /// The heads as they go, with the loss without them.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
-        points.map(|(gone, ((&place, &loss), &rise_ci95))| Step {
-            by: &self.by,
-            removed: gone + 1,
-            place,
-            loss,
-            rise_ci95,
+        points.map(|(gone, ((&place, &loss), &rise_ci95))| {
+            let right = self.right.get(gone).copied();
+            let right_change_ci95 = self.right_change_ci95.get(gone).copied().flatten();
+            Step { by: &self.by, removed: gone + 1, place, loss, rise_ci95, right, right_change_ci95 }
         })
     }
 }
 
 impl Interaction {
-    fn new(sums: &PruningSums, total: &Losses, context: &EstimationContext) -> Self {
+    fn new<Q: Loss>(sums: &RemovalSums<Orders, Q>, total: &Q, context: &EstimationContext) -> Self {
         let places = &sums.removals.negligible;
         let (all, each) = (
             sums.variant_without(places),
             places.iter().map(|&place| sums.variant_without(&[place])).collect::<Vec<_>>(),
         );
-        let of_each = |losses: &Losses| each.iter().map(|&variant| losses.change(variant)).sum::<f64>();
-        let mean = |sum: f64| sum / total.tokens as f64;
+        let of_each = |losses: &Q| each.iter().map(|&variant| losses.change(variant)).sum::<f64>();
+        let mean = |sum: f64| sum / total.tokens() as f64;
         let (together, sum) = (mean(total.change(all)), mean(of_each(total)));
         let more = sums.per_block(|losses| losses.change(all) - of_each(losses));
-        let ci95 = Jackknife::new(&more, &sums.per_block(|losses| losses.tokens as f64)).interval();
+        let ci95 = Jackknife::new(&more, &sums.per_block(|losses| losses.tokens() as f64)).interval();
         let heads = places.iter().map(|&place| context.grid.place(place)).collect();
         Self { heads, together, sum, difference: together - sum, ci95 }
     }

@@ -1,4 +1,3 @@
-use super::section::ShareOf;
 use super::*;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums};
@@ -8,6 +7,7 @@ use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
+use crate::study::section::ShareOf;
 use crate::study::section::{Completion, Section};
 use crate::system::parallel::all_cores;
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ fn show(sums: &mut PruningSums, indices: impl Iterator<Item = u64>) {
 fn sums(negligible: &[usize]) -> PruningSums {
     let order = |by: &str, places: [usize; 4]| Ranking { by: by.to_owned(), places: places.to_vec() };
     let rankings = vec![order("effect", [0, 2, 1, 3]), order("random:0", [3, 2, 1, 0])];
-    PruningSums::new(GRID, Orders { rankings, negligible: negligible.to_vec() })
+    PruningSums::new(GRID, Orders::new(rankings, negligible.to_vec(), Vec::new(), GRID))
 }
 
 fn curves(sums: &PruningSums) -> Curves {
@@ -134,7 +134,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     assert_eq!(left, whole);
     assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 1, heads: 4 }, FromToken::Mean));
     let short = Ranking { by: "effect".to_owned(), places: vec![0, 0, 1, 2] };
-    let orders = Orders { rankings: vec![short], negligible: Vec::new() };
+    let orders = Orders { rankings: vec![short], negligible: Vec::new(), first_layers: Vec::new() };
     assert!(!PruningSums::new(GRID, orders).fits(GRID, FromToken::Mean));
 }
 

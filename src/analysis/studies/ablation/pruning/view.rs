@@ -1,21 +1,21 @@
 //! View of the section `pruning`: lines of the summary, a sentence in brief, the figure, the table.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
 use comfy_table::CellAlignment;
 
-use super::section::{CanGo, Curve, Curves, Interaction, PruningSection, RISES, ShareOf};
+use super::section::{CanGo, Curve, Curves, Interaction, PruningSection, RISES};
 use crate::model::grid::HeadGrid;
-use crate::model::parameters::Objective;
 use crate::stats::interval::Interval;
+use crate::studies::ablation::removal::scored;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, Exports, Section};
+use crate::study::section::{Completion, Exports, Section, ShareOf};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{drawn_without, plain_table, plus_minus, sequences};
+use crate::study::show::wording::{drawn_without, plain_table, plus_minus};
 use crate::system::counted::{counted, plural};
 
 impl Section for PruningSection {
@@ -32,15 +32,17 @@ impl Section for PruningSection {
     }
 
     fn in_brief(&self, _: &Policy) -> InBrief {
-        InBrief { found: self.pruning.in_brief(), ..InBrief::default() }
+        InBrief { found: self.pruning.in_brief(), opens: self.pruning.task.is_some(), ..InBrief::default() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let broken = |Curve { heads, loss, rise_ci95, can_go, .. }: &&Curve| {
+        let broken = |Curve { heads, loss, rise_ci95, right, right_change_ci95, can_go, .. }: &&Curve| {
             // The heads go in any order, so they are compared as a set.
             let all = BTreeSet::from_iter(heads).into_iter().copied();
             !grid.is(all)
                 || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
+                || [right.len(), right_change_ci95.len()]
+                    != [if self.pruning.task.is_some() { grid.count() } else { 0 }; 2]
                 || can_go.len() > ShareOf::ALL.len() * RISES.len()
         };
         let is_whole = |constants: &Vec<Vec<f32>>| constants.len() == grid.count();
@@ -75,54 +77,95 @@ impl Section for PruningSection {
 const RANDOM: &str = "random";
 
 impl Curves {
-    /// How many heads can go by the first order, at the largest rise that is allowed of what all heads are worth, beside the most
-    /// in a random order; nothing without an interval.
+    /// How many heads can go by the first order, beside the most in a random order: at the least fall of the share right of a task, or
+    /// the largest rise that is allowed of what all heads are worth; nothing without an interval.
     fn in_brief(&self) -> Option<String> {
-        let of_all = |can_go: &&CanGo| can_go.of == ShareOf::AllHeads;
-        let allowed = |order: &Curve| order.can_go.iter().rfind(of_all).copied();
+        let allowed = |order: &Curve| match self.task {
+            Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),
+            None => order.can_go.iter().rfind(|can_go| can_go.of == ShareOf::AllHeads).copied(),
+        };
         let order = self.orders.first()?;
-        let CanGo { rise, share, ci95, .. } = allowed(order)?;
+        let budget @ CanGo { of, rise, share, ci95 } = allowed(order)?;
         let Interval(low, high) = ci95?;
         let random = self.orders.iter().filter(|order| order.by.starts_with(RANDOM)).filter_map(allowed);
         let random = random.map(|can_go| can_go.share).max_by(f64::total_cmp);
         let [share, low, high, rise] = [share, low, high, rise].map(|share| format!("{:.0}", share * 100.0));
+        let removal = self.removal.map_or_else(String::new, |removal| format!("by {}, ", removal.name()));
+        let [loses, itself] = match of {
+            ShareOf::Right => ["the share right falls", "itself"],
+            ShareOf::Loss | ShareOf::AllHeads => ["the loss rises", of.words()],
+        };
+        let heads = match self.task {
+            Some(_) => format!("{} of {} heads ({share} % [{low}, {high}])", order.count(&budget), order.heads.len()),
+            None => format!("{share} % [{low}, {high}] of the heads"),
+        };
         Some(format!(
-            "{share} % [{low}, {high}] of the heads can be removed together ({}in the order by {}) before the loss rises by {rise} % of \
-             what all heads are worth{}.",
-            self.removal.map_or_else(String::new, |removal| format!("by {}, ", removal.name())),
+            "{heads} can be removed together ({removal}in the order by {}) before {loses} by {rise} % of {itself}{}.",
             order.by,
             random.map_or_else(String::new, |random| format!("; in a random order at most {:.0} %", random * 100.0)),
         ))
     }
 
+    /// The scored tokens or items, in words.
+    fn scored(&self) -> String {
+        scored([self.masked_tokens, self.sentences], self.objective, self.task, self.read)
+    }
+
+    /// The heads of each budget by the first order.
+    fn write_heads(&self, out: &mut Summary) -> fmt::Result {
+        let Some(order) = self.orders.first() else { return Ok(()) };
+        let removal = self.removal.map_or_else(String::new, |removal| format!(", removed by {}", removal.name()));
+        writeln!(out, "\nHeads that can go, in the order by {}{removal}:", order.by)?;
+        for budget @ CanGo { of, rise, .. } in &order.can_go {
+            let heads = match order.count(budget) {
+                0 => "none".to_owned(),
+                count => format!("{}: {}", counted(count, "head"), by_layer(&order.within(budget))),
+            };
+            writeln!(out, "{:.0} % of {}: {heads}", 100.0 * rise, of.words())?;
+        }
+        Ok(())
+    }
+
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Some(loss) = self.loss else {
+            if self.task.is_some() {
+                return writeln!(out, "No item of the task was scored, so no heads were pruned.");
+            }
             return writeln!(
                 out,
                 "No token could be scored, so no heads were pruned: {}.",
                 drawn_without("a token to score", self.read)
             );
         };
+        let right = self.right.map_or_else(String::new, |right| format!("; {right} are right"));
+        let unit = if self.task.is_some() { "an item" } else { "a token" };
         writeln!(
             out,
             "Heads removed one after the other, in an order from one half of the sample, with the loss on the other half \
-             ({} {} of {}, {loss:.3} nats a token with all heads; {}without retraining). Share of heads that can be removed, with its \
-             95 % interval, while the loss rises by at most this share of itself:\n",
-            self.masked_tokens,
-            self.objective.unwrap_or(Objective::MaskedTokens).tokens(),
-            sequences(self.sentences, self.read),
+             ({}, {loss:.3} nats {unit} with all heads{right}; {}without retraining). Share of heads that can be removed, with its \
+             95 % interval:",
+            self.scored(),
             self.removal.map_or_else(String::new, |removal| format!("removal by {}; ", removal.name())),
         )?;
-        out.table(table(&self.orders, ShareOf::Loss));
-        if let Some(bare) = self.loss_without_heads {
-            writeln!(
-                out,
-                "\nWhile it rises by at most this share of what all heads are worth ({:.3} nats):\n",
-                bare - loss
-            )?;
-            out.table(table(&self.orders, ShareOf::AllHeads));
+        for of in ShareOf::ALL {
+            let while_what = match of {
+                ShareOf::Loss => "the loss rises by at most this share of itself".to_owned(),
+                ShareOf::AllHeads => {
+                    let worth = self.loss_without_heads.map_or(f64::NAN, |bare| bare - loss);
+                    format!("the loss rises by at most this share of what all heads are worth ({worth:.3} nats)")
+                }
+                ShareOf::Right => "the share right falls by at most this share of itself".to_owned(),
+            };
+            if self.orders.iter().flat_map(|order| &order.can_go).any(|can_go| can_go.of == of) {
+                writeln!(out, "\nWhile {while_what}:\n")?;
+                out.table(table(&self.orders, of));
+            }
         }
+        self.write_heads(out)?;
         writeln!(out)?;
+        if self.layers_share_weights {
+            writeln!(out, "Layers share their weights: a head goes in all layers that have it.")?;
+        }
         if let Some(heads) = self.heads_per_key_value_group {
             writeln!(
                 out,
@@ -142,6 +185,14 @@ impl Curves {
         }
         Ok(())
     }
+}
+
+/// The heads of some layers: `L0 1 3, L2 0`.
+fn by_layer(layers: &BTreeMap<usize, BTreeSet<usize>>) -> String {
+    let layer = |(layer, heads): (&usize, &BTreeSet<usize>)| {
+        format!("L{layer} {}", heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" "))
+    };
+    layers.iter().map(layer).collect::<Vec<_>>().join(", ")
 }
 
 fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
@@ -176,7 +227,8 @@ fn figures(pruning: &Curves) -> Vec<Figure> {
         let words = |CanGo { of, rise, share, ci95 }: &CanGo| {
             let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", 100.0 * low, 100.0 * high));
             let (share, spread) = (100.0 * share, spread.unwrap_or_default());
-            format!("{share:.0} %{spread} with a rise of {:.0} % of {} by {}", 100.0 * rise, of.words(), curve.by)
+            let change = if *of == ShareOf::Right { "fall" } else { "rise" };
+            format!("{share:.0} %{spread} with a {change} of {:.0} % of {} by {}", 100.0 * rise, of.words(), curve.by)
         };
         curve.can_go.iter().map(words)
     });
@@ -185,16 +237,14 @@ fn figures(pruning: &Curves) -> Vec<Figure> {
         name: "pruning",
         title: "The loss without more and more heads".to_owned(),
         reading: format!(
-            "Heads go one after the other; their order is from one half of the sample and the loss from the other ({} {} \
-             of {}), with 95 % intervals of the rise; nothing is trained again. Heads that can go: {}.",
-            pruning.masked_tokens,
-            pruning.objective.unwrap_or(Objective::MaskedTokens).tokens(),
-            sequences(pruning.sentences, pruning.read),
+            "Heads go one after the other; their order is from one half of the sample and the loss from the other ({}), with 95 % \
+             intervals of the rise; nothing is trained again. Heads that can go: {}.",
+            pruning.scored(),
             can_go.join("; "),
         ),
         chart: Chart::Curves(Lines {
             across: "heads removed".to_owned(),
-            upward: "upward: loss in nats a token".to_owned(),
+            upward: format!("upward: loss in nats {}", if pruning.task.is_some() { "an item" } else { "a token" }),
             curves: pruning.orders.iter().map(line).collect(),
         }),
     }]

@@ -1,6 +1,6 @@
 //! The metrics of heads removed from a task: one table.
 
-use super::sums::{Item, Items};
+use crate::studies::ablation::items::{Item, Items};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 
@@ -51,7 +51,7 @@ pub const METRICS: &[TaskMetric] = &[
         explanation: Explanation {
             name: "task_effect",
             measures: "How much the loss of a task of the user's own rises when the head is removed.",
-            formula: "task_effect = mean over items of (score with the head - score without it), in nats; the score of an item is \
+            formula: "task_effect = mean over items of (score with the head - score without it), in nats, of triples in cosines; the score of an item is \
                 ln p(label), of tags its sum over words, of a cloze item ln p(answer) - ln p(foil), of a pair ln p(good) - ln p(bad), of a triple \
                 cos(anchor, positive) - cos(anchor, negative); the loss is minus the mean score",
             chance: "0: the head is not missed",

@@ -2,21 +2,22 @@
 
 mod metrics;
 mod section;
-mod sums;
 mod terms;
 mod view;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
+use crate::studies::ablation::items::TaskSums;
 use crate::studies::ablation::removal::EachHead;
+use crate::study::metrics::by_block::ByBlock;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
+use crate::study::upstream::{Ranking, UpstreamResults};
 use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, values};
+use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
+use metrics::{METRICS, effect, values};
 use section::{TaskResult, TaskSection};
-use sums::TaskSums;
 use terms::TERMS;
 
 /// The task of a run.
@@ -37,7 +38,7 @@ impl Study for OwnTask {
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["task-effects"],
-        drawn: &[("task_effect", "Loss of the task without it, nats an item more")],
+        drawn: &[("task_effect", "Loss of the task without it, an item more")],
         tables: &["task_effects", "task_effects_by_group"],
         options: &["task"],
         verdicts: VERDICTS,
@@ -54,9 +55,25 @@ impl Study for OwnTask {
         let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
         let of_chance = |number: Option<usize>| values(blocks.at(number), None);
-        let estimates = Estimates::new(&columns(self), context, of_head, of_chance);
+        let of_block = |block: usize, head: Option<usize>| effect(blocks.at(Some(block)).values(), head);
+        let by_block = ByBlock::new(
+            context.grid.count(),
+            |head, block| of_block(block, Some(head)).numerator(),
+            |block| of_block(block, None).denominator(),
+        );
+        let estimates =
+            Estimates::new(&columns(self), context, of_head, of_chance).with_blocks("task_effect", by_block);
         let task = TaskResult::new(sums, observed.left_out(), &estimates, context);
         (estimates, TaskSection { task })
+    }
+
+    fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
+        let sums: &TaskSums = observed.sums();
+        let even = &sums.blocks.folds()[0];
+        let scores: Option<Vec<f64>> =
+            (0..sums.heads()).map(|head| effect(even.values(), Some(head)).value()).collect();
+        let rankings = scores.map(|scores| Ranking::rising("task", &scores)).into_iter().collect();
+        UpstreamResults { rankings, negligible: section.task.negligible(), ..UpstreamResults::default() }
     }
 }
 
@@ -77,7 +94,8 @@ const VERDICTS: &[VerdictRule] = &[
     VerdictRule {
         verdict: "`helpful`, `harmful`, `negligible` for a task",
         statistic: "`task_effect`",
-        margin: "as in `effect`; none where the model cannot do the task, or one answer is right for more than 60 % of the items",
+        margin: "as in `effect`; none where items or units are too few, the model cannot do the task, or one answer is right for more than \
+            60 % of the items",
         family: "as in `effect`",
         least: LEAST,
         printed: "effect with its interval, q; the change in the share right",

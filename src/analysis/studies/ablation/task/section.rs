@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::{effect, mean, share};
-use super::sums::{Item, Items, TaskSums};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
-use crate::stats::block_test::{Jackknife, Scale};
+use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
+use crate::studies::ablation::items::{Item, Items, RightShare, TaskSums};
 use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, band, head_effects, judge};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
@@ -58,7 +58,7 @@ pub struct TaskResult {
     pub most_frequent_answer: Option<f64>,
     /// Why no head has a verdict; null where heads may have one.
     pub obstacle: Option<Obstacle>,
-    /// Minus the mean score of an item with all heads, in nats.
+    /// Minus the mean score of an item with all heads, in nats; of triples in cosines, as all that is made of it.
     pub loss: Option<f64>,
     /// Its 95 % interval.
     pub loss_ci95: Option<Interval>,
@@ -76,16 +76,6 @@ pub struct TaskResult {
     pub groups: Vec<GroupResult>,
 }
 
-/// A share of items.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RightShare {
-    /// The share; null where there is no item.
-    #[schemars(range(min = 0, max = 1))]
-    pub share: Option<f64>,
-    /// Its 95 % interval, over units.
-    pub ci95: Option<Interval>,
-}
-
 /// Why no head has a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -94,6 +84,8 @@ pub enum Obstacle {
     NotAboveBaseline,
     /// One answer is right for more than 60 % of the items.
     OneAnswer,
+    /// There are fewer items or units than the policy asks for.
+    TooFewUnits,
 }
 
 /// Effect of one head on the task.
@@ -117,7 +109,7 @@ pub struct GroupResult {
     pub items: u64,
     /// Units that begin with one of them.
     pub units: u64,
-    /// Minus the mean score of an item with all heads, in nats.
+    /// As `task.loss`, of these items.
     pub loss: Option<f64>,
     /// As `task.right`, of these items.
     pub right: RightShare,
@@ -148,7 +140,7 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
 
     fn right(&self) -> RightShare {
         let ratio = |items: &mut dyn Iterator<Item = &Item>| share(items, |item| item.right(None));
-        RightShare { share: self.value(ratio).value(), ci95: self.jackknife(ratio).on(Scale::Share).interval() }
+        RightShare::new(self.value(ratio).value().unwrap_or(f64::NAN), self.jackknife(ratio))
     }
 }
 
@@ -203,6 +195,11 @@ impl TaskResult {
         }
     }
 
+    /// The places of the heads that are called negligible.
+    pub fn negligible(&self) -> Vec<usize> {
+        self.heads.iter().enumerate().filter(|(_, head)| head.on_loss.negligible).map(|(place, _)| place).collect()
+    }
+
     /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
@@ -210,17 +207,18 @@ impl TaskResult {
         // The baseline of classes is their most frequent one already.
         let is_of_one = !self.kind.is_some_and(TaskKind::is_of_classes)
             && self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);
-        self.obstacle = match (is_above, is_of_one) {
-            (false, _) => Some(Obstacle::NotAboveBaseline),
-            (true, true) => Some(Obstacle::OneAnswer),
-            (true, false) => None,
+        let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
+        self.obstacle = match (enough, is_above, is_of_one) {
+            (false, ..) => Some(Obstacle::TooFewUnits),
+            (true, false, _) => Some(Obstacle::NotAboveBaseline),
+            (true, true, true) => Some(Obstacle::OneAnswer),
+            (true, true, false) => None,
         };
         let may_have_one = self.obstacle.is_none();
         for HeadOnTask { on_loss, .. } in &mut self.heads {
             on_loss.verdict = on_loss.effect.filter(|_| may_have_one).map(|_| Verdict::Undecided);
             on_loss.negligible = false;
         }
-        let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
         self.verdicts = judge(self.heads.iter_mut().map(|head| &mut head.on_loss), enough, policy);
     }
 }

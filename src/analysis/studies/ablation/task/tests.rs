@@ -16,7 +16,7 @@ use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use crate::studies::registry::default_policy;
-use crate::study::section::Completion;
+use crate::study::section::{Completion, Section};
 use crate::study::{AnyStudy, ObservedPass};
 use crate::system::parallel::all_cores;
 use sha2::{Digest, Sha256};
@@ -72,7 +72,8 @@ fn scores_by_hand() {
     assert_eq!([of(0), of(1)], [(Some(2.0), Some(-0.5)), (Some(-1.5), Some(0.5))]);
     assert_eq!((found.groups.len(), found.groups[0].effects[1]), (1, Some(-1.5)));
     // One unit decides nothing.
-    assert_eq!((found.p_above_baseline, found.obstacle), (None, Some(Obstacle::NotAboveBaseline)));
+    assert_eq!((found.p_above_baseline, found.obstacle), (None, Some(Obstacle::TooFewUnits)));
+    assert!(found.heads.iter().all(|head| head.on_loss.verdict.is_none()));
 }
 
 #[test]
@@ -153,6 +154,24 @@ fn the_texts_of_a_triple_are_compared_by_their_vectors() {
     );
     let found = measured(sums, GRID);
     assert!((found.loss.unwrap() + 0.5).abs() < 1e-6 && found.right.share == Some(1.0));
+    let said = TaskSection { task: found }.summary(&default_policy()).fit(None);
+    assert!(said.contains("the loss is -0.500 cosines an item") && !said.contains("nats"), "{said}");
+}
+
+/// All items are right without any head, so that no head can matter but for the size of the score.
+#[test]
+fn heads_that_change_no_answer_matter_by_the_score_alone() {
+    let effect = |index, head| if head == 0 { 0.5 + noise(index, "effect") } else { 0.0 };
+    let said = |score: f64| {
+        let task = planted(GRID, mixed, |_| score, effect);
+        assert_eq!(task.heads[0].on_loss.verdict, Some(Verdict::Helpful));
+        TaskSection { task }.in_brief(&default_policy()).found.unwrap()
+    };
+    // Without any head the score is 4 less.
+    let by_score =
+        "1 of 2 heads is shown to matter for this task, by its score alone: without any head no fewer items are right.";
+    assert!(said(5.0).ends_with(by_score), "{}", said(5.0));
+    assert!(said(3.0).ends_with("1 of 2 heads is shown to matter for this task."), "{}", said(3.0));
 }
 
 /// 128 items with these answers, scores and effects of heads; all heads are worth 4.

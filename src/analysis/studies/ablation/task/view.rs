@@ -1,10 +1,11 @@
 //! View of the section `task`: lines of the summary, the sentence that opens it, the figure, the cards of heads, tables.
 
-use std::fmt::{self, Write};
+use std::fmt;
+use std::fmt::Write;
 
 use comfy_table::CellAlignment;
 
-use super::section::{GroupResult, HeadOnTask, Obstacle, RightShare, TaskResult, TaskSection};
+use super::section::{GroupResult, HeadOnTask, Obstacle, TaskResult, TaskSection};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
@@ -43,20 +44,20 @@ impl Section for TaskSection {
         let is_it = |head: &&HeadOnTask| head.on_loss.place == place;
         let found = self.task.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.effect?)));
         let Some((HeadOnTask { on_loss, right_effect, .. }, effect)) = found else { return HeadCard::default() };
-        let spread = plus_minus(on_loss.ci95, 3);
+        let (spread, unit) = (plus_minus(on_loss.ci95, 3), self.task.unit());
         let removal = self.task.removal.map_or("", Replacement::name);
         let right = right_effect.map_or_else(String::new, |right| format!(", {} right", points(right)));
         let q = on_loss.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
         let line = format!(
-            "without it (by {removal}) the loss of the task is {effect:+.3}{spread} nats an item more{right}: {}{q}",
+            "without it (by {removal}) the loss of the task is {effect:+.3}{spread} {unit} an item more{right}: {}{q}",
             on_loss.words()
         );
         let clause = match on_loss.verdict {
             Some(Verdict::Helpful) => {
-                format!("raises the loss of the task by {effect:.3}{spread} nats an item when it is removed")
+                format!("raises the loss of the task by {effect:.3}{spread} {unit} an item when it is removed")
             }
             Some(Verdict::Harmful) => {
-                format!("lowers the loss of the task by {:.3}{spread} nats an item when it is removed", -effect)
+                format!("lowers the loss of the task by {:.3}{spread} {unit} an item when it is removed", -effect)
             }
             _ => return HeadCard::from_iter([line]),
         };
@@ -84,22 +85,17 @@ impl Section for TaskSection {
     }
 }
 
-/// `83.1 % [79.5, 86.2]`
-impl fmt::Display for RightShare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(share) = self.share else { return f.write_str("-") };
-        let of = |share: f64| decimal(100.0 * share, 1);
-        write!(f, "{} %", of(share))?;
-        self.ci95.map_or(Ok(()), |ci95| write!(f, " [{}, {}]", of(ci95.low()), of(ci95.high())))
-    }
-}
-
 /// A change in a share, in points.
 fn points(change: f64) -> String {
     format!("{:+.1} points", 100.0 * change)
 }
 
 impl TaskResult {
+    /// The unit of its loss: triples have no probabilities.
+    fn unit(&self) -> &'static str {
+        if self.kind == Some(TaskKind::Triple) { "cosines" } else { "nats" }
+    }
+
     /// The share right beside its baseline, as the beginning of a sentence.
     fn can_do(&self) -> String {
         let items = counted(self.items, "item");
@@ -118,7 +114,27 @@ impl TaskResult {
             Obstacle::OneAnswer => {
                 format!("one answer is right for {most} % of the items, so no head has a verdict: mix the answers")
             }
+            Obstacle::TooFewUnits => {
+                let [items, units] =
+                    [(self.items, "item"), (self.units, "unit")].map(|(count, one)| counted(count, one));
+                format!("{items} of {units} are too few for a verdict on heads")
+            }
         })
+    }
+
+    /// How many heads are shown to matter. That none is shown to does not say that none does.
+    fn shown_to_matter(&self) -> String {
+        let (helpful, heads) = (self.verdicts.helpful, counted(self.heads.len(), "head"));
+        let shown = match helpful {
+            0 => return format!("None of {heads} is shown to matter for this task."),
+            _ => format!("{helpful} of {heads} {}", plural(&helpful, "is", "are")),
+        };
+        let by_score = if self.right_without_heads >= self.right.share {
+            ", by its score alone: without any head no fewer items are right"
+        } else {
+            ""
+        };
+        format!("{shown} shown to matter for this task{by_score}.")
     }
 
     /// The heads by falling effect, with the effect.
@@ -138,11 +154,11 @@ impl TaskResult {
             0 => String::new(),
             skipped => format!(" {} of the file cannot be scored.", counted(skipped, "item")),
         };
-        let units = counted(self.units, "unit");
+        let (unit, units) = (self.unit(), counted(self.units, "unit"));
         let bare_right = right_without_heads.map_or_else(|| "-".to_owned(), |right| decimal(100.0 * right, 1));
         writeln!(
             out,
-            "{}, of {units}; the loss is {loss:.3}{} nats an item. Without any head {bare_right} % are right and the loss is \
+            "{}, of {units}; the loss is {loss:.3}{} {unit} an item. Without any head {bare_right} % are right and the loss is \
              {bare:.3}.{skipped}",
             self.can_do(),
             plus_minus(*loss_ci95, 3),
@@ -206,31 +222,19 @@ fn by_group(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table 
 
 /// The share right, and how many heads are shown to matter.
 fn in_brief(task: &TaskResult, policy: &Policy) -> InBrief {
-    let TaskResult { items, units, verdicts, heads, .. } = task;
+    let TaskResult { items, units, .. } = task;
     if *items == 0 {
         return InBrief::default();
     }
     let shortage = Shortage::of_items("verdicts on heads of the task", [*items, *units], policy);
-    let verdict = task
-        .why_none()
-        .map_or_else(|| format!(". {}", shown_to_matter(verdicts.helpful, heads.len())), |why| format!(": {why}."));
+    let verdict = task.why_none().map_or_else(|| format!(". {}", task.shown_to_matter()), |why| format!(": {why}."));
     let found = format!("{}{verdict}", task.can_do());
     InBrief { shortage, opens: true, ..InBrief::found(found) }
 }
 
-/// How many heads are shown to matter. That none is shown to does not say that none does.
-fn shown_to_matter(helpful: u64, heads: usize) -> String {
-    let heads = counted(heads, "head");
-    let shown = match helpful {
-        0 => format!("None of {heads} is"),
-        _ => format!("{helpful} of {heads} {}", plural(&helpful, "is", "are")),
-    };
-    format!("{shown} shown to matter for this task.")
-}
-
 /// The heads that the loss of the task rises most without, and least.
 fn figure(task: &TaskResult) -> Option<Figure> {
-    let (loss, bare) = (task.loss?, task.loss_without_heads?);
+    let (loss, bare, unit) = (task.loss?, task.loss_without_heads?, task.unit());
     let order = task.ranked();
     let last = order.len().saturating_sub(DRAWN).max(DRAWN);
     let shown = order.iter().enumerate().filter(|(rank, _)| *rank < DRAWN || *rank >= last);
@@ -245,7 +249,7 @@ fn figure(task: &TaskResult) -> Option<Figure> {
         heads => format!(" {} in between {} left out.", counted(heads, "head"), plural(&heads, "is", "are")),
     };
     let chart = Chart::Forest(Forest {
-        scale: "rise of the loss of the task without the head, in nats an item".to_owned(),
+        scale: format!("rise of the loss of the task without the head, in {unit} an item"),
         shares: false,
         nothing: Some(0.0),
         marks: vec!["effect".to_owned()],
@@ -255,7 +259,7 @@ fn figure(task: &TaskResult) -> Option<Figure> {
         name: "task-effects",
         title: "What the model loses of the task without each head".to_owned(),
         reading: format!(
-            "{}; the loss is {loss:.3} nats an item with all heads and {bare:.3} without any. Each row is the loss with one head \
+            "{}; the loss is {loss:.3} {unit} an item with all heads and {bare:.3} without any. Each row is the loss with one head \
              removed less that with all heads, with its 95 % interval.{left_out}",
             task.can_do()
         ),

@@ -8,6 +8,7 @@ mod terms;
 mod view;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
+use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Fraction;
@@ -31,6 +32,7 @@ impl Study for Interchange {
         needs: "a file of cloze items (`--task`) with `corrupted`, each the text with other words of as many tokens, and a model that \
             predicts masked or next tokens; no corpus: as many passes over both texts of a sample of the items as half of the heads, and \
             one",
+        takes: &[TaskKind::Cloze],
         metrics: || metric::listed(METRICS),
         caveats: CAVEATS,
         terms: TERMS,

@@ -62,7 +62,7 @@ pub struct CorruptionOfItems {
     pub name: Option<String>,
     /// Items.
     pub items: u64,
-    /// Tokens of their texts, together.
+    /// Tokens of their texts, together; special ones do not count.
     pub tokens: u64,
     /// How many of these are others in the corrupted texts.
     pub changed: u64,
@@ -199,11 +199,17 @@ impl InterchangeResult {
         self
     }
 
+    /// Whether its items have several corruptions, so that a verdict would hold for none of them.
+    pub fn is_mixed(&self) -> bool {
+        self.corruptions.len() > 1
+    }
+
     /// The verdicts by `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         use ExchangeVerdict::{Carries, Needed, Opposes, Restores};
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
+        let enough = enough && !self.is_mixed();
         let is_shown = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
         self.verdicts = VerdictCounts::default();
         for ExchangedHead { restored_tests, destroyed_tests, verdicts, .. } in &mut self.heads {

@@ -43,7 +43,7 @@ pub struct ExchangedItem {
     pub is_first: bool,
     /// The name of its corruption.
     pub corruption: Option<String>,
-    /// Tokens of its text, and how many the corruption changes.
+    /// Tokens of its text, without special ones, and how many the corruption changes.
     pub tokens: [u64; 2],
     /// Where contexts are exchanged.
     pub positions: ExchangedPositions,
@@ -106,7 +106,7 @@ impl Quantity for Items {
             let item = ExchangedItem {
                 is_first: sequence.family.is_first,
                 corruption: corruption.name.as_deref().map(str::to_owned),
-                tokens: [sequence.ids.len() as u64, corruption.changed],
+                tokens: [sequence.text_places().count() as u64, corruption.changed],
                 positions: match corruption.exchange {
                     Exchange::Everywhere => ExchangedPositions::All,
                     Exchange::At(_) => ExchangedPositions::Answer,

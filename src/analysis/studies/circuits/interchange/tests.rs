@@ -107,6 +107,26 @@ fn heads_have_verdicts_where_both_sides_are_beyond_the_margin() {
     assert!(items(30, &heads).heads.iter().all(|head| head.verdicts.is_empty()));
 }
 
+/// One half of the items has another word exchanged: whatever a head does, no sentence would be true of both.
+#[test]
+fn items_of_several_corruptions_have_no_verdict() {
+    let mut sums = InterchangeSums::new(GRID, HeadsAlone);
+    for index in 0..128_u32 {
+        let mut texts = texts(index.into(), index.into(), true);
+        let part = texts[0].item.as_mut().unwrap();
+        part.corruption.as_mut().unwrap().name = Some(if index % 2 == 0 { "one" } else { "two" }.into());
+        let spread = f64::from(index % 3) / 10.0;
+        show(&mut sums, &texts, [&[4.0, 1.0, 4.0], &[0.0, 2.0 + spread, 0.0]]);
+    }
+    let found = measured(sums, GRID);
+    assert_eq!(
+        found.corruptions.iter().map(|of| (of.name.as_deref(), of.items)).collect::<Vec<_>>(),
+        [(Some("one"), 64), (Some("two"), 64)]
+    );
+    assert!(found.gap_is_shown && found.heads[0].restored_tests.q_above < Some(0.001));
+    assert_eq!((&found.heads[0].verdicts[..], found.verdicts), (&[][..], VerdictCounts::default()));
+}
+
 #[test]
 fn the_gap_is_none_where_the_corruption_lowers_as_many_scores_as_it_raises() {
     let mut sums = InterchangeSums::new(GRID, HeadsAlone);

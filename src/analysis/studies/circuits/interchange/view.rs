@@ -8,6 +8,7 @@ use comfy_table::CellAlignment;
 use super::section::{CorruptionOfItems, ExchangeVerdict, ExchangedHead, InterchangeResult, InterchangeSection};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::derived::task::ExchangedPositions;
+use crate::stats::block_test::FEWEST_BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section};
@@ -20,6 +21,10 @@ use crate::system::counted::{counted, plural};
 
 /// Heads that the summary shows.
 const SHOWN: usize = 10;
+
+/// Why no head has a verdict where corruptions are mixed.
+const MIXED: &str =
+    "no verdict on items of several corruptions, which may need different heads: give each a file of its own";
 
 /// Heads that the figure shows.
 const DRAWN: usize = 24;
@@ -147,8 +152,18 @@ impl InterchangeResult {
     }
 
     /// The reason why no head has a share of the gap.
-    fn why_none(&self) -> Option<&'static str> {
-        (!self.gap_is_shown).then_some("The gap is not 4 standard errors above 0, so no head has a share of it")
+    fn why_none(&self) -> Option<String> {
+        if self.gap_is_shown {
+            return None;
+        }
+        Some(if self.gap_ci95.is_none() {
+            let units = counted(self.units, "unit");
+            format!(
+                "the gap over {units} has no standard error, which takes {FEWEST_BLOCKS}, so no head has a share of it"
+            )
+        } else {
+            "the gap is not 4 standard errors above 0, so no head has a share of it".to_owned()
+        })
     }
 
     fn in_brief(&self, policy: &Policy) -> InBrief {
@@ -159,9 +174,10 @@ impl InterchangeResult {
         let corruption = self.corruption();
         let carry = self.ranked().into_iter().filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
         let named: Vec<String> = carry.take(3).map(|head| head.place.to_string()).collect();
-        let named = if named.is_empty() { String::new() } else { format!(" (first {})", named.join(", ")) };
+        let named = if named.is_empty() { String::new() } else { format!(" (largest: {})", named.join(", ")) };
         let found = match self.why_none() {
-            Some(why) => format!("Under {corruption}: {}.", why.replacen("The", "the", 1)),
+            Some(why) => format!("Under {corruption}: {why}."),
+            None if self.is_mixed() => format!("Under {corruption}: {MIXED}."),
             None => format!("Under {corruption} {}{named}.", self.found()),
         };
         InBrief { shortage, ..InBrief::found(found) }
@@ -190,9 +206,10 @@ impl InterchangeResult {
             plus_minus(self.gap_ci95, 3),
         )?;
         if let Some(why) = self.why_none() {
-            return writeln!(out, "{why}.");
+            let (first, rest) = why.split_at(1);
+            return writeln!(out, "{}{rest}.", first.to_uppercase());
         }
-        let found = self.found();
+        let found = if self.is_mixed() { MIXED.to_owned() } else { self.found() };
         let (first, rest) = found.split_at(1);
         writeln!(out, "Heads exchanged one at a time: {}{rest}.", first.to_lowercase())?;
         writeln!(

@@ -1,8 +1,9 @@
 //! The metrics of how much cues explain: one table.
 
 use super::cues::GROUPS;
+use super::places::{PlaceHeadSums, PlaceSums};
 use super::sentence::{ALL_KEYS, FORMS, TEXT};
-use super::shares::{COUNT, FormShares, Shares};
+use super::shares::{COUNT, FormShares, Shares, VARIES};
 use super::sums::FormSums;
 use crate::stats::blocks::BLOCKS;
 use crate::study::metrics::explanation::Explanation;
@@ -14,6 +15,8 @@ pub(super) struct ExplainedInputs<'a> {
     pub shares: &'a [FormShares; FORMS],
     /// The sums of the block.
     pub sums: &'a [FormSums; FORMS],
+    /// Sums over pairs of sequences: of all blocks, and of the block.
+    pub places: [&'a PlaceSums; 2],
     /// The place of the head, or none for chance.
     pub head: Option<usize>,
     /// The place of the block, or none for all of them.
@@ -43,6 +46,23 @@ impl ExplainedInputs<'_> {
         fraction.over(rows, sentences)
     }
 
+    /// A share of the squares of rows that other sequences have at the same places, too.
+    fn place(&self, of: impl Fn(&PlaceHeadSums) -> f64) -> Fraction {
+        let [total, block] = self.places;
+        let rows = block.rows as f64;
+        let fraction = match self.head {
+            _ if !total.are_aligned() => Fraction::NONE,
+            None => Fraction::new(0.0, rows),
+            // Even attention, or a head of another class of layers.
+            Some(head) if total.heads[head].squares.value() <= VARIES * total.rows as f64 => Fraction::NONE,
+            Some(head) => {
+                let sums = block.heads.get(head).copied().unwrap_or_default();
+                Fraction::new(of(&sums), sums.squares.value())
+            }
+        };
+        fraction.over(block.rows, block.sentences)
+    }
+
     fn alone(&self, form: usize, group: usize) -> Fraction {
         self.share(form, |shares| &shares.alone[group], |shares| shares.alone[group])
     }
@@ -65,6 +85,14 @@ const CAVEATS: &str = "Least squares explain what is linear in the cues; a head 
     the corpus lacks are left out: `explained_variance.cues` of the report names those used.";
 const SHARED: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
     coefficients of the group do not hold for other sentences.";
+
+/// The metric of fixed places.
+pub(super) const PLACE: &str = "explained_by_place";
+/// The part of it that offsets leave.
+pub(super) const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
+
+const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of another group are as long as that, up to a tenth. Sequences of \
+    one family have like tokens at like places, which makes it larger.";
 
 /// A metric, cell by cell.
 type ExplainedMetric = Metric<for<'a> fn(&ExplainedInputs<'a>, usize) -> Fraction>;
@@ -136,6 +164,34 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         },
         keys: BY_GROUP,
         value: |seen, group| seen.unique(TEXT, group),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: PLACE,
+            measures: "How much of a head's attention between tokens of text other sequences have at the same places, whatever tokens \
+                stand there.",
+            formula: "sum x y / sum (x² + y²) / 2 over rows that a sequence and the one before it in its pack both have, x and y \
+                their A[i, j] over the sum of the row, j in T without i, of the places that both have, centred within the row",
+            chance: "0: what heads attend to depends on the tokens alone",
+            source: OURS,
+            caveats: PLACE_CAVEATS,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.place(|sums| sums.shared.value()),
+        chance: None,
+    },
+    Metric {
+        explanation: Explanation {
+            name: PLACE_OVER_OFFSETS,
+            measures: "How much of a head's attention other sequences have at the same places, beyond what they have at the same offsets.",
+            formula: "explained_by_place less the same with x and y replaced by their means at each offset j - i",
+            chance: "0: a head that goes by offsets, or by tokens",
+            source: OURS,
+            caveats: PLACE_CAVEATS,
+        },
+        keys: Keys::Single,
+        value: |seen, _| seen.place(|sums| sums.shared.value() - sums.offsets.value()),
         chance: None,
     },
 ];

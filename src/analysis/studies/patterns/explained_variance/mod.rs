@@ -2,9 +2,11 @@
 //! residual (docs/methodology/explained-variance.md).
 
 mod cues;
+mod labels;
 mod least_squares;
 mod metrics;
 mod observe;
+mod places;
 mod section;
 mod sentence;
 mod shares;
@@ -14,6 +16,7 @@ mod tests;
 
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
+use crate::stats::blocks::WithTotal;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
@@ -38,6 +41,7 @@ impl Study for Explained {
         by_default: true,
         counts: Counts::Useful,
         metrics: || metric::listed(METRICS),
+        labels: &[labels::PLACE],
         ..Card::NEW
     };
 
@@ -47,17 +51,17 @@ impl Study for Explained {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByClass<ExplainedSums> = observed.sums();
-        let classes = sums.map(|sums| (shares(sums, context), sums.blocks.with_total()));
-        let of_head = |block: Option<usize>, place: usize| {
-            let (shares, blocks) = classes.of_layer(context.grid.at(place).0);
-            ExplainedInputs { shares, sums: blocks.at(block), head: Some(place), block }.values()
+        let classes = sums.map(|sums| (shares(sums, context), sums.blocks.with_total(), sums.places.with_total()));
+        let inputs = |class: &_, head: Option<usize>, block: Option<usize>| {
+            let (shares, blocks, places): &(_, WithTotal<_>, WithTotal<_>) = class;
+            let places = [places.total(), places.at(block)];
+            ExplainedInputs { shares, sums: blocks.at(block), places, head, block }.values()
         };
-        let of_chance = |block: Option<usize>, class: usize| {
-            let (shares, blocks) = &classes.each()[class];
-            ExplainedInputs { shares, sums: blocks.at(block), head: None, block }.values()
-        };
+        let of_head =
+            |block: Option<usize>, place: usize| inputs(classes.of_layer(context.grid.at(place).0), Some(place), block);
+        let of_chance = |block: Option<usize>, class: usize| inputs(&classes.each()[class], None, block);
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
-        let all = of_all_layers(&classes.map(|(shares, _)| shares), context.grid);
+        let all = of_all_layers(&classes.map(|(shares, ..)| shares), context.grid);
         (estimates, ExplainedSection { explained_variance: Summed::new(&all, |place| context.has(place)) })
     }
 }

@@ -30,7 +30,7 @@ pub struct Shares<T> {
 
 /// The least mean variance of a row for which a share is reported: weights are f32, so the squares of a row are good to
 /// about 1e-7.
-const VARIES: f64 = 1e-6;
+pub const VARIES: f64 = 1e-6;
 
 /// The shares of every head in one form.
 pub struct FormShares {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cues::CUES;
 use super::observe::{Columns, SentenceSums, observe};
+use super::places::{PlaceHeadSums, PlaceSums, TextRows};
 use super::sentence::{FORMS, Lexicon, PAIRS, Products, SentenceCues};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
@@ -13,6 +14,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum};
+use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 
 /// The sums of one head in one form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,17 +72,29 @@ pub struct ExplainedSums {
     visibility: Visibility,
     /// The sums of each block, in both forms.
     pub blocks: Blocks<[FormSums; FORMS]>,
+    /// The sums over pairs of sequences, in each block.
+    pub places: Blocks<PlaceSums>,
     #[serde(skip)]
     lexicon: Lexicon,
     #[serde(skip)]
     columns: Columns,
+    #[serde(skip)]
+    neighbours: Neighbours<TextRows>,
 }
 
 impl ExplainedSums {
     /// Empty sums for a model with `grid` heads whose queries see these keys.
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         let block = std::array::from_fn(|_| FormSums::new(grid.count()));
-        Self { grid, visibility, blocks: Blocks::new(block), lexicon: Lexicon::default(), columns: Columns::default() }
+        Self {
+            grid,
+            visibility,
+            blocks: Blocks::new(block),
+            places: Blocks::new(PlaceSums::default()),
+            lexicon: Lexicon::default(),
+            columns: Columns::default(),
+            neighbours: Neighbours::default(),
+        }
     }
 }
 
@@ -91,9 +105,10 @@ pub struct ExplainedState {
     cues: SentenceCues,
     /// Whether each form has rows.
     forms: [bool; FORMS],
+    neighbour: Neighbour,
 }
 
-merge_fields!(ExplainedSums[grid, visibility] { blocks });
+merge_fields!(ExplainedSums[grid, visibility] { blocks, places });
 
 impl Sums for ExplainedSums {
     type SequenceState = ExplainedState;
@@ -110,14 +125,33 @@ impl Sums for ExplainedSums {
                 sums.count(products, sequence.family.is_first);
             }
         }
-        ExplainedState { block, cues, forms: products.map(|products| products.is_some()) }
+        let neighbour = self.neighbours.begin(sequence, cues.text.len());
+        let places = &mut self.places[block];
+        places.followers += u64::from(neighbour.follows);
+        if neighbour.length().is_some() {
+            places.pairs += 1;
+            places.rows += cues.text.len() as u64;
+            places.sentences += u64::from(sequence.family.is_first);
+            places.heads.resize(self.grid.count(), PlaceHeadSums::default());
+        }
+        ExplainedState { block, cues, forms: products.map(|products| products.is_some()), neighbour }
     }
 
-    fn observe(&mut self, ExplainedState { block, cues, forms }: &mut ExplainedState, event: &mut Event<'_>) {
+    fn observe(&mut self, state: &mut ExplainedState, event: &mut Event<'_>) {
+        let ExplainedState { block, cues, forms, neighbour } = state;
         let Event::Head(input) = event else { return };
         let view = input.attention();
         let place = self.grid.index(view.layer, view.head);
-        let SentenceSums { products, squares } = observe(cues, input.text(), view, &mut self.columns);
+        let text = input.text();
+        if let Some(other) = self.neighbours.before(neighbour, view.layer, view.head) {
+            let sums = &mut self.places[*block].heads[place];
+            let [shared, offsets, squares] = TextRows::new(&cues.text, text).products(other, self.visibility);
+            sums.shared += shared;
+            sums.offsets += offsets;
+            sums.squares += squares;
+        }
+        self.neighbours.keep(neighbour, view.layer, view.head, || TextRows::new(&cues.text, text));
+        let SentenceSums { products, squares } = observe(cues, text, view, &mut self.columns);
         for (form, sums) in self.blocks[*block].iter_mut().enumerate().filter(|(form, _)| forms[*form]) {
             let head = &mut sums.heads[place];
             head.products.iter_mut().zip(products[form]).for_each(|(sum, value)| *sum += value);
@@ -125,11 +159,18 @@ impl Sums for ExplainedSums {
         }
     }
 
+    fn end_pack(&mut self, _: Vec<ExplainedState>) {
+        self.neighbours.end_pack();
+    }
+
     fn fits_classes(&self, classes: &LayerClasses) -> bool {
         classes.kinds() == [self.visibility]
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        self.grid == grid && self.blocks.fit(|block| block.iter().all(|sums| sums.fits(grid.count())))
+        let heads = grid.count();
+        self.grid == grid
+            && self.blocks.fit(|block| block.iter().all(|sums| sums.fits(heads)))
+            && self.places.fit(|sums| sums.fits(heads))
     }
 }

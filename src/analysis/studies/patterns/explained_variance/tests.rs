@@ -7,6 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use super::cues::GROUPS;
 use super::*;
 use crate::corpus::{Annotation, TreeHead, Upos};
+use crate::evaluation::results::Results;
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
@@ -16,6 +17,7 @@ use crate::sequences::counts::Counting;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
+use crate::studies::registry::{default_policy, named};
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
 use crate::study::Subject;
@@ -51,6 +53,26 @@ fn embeddings() -> WordEmbeddings {
 
 /// The explained shares of heads, over a corpus.
 fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section>) {
+    observed(corpus, heads, |passes, context| AnyStudy::measure(&Explained, &Observed(&passes), context))
+}
+
+/// The labels of heads, over a corpus.
+fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<(String, bool)>> {
+    let policy = default_policy();
+    let verdicts = observed(corpus, heads, |passes, context| {
+        let study = named("explained-variance").unwrap();
+        Results::new(&[(study, passes)], context, &policy).verdicts(&policy)
+    });
+    let labels = verdicts.into_iter().map(|verdict| verdict.labels.into_iter());
+    labels.map(|labels| labels.map(|label| (label.label, label.borderline)).collect()).collect()
+}
+
+/// Measures heads over a corpus, packed three by three.
+fn observed<T>(
+    corpus: &[Sequence],
+    heads: &[Head],
+    measure: impl Fn(Vec<ObservedPass<'_>>, &EstimationContext) -> T,
+) -> T {
     let mut counting = Counting::default();
     corpus.iter().for_each(|sequence| counting.add(sequence));
     let grid = HeadGrid { layers: 1, heads: heads.len() };
@@ -58,22 +80,25 @@ fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section
     let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Explained)[0].observer(&subject)]);
     let counts = Some(Arc::new(counting.finish()));
     panel.begin_pass(&PassSetup { embeddings: Some(embeddings()), counts, ..PassSetup::default() });
-    for sequence in corpus {
-        let n = sequence.ids.len();
-        panel.begin([sequence].into_iter());
-        for (head, wanted) in heads.iter().enumerate() {
+    for pack in corpus.chunks(3) {
+        panel.begin(pack.iter());
+        let shown = pack.iter().enumerate().flat_map(|(number, sequence)| {
+            heads.iter().enumerate().map(move |(head, wanted)| (number, sequence, head, wanted))
+        });
+        for (number, sequence, head, wanted) in shown {
+            let n = sequence.ids.len();
             let mut weights: Vec<f32> = (0..n * n).map(|cell| wanted(sequence, cell / n, cell % n)).collect();
             for row in weights.chunks_exact_mut(n) {
                 let sum: f32 = row.iter().sum();
                 row.iter_mut().for_each(|weight| *weight /= sum);
             }
-            panel.head(0, sequence, AttentionView::new(0, head, n, &weights).into());
+            panel.head(number, sequence, AttentionView::new(0, head, n, &weights).into());
         }
         panel.end_pack();
     }
     let observers = panel.into_observers();
     let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
-    AnyStudy::measure(&Explained, &Observed(&[ObservedPass { sums: &*observers[0], left_out: 0 }]), &context)
+    measure(vec![ObservedPass { sums: &*observers[0], left_out: 0 }], &context)
 }
 
 /// A row without any preference has nothing to explain, so each head here has a little noise.
@@ -165,4 +190,56 @@ fn a_head_without_attention_to_vary_has_no_share() {
     let (estimates, _) = explained(&corpus(), &heads);
     assert!(estimates.heads[0].cells().all(|(_, share)| share.is_none()));
     assert!(estimates.chance.get("explained_all", Some("text")).unwrap().is_some());
+}
+
+/// Sentences of random tokens: 10 words long, or as many as `words` draws.
+fn aligned(words: impl Fn(&mut ChaCha8Rng) -> usize) -> Vec<Sequence> {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let mut made = |index| {
+        let mut sequence = sentence(index, words(&mut rng), "dep");
+        sequence.ids.iter_mut().for_each(|id| *id = rng.random_range(4..20));
+        sequence
+    };
+    (0..200).map(&mut made).collect()
+}
+
+#[test]
+fn heads_that_look_at_fixed_places_have_a_label() {
+    let heads: [Head; 5] = [
+        // From each place to one place, whatever stands there.
+        |sequence, query, key| {
+            noise(sequence, query, key) + if is_text(sequence, key) && key == 7 * query % 10 + 1 { 1.0 } else { 0.1 }
+        },
+        // To the next token, which is a fixed place for every query, and an offset.
+        |sequence, query, key| {
+            noise(sequence, query, key) + if is_text(sequence, key) && key == query + 1 { 1.0 } else { 0.1 }
+        },
+        // To tokens of some kinds.
+        |sequence, query, key| {
+            let wanted = is_text(sequence, key) && sequence.ids[key] < 8;
+            noise(sequence, query, key) + if wanted { 1.0 } else { 0.1 }
+        },
+        // To a place in every other sentence only.
+        |sequence, query, key| {
+            let wanted = is_text(sequence, key) && key == 7 * query % 10 + 1 && sequence.index % 3 == 0;
+            noise(sequence, query, key) + if wanted { 1.0 } else { 0.1 }
+        },
+        |sequence, query, key| noise(sequence, query, key),
+    ];
+    let corpus = aligned(|_| 10);
+    let expected = [vec![("place".to_owned(), false)], vec![], vec![], vec![], vec![]];
+    assert_eq!(labels(&corpus, &heads), expected);
+    let (estimates, _) = explained(&corpus, &heads);
+    let of = |head: usize, metric: &str| estimates.heads[head].get(metric, None).unwrap().unwrap();
+    let by_place = [0, 1, 2, 4].map(|head| of(head, "explained_by_place"));
+    assert!(
+        by_place[0] > 0.95 && by_place[1] > 0.95 && by_place[2..].iter().all(|share| share.abs() < 0.05),
+        "{by_place:?}"
+    );
+    let over_offsets = [0, 1, 2].map(|head| of(head, "explained_by_place_over_offsets"));
+    assert!(over_offsets[0] > 0.5 && over_offsets[1..].iter().all(|share| share.abs() < 0.05), "{over_offsets:?}");
+    // Of sentences of unlike lengths places say nothing.
+    let uneven = aligned(|rng| rng.random_range(6..30));
+    assert_eq!(labels(&uneven, &heads), vec![vec![]; heads.len()]);
+    assert_eq!(explained(&uneven, &heads).0.heads[0].get("explained_by_place", None), Some(&None));
 }

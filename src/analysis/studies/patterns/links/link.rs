@@ -72,6 +72,8 @@ pub struct LinkMetrics {
     /// The mean share of targets among the candidates of their class; null without such a source.
     #[schemars(range(min = 0, max = 1))]
     pub class_chance: Option<f64>,
+    /// Sources whose sentence is like in length to the one before it, of another group; 0 unless most sentences are.
+    pub with_neighbour: Denominator,
     /// The pairs of `precision_at_length`; null of types with a direction, and in decoders.
     pub pairs: Option<PairCounts>,
     /// Every rule, in the order of the differences of each head.
@@ -184,6 +186,8 @@ pub struct HeadLinks {
     pub among_all: ByEnd<Option<f64>>,
     /// As `accuracy`, among the candidates of the source's class.
     pub among_class: ByEnd<Option<f64>>,
+    /// As `accuracy`, by the head's weights at the same places of the sentence before, for the sources of `with_neighbour`.
+    pub same_places: ByEnd<Option<f64>>,
     /// Share of sources for which a special token has more weight than every candidate; null for `to` in decoders.
     pub to_special: ByEnd<Option<f64>>,
     /// The mean weight of sources on their targets.
@@ -210,13 +214,15 @@ pub struct Leads {
     pub rules: Vec<RuleLead>,
     /// Its accuracy among the candidates of the source's class less chance; null without such a source.
     pub among_class: Option<RuleLead>,
+    /// Its accuracy less that by its weights at the same places of the sentence before; null where sentences are of unlike lengths.
+    pub same_places: Option<RuleLead>,
     /// Whether the least lead over rules of place is above `settings.policy.link_margin`.
     pub over_place: LeadTest,
     /// Whether the least lead over rules of the same class is above `settings.policy.link_beyond_margin`, and the accuracy among
     /// candidates of the class above chance.
     pub over_class: LeadTest,
-    /// Whether the least lead over all rules is above `settings.policy.link_beyond_margin`, and the accuracy among candidates of
-    /// the class above chance.
+    /// Whether the least lead over all rules is above `settings.policy.link_beyond_margin`, that over the same places of other
+    /// sentences as well, and the accuracy among candidates of the class above chance.
     pub over_all: LeadTest,
 }
 
@@ -325,6 +331,14 @@ impl LinkMetrics {
             p = p.zip(found.map(|found| found.p_above(0.0))).map(|(a, b)| a.max(b));
             is_above &= Bound::Above.holds(lead.difference, 0.0);
         }
+        if let Some(lead) = leads.same_places.filter(|_| reach == Reach::All && self.with_neighbour.count >= min_count)
+        {
+            let error = lead.standard_error;
+            let found = error.and_then(|error| self.with_neighbour.estimate(lead.difference, error, Scale::Difference));
+            difference = difference.min(lead.difference);
+            p = p.zip(found.map(|found| found.p_above(margin))).map(|(a, b)| a.max(b));
+            is_above &= Bound::AtLeast.holds(lead.difference, margin);
+        }
         (LeadTest { difference, p, q: None }, is_above)
     }
 
@@ -335,12 +349,13 @@ impl LinkMetrics {
         let best =
             self.by_head.iter().reduce(|best, next| if precision(next) > precision(best) { next } else { best })?;
         Some(format!(
-            "Links of {}: {}{} % of the pairs with the largest corrected weights of {}, as many as words, are linked; of random pairs \
-             {} %, of the separations that are linked most often {} %.",
+            "Links of {}: {}{} % of the pairs with the largest corrected weights of {} (largest of {} on this text), as many as words, \
+             are linked; of random pairs {} %, of the separations that are linked most often {} %.",
             one_line(&self.name),
             percent(best.precision_at_length),
             plus_minus_percent(best.precision_ci95),
             best.place,
+            counted(self.by_head.iter().filter(|head| head.precision_at_length.is_some()).count(), "head"),
             percent(Some(pairs.chance)),
             percent(pairs.by_separation),
         ))
@@ -358,9 +373,13 @@ impl LinkMetrics {
             .as_ref()
             .map_or_else(String::new, |rules| format!(", class rules {}", percent(Some(rules.accuracy))));
         let special = more_to_special(self.best().and_then(|head| *head.to_special.get(*direction)));
+        let elsewhere =
+            self.best().and_then(|head| *head.same_places.get(*direction)).map_or_else(String::new, |share| {
+                format!(", its own weights at the same places of another sentence {}", percent(Some(share)))
+            });
         format!(
             "the best head of links {} ({}): {} % of {}, where the best rule of place ({}) has {} and the best of the same class ({}) \
-             {}{rules}{special}",
+             {}{rules}{elsewhere}{special}",
             self.title(),
             direction.name(),
             percent(Some(*accuracy)),

@@ -45,6 +45,8 @@ impl LinkMetrics {
         let with_class = scored.per_block(|sums| sums.with_class as f64);
         let class_chance = scored.per_block(|sums| sums.class_chance.value());
         let pairs = scored.per_block(|sums| sums.pairs as f64);
+        let is_aligned = total.are_aligned() && total.with_neighbour > 0;
+        let with_neighbour = scored.per_block(|sums| if is_aligned { sums.with_neighbour as f64 } else { 0.0 });
 
         let of_head = |place: usize| {
             let mut left_out = ByEnd::default();
@@ -61,7 +63,16 @@ impl LinkMetrics {
                     let among_class = (total.with_class > 0)
                         .then(|| RuleLead { difference: found.all(), standard_error: found.standard_error() });
                     let test = LeadTest::default();
-                    Leads { rules, among_class, over_place: test, over_class: test, over_all: test }
+                    let beside = |sums: &LinkBlock, counts: fn(&LinkHits) -> [u64; 2]| {
+                        sums.of(place, |hits| counts(hits)[slot(direction)]) as f64
+                    };
+                    let more =
+                        scored.per_block(|sums| beside(sums, |hits| hits.beside) - beside(sums, |hits| hits.elsewhere));
+                    let same_places = is_aligned.then(|| {
+                        let found = Jackknife::new(&more, &with_neighbour);
+                        RuleLead { difference: found.all(), standard_error: found.standard_error() }
+                    });
+                    Leads { rules, among_class, same_places, over_place: test, over_class: test, over_all: test }
                 })
             });
             let share = |count: fn(&LinkHits) -> [u64; 2], whole: u64| {
@@ -89,6 +100,7 @@ impl LinkMetrics {
                 }),
                 among_all: share(|hits| hits.among_all, total.named),
                 among_class: share(|hits| hits.among_class, total.with_class),
+                same_places: share(|hits| hits.elsewhere, if is_aligned { total.with_neighbour } else { 0 }),
                 to_special,
                 mass: mass.as_ref().map(Jackknife::all),
                 mass_ci95: mass.as_ref().and_then(Jackknife::interval),
@@ -121,7 +133,8 @@ impl LinkMetrics {
             by_class: by_class.expect("there are rules of the same class"),
             by_class_rules,
             ci95: LinkIntervals { accuracy: *by_head[best.0].ci95.get(best.1), heldout_accuracy: heldout_ci95 },
-            with_class: basis_of_classes(total, &with_class),
+            with_class: basis(total.with_class, total, &with_class),
+            with_neighbour: basis(if is_aligned { total.with_neighbour } else { 0 }, total, &with_neighbour),
             class_chance: (total.with_class > 0).then(|| total.class_chance.value() / total.with_class as f64),
             pairs: pair_counts(total, sums),
             rules: rules
@@ -142,13 +155,13 @@ fn pair_counts(total: &LinkBlock, sums: &TypeSums) -> Option<PairCounts> {
     })
 }
 
-/// The sources with a choice among candidates of their class, `with_class` by block.
-fn basis_of_classes(total: &LinkBlock, with_class: &PerBlock) -> Denominator {
+/// So many sources, by block, that a number rests on.
+fn basis(count: u64, total: &LinkBlock, by_block: &PerBlock) -> Denominator {
     Denominator {
-        count: total.with_class,
+        count,
         sentences: total.sentences,
-        blocks: with_class.iter().filter(|&&sources| sources > 0.0).count() as u64,
-        effective_blocks: effective_blocks(with_class),
+        blocks: by_block.iter().filter(|&&sources| sources > 0.0).count() as u64,
+        effective_blocks: effective_blocks(by_block),
     }
 }
 

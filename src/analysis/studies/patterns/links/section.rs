@@ -11,8 +11,8 @@ use super::table::{MAY_GO, table};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{Direction, MIN_QUERIES, MIN_SENTENCES, Reach};
-use crate::study::labels::one_of_each;
 use crate::study::labels::policy::Policy;
+use crate::study::labels::{Label, one_of_each};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
@@ -117,15 +117,17 @@ impl LinksSection {
         let of_head = |links, place| one_of_each(of_links(links, place, policy));
         let labels =
             self.links.iter().flat_map(|links| (0..links.by_head.len()).flat_map(move |place| of_head(links, place)));
-        let reached: Vec<Option<Reach>> = labels.filter(|found| found.fires).map(|found| found.label.beyond).collect();
-        if reached.is_empty() {
+        let labels = labels.filter(|found| found.fires).map(|found| found.label);
+        let (borderline, firm): (Vec<Label>, Vec<Label>) = labels.partition(|label| label.borderline);
+        if firm.is_empty() && borderline.is_empty() {
             return Ok(());
         }
-        let reaching = |least: Reach| reached.iter().filter(|&&reach| reach >= Some(least)).count();
+        let reaching = |least: Reach| firm.iter().filter(|label| label.beyond >= Some(least)).count();
         writeln!(
             out,
-            "Labels of links, firm or borderline: {}; shown to reach beyond words of the same class: {}; beyond every rule: {}.",
-            reached.len(),
+            "Labels of links: {} firm, {} borderline. Firm ones that reach beyond words of the same class: {}; beyond every rule: {}.",
+            firm.len(),
+            borderline.len(),
             reaching(Reach::Class),
             reaching(Reach::All),
         )
@@ -190,11 +192,14 @@ impl Section for LinksSection {
                 rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
             return InBrief { shortage, ..InBrief::default() };
         };
-        let LinkMetrics { place, accuracy, by_place, by_class, .. } = links;
+        let LinkMetrics { place, accuracy, by_place, by_class, by_class_rules, .. } = links;
         let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);
+        let class_rules = by_class_rules
+            .as_ref()
+            .map_or_else(String::new, |rules| format!(", class rules for {}", percent_of(rules.accuracy)));
         InBrief::found(format!(
             "{place} is the best head for links of {}: right for {accuracy} of its sources, where the best rule of place is right for \
-             {place_rule} and the best of the same class for {class_rule}.",
+             {place_rule}, the best of the same class for {class_rule}{class_rules}.",
             one_line(&links.title())
         ))
     }

@@ -25,6 +25,9 @@ pub struct LinkSource {
     pub seen: Vec<usize>,
     /// The candidates of its class, where some are targets and some are not; empty elsewhere.
     pub of_class: Vec<usize>,
+    /// The candidates that have a word at the same place in the [neighbour](crate::study::instruments::neighbours) of the sequence, if
+    /// the source has one.
+    pub elsewhere: Vec<usize>,
     /// Whether all other words of the sequence are candidates, in both directions.
     pub is_free: bool,
     /// The words that rules of place choose.
@@ -44,6 +47,13 @@ impl LinkSource {
     /// The targets among the candidates of its class.
     pub fn targets_of_class(&self) -> usize {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
+    }
+
+    /// Keeps the candidates that a neighbour of so many words has, too.
+    pub fn beside(&mut self, words: usize) {
+        if self.word < words {
+            self.elsewhere = self.candidates.iter().copied().filter(|&word| word < words).collect();
+        }
     }
 
     /// The share of right ones among its candidates.
@@ -153,6 +163,7 @@ impl<'a> LinkedWords<'a> {
                 same_class: self.same_class(word, &candidates, free().filter(of_class).nth(earlier_of_class())),
                 class: self.are_classed.then(|| ClassChoice::new(word, &self.classes, &candidates, &targets)),
                 of_class: candidates.iter().copied().filter(of_class).collect(),
+                elsewhere: Vec::new(),
                 is_free: side.is_none() && candidates.len() + 1 == self.classes.len(),
                 seen: if named.is_some() { seen } else { Vec::new() },
                 targets,

@@ -17,6 +17,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
+use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 use crate::study::instruments::partners::{Partners, largest};
 use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums};
 use crate::study::instruments::predictions::Predictions;
@@ -101,6 +102,10 @@ pub struct LinkHits {
     pub among_all: [u64; 2],
     /// Among the candidates of the source's class.
     pub among_class: [u64; 2],
+    /// In a sequence with a neighbour, as `right`.
+    pub beside: [u64; 2],
+    /// By the weights at the same places of the neighbour.
+    pub elsewhere: [u64; 2],
     /// Sources for which a special token has more weight than every candidate.
     pub to_special: [u64; 2],
     /// The weight on targets, from their sources.
@@ -109,7 +114,7 @@ pub struct LinkHits {
     pub pairs: u64,
 }
 
-merge_fields!(LinkHits { right, among_all, among_class, to_special, mass, pairs });
+merge_fields!(LinkHits { right, among_all, among_class, beside, elsewhere, to_special, mass, pairs });
 
 /// The sums of a type in one block, or in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +141,10 @@ pub struct LinkBlock {
     pub class_chance: ExactSum,
     /// Sources whose candidates the corpus names.
     pub named: u64,
+    /// Sentences behind one of another group, and those with a neighbour among them.
+    pub followers: [u64; 2],
+    /// Sources with candidates at the same places of a neighbour.
+    pub with_neighbour: u64,
     /// Pairs of words with the largest corrected weights, as many as there are words.
     pub pairs: u64,
     /// Linked pairs among as many drawn at random.
@@ -156,6 +165,8 @@ merge_fields!(LinkBlock {
     with_class,
     class_chance,
     named,
+    followers,
+    with_neighbour,
     pairs,
     pairs_chance,
     heads,
@@ -197,22 +208,32 @@ impl LinkBlock {
             self.class_chance += source.targets_of_class() as f64 / source.of_class.len() as f64;
         }
         self.named += u64::from(!source.seen.is_empty());
+        self.with_neighbour += u64::from(!source.elsewhere.is_empty());
+    }
+
+    /// Whether most sentences are as long as the one before, so that their places can be compared.
+    pub fn are_aligned(&self) -> bool {
+        let [followers, alike] = self.followers;
+        alike > 0 && 2 * alike >= followers
     }
 
     /// Whether no part exceeds its whole, and the heads are as many as they should be, as they may not be in a file.
     fn adds_up(&self, heads: usize) -> bool {
         let PlaceHits { offsets, ranks, fixed } = &self.places;
         let rules = offsets.values().chain(ranks.values()).chain(fixed).chain(&self.same_class);
-        let parts = [self.sentences, self.classed, self.with_class, self.named];
+        let parts = [self.sentences, self.classed, self.with_class, self.named, self.with_neighbour];
         let within = |parts: [u64; 2], whole: u64| parts.into_iter().all(|part| part <= whole);
         let of_head = |hits: &LinkHits| {
             within(hits.right, self.count)
                 && within(hits.among_all, self.named)
                 && within(hits.among_class, self.with_class)
+                && within(hits.beside, self.with_neighbour)
+                && within(hits.elsewhere, self.with_neighbour)
                 && within(hits.to_special, self.count)
                 && hits.pairs <= self.pairs
         };
         rules.chain(&parts).all(|&right| right <= self.count)
+            && self.followers[1] <= self.followers[0]
             && self.classes.values().all(ClassHits::adds_up)
             && self.classes.values().map(|hits| hits.sources).sum::<u64>() == self.classed
             && self.heads.len() == if self.count + self.pairs > 0 { heads } else { 0 }
@@ -266,12 +287,22 @@ pub struct LinksSums {
     predictions: Predictions,
     #[serde(skip)]
     corrected: Vec<f64>,
+    #[serde(skip)]
+    neighbours: Neighbours<WordAttention>,
 }
 
 impl LinksSums {
     /// Empty sums for a model with `grid` heads whose queries see these keys, words folded by `from`.
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
-        Self { grid, classes, from, types: BTreeMap::new(), predictions: Predictions::default(), corrected: Vec::new() }
+        Self {
+            grid,
+            classes,
+            from,
+            types: BTreeMap::new(),
+            predictions: Predictions::default(),
+            corrected: Vec::new(),
+            neighbours: Neighbours::default(),
+        }
     }
 }
 
@@ -290,6 +321,8 @@ struct ScoredLinks {
 pub struct LinksState {
     block: usize,
     links: Vec<ScoredLinks>,
+    /// `None` in a sequence without links.
+    neighbour: Option<Neighbour>,
     special: Option<SpecialTokens>,
     /// How weights are compared in each class of layers.
     partners: Vec<Partners>,
@@ -301,14 +334,16 @@ impl Sums for LinksSums {
     fn begin(&mut self, sequence: &Sequence) -> LinksState {
         let (grid, from, visibility) = (self.grid, self.from, self.classes.in_all_layers());
         let block = block_of(sequence.family.number);
-        let mut state = LinksState { block, links: Vec::new(), special: None, partners: Vec::new() };
+        let mut state = LinksState { block, links: Vec::new(), neighbour: None, special: None, partners: Vec::new() };
         if sequence.links.is_empty() {
             return state;
         }
+        let neighbour = self.neighbours.begin(sequence, sequence.words.len());
+        state.neighbour = Some(neighbour);
         let (words, even) = (LinkedWords::new(sequence, visibility, from), Even::new(visibility, sequence.ids.len()));
         for links in &sequence.links {
             for key in LinkKey::of(links, visibility.is_causal()) {
-                let Sources { scored, out_of_sight, no_choice } = words.sources(links, key.side);
+                let Sources { mut scored, out_of_sight, no_choice } = words.sources(links, key.side);
                 let pairs = if key.is_undirected && key.side.is_none() { words.pairs(links) } else { None };
                 let sums = self.types.entry(key.clone()).or_insert_with(|| TypeSums::new(grid));
                 sums.out_of_sight += out_of_sight;
@@ -327,10 +362,13 @@ impl Sums for LinksSums {
                 }
                 if let Some(first) = scored.first() {
                     in_block.sentences += u64::from(sequence.family.is_first);
+                    in_block.followers[0] += u64::from(neighbour.follows);
+                    in_block.followers[1] += u64::from(neighbour.length().is_some());
                     let classes = words.classes_around(first.word).iter().filter(|_| words.are_classed);
                     classes.for_each(|&class| *sums.words.entry(class.into()).or_default() += 1);
                 }
-                for source in &scored {
+                for source in &mut scored {
+                    neighbour.length().into_iter().for_each(|words| source.beside(words));
                     in_block.count(source);
                     let weight =
                         |key: usize| even.between_words(&sequence.words[source.word], &sequence.words[key], from);
@@ -356,13 +394,20 @@ impl Sums for LinksSums {
         !state.links.is_empty()
     }
 
+    fn end_pack(&mut self, _: Vec<LinksState>) {
+        self.neighbours.end_pack();
+    }
+
     fn observe(&mut self, state: &mut LinksState, event: &mut Event<'_>) {
-        let LinksState { block, links, special, partners } = state;
-        let (Event::Head(input), Some(special)) = (event, special) else { return };
+        let LinksState { block, links, neighbour, special, partners } = state;
+        let (Event::Head(input), Some(neighbour)) = (event, neighbour) else { return };
         let (view, from) = (input.attention(), self.from);
+        let attention = input.words(from);
+        self.neighbours.keep(neighbour, view.layer, view.head, || attention.clone());
+        let Some(special) = special else { return };
         let head = self.grid.index(view.layer, view.head);
         let partners = &partners[self.classes.of(view.layer)];
-        let attention = input.words(from);
+        let elsewhere = self.neighbours.before(neighbour, view.layer, view.head);
         let is_free = links.iter().flat_map(|links| &links.sources).any(|source| source.is_free);
         let predicted = if is_free { self.predictions.of(attention) } else { &[] };
         for ScoredLinks { key, sources, pairs } in links {
@@ -373,6 +418,8 @@ impl Sums for LinksSums {
             for source in sources {
                 for &direction in key.directions() {
                     let choice = LinkChoice { attention, partners, direction, is_both_ways };
+                    let there = elsewhere
+                        .and_then(|attention| LinkChoice { attention, ..choice }.of(source.word, &source.elsewhere));
                     let (word, slot) = (source.word, slot(direction));
                     let best = if source.is_free && !is_both_ways {
                         predicted[word][slot]
@@ -384,6 +431,10 @@ impl Sums for LinksSums {
                     hits.right[slot] += u64::from(source.is_target(best));
                     hits.among_all[slot] += right(&source.seen);
                     hits.among_class[slot] += right(&source.of_class);
+                    if let Some(there) = there {
+                        hits.beside[slot] += u64::from(source.is_target(best));
+                        hits.elsewhere[slot] += u64::from(source.is_target(there));
+                    }
                     if direction.is_forward() || key.side.is_none() {
                         let most = choice.most(word, best, &source.candidates);
                         let direction = (!is_both_ways).then_some(direction);

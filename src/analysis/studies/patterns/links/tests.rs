@@ -22,6 +22,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::studies::registry::{default_policy, named};
 use crate::study::ObservedPass;
+use crate::study::labels::Verdict;
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::metrics::estimates::EstimationContext;
 
@@ -217,16 +218,20 @@ fn planted(index: u64, rng: &mut ChaCha8Rng) -> (Sequence, Planted) {
     (sequence, heads)
 }
 
-#[test]
-fn planted_heads_reach_as_far_as_they_deserve() {
-    let grid = HeadGrid { layers: 1, heads: HEADS };
-    let mut rng = ChaCha8Rng::seed_from_u64(50);
+/// A label, its direction, how far it reaches, and whether it is borderline.
+type FoundLabel = (String, Option<Direction>, Option<Reach>, bool);
+
+/// The labels of heads that follow these words, in sentences packed three by three.
+fn labels(corpus: &[(Sequence, Vec<Vec<Option<usize>>>)]) -> Vec<Vec<FoundLabel>> {
+    let grid = HeadGrid { layers: 1, heads: corpus[0].1.len() };
     let mut observers =
         ObserverSet::new(vec![observer_of(LinksSums::new(grid, LayerClasses::default(), FromToken::Mean))]);
-    for index in 0..300 {
-        let (sequence, heads) = planted(index, &mut rng);
-        observers.begin([&sequence].into_iter());
-        for (head, followed) in heads.iter().enumerate() {
+    for pack in corpus.chunks(3) {
+        observers.begin(pack.iter().map(|(sequence, _)| sequence));
+        let shown = pack.iter().enumerate().flat_map(|(number, (sequence, heads))| {
+            heads.iter().enumerate().map(move |(head, followed)| (number, sequence, head, followed))
+        });
+        for (number, sequence, head, followed) in shown {
             let tokens = sequence.ids.len();
             let mut weights = vec![1.0 / tokens as f32; tokens * tokens];
             for (word, &to) in followed.iter().enumerate() {
@@ -234,7 +239,7 @@ fn planted_heads_reach_as_far_as_they_deserve() {
                     weights[(word + 1) * tokens + to + 1] += 0.5;
                 }
             }
-            observers.head(0, &sequence, AttentionView::new(0, head, tokens, &weights).into());
+            observers.head(number, sequence, AttentionView::new(0, head, tokens, &weights).into());
         }
         observers.end_pack();
     }
@@ -242,29 +247,64 @@ fn planted_heads_reach_as_far_as_they_deserve() {
     let passes = vec![ObservedPass { sums: &*sums[0], left_out: 0 }];
     let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: false, absent: Vec::new() };
     let results = Results::new(&[(named("links").unwrap(), passes)], &context, &default_policy());
-    let found: Vec<Vec<_>> = results
-        .verdicts(&default_policy())
-        .into_iter()
-        .map(|verdict| {
-            let mut labels: Vec<_> = verdict
-                .labels
-                .into_iter()
-                .map(|label| (label.label, label.direction, label.beyond, label.borderline))
-                .collect();
-            labels.sort_by(|a, b| a.0.cmp(&b.0));
-            labels
-        })
-        .collect();
-    let label = |name: &str, reach| (format!("link:{name}"), Some(Direction::From), Some(reach), false);
+    let of_verdict = |verdict: Verdict| {
+        let labels = verdict.labels.into_iter();
+        let mut labels: Vec<FoundLabel> =
+            labels.map(|label| (label.label, label.direction, label.beyond, label.borderline)).collect();
+        labels.sort_by(|a, b| a.0.cmp(&b.0));
+        labels
+    };
+    results.verdicts(&default_policy()).into_iter().map(of_verdict).collect()
+}
+
+fn firm(name: &str, reach: Reach) -> FoundLabel {
+    (format!("link:{name}"), Some(Direction::From), Some(reach), false)
+}
+
+#[test]
+fn planted_heads_reach_as_far_as_they_deserve() {
+    let mut rng = ChaCha8Rng::seed_from_u64(50);
+    let corpus: Vec<_> = (0..300).map(|index| planted(index, &mut rng)).collect();
+    let corpus: Vec<_> = corpus.into_iter().map(|(sequence, heads)| (sequence, heads.to_vec())).collect();
     let expected = [
         vec![],
         vec![],
-        vec![label("maps", Reach::Place)],
-        vec![label("rules", Reach::Class)],
-        vec![label("maps", Reach::All), label("rules", Reach::All)],
+        vec![firm("maps", Reach::Place)],
+        vec![firm("rules", Reach::Class)],
+        vec![firm("maps", Reach::All), firm("rules", Reach::All)],
         vec![],
     ];
-    assert_eq!(found, expected);
+    assert_eq!(labels(&corpus), expected);
+}
+
+/// Sentences of twelve words whose last six are each linked to one of the first: four times in five to that of a fixed order.
+#[test]
+fn a_head_that_goes_by_places_is_not_beyond_the_same_places_elsewhere() {
+    let mut rng = ChaCha8Rng::seed_from_u64(51);
+    let fixed = [3, 5, 0, 4, 1, 2];
+    let made = |index| {
+        let target = |place: usize, rng: &mut ChaCha8Rng| {
+            if rng.random_bool(0.8) { fixed[place] } else { rng.random_range(0..6) }
+        };
+        let targets: Vec<usize> = (0..6).map(|place| target(place, &mut rng)).collect();
+        let pairs: Vec<(usize, usize)> = targets.iter().enumerate().map(|(place, &to)| (6 + place, to)).collect();
+        let sequence = Sequence { links: vec![links("contact", false, &pairs, None)], ..sentence(index, 12, "dep") };
+        let follows =
+            |to: &[usize]| -> Vec<Option<usize>> { [vec![None; 6], to.iter().copied().map(Some).collect()].concat() };
+        (sequence, vec![follows(&fixed), follows(&targets)])
+    };
+    let corpus: Vec<_> = (0..300).map(made).collect();
+    assert_eq!(labels(&corpus), [vec![firm("contact", Reach::Class)], vec![firm("contact", Reach::All)]]);
+    // Where lengths are unlike, places say nothing.
+    let uneven: Vec<_> = corpus
+        .into_iter()
+        .map(|(sequence, heads)| {
+            let words = 12 + 4 * usize::try_from(sequence.index % 3).unwrap();
+            let longer = Sequence { links: sequence.links, ..sentence(sequence.index, words, "dep") };
+            (longer, heads.into_iter().map(|head| [head, vec![None; words - 12]].concat()).collect())
+        })
+        .collect();
+    assert_eq!(labels(&uneven), [vec![firm("contact", Reach::All)], vec![firm("contact", Reach::All)]]);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::{Content, TreeHead, Word};
 use crate::corpus::tree;
 use crate::system::errors::Facts;
+use crate::system::errors::similar::closest;
 use crate::system::printable::excerpt;
 use links::NotedLinks;
 use surface::{COLUMNS, Surface, number, space_after};
@@ -31,6 +32,7 @@ pub(super) const ENTRY: FormatReader =
 /// Reads the next sentence, or `None` at the end of the file.
 fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     let Context { relations, links: types, requested, links_from, classes, file, .. } = context;
+    requested.iter().map(|name| &**name).chain(classes.as_deref()).try_for_each(ensure_column).about(lines.path())?;
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut numbers = Vec::new();
@@ -160,20 +162,30 @@ fn word(
     Ok(Word { form: form.to_owned(), head, relation: relation.to_owned(), annotation })
 }
 
+/// The columns of words that a run may name, with their places.
+const NAMED: [(&str, usize); 7] =
+    [("lemma", 2), ("upos", 3), ("xpos", 4), ("feats", 5), ("deprel", 7), ("deps", 8), ("misc", 9)];
+
+/// Makes sure that there can be a column of this name, or an entry in it.
+fn ensure_column(name: &str) -> Result<()> {
+    let (column, entry) = name.split_once('.').map_or((name, ""), |(column, entry)| (column, entry));
+    let known = NAMED.map(|(known, _)| known);
+    let all = known.join(", ");
+    let error = || {
+        let similar = closest(column, known)
+            .map(|similar| if entry.is_empty() { similar.to_owned() } else { format!("{similar}.{entry}") });
+        anyhow!("CoNLL-U has no column `{}`: {all}, or an entry as in `feats.Number`", excerpt(name))
+            .of_value(name)
+            .did_you_mean(similar)
+    };
+    ensure!(known.contains(&column), error());
+    Ok(())
+}
+
 /// The value of a column, or of one of the entries in it, by its name: `xpos`, `feats.Number`.
 fn named<'a>(name: &str, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
     let (column, entry) = name.split_once('.').map_or((name, None), |(column, entry)| (column, Some(entry)));
-    let [_, _, lemma, upos, xpos, feats, _, deprel, deps, misc] = *columns;
-    let known = [
-        ("lemma", lemma),
-        ("upos", upos),
-        ("xpos", xpos),
-        ("feats", feats),
-        ("deprel", deprel),
-        ("deps", deps),
-        ("misc", misc),
-    ];
-    let value = known.into_iter().find(|(known, _)| *known == column)?.1;
+    let value = columns[NAMED.into_iter().find(|(known, _)| *known == column)?.1];
     entry.map_or(Some(value), |entry| value_of(entry, value))
 }
 

@@ -17,14 +17,14 @@ use anyhow::{Result, anyhow, bail, ensure};
 
 use super::reader::{Context, FormatReader, Parsed};
 use crate::corpus::annotation::{Annotation, WordClass};
-use crate::corpus::bounds::{MAX_ID_BYTES, SentenceSize};
+use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
 use crate::corpus::sentence::written::{Written, WrittenPiece};
 use crate::corpus::sentence::{Content, TreeHead, Word};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
-use molecule::{Molecule, SmilesToken};
+use molecule::{Atom, Molecule, SmilesToken};
 
 #[cfg(test)]
 mod tests;
@@ -48,10 +48,9 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
             continue;
         }
         let (smiles, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        // ChemAxon's extension stands between bars.
-        let id = rest.split('\t').map(str::trim).find(|field| !field.is_empty() && !field.starts_with('|'));
-        let id = id.filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from);
-        let read = Reaction::parse(smiles).and_then(|reaction| reaction.read(&mut context.links));
+        let id = name(rest).filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from);
+        let read = ensure_no_table(line).and_then(|()| Reaction::parse(smiles));
+        let read = read.and_then(|reaction| reaction.read(&mut context.links));
         let origin = lines.here();
         let (words, links) = read.at(&origin.path, origin.line)?;
         let forms: Vec<&str> = words.iter().map(|word| &*word.form).collect();
@@ -60,6 +59,24 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
         return Ok(Some(Parsed { id, links, written: Some(written), ..parsed }));
     }
     Ok(None)
+}
+
+/// The name behind a reaction, before any further field. ChemAxon's extension, between bars, may stand before it.
+fn name(rest: &str) -> Option<&str> {
+    let rest = rest.trim_start();
+    let extended = rest.strip_prefix('|').and_then(|rest| rest.split_once('|'));
+    let names = extended.map_or(rest, |(_, after)| after);
+    names.split('\t').map(str::trim).find(|field| !field.is_empty())
+}
+
+/// Makes sure that a line does not begin a file of atoms and bonds, which has this format's extension, too.
+fn ensure_no_table(line: &str) -> Result<()> {
+    let begins = line.trim_start();
+    let sign = ["$RXN", "$RDFILE"].into_iter().find(|sign| begins.starts_with(sign));
+    let error = |sign| anyhow!("this is an MDL file (`{sign}`), which is not read").of_value(sign);
+    let way_out =
+        "write each reaction as SMILES with atom numbers, a line each, for example by RDKit's ReactionToSmiles";
+    sign.map_or(Ok(()), |sign| Err(error(sign).hint(way_out)))
 }
 
 /// A reaction: two molecules, each of any number of parts.
@@ -97,13 +114,13 @@ impl Reaction {
         let first = reactants.tokens.len() + 1;
         let places = reactants.places();
         let numbered: HashMap<u32, usize> =
-            reactants.atoms.iter().zip(0..).filter_map(|(atom, place)| Some((atom.number?, place))).collect();
+            reactants.atoms.iter().zip(0..).filter_map(|(atom, place)| Some((atom.mapped()?, place))).collect();
         let classes = reactants.equivalence_classes();
         let mut equivalent: HashMap<usize, Vec<usize>> = HashMap::new();
         classes.iter().zip(&places).for_each(|(&class, &place)| equivalent.entry(class).or_default().push(place));
-        let mut maps = LinkSet::new(types.plain(MAPS)?);
+        let (mut maps, mut count) = (LinkSet::new(types.plain(MAPS)?), 0);
         for (atom, place) in products.atoms.iter().zip(products.places()) {
-            let Some((number, &from)) = atom.number.and_then(|number| Some((number, numbered.get(&number)?))) else {
+            let Some((number, &from)) = atom.mapped().and_then(|number| Some((number, numbered.get(&number)?))) else {
                 continue;
             };
             let before = &reactants.atoms[from];
@@ -113,7 +130,14 @@ impl Reaction {
                     anyhow!("atom {number} is {before} in the reactants and {after} in the products").of_value(number)
                 );
             }
-            equivalent[&classes[from]].iter().for_each(|&to| maps.add(first + place, to));
+            let targets = &equivalent[&classes[from]];
+            count += targets.len();
+            ensure!(
+                count <= MAX_LINKS,
+                anyhow!("more than {MAX_LINKS} links lead to equivalent atoms of the reactants")
+                    .hint("leave out copies of a molecule")
+            );
+            targets.iter().for_each(|&to| maps.add(first + place, to));
         }
         let links = if maps.targets.is_empty() { Vec::new() } else { vec![maps] };
         let links =
@@ -136,7 +160,7 @@ impl Molecule {
 
     fn ensure_numbered_apart(&self, side: &str) -> Result<()> {
         let mut seen = BTreeSet::new();
-        let twice = self.atoms.iter().filter_map(|atom| atom.number).find(|&number| !seen.insert(number));
+        let twice = self.atoms.iter().filter_map(Atom::mapped).find(|&number| !seen.insert(number));
         match twice {
             Some(number) => {
                 let error = anyhow!("two atoms of the {side} have the number {number}").of_value(number);

@@ -57,8 +57,8 @@ impl SmilesToken {
 pub(super) struct Atom {
     /// The symbol of its element, as `C` of an aromatic `c`, too.
     pub element: Box<str>,
-    /// Its number in the map of the reaction.
-    pub number: Option<u32>,
+    /// Its number, which `0` is of an atom that is not mapped.
+    number: Option<u32>,
     is_aromatic: bool,
     charge: i32,
     isotope: u32,
@@ -66,6 +66,13 @@ pub(super) struct Atom {
     hydrogens: Option<u32>,
     /// Whether its brackets say where its neighbours are.
     is_chiral: bool,
+}
+
+impl Atom {
+    /// Its number in the map of the reaction, if it has one.
+    pub fn mapped(&self) -> Option<u32> {
+        self.number.filter(|&number| number > 0)
+    }
 }
 
 /// A bond.

@@ -75,9 +75,19 @@ fn brackets_go_only_with_nothing_else_in_them() {
     }
 }
 
+/// As OpenSMILES has it: `[CH3:0]` is `[CH3]`.
+#[test]
+fn a_number_of_0_is_none() {
+    let reaction = one("[CH3:0][CH2:0][OH:2]>>[CH3:0][CH2:0][OH:2]");
+    assert_eq!(forms(&reaction), "C C O >> C C O");
+    assert_eq!(maps(&reaction).0, [(7, vec![3])]);
+}
+
 #[test]
 fn what_is_no_reaction_is_refused() {
     for (line, expected) in [
+        ("$RXN", "this is an MDL file (`$RXN`), which is not read: write each reaction as SMILES with atom numbers"),
+        ("$RDFILE 1", "this is an MDL file (`$RDFILE`)"),
         ("CCO", "a reaction has two `>`, and `CCO` has 0: write it as REACTANTS>>PRODUCTS"),
         ("C>C>C>C", "has 3"),
         (">>C", "there are no reactants"),
@@ -106,15 +116,21 @@ fn what_is_no_reaction_is_refused() {
         let error = format!("{:#}", read(&format!("C>>C\n{line}\n")).unwrap_err());
         assert!(error.starts_with("test.rxn:2: ") && error.contains(expected), "{line}: {error}");
     }
+    // 400 molecules of methane are equivalent: 400 times 400 links.
+    let alike: Vec<String> = (1..=400).map(|number| format!("[CH4:{number}]")).collect();
+    let alike = alike.join(".");
+    let error = format!("{:#}", read(&format!("{alike}>>{alike}")).unwrap_err());
+    assert!(error.contains("more than 100000 links lead to equivalent atoms of the reactants"), "{error}");
     let long = format!("{}>>C", "C".repeat(molecule::MAX_ATOMS + 1));
     assert!(format!("{:#}", read(&long).unwrap_err()).contains("more than 4096 atoms on one side"));
 }
 
 #[test]
 fn ids_and_extensions_stand_behind_a_reaction() {
-    let reactions = read("C>>C\n\nC>>C |f:0.1|\tUS1\t2001\r\nC>>C\t\tb\n").unwrap();
+    let text = "C>>C\n\nC>>C |f:0.1|\tUS1\t2001\r\nC>>C\t\tb\nC>>C |$;_AP1$,f:0.1| made up\nC>>C |f:0.1|\n";
+    let reactions = read(text).unwrap();
     let ids: Vec<_> = reactions.iter().map(|reaction| reaction.id.as_deref()).collect();
-    assert_eq!(ids, [None, Some("US1"), Some("b")]);
+    assert_eq!(ids, [None, Some("US1"), Some("b"), Some("made up"), None]);
     assert!(reactions.iter().all(|reaction| reaction.links.is_empty()));
 }
 

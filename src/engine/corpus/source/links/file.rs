@@ -191,7 +191,7 @@ impl RowReader {
             file.types.push(self.types.plain(kind)?.name.clone());
             *self.places.entry(kind.into()).or_insert(place)
         };
-        let number = sentence.strip_prefix('#').and_then(|number| number.parse().ok());
+        let number = number_named(sentence);
         let next = file.links.len();
         let name = if let Some(number) = number {
             *file.numbers.entry(number).or_insert(next)
@@ -218,6 +218,12 @@ impl RowReader {
         );
         Ok(())
     }
+}
+
+/// The number of a sentence that this names, `#5`; `None` of an id.
+pub(super) fn number_named(sentence: &str) -> Option<u64> {
+    let digits = sentence.strip_prefix('#')?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 /// The number of a word.
@@ -248,7 +254,10 @@ impl LinkColumns {
         let [sentence, from, to, kind] = COLUMNS.map(place);
         let places = [sentence?, from?, to?, kind?];
         if let Some(other) = names.iter().enumerate().find(|(place, _)| !places.contains(place)).map(|(_, name)| name) {
-            let error = anyhow!("column `{}` is given twice, or none of {}", excerpt(other), COLUMNS.join(", "));
+            let error = match COLUMNS.contains(other) {
+                true => anyhow!("column `{other}` is given twice"),
+                false => anyhow!("column `{}` is none of {}", excerpt(other), COLUMNS.join(", ")),
+            };
             return Err(error.of_value(other).hint("leave it out"));
         }
         Ok(Self { separator, places })

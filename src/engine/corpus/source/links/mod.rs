@@ -21,7 +21,7 @@ use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 pub use digest::NamedDigest;
-use file::{LinkFile, SentenceName};
+use file::{LinkFile, SentenceName, number_named};
 use rules::LinkRules;
 
 #[cfg(test)]
@@ -151,6 +151,16 @@ impl LinksBeside {
         types: &mut LinkTypes,
     ) -> Result<()> {
         let by_id = sentence.id.as_deref().and_then(|id| file.with_id(id));
+        if let Some(id) = sentence.id.as_deref().filter(|id| number_named(id).is_some()) {
+            let error = anyhow!(
+                "the id `{}` of the sentence of {} reads as the number of a sentence",
+                excerpt(id),
+                sentence.origin
+            );
+            return Err(error
+                .of_value(id)
+                .hint(format!("give the sentence another id, or none and name it `#{number}`")));
+        }
         if let Some((name, first)) = by_id.and_then(|name| Some((name, self.met[name].as_ref()?))) {
             let id = sentence.id.as_deref().unwrap_or_default();
             let error = anyhow!("two sentences have the id `{}`, {first} and {}", excerpt(id), sentence.origin);

@@ -23,7 +23,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::digest::NamedDigest;
 use crate::corpus::annotation::{Upos, value_of};
-use crate::corpus::bounds::MAX_LINKS;
+use crate::corpus::bounds::{MAX_LINKS, MAX_RULE_PAIRS};
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
 use crate::corpus::sentence::{Content, Sentence, Word};
 use crate::system::errors::similar::closest;
@@ -155,7 +155,7 @@ impl Rule {
             Ok(places)
         };
         let (sources, goals) = (meet(&self.from)?, meet(&self.to)?);
-        let mut links = Vec::new();
+        let (mut links, mut pairs) = (Vec::new(), 0);
         for &from in &sources {
             let is_target = |to: &usize| {
                 let side = if *to < from { RuleSide::Left } else { RuleSide::Right };
@@ -169,8 +169,18 @@ impl Rule {
                     && self.same.iter().all(are_same)
             };
             let near = goals.partition_point(|goal| goal.saturating_add(self.within) < from);
-            let targets = goals[near..].iter().copied().take_while(|goal| *goal <= from.saturating_add(self.within));
-            let targets = targets.filter(is_target);
+            let far = goals.partition_point(|&goal| goal <= from.saturating_add(self.within));
+            pairs += far - near;
+            ensure!(
+                pairs <= MAX_RULE_PAIRS,
+                anyhow!(
+                    "rule `{}` has more than {MAX_RULE_PAIRS} pairs of words to look at in the sentence of {}",
+                    self.kind,
+                    sentence.origin
+                )
+                .hint("add `within`, or split the sentence")
+            );
+            let targets = goals[near..far].iter().copied().filter(is_target);
             if self.nearest {
                 // Of two that are as near, the left one.
                 links.extend(targets.min_by_key(|to| to.abs_diff(from)).map(|to| (from, to)));
@@ -303,11 +313,19 @@ fn rule((kind, at, line): (&str, usize, u64), entries: &DeTable<'_>, columns: &m
                 let place = if name == "from" { &mut from } else { &mut to };
                 let mut found = Vec::new();
                 conditions("", table, columns, &mut found)?;
+                if found.is_empty() {
+                    return wrong(
+                        at,
+                        expected("at least one condition, as { form = { pattern = \".\" } } of every word"),
+                    );
+                }
                 *place = Some(found);
             }
             "same" => match texts(given) {
-                Some(names) => same = names.iter().map(|name| WordKey::new(name, columns)).collect(),
-                None => return wrong(at, expected("the name of an annotation, or a list of names")),
+                Some(names) if !names.is_empty() => {
+                    same = names.iter().map(|name| WordKey::new(name, columns)).collect();
+                }
+                _ => return wrong(at, expected("the name of an annotation, or a list of names")),
             },
             "side" => match given.as_str() {
                 Some("left") => side = Some(RuleSide::Left),
@@ -346,6 +364,13 @@ fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     }
 }
 
+/// The annotations that have no entries.
+const WHOLE: [&str; 5] = ["form", "lemma", "upos", "deprel", "class"];
+
+fn no_condition(name: &str) -> anyhow::Error {
+    anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(name)).of_value(name)
+}
+
 /// Adds the conditions of a table whose names begin with `prefix`: TOML reads `feats.Case` as a table in a table.
 fn conditions(
     prefix: &str,
@@ -359,7 +384,13 @@ fn conditions(
             let pattern =
                 inner.get("pattern").and_then(|pattern| pattern.get_ref().as_str()).filter(|_| inner.len() == 1);
             let Some(pattern) = pattern else {
-                conditions(&format!("{name}."), inner, columns, found)?;
+                let before = found.len();
+                if !WHOLE.contains(&&*name) {
+                    conditions(&format!("{name}."), inner, columns, found)?;
+                }
+                if found.len() == before {
+                    return wrong(at, no_condition(&name));
+                }
                 continue;
             };
             let built = RegexBuilder::new(pattern).delegate_size_limit(MAX_PATTERN_BYTES).build();
@@ -369,8 +400,7 @@ fn conditions(
             continue;
         }
         let Some(texts) = texts(value.get_ref()).filter(|texts| !texts.is_empty()) else {
-            let error = anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(&name));
-            return wrong(at, error.of_value(&name));
+            return wrong(at, no_condition(&name));
         };
         found.push(WordCondition { key: WordKey::new(&name, columns), test: Test::OneOf(texts) });
     }

@@ -140,7 +140,10 @@ fn a_line_that_is_no_link_is_refused() {
             "links.tsv:1: there is no column `sentence`: `a\\t1\\t2\\tx`: the first line names the columns",
         ),
         ("sentence,from,to\na,1,2\n", "links.tsv:1: there is no column `type`"),
-        ("sentence,from,to,type,p\na,1,2,x,.5\n", "links.tsv:1: column `p` is given twice, or none of sentence, from"),
+        (
+            "sentence,from,to,type,p\na,1,2,x,.5\n",
+            "links.tsv:1: column `p` is none of sentence, from, to, type: leave it out",
+        ),
         ("sentence,from,to,type,to\na,1,2,x,3\n", "links.tsv:1: column `to` is given twice"),
         ("sentence,from,to,type\na,1,2\n", "links.tsv:2: the line has 3 fields, and the first line 4: `a,1,2`"),
         ("sentence,from,to,type\na,one,2,x\n", "links.tsv:2: `from` is `one`: expected the number of a word, counted"),
@@ -192,6 +195,21 @@ fn a_line_that_is_no_link_is_refused() {
 }
 
 #[test]
+fn names_that_read_as_numbers_are_ids_or_refused() {
+    // Digits alone are a number.
+    let files = Files::new("a.conllu", CORPUS);
+    let error = files.error("links.tsv", "sentence,from,to,type\n#+1,1,2,x\n");
+    assert!(error.starts_with("links.tsv:2: the corpus has no sentence `#+1`"), "{error}");
+    let named = Files::new("a.conllu", &CORPUS.replace("= b", "= #0"));
+    let error = named.error("links.tsv", "sentence,from,to,type\na,1,2,x\n");
+    assert_eq!(
+        error,
+        "the id `#0` of the sentence of a.conllu:5 reads as the number of a sentence: give the sentence another id, or none and name \
+            it `#1`"
+    );
+}
+
+#[test]
 fn types_of_a_single_line_are_known() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("links.tsv");
@@ -239,7 +257,7 @@ fn rules_make_links_of_annotations() {
             &[(1, 2)],
         ),
         ("from = { xpos = 'X6' }\nto = { misc.Gloss = ['VERB', 'X'] }", &[(6, 2), (6, 5)]),
-        ("from = {}\nto = { form = 'Cats' }\nwithin = 2", &[(2, 1), (3, 1)]),
+        ("from = { form = { pattern = '.' } }\nto = { form = 'Cats' }\nwithin = 2", &[(2, 1), (3, 1)]),
         ("from = { upos = 'VERB' }\nto = { form = '!' }", &[]),
     ] {
         let sentences = files.read("rules.toml", format!("[r]\n{rule}\n").as_bytes()).unwrap();
@@ -263,7 +281,22 @@ fn what_is_no_rule_is_refused_with_its_line() {
             "[r]\nto = { form = ',' }\n".to_owned(),
             "rules.toml:1: rule `r` has no `from`: say which words, as in from = {",
         ),
-        (format!("[r]\n{verb}[s]\nfrom = {{}}\n"), "rules.toml:4: rule `s` has no `to`"),
+        (format!("[r]\n{verb}[s]\nfrom = {{ upos = 'VERB' }}\n"), "rules.toml:4: rule `s` has no `to`"),
+        ("[r]\nfrom = {}\n".to_owned(), "rules.toml:2: `from` of rule `r` must be at least one condition, as { form ="),
+        (
+            "[r]\nfrom = { feats = {} }\n".to_owned(),
+            "rules.toml:2: `feats` must be a text, a list of texts or { pattern",
+        ),
+        (
+            "[r]\nfrom = { form = { patern = 'a' } }\n".to_owned(),
+            "rules.toml:2: `form` must be a text, a list of texts or",
+        ),
+        (format!("[r]\n{verb}same = []\n"), "rules.toml:4: `same` of rule `r` must be the name of an annotation"),
+        (
+            "[r]\nfrom = { upso = 'VERB' }\nto = { form = ',' }\n".to_owned(),
+            "CoNLL-U has no column `upso`: lemma, upos, xpos, feats, deprel, deps, misc, or an entry as in `feats.Number`; did you \
+                mean `upos`?",
+        ),
         (
             format!("[r]\n{verb}nearst = true\n"),
             "rules.toml:4: rule `r` has no key `nearst`: from, to, same, side, within, nearest; did you mean `nearest`?",
@@ -281,6 +314,16 @@ fn what_is_no_rule_is_refused_with_its_line() {
         let error = files.error("rules.toml", &rules);
         assert!(error.starts_with(expected), "{rules}: {error}");
     }
+    // 4,000 words, each with each other: 16 million pairs and no link.
+    let words: String = (1..=4000).map(|id| format!("{id}\tA\t_\t_\t_\t_\t_\t_\t_\t_\n")).collect();
+    let long = Files::new("a.conllu", &words);
+    let all = "[r]\nfrom = { form = 'A' }\nto = { form = 'A' }\nsame = 'lemma'\n";
+    let error = long.error("rules.toml", all);
+    assert!(
+        error.contains("rule `r` has more than 10000000 pairs of words to look at in the sentence of a.conllu:1"),
+        "{error}"
+    );
+    assert!(long.read("rules.toml", format!("{all}within = 1000\n").as_bytes()).is_ok());
     let text = Files::new("a.txt", "running text\n");
     let error = text.error("rules.toml", &format!("[r]\n{verb}"));
     assert!(

@@ -12,7 +12,9 @@ use std::ops::Range;
 use multiversion::multiversion;
 
 use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
+use crate::model::config::Activation;
 
+pub mod backward;
 #[cfg(test)]
 mod tests;
 
@@ -45,80 +47,36 @@ pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize)
     }
 }
 
-/// `gelu(x + bias)` by the error function, for each row of `states`, in place.
+/// The activation of `x + bias`, for each row of `states`, in place.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn bias_gelu(states: &mut [f32], bias: &[f32]) {
-    bias_then(states, bias, gelu);
+pub fn activate(activation: Activation, states: &mut [f32], bias: &[f32]) {
+    match activation {
+        Activation::Gelu => bias_then(states, bias, gelu),
+        Activation::GeluTanh => bias_then(states, bias, gelu_tanh),
+        Activation::Relu => bias_then(states, bias, relu),
+        Activation::Silu => bias_then(states, bias, silu),
+        Activation::QuickGelu => bias_then(states, bias, quick_gelu),
+        Activation::Tanh => bias_then(states, bias, f32::tanh),
+    }
 }
 
-/// `gelu(x + bias)` by the tanh approximation, for each row of `states`, in place.
+/// Gates each row of `states`, `[2 * width]`, plus its bias: the activation of the first half times the second half, in place of
+/// the first.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn bias_gelu_tanh(states: &mut [f32], bias: &[f32]) {
-    bias_then(states, bias, gelu_tanh);
-}
-
-/// `tanh(x + bias)`, for each row of `states`, in place.
-pub fn bias_tanh(states: &mut [f32], bias: &[f32]) {
-    bias_then(states, bias, f32::tanh);
-}
-
-/// `max(x + bias, 0)`, for each row of `states`, in place.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn bias_relu(states: &mut [f32], bias: &[f32]) {
-    bias_then(states, bias, relu);
-}
-
-/// `silu(x + bias)`, for each row of `states`, in place.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn bias_silu(states: &mut [f32], bias: &[f32]) {
-    bias_then(states, bias, silu);
-}
-
-/// `quick_gelu(x + bias)`, for each row of `states`, in place.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn bias_quick_gelu(states: &mut [f32], bias: &[f32]) {
-    bias_then(states, bias, quick_gelu);
+pub fn gate(activation: Activation, states: &mut [f32], bias: &[f32]) {
+    match activation {
+        Activation::Gelu => gate_with(states, bias, gelu),
+        Activation::GeluTanh => gate_with(states, bias, gelu_tanh),
+        Activation::Relu => gate_with(states, bias, relu),
+        Activation::Silu => gate_with(states, bias, silu),
+        Activation::QuickGelu => gate_with(states, bias, quick_gelu),
+        Activation::Tanh => gate_with(states, bias, f32::tanh),
+    }
 }
 
 /// `c tanh(x / c)` of each score, in place, which stays within `c` of 0.
 pub fn cap(scores: &mut [f32], c: f32) {
     scores.iter_mut().for_each(|score| *score = c * (*score / c).tanh());
-}
-
-/// Gates each row of `states`, `[2 * width]`, plus its bias: `gelu` by the error function of the first half, times the second
-/// half, in place of the first.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn gate_gelu(states: &mut [f32], bias: &[f32]) {
-    gate_with(states, bias, gelu);
-}
-
-/// As [`gate_gelu`], with the tanh approximation.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn gate_gelu_tanh(states: &mut [f32], bias: &[f32]) {
-    gate_with(states, bias, gelu_tanh);
-}
-
-/// As [`gate_relu`], by `tanh`.
-pub fn gate_tanh(states: &mut [f32], bias: &[f32]) {
-    gate_with(states, bias, f32::tanh);
-}
-
-/// As [`gate_gelu`], with `max(x, 0)`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn gate_relu(states: &mut [f32], bias: &[f32]) {
-    gate_with(states, bias, relu);
-}
-
-/// As [`gate_gelu`], with `silu`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn gate_silu(states: &mut [f32], bias: &[f32]) {
-    gate_with(states, bias, silu);
-}
-
-/// As [`gate_gelu`], with `quick_gelu`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn gate_quick_gelu(states: &mut [f32], bias: &[f32]) {
-    gate_with(states, bias, quick_gelu);
 }
 
 /// Turns each head's vector in a row, `[heads, head_dim]`, by the cosines and sines in `angles`, `[2, pairs]`: dimension `i`
@@ -275,6 +233,13 @@ fn relu(x: f32) -> f32 {
     x.max(0.0)
 }
 
+/// `1 / (1 + e^-x)`
+#[inline(always)]
+fn logistic(x: f32) -> f32 {
+    let small = exp(-x.abs());
+    (if x < 0.0 { small } else { 1.0 }) / (1.0 + small)
+}
+
 /// `x / (1 + e^-x)`, transformers' `silu`.
 #[inline(always)]
 fn silu(x: f32) -> f32 {
@@ -395,12 +360,20 @@ fn exp(x: f32) -> f32 {
 }
 
 /// `x Phi(x)`, transformers' `gelu`, to 2.4e-7.
+#[inline(always)]
+fn gelu(x: f32) -> f32 {
+    let [series, t, power] = normal_tail(x);
+    let tail = 0.5 * x * series * t * power;
+    if x < 0.0 { tail } else { x - tail }
+}
+
+/// The factors of `2 Phi(-|x|)`, the last of which is `e^(-x^2 / 2)`.
 ///
 /// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)`,
 /// a form of Abramowitz & Stegun 7.1.26. P was fitted at Chebyshev nodes of `0 <= u <= 7.2`
 /// to a relative error of 2.5e-8.
 #[inline(always)]
-fn gelu(x: f32) -> f32 {
+fn normal_tail(x: f32) -> [f32; 3] {
     const P: [f32; 9] = [
         0.169_281_63,
         0.169_389_41,
@@ -418,17 +391,14 @@ fn gelu(x: f32) -> f32 {
     for coefficient in P[..8].iter().rev() {
         series = series.mul_add(t, *coefficient);
     }
-    let tail = 0.5 * x * series * t * exp(-u * u);
-    if x < 0.0 { tail } else { x - tail }
+    [series, t, exp(-u * u)]
 }
+
+/// 2 sqrt(2 / pi): `(1 + tanh y) / 2` is `1 / (1 + e^(-2y))`.
+const TWICE: f32 = 1.595_769_1;
 
 /// `x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))` (Hendrycks & Gimpel 2016), transformers' `gelu_new`.
 #[inline(always)]
 fn gelu_tanh(x: f32) -> f32 {
-    /// 2 sqrt(2 / pi): `(1 + tanh y) / 2` is `1 / (1 + e^(-2y))`.
-    const TWICE: f32 = 1.595_769_1;
-    let y = TWICE * (x + 0.044_715 * x * x * x);
-    let small = exp(-y.abs());
-    let share = if y < 0.0 { small } else { 1.0 } / (1.0 + small);
-    x * share
+    x * logistic(TWICE * (x + 0.044_715 * x * x * x))
 }

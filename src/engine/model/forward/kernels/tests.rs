@@ -16,7 +16,7 @@ fn exp_is_that_of_f64() {
 fn activations_are_those_of_f64() {
     let inputs: Vec<f32> = (-90_000..90_000).map(|step| step as f32 * 1e-4).collect();
     let mut values = inputs.clone();
-    bias_gelu_tanh(&mut values, &[0.0]);
+    activate(Activation::GeluTanh, &mut values, &[0.0]);
     for (x, value) in inputs.iter().zip(values) {
         let x = f64::from(*x);
         let y = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3));
@@ -24,7 +24,7 @@ fn activations_are_those_of_f64() {
         assert!(error < 1e-6, "gelu_tanh({x}) is off by {error:e}");
     }
     let mut values = inputs.clone();
-    bias_gelu(&mut values, &[0.0]);
+    activate(Activation::Gelu, &mut values, &[0.0]);
     for (x, value) in inputs.iter().zip(values) {
         // candle's own GELU in f64 is the reference: the standard library has no error function.
         let x = candle_core::Tensor::new(&[f64::from(*x)], &candle_core::Device::Cpu).unwrap();
@@ -32,14 +32,14 @@ fn activations_are_those_of_f64() {
         assert!((f64::from(value) - expected).abs() < 5e-7, "gelu({x}) is {value}, not {expected}");
     }
     let mut values = inputs.clone();
-    bias_silu(&mut values, &[0.0]);
+    activate(Activation::Silu, &mut values, &[0.0]);
     for (x, value) in inputs.iter().zip(values) {
         let x = f64::from(*x);
         let error = (f64::from(value) - x / (1.0 + (-x).exp())).abs();
         assert!(error < 1e-6, "silu({x}) is off by {error:e}");
     }
     let mut values = [-1.0, 2.0];
-    bias_relu(&mut values, &[-0.5, 0.5]);
+    activate(Activation::Relu, &mut values, &[-0.5, 0.5]);
     assert_eq!(values, [0.0, 2.5]);
 }
 

@@ -1,83 +1,184 @@
-//! Direct effects: what heads write, along the vectors of tokens, before the final norm divides it.
-
-use std::ops::Range;
+//! Direct effects: the parts of the residual stream along the vectors of tokens, before the final norm divides them.
 
 use anyhow::{Context, Result};
 
 use super::{PackedEncoder, row, sized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::NormKind;
-use crate::model::forward::batch::Batch;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::DirectScratch;
+use crate::model::forward::visitor::{FinalNorm, ResidualPart};
 use crate::model::forward::{NO_DIRECT, Pass};
-
-impl DirectScratch {
-    /// The direct effects of a head on some of the compared tokens, `[n, compared]`, from its contexts, `[n, head_dim]`; `None` if
-    /// none are compared.
-    pub(super) fn of_head(&mut self, head: usize, contexts: Matrix<'_>, compared: &Range<usize>) -> Option<Rows<'_>> {
-        let (n, head_dim, width) = (contexts.rows(), contexts.columns(), compared.len());
-        if compared.is_empty() {
-            return None;
-        }
-        let through = &self.through[head * head_dim * self.count + compared.start..];
-        let effects = sized(&mut self.effects, n * width);
-        let through = Matrix::strided(through, head_dim, width, self.count);
-        multiply(MatrixMut::new(effects, n, width), contexts, through);
-        Some(Rows::new(effects, width))
-    }
-}
+use crate::model::parameters::{Layer, Norm};
 
 impl PackedEncoder {
-    /// The vectors of all compared tokens: `v = g ⊙ u`, `g` the weights of the final norm and `u` the vector of the token in the
-    /// head that predicts; without its mean where the norm subtracts that of its input, since `<x - mean x, v> = <x, v - mean v>`.
-    /// Fails if logits are not linear in what is written.
-    pub(super) fn vectors(
-        &self,
-        batch: &Batch<'_>,
-        DirectScratch { vectors, count, .. }: &mut DirectScratch,
-    ) -> Result<()> {
+    /// Works out the vectors of all compared tokens and shows the part that the residual stream begins with.
+    ///
+    /// A vector is `g ⊙ u`, `g` the weights of the final norm and `u` the vector of the token in the head that predicts.
+    /// Fails if logits are not linear in the residual stream.
+    pub(super) fn begin_direct(&self, pass: &mut Pass<'_>, states: &[f32], direct: &mut DirectScratch) -> Result<()> {
         let (norm, head) = self.parameters.direct_head().context(NO_DIRECT)?;
         let hidden = self.parameters.config.hidden_size;
         let tokens = head.decoder.as_ref().unwrap_or(&self.parameters.embeddings.words);
-        vectors.clear();
-        *count = batch.inputs.iter().map(|input| input.compared.len()).sum();
-        for &token in batch.inputs.iter().flat_map(|input| input.compared) {
-            let start = vectors.len();
-            vectors.extend(row(tokens, token as usize, hidden).iter().zip(&norm.weight).map(|(u, g)| u * g));
-            if self.parameters.config.norm == NormKind::Layer {
-                let vector = &mut vectors[start..];
-                let mean = vector.iter().sum::<f32>() / hidden as f32;
-                vector.iter_mut().for_each(|value| *value -= mean);
-            }
+        direct.vectors.clear();
+        direct.constants.clear();
+        for &token in pass.batch.inputs.iter().flat_map(|input| input.compared) {
+            let vector = row(tokens, token as usize, hidden);
+            direct.vectors.extend(self.before_norm(vector, norm));
+            direct.constants.push(head.bias[token as usize] + dot(vector, &norm.bias));
         }
+        direct.count = direct.constants.len();
+        let DirectScratch { vectors, count, effects, .. } = direct;
+        let vectors = Matrix::new(vectors, *count, hidden).transposed();
+        let states = Matrix::new(states, states.len() / hidden, hidden);
+        show(pass, ResidualPart::Embeddings, states, vectors, &[], effects);
         Ok(())
     }
 
-    /// The vectors through the output projection of a stored layer, `scratch.vectors` to `scratch.through`.
-    pub(super) fn through_output(
+    /// The vector that a row has the product with before a norm that it has with `vector` after it, but for the scale of the row and
+    /// the norm's bias: without its mean where the norm subtracts that of the row, since `<x - mean x, v> = <x, v - mean v>`.
+    fn before_norm(&self, vector: &[f32], norm: &Norm) -> impl Iterator<Item = f32> {
+        let scaled: Vec<f32> = vector.iter().zip(&norm.weight).map(|(u, g)| u * g).collect();
+        let mean = match self.parameters.config.norm {
+            NormKind::Layer => scaled.iter().sum::<f32>() / scaled.len() as f32,
+            NormKind::RootMeanSquare => 0.0,
+        };
+        scaled.into_iter().map(move |value| value - mean)
+    }
+
+    /// Shows the direct effects of the heads of a layer, from the contexts of all of them, `[tokens, heads * head_dim]`, and those of
+    /// the block's biases; `update` is what the block computed, its bias still missing.
+    pub(super) fn show_direct_heads(
         &self,
-        place: usize,
-        DirectScratch { vectors, count, through, .. }: &mut DirectScratch,
+        number: usize,
+        layer: &Layer,
+        pass: &mut Pass<'_>,
+        contexts: &[f32],
+        update: &[f32],
+        direct: &mut DirectScratch,
     ) {
-        let (hidden, width) = (self.parameters.config.hidden_size, self.parameters.config.heads_width());
-        let count = *count;
-        let output = Matrix::new(&self.parameters.layers[place].attention_output.weight, width, hidden);
-        let through = MatrixMut::new(sized(through, width * count), width, count);
-        multiply(through, output, Matrix::new(vectors, count, hidden).transposed());
+        let config = &self.parameters.config;
+        let (hidden, head_dim, width) = (config.hidden_size, config.head_dim(), config.heads_width());
+        let (norm, bias) = (layer.write_norms.as_ref().map(|[norm, _]| norm), &layer.attention_output.bias);
+        self.before_write(norm, update, bias, direct);
+        let DirectScratch { written, count, through, effects, scales, .. } = direct;
+        let output = Matrix::new(&layer.attention_output.weight, width, hidden);
+        let through = sized(through, width * *count);
+        multiply(MatrixMut::new(through, width, *count), output, Matrix::new(written, *count, hidden).transposed());
+        let (contexts, through) =
+            (Matrix::new(contexts, contexts.len() / width, width), Matrix::new(through, width, *count));
+        for head in 0..config.num_attention_heads {
+            let own = head * head_dim..(head + 1) * head_dim;
+            let (contexts, through) = (contexts.columns_from(own.start, head_dim), through.rows_in(&own));
+            show(pass, ResidualPart::Head { layer: number, head }, contexts, through, scales, effects);
+        }
+        self.show_direct_biases(number, norm, pass, bias, direct);
+    }
+
+    /// Shows the direct effects of a feed-forward block and of its biases; `update` is what it computed, its bias still missing.
+    pub(super) fn show_direct_feed_forward(
+        &self,
+        number: usize,
+        layer: &Layer,
+        pass: &mut Pass<'_>,
+        update: &[f32],
+        direct: &mut DirectScratch,
+    ) {
+        let hidden = self.parameters.config.hidden_size;
+        let (norm, bias) = (layer.write_norms.as_ref().map(|[_, norm]| norm), &layer.output.bias);
+        self.before_write(norm, update, bias, direct);
+        let DirectScratch { written, count, effects, scales, .. } = direct;
+        let vectors = Matrix::new(written, *count, hidden).transposed();
+        let update = Matrix::new(update, update.len() / hidden, hidden);
+        show(pass, ResidualPart::FeedForward { layer: number }, update, vectors, scales, effects);
+        self.show_direct_biases(number, norm, pass, bias, direct);
+    }
+
+    /// The vectors of the compared tokens before what a block writes is normalised, and the scales of its norm, if it has one.
+    fn before_write(&self, norm: Option<&Norm>, update: &[f32], bias: &[f32], direct: &mut DirectScratch) {
+        let DirectScratch { vectors, written, scales, .. } = direct;
+        written.clear();
+        scales.clear();
+        let Some(norm) = norm else { return written.extend_from_slice(vectors) };
+        for vector in vectors.chunks_exact(self.parameters.config.hidden_size) {
+            written.extend(self.before_norm(vector, norm));
+        }
+        let whole = |row: &[f32]| row.iter().zip(bias).map(|(value, bias)| value + bias).collect::<Vec<f32>>();
+        scales.extend(update.chunks_exact(bias.len()).map(|row| self.scale_of(&whole(row))));
+    }
+
+    /// Shows the direct effects of the constants of a block, after [`Self::before_write`].
+    fn show_direct_biases(
+        &self,
+        number: usize,
+        norm: Option<&Norm>,
+        pass: &mut Pass<'_>,
+        bias: &[f32],
+        direct: &mut DirectScratch,
+    ) {
+        let DirectScratch { vectors, written, scales, effects, .. } = direct;
+        let of_bias: Vec<f32> = written.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
+        let of_norm = vectors.chunks_exact(bias.len()).map(|vector| norm.map_or(0.0, |norm| dot(vector, &norm.bias)));
+        let of_norm: Vec<f32> = of_norm.collect();
+        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
+            effects.clear();
+            for token in span {
+                let scale = scales.get(token).copied().unwrap_or(1.0);
+                effects.extend(compared.clone().map(|at| of_bias[at] / scale + of_norm[at]));
+            }
+            if !compared.is_empty() {
+                let effects = Rows::new(effects, compared.len());
+                pass.visitor.direct(sequence, ResidualPart::Biases { layer: number }, effects);
+            }
+        }
     }
 
     /// Lends the scales by which the final norm divides the rows of `states`, `[tokens, hidden]`.
-    pub(super) fn show_final_scales(&self, pass: &mut Pass<'_>, states: &[f32]) {
-        let config = &self.parameters.config;
-        let scale = |row: &[f32]| -> f32 {
-            let centre = if config.norm == NormKind::Layer { row.iter().sum::<f32>() / row.len() as f32 } else { 0.0 };
-            let squares: f32 = row.iter().map(|value| (value - centre).powi(2)).sum();
-            (squares / row.len() as f32 + self.epsilon()).sqrt()
-        };
-        let scales: Vec<f32> = states.chunks_exact(config.hidden_size).map(scale).collect();
-        for (sequence, span) in pass.batch.spans().enumerate() {
-            pass.visitor.final_scales(sequence, &scales[span]);
+    pub(super) fn show_final_norm(&self, pass: &mut Pass<'_>, states: &[f32], direct: &DirectScratch) {
+        let rows = states.chunks_exact(self.parameters.config.hidden_size);
+        let scales: Vec<f32> = rows.map(|row| self.scale_of(row)).collect();
+        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
+            let (scales, constants) = (&scales[span], &direct.constants[compared]);
+            pass.visitor.final_norm(sequence, FinalNorm { scales, constants });
         }
     }
+
+    /// The scale by which a norm divides a row.
+    fn scale_of(&self, row: &[f32]) -> f32 {
+        let centre = match self.parameters.config.norm {
+            NormKind::Layer => row.iter().sum::<f32>() / row.len() as f32,
+            NormKind::RootMeanSquare => 0.0,
+        };
+        let squares: f32 = row.iter().map(|value| (value - centre).powi(2)).sum();
+        (squares / row.len() as f32 + self.epsilon()).sqrt()
+    }
+}
+
+/// Shows the products of the rows of a part, `[tokens, width]`, with vectors, `[width, compared]`, over the scales of the rows, sequence
+/// by sequence; there are no scales where nothing divides.
+fn show(
+    pass: &mut Pass<'_>,
+    part: ResidualPart,
+    rows: Matrix<'_>,
+    vectors: Matrix<'_>,
+    scales: &[f32],
+    effects: &mut Vec<f32>,
+) {
+    for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
+        if compared.is_empty() {
+            continue;
+        }
+        let (n, width) = (span.len(), compared.len());
+        let effects = sized(effects, n * width);
+        let vectors = vectors.columns_from(compared.start, width);
+        multiply(MatrixMut::new(effects, n, width), rows.rows_in(&span), vectors);
+        for (row, scale) in effects.chunks_exact_mut(width).zip(scales.get(span).unwrap_or_default()) {
+            row.iter_mut().for_each(|effect| *effect /= scale);
+        }
+        pass.visitor.direct(sequence, part, Rows::new(effects, width));
+    }
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

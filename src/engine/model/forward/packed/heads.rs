@@ -14,9 +14,9 @@ use crate::model::forward::{check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
 
 /// Queries, keys and values, in the order in which [`Parameters`](crate::model::parameters::Parameters) has them.
-const QUERY: usize = 0;
-const KEY: usize = 1;
-const VALUE: usize = 2;
+pub(super) const QUERY: usize = 0;
+pub(super) const KEY: usize = 1;
+pub(super) const VALUE: usize = 2;
 
 /// The queries, keys and, if they are needed, values of one sequence in all heads, as projected, without biases.
 #[derive(Clone, Copy)]
@@ -32,17 +32,17 @@ pub(super) struct Projected<'a> {
 
 impl<'a> Projected<'a> {
     /// The beginning of a head's share of a part in each row.
-    fn start(&self, part: usize, head: usize) -> usize {
+    pub(super) fn start(&self, part: usize, head: usize) -> usize {
         part * self.bias.len() / 3 + head * self.head_dim
     }
 
     /// `[head_dim]`
-    fn bias(&self, part: usize, head: usize) -> &'a [f32] {
+    pub(super) fn bias(&self, part: usize, head: usize) -> &'a [f32] {
         &self.bias[self.start(part, head)..][..self.head_dim]
     }
 
     /// `[n, head_dim]`
-    fn matrix(&self, part: usize, head: usize) -> Matrix<'a> {
+    pub(super) fn matrix(&self, part: usize, head: usize) -> Matrix<'a> {
         Matrix::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
@@ -78,9 +78,6 @@ impl PackedEncoder {
         if pass.needs.mixing {
             scratch.mixing.begin(tokens, heads_width);
         }
-        if pass.needs.direct {
-            self.through_output(place, &mut scratch.direct);
-        }
     }
 
     /// Self-attention of all sequences of the batch: queries, keys and values from `scratch.projected`, without their
@@ -95,13 +92,11 @@ impl PackedEncoder {
         let tokens = pass.batch.tokens();
         let width = scratch.projected.len() / tokens;
         let has_values = width == 3 * heads_width;
-        let is_read =
-            needs.contexts() || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
+        let is_read = needs.contexts || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
         let writes = has_values && is_read;
         self.begin_layer(place, writes, pass, scratch);
-        let direct_scratch = &mut scratch.direct;
         let Scratch { projected, context, weights, values, bare, products, input_norms, mixing, .. } = scratch;
-        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
+        for (sequence, span) in pass.batch.spans().enumerate() {
             let input = pass.batch.inputs[sequence];
             let in_sentence = || format!("sentence {}", input.number);
             let n = span.len();
@@ -123,7 +118,6 @@ impl PackedEncoder {
                     value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
                     context: None,
                     output: None,
-                    direct: None,
                 };
                 let gate = pass.gates.of(number, head);
                 let bare = sized(bare, n * head_dim);
@@ -155,7 +149,7 @@ impl PackedEncoder {
                     }
                 });
                 let view = HeadView { output, ..view };
-                if needs.heads() && !needs.contexts() {
+                if needs.heads() && !needs.contexts {
                     // At once, while attention is in cache.
                     pass.visitor.head(sequence, &view);
                 }
@@ -171,11 +165,9 @@ impl PackedEncoder {
                 if let Some(gate) = gate {
                     gate.apply(context, head_dim, heads_width, input.classes);
                 }
-                if needs.contexts() {
-                    let rows = Matrix::strided(context, n, head_dim, heads_width);
-                    let direct = needs.direct.then(|| direct_scratch.of_head(head, rows, &compared)).flatten();
-                    let context = needs.contexts.then(|| Rows::strided(context, n, head_dim, heads_width));
-                    pass.visitor.head(sequence, &HeadView { context, direct, ..view });
+                if needs.contexts {
+                    let context = Some(Rows::strided(context, n, head_dim, heads_width));
+                    pass.visitor.head(sequence, &HeadView { context, ..view });
                 }
             }
         }
@@ -194,11 +186,25 @@ impl PackedEncoder {
         positions: Positions,
         into: &mut AttentionScratch,
     ) {
+        let n = queries.n;
+        self.score_between((number, head), [queries, keys], positions, into);
+        kernels::softmax(&mut into.attention, n, stride_of(n), sized(&mut into.entropies, n));
+    }
+
+    /// The scores of one head, as [`PackedEncoder::attend_between`] has them before the softmax, minus infinity where a query does not
+    /// see a key; and its queries times their scale, `[n, head_dim]` in `into.query`.
+    pub(super) fn score_between(
+        &self,
+        (number, head): (usize, usize),
+        [queries, keys]: [&Projected<'_>; 2],
+        positions: Positions,
+        into: &mut AttentionScratch,
+    ) {
         let (config, place, n) = (&self.parameters.config, self.parameters.order[number], queries.n);
         let (layer, visibility) = (&self.parameters.layers[place], config.visibility.of_layer(number));
-        let AttentionScratch { query, key, distances, attention, entropies } = into;
+        let AttentionScratch { query, key, distances, attention, .. } = into;
         let stride = stride_of(n);
-        let (attention, entropies) = (sized(attention, n * stride), sized(entropies, n));
+        let attention = sized(attention, n * stride);
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = config.score_scale() as f32;
         // Queries scaled beforehand. Where keys are not turned or normalised, their bias would add the same to all scores of a
@@ -216,7 +222,6 @@ impl PackedEncoder {
         if !visibility.is_whole(n) {
             kernels::hide(attention, n, stride, |query| visibility.keys(query, n));
         }
-        kernels::softmax(attention, n, stride, entropies);
     }
 
     /// The norms `sqrt(v G vᵀ)` of one head's values, with `G` the Gram matrix of its part of the output projection:

@@ -3,6 +3,7 @@
 //! The matrix products are the `gemm` crate's, over all tokens of a batch; attention is computed for one sequence
 //! and head at a time, and looked at while it is in cache.
 
+mod backward;
 mod direct;
 mod heads;
 mod held;
@@ -16,14 +17,16 @@ use anyhow::{Result, ensure};
 
 use super::batch::Batch;
 use super::gates::Gates;
+use super::gradient::Differentiable;
 use super::kernels;
 use super::relative::Relative;
+use super::rows::Rows;
 use super::visitor::{Visitor, Written};
 use super::{Encoder, HeadWeights, LayerAttention, NO_PREDICTION, Pass, Positions, Scratch, Start, WordEmbeddings};
 use super::{check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::cost::Cost;
-use crate::model::config::{Activation, BlockPlan, Config, NormKind};
+use crate::model::config::{BlockPlan, Config, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
 
@@ -107,6 +110,7 @@ impl PackedEncoder {
         pass.show_attention_inputs(number, input, config.hidden_size);
         let outputs = projections * config.heads_width();
         project(input, &layer.query_key_value, outputs, projected, pass.batch.tokens());
+        pass.show_written(number, Written::Projected, projected);
         if layer.prepares_keys() {
             let lengths = pass.batch.inputs.iter().map(|input| input.ids.len());
             self.prepare_keys(layer, (projected, outputs), lengths, Positions::Seen, angles);
@@ -156,12 +160,15 @@ impl PackedEncoder {
     /// Computes the hidden states above a layer from the contexts of its heads: `scratch.context` and `scratch.states`
     /// to `scratch.states`.
     fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut Pass<'_>, scratch: &mut Scratch) {
-        let Scratch { states, context, update, wide, .. } = scratch;
+        let Scratch { states, context, update, wide, direct, .. } = scratch;
         let hidden = self.parameters.config.hidden_size;
         let tokens = states.len() / hidden;
         pass.show_written(number, Written::Contexts, context);
         project(context, &layer.attention_output, hidden, update, tokens);
         pass.show_written(number, Written::Attention, update);
+        if pass.needs.direct {
+            self.show_direct_heads(number, layer, pass, context, update, direct);
+        }
         let plan = self.parameters.config.blocks;
         // Of blocks side by side, the second reads what the first has not been added to.
         if plan == BlockPlan::Parallel {
@@ -177,10 +184,11 @@ impl PackedEncoder {
         let (part, config) = (&layer.intermediate, &self.parameters.config);
         let width = part.bias.len();
         project(input, part, width, wide, tokens);
+        pass.show_written(number, Written::Wide, wide);
         if config.gated {
-            gate(config.hidden_act, wide, &part.bias);
+            kernels::gate(config.hidden_act, wide, &part.bias);
         } else {
-            activate(config.hidden_act, wide, &part.bias);
+            kernels::activate(config.hidden_act, wide, &part.bias);
         }
         let inner = Matrix::strided(wide, tokens, config.intermediate_size, width);
         multiply(
@@ -189,6 +197,9 @@ impl PackedEncoder {
             Matrix::new(&layer.output.weight, config.intermediate_size, hidden),
         );
         pass.show_written(number, Written::FeedForward, update);
+        if pass.needs.direct {
+            self.show_direct_feed_forward(number, layer, pass, update, direct);
+        }
         self.add_feed_forward(layer, update, states);
     }
 
@@ -274,6 +285,10 @@ impl Encoder for PackedEncoder {
         self.parameters.direct_head().is_some()
     }
 
+    fn differentiable(&self) -> Option<&dyn Differentiable> {
+        Some(self)
+    }
+
     fn head_weights(&self, layer: usize) -> Option<HeadWeights<'_>> {
         let (hidden, width) = (self.parameters.config.hidden_size, self.parameters.config.heads_width());
         let layer = self.parameters.layers().nth(layer)?;
@@ -316,10 +331,14 @@ impl Encoder for PackedEncoder {
             }
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
-        pass.show_states(start.layer(), &scratch.states, hidden);
-        if needs.direct {
-            self.vectors(batch, &mut scratch.direct)?;
+        if needs.states_of(start.layer(), layers) {
+            pass.show_states(start.layer(), &scratch.states, hidden);
         }
+        if needs.direct {
+            self.begin_direct(&mut pass, &scratch.states, &mut scratch.direct)?;
+        }
+        // Whether the residual stream has the predicted positions alone.
+        let mut are_predicted = false;
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention depends on what the last layer writes.
             let last = number + 1 == layers;
@@ -329,19 +348,36 @@ impl Encoder for PackedEncoder {
             if needs.mixing {
                 self.show_mixing(number, &mut pass, scratch);
             }
-            if !last || needs.last_states() {
+            if last && needs.last_states() && !needs.every_last_state() {
+                let Scratch { states, context, update, .. } = &mut *scratch;
+                for (rows, width) in [(states, hidden), (context, config.heads_width())] {
+                    predicted_rows(batch, width, rows, update);
+                    std::mem::swap(rows, update);
+                }
+                are_predicted = true;
+            }
+            if !last || (needs.last_states() && !scratch.states.is_empty()) {
                 self.feed_forward(number, layer, &mut pass, scratch);
                 if last && needs.direct {
-                    self.show_final_scales(&mut pass, &scratch.states);
+                    self.show_final_norm(&mut pass, &scratch.states, &scratch.direct);
                 }
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
                     self.normalise(&mut scratch.states, norm);
                 }
-                pass.show_states(number + 1, &scratch.states, hidden);
+                if needs.states_of(number + 1, layers) {
+                    pass.show_states(number + 1, &scratch.states, hidden);
+                }
             }
         }
         if needs.last_states() {
             check_finite(&scratch.states, layers)?;
+        }
+        if !are_predicted && (needs.logits || needs.predicted_states) {
+            predicted_rows(batch, hidden, &scratch.states, &mut scratch.update);
+            std::mem::swap(&mut scratch.states, &mut scratch.update);
+        }
+        if needs.predicted_states && !scratch.states.is_empty() {
+            pass.visitor.predicted_states(Rows::new(&scratch.states, hidden));
         }
         if needs.logits {
             self.predict(&mut pass, scratch)?;
@@ -351,27 +387,10 @@ impl Encoder for PackedEncoder {
     }
 }
 
-fn activate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
-    match activation {
-        Activation::Gelu => kernels::bias_gelu(wide, bias),
-        Activation::GeluTanh => kernels::bias_gelu_tanh(wide, bias),
-        Activation::Relu => kernels::bias_relu(wide, bias),
-        Activation::Silu => kernels::bias_silu(wide, bias),
-        Activation::QuickGelu => kernels::bias_quick_gelu(wide, bias),
-        Activation::Tanh => kernels::bias_tanh(wide, bias),
-    }
-}
-
-/// Gates each row, `[2 * width]`, plus its bias: the activation of the first half times the second half, in place of the first.
-fn gate(activation: Activation, wide: &mut [f32], bias: &[f32]) {
-    match activation {
-        Activation::Gelu => kernels::gate_gelu(wide, bias),
-        Activation::GeluTanh => kernels::gate_gelu_tanh(wide, bias),
-        Activation::Relu => kernels::gate_relu(wide, bias),
-        Activation::Silu => kernels::gate_silu(wide, bias),
-        Activation::QuickGelu => kernels::gate_quick_gelu(wide, bias),
-        Activation::Tanh => kernels::gate_tanh(wide, bias),
-    }
+/// The rows of the predicted positions, in their order: after the heads of the last layer no token reads another one.
+fn predicted_rows(batch: &Batch<'_>, width: usize, rows: &[f32], into: &mut Vec<f32>) {
+    into.clear();
+    batch.predicted().for_each(|(_, _, row)| into.extend_from_slice(&rows[row * width..][..width]));
 }
 
 /// Adds a bias to each row.
@@ -413,10 +432,20 @@ fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
 /// `states` times the first `outputs` columns of the weight; the bias is left to the step that comes next, which reads
 /// the result anyway.
 fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
-    let inputs = states.len() / tokens;
+    let inputs = linear.weight.len() / linear.bias.len();
     multiply(
         MatrixMut::new(sized(into, tokens * outputs), tokens, outputs),
         Matrix::new(states, tokens, inputs),
         Matrix::strided(&linear.weight, inputs, outputs, linear.bias.len()),
+    );
+}
+
+/// The derivatives by what a linear layer was given, from those by the first `outputs` values that it gave.
+fn project_back(derivatives: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
+    let inputs = linear.weight.len() / linear.bias.len();
+    multiply(
+        MatrixMut::new(sized(into, tokens * inputs), tokens, inputs),
+        Matrix::new(derivatives, tokens, outputs),
+        Matrix::strided(&linear.weight, inputs, outputs, linear.bias.len()).transposed(),
     );
 }

@@ -2,51 +2,108 @@
 
 use anyhow::{Context, Result};
 
-use super::{PackedEncoder, Pass, Scratch, activate, add_bias, project, sized};
+use super::{PackedEncoder, Pass, Scratch, add_bias, project, project_back, sized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+use crate::model::forward::batch::Batch;
+use crate::model::forward::gradient::Score;
+use crate::model::forward::kernels::{self, backward};
 use crate::model::forward::{NO_PREDICTION, check_finite};
-use crate::model::parameters::Transform;
+use crate::model::parameters::{PredictionHead, Transform};
 
 /// So many logits are in memory at a time, 16 MB of them: as many positions as they do for, one at least.
 const MOST_LOGITS: usize = 1 << 22;
 
 impl PackedEncoder {
-    /// Lends the logits at the predicted positions, from the hidden states in `scratch.states`.
-    pub(super) fn predict(&self, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
+    /// The head that predicts, and the vectors of its classes, `[classes, width]`.
+    fn prediction_head(&self) -> Result<(&PredictionHead, Matrix<'_>)> {
         let head = self.parameters.prediction.as_ref().context(NO_PREDICTION)?;
-        let (hidden, classes) = (self.parameters.config.hidden_size, head.bias.len());
-        let width = head.transform.as_ref().map_or(hidden, |transform| transform.dense.bias.len());
+        let width = head.transform.as_ref().map_or(self.parameters.config.hidden_size, |part| part.dense.bias.len());
         let vectors = head.decoder.as_ref().unwrap_or(&self.parameters.embeddings.words);
-        let vectors = Matrix::new(vectors, classes, width).transposed();
-        let Scratch { states, context, update, logits, .. } = scratch;
-        let places: Vec<_> = pass.batch.predicted().collect();
-        for places in places.chunks((MOST_LOGITS / classes).max(1)) {
-            let count = places.len();
-            let gathered = sized(context, count * hidden);
-            for (row, &(_, _, place)) in gathered.chunks_exact_mut(hidden).zip(places) {
-                row.copy_from_slice(&states[place * hidden..][..hidden]);
-            }
-            let rows = match &head.transform {
-                None => &*gathered,
-                Some(Transform { dense, activation, norm }) => {
-                    project(gathered, dense, width, update, count);
-                    activate(*activation, update, &dense.bias);
-                    if let Some(norm) = norm {
-                        self.normalise(update, norm);
-                    }
-                    &*update
+        Ok((head, Matrix::new(vectors, head.bias.len(), width)))
+    }
+
+    /// Computes the logits, `[rows, classes]`, of some rows of hidden states; `transformed` are these after the layer before the
+    /// classes' vectors, where the head has one.
+    /// Fails if they are not finite.
+    fn logits(&self, states: &[f32], transformed: &mut Vec<f32>, logits: &mut Vec<f32>) -> Result<()> {
+        let (head, vectors) = self.prediction_head()?;
+        let count = states.len() / self.parameters.config.hidden_size;
+        let rows = match &head.transform {
+            None => states,
+            Some(Transform { dense, activation, norm }) => {
+                project(states, dense, dense.bias.len(), transformed, count);
+                kernels::activate(*activation, transformed, &dense.bias);
+                if let Some(norm) = norm {
+                    self.normalise(transformed, norm);
                 }
-            };
-            let logits = sized(logits, count * classes);
-            multiply(MatrixMut::new(logits, count, classes), Matrix::new(rows, count, width), vectors);
-            add_bias(logits, &head.bias);
-            if let Some(cap) = head.cap {
-                logits.iter_mut().for_each(|logit| *logit = cap * (*logit / cap).tanh());
+                &**transformed
             }
-            check_finite(logits, self.parameters.order.len())?;
-            for (row, &(sequence, position, _)) in logits.chunks_exact(classes).zip(places) {
+        };
+        let (classes, width) = (vectors.rows(), vectors.columns());
+        let logits = sized(logits, count * classes);
+        multiply(MatrixMut::new(logits, count, classes), Matrix::new(rows, count, width), vectors.transposed());
+        add_bias(logits, &head.bias);
+        if let Some(cap) = head.cap {
+            kernels::cap(logits, cap);
+        }
+        check_finite(logits, self.parameters.order.len())
+    }
+
+    /// Lends the logits at the predicted positions, from the hidden states there in `scratch.states`.
+    pub(super) fn predict(&self, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
+        let (classes, hidden) = (self.prediction_head()?.1.rows(), self.parameters.config.hidden_size);
+        let Scratch { states, update, logits, .. } = scratch;
+        let mut places = pass.batch.predicted();
+        for states in states.chunks(hidden * (MOST_LOGITS / classes).max(1)) {
+            self.logits(states, update, logits)?;
+            for (row, (sequence, position, _)) in logits.chunks_exact(classes).zip(&mut places) {
                 pass.visitor.logits(sequence, position, row);
             }
+        }
+        Ok(())
+    }
+
+    /// The derivatives of a score by the hidden states at the predicted positions, `[positions, hidden]`, into `scratch.states`.
+    /// `score` is shown the logits at each of these.
+    pub(super) fn score_back(
+        &self,
+        batch: &Batch<'_>,
+        states: &[f32],
+        score: &mut Score<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let (head, vectors) = self.prediction_head()?;
+        let (classes, width, hidden) = (vectors.rows(), vectors.columns(), self.parameters.config.hidden_size);
+        let Scratch { states: derivatives, context, update, wide, projected, logits, .. } = scratch;
+        derivatives.clear();
+        let mut places = batch.predicted();
+        for states in states.chunks(hidden * (MOST_LOGITS / classes).max(1)) {
+            let count = states.len() / hidden;
+            self.logits(states, update, logits)?;
+            for (row, (sequence, position, _)) in logits.chunks_exact_mut(classes).zip(&mut places) {
+                // The place of what was bounded is needed after the score has put its derivatives there.
+                let bounded = head.cap.map(|cap| (cap, row.to_vec()));
+                score(sequence, position, row);
+                if let Some((cap, bounded)) = bounded {
+                    backward::cap(&bounded, cap, row);
+                }
+            }
+            let rows = sized(wide, count * width);
+            multiply(MatrixMut::new(rows, count, width), Matrix::new(logits, count, classes), vectors);
+            let Some(Transform { dense, activation, norm }) = &head.transform else {
+                derivatives.extend_from_slice(rows);
+                continue;
+            };
+            project(states, dense, width, update, count);
+            if let Some(norm) = norm {
+                let active = sized(projected, update.len());
+                active.copy_from_slice(update);
+                kernels::activate(*activation, active, &dense.bias);
+                self.norm_back(active, norm, rows);
+            }
+            backward::activate(*activation, update, &dense.bias, rows);
+            project_back(rows, dense, width, context, count);
+            derivatives.extend_from_slice(context);
         }
         Ok(())
     }

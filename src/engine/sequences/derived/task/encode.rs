@@ -224,6 +224,7 @@ impl ItemReader<'_> {
             ClozeContext::Masked(text) => self.filled_in(text, sides)?,
             ClozeContext::Prompt(text) => self.continued(text, sides)?,
         };
+        let sequence = Sequence { compared: vec![answer, foil], ..sequence };
         Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer)))
     }
 

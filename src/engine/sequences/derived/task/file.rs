@@ -1,11 +1,12 @@
 //! Task files: JSON lines, one item a line, whose keys say which kind of task it is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
 use super::TaskKind;
@@ -135,8 +136,30 @@ struct Line {
     linguistics_term: Option<String>,
 }
 
-/// Keys of each kind, for messages.
-const KINDS: &str = "`text` (and `text_pair`) or `words`, with `label` (classify); `words` with `labels` (tag); `text` with one mask, or `prompt`, with `answer` and `foil` (cloze); `good` and `bad` (pair); `anchor`, `positive` and `negative` (triple)";
+/// The kinds of items with the keys that tell them, for messages.
+const KINDS: [(&[&str], &str); 5] = [
+    (&["label", "text_pair"], "`text` (and `text_pair`) or `words`, with `label` (classify)"),
+    (&["labels", "words"], "`words` with `labels` (tag)"),
+    (
+        &["answer", "foil", "prompt", "corrupted", "corruption", "text"],
+        "`text` with one mask, or `prompt`, with `answer` and `foil` (cloze)",
+    ),
+    (&["good", "bad", "sentence_good", "sentence_bad"], "`good` and `bad` (pair)"),
+    (&["anchor", "positive", "negative"], "`anchor`, `positive` and `negative` (triple)"),
+];
+
+/// All kinds of items.
+fn kinds() -> String {
+    KINDS.map(|(_, kind)| kind).join("; ")
+}
+
+/// The kind with most of its keys in an object, or all kinds if none has any.
+fn nearest_kind(json: &str) -> String {
+    let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(json).unwrap_or_default();
+    let count = |keys: &[&str]| keys.iter().filter(|key| given.contains_key(**key)).count();
+    let nearest = KINDS.iter().rev().max_by_key(|(keys, _)| count(keys)).filter(|(keys, _)| count(keys) > 0);
+    nearest.map_or_else(kinds, |(_, kind)| (*kind).to_owned())
+}
 
 impl TaskFile {
     /// Reads a file.
@@ -168,7 +191,7 @@ impl TaskFile {
         }
         let kind = items.first().map(|item| item.content.kind());
         let nothing =
-            || anyhow!("the task `{shown}` has no item").about(&shown).hint(format!("an item a line: {KINDS}"));
+            || anyhow!("the task `{shown}` has no item").about(&shown).hint(format!("an item a line: {}", kinds()));
         let name = path.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned());
         let sha256 = hex(&Sha256::digest(text));
         Ok(Self { kind: kind.ok_or_else(nothing)?, path: shown, name, sha256, items })
@@ -259,7 +282,7 @@ fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
         (None, None, None, Some((good, bad))) => ItemContent::Pair { good, bad },
         _ => {
             let error = anyhow!("the keys fit no kind of task: `{}`", shortened(json));
-            return Err(error.hint(format!("a task has {KINDS}")));
+            return Err(error.hint(format!("an item has {}", nearest_kind(json))));
         }
     };
     Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content })
@@ -329,6 +352,12 @@ mod tests {
             (r#"{"text": "a", "labels": [1]}"#, "`labels` are of `words`"),
             (r#"{"anchor": "a", "positive": "b"}"#, "the keys fit no kind of task"),
             ("[1]", "a line is an object"),
+            // The kind that it comes nearest to is told, or all of them.
+            (r#"{"gud": "a", "bad": "b"}"#, ": an item has `good` and `bad` (pair)"),
+            (r#"{"anchor": "a", "positiv": "b"}"#, ": an item has `anchor`, `positive` and `negative` (triple)"),
+            (r#"{"text": "a", "awnser": "b"}"#, ": an item has `text` with one mask, or `prompt`, with `answer`"),
+            (r#"{"words": ["a"], "tags": ["b"]}"#, ": an item has `words` with `labels` (tag)"),
+            (r#"{"x": 1}"#, "`labels` (tag); `text` with one mask"),
         ] {
             let said = refused(&[pair, line]);
             assert!(said.starts_with("items.jsonl:2: ") && said.contains(why), "{said}");

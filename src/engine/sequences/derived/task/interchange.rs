@@ -26,6 +26,10 @@ impl ItemReader<'_> {
         if corrupted.predictions[0].position != place {
             return Err(ItemSkip::OtherPlace.into());
         }
+        let sides = |text: &Sequence| (text.predictions[0].truth, text.item.as_ref().map(|part| part.rule));
+        if sides(&clean) != sides(&corrupted) {
+            return Err(ItemSkip::OtherAnswer.into());
+        }
         let changed =
             clean.ids.iter().zip(&corrupted.ids).filter(|(clean, corrupted)| clean != corrupted).count() as u64;
         if changed == 0 {

@@ -97,6 +97,8 @@ pub enum ItemSkip {
     OtherLength,
     /// The corrupted text has the mask at another place.
     OtherPlace,
+    /// Answer or foil is another token in the corrupted text.
+    OtherAnswer,
 }
 
 impl ItemSkip {
@@ -119,6 +121,7 @@ impl ItemSkip {
             Self::NotCorrupted => "without `corrupted`",
             Self::OtherLength => "whose corrupted text has another number of tokens",
             Self::OtherPlace => "whose corrupted text has its mask at another place",
+            Self::OtherAnswer => "whose answer or foil is another token in the corrupted text",
         }
     }
 
@@ -145,6 +148,7 @@ impl ItemSkip {
             Self::OtherLength | Self::OtherPlace => {
                 "exchange words for others of as many tokens, each at its place".to_owned()
             }
+            Self::OtherAnswer => "leave the words beside the answer as they are".to_owned(),
             Self::NoTokens | Self::NothingDiffers | Self::UnknownToken | Self::FirstToken | Self::NoLabels => {
                 "mend the item or leave it out".to_owned()
             }
@@ -250,15 +254,15 @@ impl ItemTexts {
     }
 
     /// Number of sequences of the items that are taken.
-    pub fn sequence_count(&self, takes: impl Fn(u64) -> bool) -> u64 {
-        let taken = self.items.iter().flatten().filter(|sequence| takes(sequence.index));
+    pub fn sequence_count(&self, takes: impl Fn(&Sequence) -> bool) -> u64 {
+        let taken = self.items.iter().flatten().filter(|sequence| takes(sequence));
         let count = |sequence: &Sequence| if self.mask.is_some() { sequence.text_places().count() } else { 1 };
         taken.map(count).sum::<usize>() as u64
     }
 
-    /// The sequences of the items that are taken, by their number among these.
-    pub fn sequences(&self, takes: impl Fn(u64) -> bool + Send) -> impl Iterator<Item = Sequence> + Send {
-        let taken = self.items.iter().flatten().filter(move |sequence| takes(sequence.index));
+    /// The sequences of the items that are taken.
+    pub fn sequences(&self, takes: impl Fn(&Sequence) -> bool + Send) -> impl Iterator<Item = Sequence> + Send {
+        let taken = self.items.iter().flatten().filter(move |sequence| takes(sequence));
         taken.flat_map(|sequence| match self.mask {
             Some(mask) => word_l2r(sequence, mask),
             None => vec![sequence.clone()],

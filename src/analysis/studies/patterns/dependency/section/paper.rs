@@ -8,10 +8,13 @@ use super::super::assessment::of_relation;
 use super::super::relation::RelationMetrics;
 use super::super::thresholds::MIN_COUNT;
 use crate::stats::block_test::TAIL;
-use crate::stats::interval::Interval;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Policy;
 use crate::study::show::table::Table;
+use crate::study::show::wording::with_interval;
+
+/// The digits of accuracies.
+const DIGITS: usize = 3;
 
 /// A relation with its best head.
 #[derive(Serialize)]
@@ -20,8 +23,8 @@ struct PaperRow {
     words: u64,
     /// The head and its direction.
     head: String,
-    accuracy: f64,
-    ci95: Option<Interval>,
+    /// Its accuracy, with the interval.
+    accuracy: String,
     /// Accuracy of the best fixed offset.
     offset: f64,
     /// Accuracy of the best rules by word classes.
@@ -40,8 +43,7 @@ pub(super) fn table(relations: &[RelationMetrics], policy: &Policy) -> Table {
         relation: relation.title(),
         words: relation.count,
         head: format!("{} {}", relation.place, relation.direction.name()),
-        accuracy: relation.accuracy,
-        ci95: relation.ci95.accuracy,
+        accuracy: with_interval(relation.accuracy, relation.ci95.accuracy, DIGITS),
         offset: relation.baseline.accuracy,
         word_classes: relation.tag_baseline.as_ref().map(|tags| tags.accuracy),
         held_out: relation.heldout_accuracy,

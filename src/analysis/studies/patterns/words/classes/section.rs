@@ -1,5 +1,6 @@
 //! The section `classes` of the report.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use comfy_table::CellAlignment;
@@ -18,11 +19,12 @@ use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Section, stored};
+use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
 use crate::system::counted::plural;
-use crate::system::printable::one_line;
+use crate::system::printable::{excerpt, one_line};
 
 /// The classes of the words of a corpus, with the attention that each head pays them.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,8 +73,10 @@ pub struct ClassHead {
     /// The mean over words of the attention to other words of the class.
     pub mass: Ratio,
     /// The mass of even attention.
+    #[schemars(range(min = 0, max = 1))]
     pub chance: Option<f64>,
     /// The mass of a head with the same preference for offsets that is blind otherwise.
+    #[schemars(range(min = 0, max = 1))]
     pub expected: Option<f64>,
     /// `mass - chance`
     pub over_chance: Ratio,
@@ -84,10 +88,12 @@ pub struct ClassHead {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// The ratio.
+    #[schemars(range(min = -TIMES_EXPECTED, max = 1))]
     pub value: Option<f64>,
     /// Its 95 % interval; null where fewer than 10 blocks have a word.
     pub ci95: Option<Interval>,
     /// Its standard error, by leaving out one block at a time; null as `ci95` is.
+    #[schemars(range(min = 0))]
     pub standard_error: Option<f64>,
     /// The ratio without each block, for the block test of two analyses.
     #[serde(skip)]
@@ -156,27 +162,42 @@ impl ClassMetrics {
 }
 
 impl ClassesSection {
+    /// The classes of a kind.
+    fn of_kind<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
+        self.classes.iter().filter(move |class| class.key == key)
+    }
+
+    /// Why no class of a kind was tested; `None` if they were.
+    fn obstacle(&self, kind: &ClassKind, policy: &Policy) -> Option<String> {
+        let key = one_line(&kind.key);
+        if kind.is_crowded {
+            return Some(format!("Words have more than {MAX_CLASSES} classes of the kind {key}"));
+        }
+        let Some(class) = self.of_kind(&kind.key).next() else {
+            return Some(format!("No word has a class of the kind {key}"));
+        };
+        let (count, [one, many], least) = EvidenceGap::of(&class.queries, policy)?.counted();
+        let (asked, things) = (policy.count(least), plural(&count, one, many));
+        Some(format!(
+            "Too little text for classes of the kind {key}: {count} {things}, where a label asks for {asked} (`{}`)",
+            least.name
+        ))
+    }
+
     fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
-        for ClassKind { key, classes, is_crowded } in &self.class_kinds {
-            let key = one_line(key);
-            if *is_crowded {
-                writeln!(
-                    out,
-                    "Words have more than {MAX_CLASSES} classes of the kind {key}: no label of them was tested."
-                )?;
-            } else if *classes == 0 {
-                writeln!(out, "No word has a class of the kind {key}: no label of it was tested.")?;
+        let (mut tested, mut found) = (0, Vec::new());
+        for kind in &self.class_kinds {
+            if let Some(obstacle) = self.obstacle(kind, policy) {
+                writeln!(out, "{obstacle}: no label was tested.")?;
+                continue;
             }
+            tested += self.of_kind(&kind.key).count();
+            found.extend(self.of_kind(&kind.key).filter_map(|class| Some((class, class.best(policy)?))));
         }
-        let found: Vec<(&ClassMetrics, &ClassHead)> =
-            self.classes.iter().filter_map(|class| Some((class, class.best(policy)?))).collect();
-        if self.classes.is_empty() {
-            return Ok(());
-        }
-        let rest = self.classes.len() - found.len();
+        let rest = tested - found.len();
         if found.is_empty() {
-            let classes = plural(&rest, "class", "classes");
-            return writeln!(out, "No head attends to words of any one of the {rest} {classes}.");
+            let of = if rest == 1 { "the one class".to_owned() } else { format!("any of the {rest} classes") };
+            return if rest == 0 { Ok(()) } else { writeln!(out, "No head is shown to attend to words of {of}.") };
         }
         writeln!(
             out,
@@ -196,7 +217,8 @@ impl ClassesSection {
         }
         out.table(table);
         if rest > 0 {
-            writeln!(out, "\nNo head attends to words of {rest} other {}.", plural(&rest, "class", "classes"))?;
+            let classes = plural(&rest, "class", "classes");
+            writeln!(out, "\nNo head is shown to attend to words of {rest} other {classes}.")?;
         }
         Ok(())
     }
@@ -211,13 +233,29 @@ impl Section for ClassesSection {
         Summary::written(|out| self.write_summary(out, policy))
     }
 
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
+        let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
+        let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
+        let found = empty.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
+        InBrief { found, shortage, ..InBrief::default() }
+    }
+
     fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         self.classes.iter().flat_map(|class| class.numbers(policy)).collect()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let broken = self.classes.iter().find(|class| !grid.is(class.by_head.iter().map(|head| head.place)))?;
-        Some(format!("the class `{}` does not list every head", broken.title()))
+        if let Some(broken) = self.classes.iter().find(|class| !grid.is(class.by_head.iter().map(|head| head.place))) {
+            return Some(format!("the class `{}` does not list every head", excerpt(&broken.title())));
+        }
+        let kinds: BTreeSet<&str> = self.class_kinds.iter().map(|kind| &*kind.key).collect();
+        let names: BTreeSet<(&str, &str)> = self.classes.iter().map(|class| (&*class.key, &*class.class)).collect();
+        let can_be = |&(key, class): &(&str, &str)| kinds.contains(key) && !class.is_empty();
+        let is_kind = |key: &&str| !key.is_empty() && !key.contains('=');
+        let are_distinct = [kinds.len(), names.len()] == [self.class_kinds.len(), self.classes.len()];
+        (!are_distinct || !names.iter().all(can_be) || !kinds.iter().all(is_kind))
+            .then(|| "`classes` are not different classes of the `class_kinds`, each with a name".to_owned())
     }
 
     /// The classes; every head on each of them.

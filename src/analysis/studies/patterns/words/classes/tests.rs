@@ -12,7 +12,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 use crate::studies::patterns::words::tests::{Head, evenly, on, random, results, tagged};
 use crate::studies::registry::{default_policy, named};
-use crate::study::section::section;
+use crate::study::section::{Section, section};
 
 fn class(key: &str, name: &str) -> Arc<WordClass> {
     Arc::new(WordClass { key: key.into(), name: name.into() })
@@ -153,4 +153,27 @@ fn sums_of_a_file_fit_or_do_not() {
     assert!(!of_two.fits(grid, FromToken::Mean));
     sums.keys.get_mut("upos").unwrap().is_crowded = true;
     assert!(!sums.fits(grid, FromToken::Mean));
+}
+
+#[test]
+fn a_section_has_different_classes_with_names() {
+    let found = results(named("classes").unwrap(), &by_upos()[..1], &HEADS[1..2]);
+    let whole: &ClassesSection = section(&*found.sections[0].1);
+    let grid = HeadGrid { layers: 1, heads: 1 };
+    assert_eq!(whole.defect(grid), None);
+    let changes: [fn(&mut ClassesSection); 5] = [
+        |section| section.classes.push(section.classes[0].clone()),
+        |section| section.class_kinds.push(section.class_kinds[0].clone()),
+        |section| section.classes[0].class.clear(),
+        |section| section.classes[0].key = "other".to_owned(),
+        |section| {
+            section.class_kinds[0].key = "a=b".to_owned();
+            section.classes.iter_mut().for_each(|class| class.key = "a=b".to_owned());
+        },
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut crafted = whole.clone();
+        change(&mut crafted);
+        assert!(crafted.defect(grid).is_some(), "{number}");
+    }
 }

@@ -1,7 +1,9 @@
 //! The score of each item of a task with all heads and without each set of heads.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::files::Pooling;
@@ -10,12 +12,15 @@ use crate::model::forward::visitor::Needs;
 use crate::passes::ablation::Conditions;
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::sequence::{ScoreRule, Sequence};
+use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
+use crate::stats::interval::Interval;
 use crate::stats::surprisal::surprisal;
 use crate::studies::ablation::losses::{ScoredToken, scored};
 use crate::studies::ablation::output_shifts::one_less_cosine;
-use crate::studies::ablation::removal::{EachHead, Quantity, RemovalSums};
+use crate::studies::ablation::removal::{EachHead, Loss, PerToken, Quantity, RemovalSums};
+use crate::study::show::wording::decimal;
 
 /// The items of a block by their numbers.
 ///
@@ -61,6 +66,33 @@ impl Item {
     /// How many predictions can be right: the words of tags, one of other items.
     pub fn predictions(&self) -> f64 {
         if self.right.is_empty() { 1.0 } else { self.truths.values().sum::<u64>() as f64 }
+    }
+}
+
+/// A share of items.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RightShare {
+    /// The share; null where there is no item.
+    #[schemars(range(min = 0, max = 1))]
+    pub share: Option<f64>,
+    /// Its 95 % interval, over units.
+    pub ci95: Option<Interval>,
+}
+
+impl RightShare {
+    /// A share, if it is a number, with the same share left out block by block.
+    pub fn new(share: f64, blocks: Jackknife) -> Self {
+        Self { share: Some(share).filter(|share| share.is_finite()), ci95: blocks.on(Scale::Share).interval() }
+    }
+}
+
+/// `83.1 % [79.5, 86.2]`
+impl fmt::Display for RightShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(share) = self.share else { return f.write_str("-") };
+        let of = |share: f64| decimal(100.0 * share, 1);
+        write!(f, "{} %", of(share))?;
+        self.ci95.map_or(Ok(()), |ci95| write!(f, " [{}, {}]", of(ci95.low()), of(ci95.high())))
     }
 }
 
@@ -149,6 +181,34 @@ impl Quantity for Items {
     fn fits(&self, variants: usize) -> bool {
         let fit = |count: usize| count == 1 + variants;
         self.values().all(|item| fit(item.scores.len()) && (item.right.is_empty() || fit(item.right.len())))
+    }
+}
+
+impl PerToken for Items {
+    fn tokens(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn change(&self, variant: usize) -> f64 {
+        self.values().map(|item| item.score(None) - item.score(Some(variant))).sum()
+    }
+}
+
+impl Loss for Items {
+    fn units(&self) -> u64 {
+        self.values().filter(|item| item.is_first).count() as u64
+    }
+
+    fn loss(&self, variant: Option<usize>) -> f64 {
+        -self.values().map(|item| item.score(variant)).sum::<f64>()
+    }
+
+    fn right(&self, variant: Option<usize>) -> f64 {
+        self.values().map(|item| item.right(variant)).sum()
+    }
+
+    fn predictions(&self) -> f64 {
+        self.values().map(Item::predictions).sum()
     }
 }
 

@@ -1,6 +1,6 @@
-"""How often `headscope diff` says that something changed: where nothing did, and where the weights did.
+"""How often `headscope compare --numbers` says that something changed: where nothing did, and where the weights did.
 
-    python3 benches/diff_error_rate.py [MODEL_DIR] [CORPUS.conllu] [--headscope target/release/headscope]
+    python3 benches/numbers_error_rate.py [MODEL_DIR] [CORPUS.conllu] [--headscope target/release/headscope]
         [--case halves|documents|noise|rounding ...] [--times N] [--work DIR] [--threads 2] [--offset 0]
 
 By default the model and the corpus are those in the box. Cases, all of them unless some are named:
@@ -135,7 +135,7 @@ class Bench:
 
     def diff(self, a, b):
         """The exit status of a comparison, and what it finds changed, out of how many numbers."""
-        command = [self.arguments.headscope, "diff", a, b, "--json"]
+        command = [self.arguments.headscope, "compare", "--numbers", a, b, "--json"]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
         if done.returncode not in (0, 1):
             raise SystemExit(done.stderr)

@@ -1,4 +1,4 @@
-//! The outcome of `headscope diff`, as `--json` prints it. docs/REPORT.md, "Comparing", explains each key.
+//! The outcome of `headscope compare --numbers`, as `--json` prints it. docs/REPORT.md, "Comparing", explains each key.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,8 +16,8 @@ pub const SCHEMA_VERSION: u32 = 3;
 
 /// Changes between two analyses, beyond chance.
 #[derive(Serialize, JsonSchema)]
-#[schemars(title = "headscope diff")]
-pub struct DiffOutcome {
+#[schemars(title = "headscope compare --numbers")]
+pub struct NumbersOutcome {
     /// The version of this schema.
     pub schema_version: u32,
     /// Whether any of the three lists of changes has an entry.
@@ -47,7 +47,7 @@ pub struct DiffOutcome {
     /// Labels that are firm on one side and out of reach on the other, largest difference first.
     pub labels: Vec<LabelChange>,
     /// Labels that are firm on one side only, and of which it is not shown that they changed: on the other side the test cannot
-    /// tell, or the number that they rest on does not differ. They are no changes; `headscope compare` says more of them.
+    /// tell, or the number that they rest on does not differ. They are no changes; `headscope compare` without `--numbers` says more of them.
     pub one_sided: Vec<OneSidedLabel>,
     /// The heads of which some number that was asked for differs, the one with most first.
     pub heads: Vec<HeadChanges>,
@@ -192,7 +192,7 @@ impl Method {
     }
 }
 
-impl DiffOutcome {
+impl NumbersOutcome {
     /// The changes, in a sentence.
     pub fn verdict(&self) -> String {
         let Self { labels, relations, metrics, only, .. } = self;
@@ -293,7 +293,7 @@ impl Standing {
     }
 }
 
-/// The JSON Schema of [`DiffOutcome`], draft 2020-12.
+/// The JSON Schema of [`NumbersOutcome`], draft 2020-12.
 pub fn schema() -> schemars::Schema {
-    schemars::schema_for!(DiffOutcome)
+    schemars::schema_for!(NumbersOutcome)
 }

@@ -1,4 +1,4 @@
-//! `headscope diff`: did anything change between two analyses, beyond chance?
+//! `headscope compare --numbers`: did anything change between two analyses, beyond chance?
 //!
 //! Read both sides, pair and test their numbers, correct for how many they are, judge labels by them, write.
 
@@ -19,7 +19,7 @@ use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::PerUnit;
 use crate::system::errors::{Class, Facts};
 use labels::Labels;
-use outcome::{Compared, DiffOutcome, Method, SCHEMA_VERSION};
+use outcome::{Compared, Method, NumbersOutcome, SCHEMA_VERSION};
 use pairs::NumberPairs;
 
 /// The hint for reports over the same sentences.
@@ -28,7 +28,7 @@ const PAIRING: &str = "Both are over the same sentences: partials of these runs 
 
 /// Two analyses, and what a change is.
 #[derive(Clone, Debug)]
-pub struct DiffOptions {
+pub struct NumbersOptions {
     /// The two analyses.
     pub sides: SidesOptions,
     /// The largest q-value of a change.
@@ -43,9 +43,9 @@ pub struct DiffOptions {
 
 /// Compares two analyses and prints what changed; whether nothing did.
 /// Fails if either cannot be read, or an output cannot be written.
-pub fn diff(options: &DiffOptions) -> Result<bool> {
+pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
     let outputs = options.outputs.open()?;
-    let outcome = compare(options)?;
+    let outcome = outcome(options)?;
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
         Writer::Html => html::render(&outcome),
@@ -55,7 +55,7 @@ pub fn diff(options: &DiffOptions) -> Result<bool> {
     Ok(!outcome.changed)
 }
 
-fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
+fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
     let [a, b] = sides::read(&options.sides).class(Class::Input)?;
     let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
     let pairs = NumberPairs::new(&a, &b, method, &options.tolerances);
@@ -66,7 +66,7 @@ fn compare(options: &DiffOptions) -> Result<DiffOutcome> {
     let (changes, one_sided) =
         if wanted(Part::Labels) { (labels.changes, labels.one_sided) } else { (Vec::new(), Vec::new()) };
     let changed = !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
-    Ok(DiffOutcome {
+    Ok(NumbersOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.other_corpus(&b),
         unread: sides::unread(&a, &b),

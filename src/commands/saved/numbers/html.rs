@@ -2,15 +2,15 @@
 
 use anyhow::Result;
 
-use super::outcome::{Change, DiffOutcome, HeadChanges, LabelChange, LargestChange, OneSidedLabel};
+use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
 use crate::commands::saved::sides::described::LeftAside;
 use crate::commands::saved::sides::page::{ComparisonPage, PageTable};
 use crate::study::show::wording::significance;
 
 /// The page as a file.
 /// Fails for no an outcome.
-pub fn render(outcome: &DiffOutcome) -> Result<Vec<u8>> {
-    let DiffOutcome { a, b, compared, labels, one_sided, heads, relations, metrics, left_aside, not_shared, .. } =
+pub fn render(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
+    let NumbersOutcome { a, b, compared, labels, one_sided, heads, relations, metrics, left_aside, not_shared, .. } =
         outcome;
     let columns = ["number", "head", "a", "b", "difference", "q"].as_slice();
     let facts = not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);

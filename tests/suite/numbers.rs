@@ -66,7 +66,7 @@ impl EstimationContext {
 }
 
 fn diff(a: &Path, b: &Path, more: &[&str]) -> (i32, String) {
-    let output = headscope(&[&["diff", path(a), path(b)], more].concat()).output().unwrap();
+    let output = headscope(&[&["compare", "--numbers", path(a), path(b)], more].concat()).output().unwrap();
     let text = if output.stderr.is_empty() { output.stdout } else { output.stderr };
     (output.status.code().unwrap(), String::from_utf8(text).unwrap())
 }
@@ -102,7 +102,8 @@ fn a_report_does_not_differ_from_itself() {
     assert!(compared("metrics") > 400 && compared("relations") > 400, "{}", found["compared"]);
     // One of the two may come from standard input.
     let report = context.path("a.json");
-    let piped = headscope(&["diff", "-", path(&report)]).write_stdin(REPORT.as_bytes()).output().unwrap();
+    let piped =
+        headscope(&["compare", "--numbers", "-", path(&report)]).write_stdin(REPORT.as_bytes()).output().unwrap();
     assert!(outcome(&piped).unwrap().starts_with("Nothing changed"));
 }
 
@@ -337,7 +338,7 @@ fn the_outcome_is_as_its_schema_says() {
     context.changed("a.json", |report| set(report, 0, "separator_mass", 0.9, [0.85, 0.95]));
     let (_, found) =
         context.json(&context.changed("b.json", |report| set(report, 0, "separator_mass", 0.1, [0.05, 0.15])), &[]);
-    let schema: Value = serde_json::from_str(&run(&["schema", "diff"]).unwrap()).unwrap();
+    let schema: Value = serde_json::from_str(&run(&["explain", "--schema", "numbers"]).unwrap()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = validator.iter_errors(&found).map(|error| error.to_string()).collect();
     assert_eq!(errors, [""; 0]);
@@ -427,7 +428,7 @@ fn kept(model: &Path, corpus: &Path, at: &Path) -> [PathBuf; 2] {
     both
 }
 
-/// The calibration, in small; `benches/diff_error_rate.py` has it for real models and treebanks.
+/// The calibration, in small; `benches/numbers_error_rate.py` has it for real models and treebanks.
 #[test]
 fn halves_of_a_corpus_do_not_differ_and_other_weights_do() {
     let folder = tempfile::tempdir().unwrap();

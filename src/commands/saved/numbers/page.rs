@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use comfy_table::Table;
 
-use super::outcome::{Change, DiffOutcome, HeadChanges, LabelChange, LargestChange, OneSidedLabel};
+use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
 use crate::commands::saved::sides::text::{left_aside, not_shared, sides};
 use crate::study::metrics::number::Part;
 use crate::study::show::wording::{plain_table, significance};
@@ -20,18 +20,18 @@ const ROWS: usize = 10;
 const DIGITS: usize = 3;
 
 /// The page; with `full` all that changed.
-pub fn render(outcome: &DiffOutcome, full: bool) -> String {
+pub fn render(outcome: &NumbersOutcome, full: bool) -> String {
     let mut text = String::new();
-    DiffText { outcome, full }.write(&mut text).expect("writing to a string does not fail");
+    NumbersText { outcome, full }.write(&mut text).expect("writing to a string does not fail");
     printable(&text)
 }
 
-struct DiffText<'a> {
-    outcome: &'a DiffOutcome,
+struct NumbersText<'a> {
+    outcome: &'a NumbersOutcome,
     full: bool,
 }
 
-impl DiffText<'_> {
+impl NumbersText<'_> {
     fn write(&self, out: &mut String) -> fmt::Result {
         self.verdict(out)?;
         self.labels(out)?;
@@ -48,9 +48,9 @@ impl DiffText<'_> {
     }
 
     fn verdict(&self, out: &mut String) -> fmt::Result {
-        let DiffOutcome { a, b, .. } = self.outcome;
+        let NumbersOutcome { a, b, .. } = self.outcome;
         writeln!(out, "{}.", self.outcome.verdict())?;
-        let DiffOutcome { unread, corpora, .. } = self.outcome;
+        let NumbersOutcome { unread, corpora, .. } = self.outcome;
         unread.iter().chain(corpora).try_for_each(|fact| writeln!(out, "{}", one_line(fact)))?;
         sides(out, [a, b])?;
         writeln!(out, "{}", self.outcome.numbers_in_words("q <="))?;

@@ -1,0 +1,92 @@
+//! Direct effects: what each part of the residual stream adds by itself to the answer of a task (docs/methodology/direct.md).
+
+mod section;
+mod sums;
+mod view;
+
+use crate::passes::pass::{Pass, Portion, Sequences};
+use crate::sequences::derived::task::TaskKind;
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::metrics::explanation::Explanation;
+use crate::study::metrics::metric;
+use crate::study::metrics::metric::{Fraction, Keys, Metric};
+use crate::study::metrics::unit::Unit;
+use crate::study::section::section;
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use section::{DirectResult, DirectSection};
+use sums::{DirectSums, ItemEffects, LogitPart};
+
+/// Direct effects on the difference of logits of answer and foil.
+pub struct DirectEffect;
+
+impl Study for DirectEffect {
+    type Section = DirectSection;
+
+    const CARD: Card = Card {
+        name: "direct",
+        question: "What does each head add by itself to the answer of a task of yours?",
+        needs: "a file of cloze items (`--task`), and a pre-norm model whose logits are linear in its final norm (GPT-2, GPT-NeoX, OPT, \
+            Llama, Qwen and Gemma are such); no corpus: one pass over a sample of the items",
+        takes: &[TaskKind::Cloze],
+        of_direct_effects: true,
+        metrics: || metric::listed(METRICS),
+        unit: |_| Unit::Nats,
+        caveats: CAVEATS,
+        figures: &["direct"],
+        tables: &["direct_effects", "direct_effects_by_layer"],
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        let pass = Pass { sequences: Sequences::Task, portion: Portion::Sample, ..Pass::PLAIN };
+        vec![PassSpec::new(pass, |subject| DirectSums::new(subject.grid))]
+    }
+
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let sums: &DirectSums = observed.sums();
+        let blocks = sums.blocks.with_total();
+        let cell = |number: Option<usize>, part: Option<LogitPart>| vec![effect(blocks.at(number), part, sums)];
+        let of_head = |number: Option<usize>, place: usize| cell(number, Some(LogitPart::Head(place)));
+        let estimates = Estimates::new(&columns(self), context, of_head, |number| cell(number, None));
+        let direct = DirectResult::new(sums, observed.left_out(), &estimates, context);
+        (estimates, DirectSection { direct })
+    }
+}
+
+/// The mean effect of a part over items; nothing for chance.
+fn effect(items: &ItemEffects, part: Option<LogitPart>, sums: &DirectSums) -> Fraction {
+    let effect = part.map_or(0.0, |part| items.of(part, sums.grid));
+    Fraction::new(effect, items.items as f64).over(items.items, items.units)
+}
+
+/// The one metric.
+const METRICS: &[Metric<()>] = &[Metric {
+    explanation: Explanation {
+        name: "direct_effect",
+        measures: "How much the head adds by itself, without any layer after it, to the logit of the answer of a task less that of the \
+            foil.",
+        formula: "direct_effect = mean over items of <o_h, g (u_answer - u_foil)> / s at the position that predicts, in nats; o_h what the \
+            head writes, g the weights of the final norm, s its scale in the whole run, u the vectors of tokens in the prediction head; where \
+            the norm subtracts means both sides are without theirs",
+        chance: "0: the head writes nothing along the difference of the two tokens",
+        source: "The direct path from a head to the logits: Elhage et al. 2021, \"A Mathematical Framework for Transformer Circuits\"; \
+            direct logit attribution of heads: Wang et al. 2022 (arXiv:2211.00593), section 3.",
+        caveats: "What later layers make of the head's output is not in it: a head may act through them alone. A norm of what blocks write \
+            acts with its scale in the whole run. Logits are those before any bound.",
+    },
+    keys: Keys::Single,
+    value: (),
+    chance: None,
+}];
+
+/// The limits of what the study shows.
+const CAVEATS: &[Caveat] = &[Caveat {
+    id: "direct-path-alone",
+    text: "A direct effect leaves out what later layers make of a head's output, and holds at the scale of the final norm in the whole \
+            run: without the head that scale is another.",
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<DirectSection>(labelling.section).direct.items > 0,
+}];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! The direct effects of all parts of the residual stream on the difference of logits of answer and foil, by block.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::Encoder;
+use crate::model::forward::visitor::{FinalNorm, Needs, ResidualPart};
+use crate::model::grid::HeadGrid;
+use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::{ScoreRule, Sequence};
+use crate::stats::blocks::{Blocks, block_of, merge_fields};
+use crate::stats::exact::ExactSum;
+
+/// The items of a block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ItemEffects {
+    pub items: u64,
+    /// Units that begin with one of them.
+    pub units: u64,
+    /// The difference of the logits as the model has them.
+    pub score: ExactSum,
+    /// The parts of it, by [`LogitPart::place`].
+    parts: Vec<ExactSum>,
+}
+
+merge_fields!(ItemEffects { items, units, score, parts });
+
+impl ItemEffects {
+    /// The effect of a part, summed over items.
+    pub fn of(&self, part: LogitPart, grid: HeadGrid) -> f64 {
+        self.parts[part.place(grid)].value()
+    }
+
+    /// The effects of all parts, summed over items.
+    pub fn sum(&self) -> f64 {
+        self.parts.iter().map(|part| part.value()).sum()
+    }
+}
+
+/// A part of a difference of logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogitPart {
+    /// The head at this place.
+    Head(usize),
+    /// The biases of the layer of this number.
+    Biases(usize),
+    FeedForward(usize),
+    Embeddings,
+    /// The biases of the final norm and of the prediction head.
+    Constants,
+}
+
+impl LogitPart {
+    fn place(self, HeadGrid { layers, heads }: HeadGrid) -> usize {
+        match self {
+            Self::Head(place) => place,
+            Self::Biases(layer) => layers * heads + layer,
+            Self::FeedForward(layer) => layers * (heads + 1) + layer,
+            Self::Embeddings => layers * (heads + 2),
+            Self::Constants => layers * (heads + 2) + 1,
+        }
+    }
+
+    fn count(grid: HeadGrid) -> usize {
+        Self::Constants.place(grid) + 1
+    }
+
+    fn of(part: ResidualPart, grid: HeadGrid) -> Self {
+        match part {
+            ResidualPart::Embeddings => Self::Embeddings,
+            ResidualPart::Head { layer, head } => Self::Head(grid.index(layer, head)),
+            ResidualPart::Biases { layer } => Self::Biases(layer),
+            ResidualPart::FeedForward { layer } => Self::FeedForward(layer),
+        }
+    }
+}
+
+/// The sums of all blocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DirectSums {
+    pub grid: HeadGrid,
+    pub blocks: Blocks<ItemEffects>,
+    /// Whether the parts of the residual stream have direct effects on the logits of these weights.
+    #[serde(skip)]
+    has_direct_effects: bool,
+}
+
+merge_fields!(DirectSums[grid] { blocks });
+
+impl DirectSums {
+    /// Empty sums for a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        let parts = vec![ExactSum::default(); LogitPart::count(grid)];
+        let empty = ItemEffects { items: 0, units: 0, score: ExactSum::default(), parts };
+        Self { grid, blocks: Blocks::new(empty), has_direct_effects: false }
+    }
+
+    /// The same of a model with direct effects.
+    #[cfg(test)]
+    pub fn with_direct_effects(self) -> Self {
+        Self { has_direct_effects: true, ..self }
+    }
+}
+
+/// An item as these sums see it.
+#[derive(Debug)]
+pub struct DirectState {
+    block: usize,
+    position: usize,
+    answer_and_foil: [u32; 2],
+    /// The effects by part, before the scale of the final norm.
+    effects: Vec<f64>,
+}
+
+impl Sums for DirectSums {
+    type SequenceState = Option<DirectState>;
+
+    fn needs(&self) -> Needs {
+        Needs { direct: self.has_direct_effects, logits: self.has_direct_effects, ..Needs::default() }
+    }
+
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.has_direct_effects = known.encoder.is_some_and(Encoder::has_direct_effects);
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
+        let ScoreRule::Against(foil) = sequence.item.as_ref().filter(|_| self.has_direct_effects)?.rule else {
+            return None;
+        };
+        let (position, answer) = sequence.predicted().zip(sequence.targets()).next()?;
+        let block = block_of(sequence.family.number);
+        self.blocks[block].items += 1;
+        self.blocks[block].units += u64::from(sequence.family.is_first);
+        let effects = vec![0.0; LogitPart::count(self.grid)];
+        Some(DirectState { block, position, answer_and_foil: [answer, foil], effects })
+    }
+
+    fn is_relevant(state: &Self::SequenceState) -> bool {
+        state.is_some()
+    }
+
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
+        let Some(DirectState { block, position, answer_and_foil, effects }) = state else { return };
+        let difference = |[answer, foil]: [f32; 2]| f64::from(answer) - f64::from(foil);
+        let of_both = |row: &[f32]| difference([row[0], row[1]]);
+        match event {
+            Event::DirectEffects { part, effects: rows } => {
+                effects[LogitPart::of(*part, self.grid).place(self.grid)] += of_both(rows.row(*position));
+            }
+            Event::FinalNorm(FinalNorm { scales, constants }) => {
+                let scale = f64::from(scales[*position]);
+                effects.iter_mut().for_each(|effect| *effect /= scale);
+                effects[LogitPart::Constants.place(self.grid)] = of_both(constants);
+                let sums = &mut self.blocks[*block].parts;
+                sums.iter_mut().zip(effects).for_each(|(sum, effect)| *sum += *effect);
+            }
+            Event::Logits { position: at, logits } if at == position => {
+                self.blocks[*block].score += difference(answer_and_foil.map(|token| logits[token as usize]));
+            }
+            _ => {}
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.blocks.fit(|block| block.parts.len() == LogitPart::count(grid))
+    }
+}

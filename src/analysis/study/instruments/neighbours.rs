@@ -1,0 +1,122 @@
+//! Neighbours: for each sequence the one before it in its pack, of another group and of like length.
+//!
+//! Two such sequences have other tokens at the same places. What a head does alike in both follows from places, and the choice that
+//! it makes in one is the choice that it would make in the other if it went by places alone, noise included.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::sequences::sequence::Sequence;
+
+/// The shortest sequence with a neighbour: of two tokens, each has one key, which has all there is.
+const SHORTEST: usize = 3;
+
+/// The neighbours of a pack, with what is kept of each head of a layer until its successor is seen.
+#[derive(Clone, Debug)]
+pub struct Neighbours<T> {
+    last: Option<Begun>,
+    /// Sequences with a successor that is held against them.
+    wanted: BTreeSet<u64>,
+    /// By the head's number in its layer.
+    kept: BTreeMap<usize, Kept<T>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Begun {
+    index: u64,
+    group: u64,
+    length: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Kept<T> {
+    index: u64,
+    layer: usize,
+    value: T,
+}
+
+/// A sequence and its neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    index: u64,
+    before: Option<Begun>,
+    /// Whether a sequence of another group comes before it in the pack, of whatever length.
+    pub follows: bool,
+}
+
+impl Neighbour {
+    /// The length of its neighbour, if it has one.
+    pub fn length(&self) -> Option<usize> {
+        self.before.map(|before| before.length)
+    }
+}
+
+impl<T> Default for Neighbours<T> {
+    fn default() -> Self {
+        Self { last: None, wanted: BTreeSet::new(), kept: BTreeMap::new() }
+    }
+}
+
+/// Whether the longer of two sequences is at most a tenth longer than the other.
+fn are_alike(a: usize, b: usize) -> bool {
+    let (shorter, longer) = (a.min(b), a.max(b));
+    shorter >= SHORTEST && 10 * longer <= 11 * shorter
+}
+
+impl<T> Neighbours<T> {
+    /// Begins a sequence with this many tokens of text, or words.
+    pub fn begin(&mut self, sequence: &Sequence, length: usize) -> Neighbour {
+        let begun = Begun { index: sequence.index, group: sequence.family.number, length };
+        let before = self.last.replace(begun).filter(|last| last.group != begun.group);
+        let alike = before.filter(|last| are_alike(last.length, length));
+        self.wanted.extend(alike.map(|last| last.index));
+        Neighbour { index: begun.index, before: alike, follows: before.is_some() }
+    }
+
+    /// The value that was kept of a head in the neighbour of a sequence.
+    pub fn before(&self, neighbour: &Neighbour, layer: usize, head: usize) -> Option<&T> {
+        let kept = self.kept.get(&head)?;
+        (kept.layer == layer && Some(kept.index) == neighbour.before.map(|before| before.index)).then_some(&kept.value)
+    }
+
+    /// Keeps something of a head in a sequence, if its successor is held against it.
+    pub fn keep(&mut self, neighbour: &Neighbour, layer: usize, head: usize, value: impl FnOnce() -> T) {
+        if self.wanted.contains(&neighbour.index) {
+            self.kept.insert(head, Kept { index: neighbour.index, layer, value: value() });
+        }
+    }
+
+    /// Forgets the pack.
+    pub fn end_pack(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequences::test_support::sentence;
+
+    #[test]
+    fn neighbours_are_of_other_groups_and_of_like_length() {
+        let mut neighbours = Neighbours::<char>::default();
+        let mut begin = |index, group, length| {
+            let mut sequence = sentence(index, length, "dep");
+            sequence.family.number = group;
+            neighbours.begin(&sequence, length)
+        };
+        // The second is of the same group as the first, the fourth is too long beside the third.
+        let begun = [(0, 0, 10), (1, 0, 10), (2, 2, 11), (3, 3, 13), (4, 4, 2), (5, 5, 2)];
+        let begun = begun.map(|(index, group, length)| begin(index, group, length));
+        let found = begun.map(|neighbour| (neighbour.length(), neighbour.follows));
+        let none = (None, true);
+        assert_eq!(found, [(None, false), (None, false), (Some(10), true), none, none, none]);
+        neighbours.keep(&begun[0], 0, 4, || unreachable!("nothing is held against it"));
+        neighbours.keep(&begun[1], 0, 4, || 'a');
+        assert_eq!(neighbours.before(&begun[2], 0, 4), Some(&'a'));
+        let other =
+            [(2, 1, 4), (2, 0, 3), (3, 0, 4)].map(|(one, layer, head)| neighbours.before(&begun[one], layer, head));
+        assert_eq!(other, [None; 3]);
+        neighbours.end_pack();
+        assert_eq!(neighbours.before(&begun[2], 0, 4), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! The derivatives of the element-wise parts: each takes the derivatives of a score by what a part gave, in place, to those by what
+//! it was given.
+
+#![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
+
+use multiversion::multiversion;
+
+use super::{QUICK_GELU, TWICE, exp, logistic, normal_tail, reduce};
+use crate::linalg::lanes::{LANES, across, dot};
+use crate::model::config::{Activation, NormKind};
+
+/// Through the activation of `states + bias`, row by row.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn activate(activation: Activation, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
+    match activation {
+        Activation::Gelu => through(states, bias, derivatives, gelu),
+        Activation::GeluTanh => through(states, bias, derivatives, gelu_tanh),
+        Activation::Relu => through(states, bias, derivatives, relu),
+        Activation::Silu => through(states, bias, derivatives, silu),
+        Activation::QuickGelu => through(states, bias, derivatives, quick_gelu),
+        Activation::Tanh => through(states, bias, derivatives, tanh),
+    }
+}
+
+/// Through [`gate`](super::gate) of `states`, `[2 * width]` in each row: the derivatives are in the first half of their rows, and
+/// fill all of them afterwards.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn gate(activation: Activation, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
+    match activation {
+        Activation::Gelu => through_gate(states, bias, derivatives, gelu),
+        Activation::GeluTanh => through_gate(states, bias, derivatives, gelu_tanh),
+        Activation::Relu => through_gate(states, bias, derivatives, relu),
+        Activation::Silu => through_gate(states, bias, derivatives, silu),
+        Activation::QuickGelu => through_gate(states, bias, derivatives, quick_gelu),
+        Activation::Tanh => through_gate(states, bias, derivatives, tanh),
+    }
+}
+
+/// Through the normalisation of each of `rows`, as many values as `weight` has.
+///
+/// With `y = (x - mean x) / s` and `g` the derivatives by `y`, those by `x` are `(g - mean g - y mean(g y)) / s`; without the means
+/// of `x` and `g` where the norm is by the root of the mean square.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn norm(kind: NormKind, rows: &[f32], weight: &[f32], epsilon: f32, derivatives: &mut [f32]) {
+    let width = weight.len() as f32;
+    for (row, out) in rows.chunks_exact(weight.len()).zip(derivatives.chunks_exact_mut(weight.len())) {
+        out.iter_mut().zip(weight).for_each(|(derivative, weight)| *derivative *= weight);
+        let mean_of = |values: &[f32]| match kind {
+            NormKind::Layer => reduce(values, 0.0, |x| x, |a, b| a + b) / width,
+            NormKind::RootMeanSquare => 0.0,
+        };
+        let (mean, mean_derivative) = (mean_of(row), mean_of(out));
+        let variance = reduce(row, 0.0, |x| (x - mean) * (x - mean), |a, b| a + b) / width;
+        let scale = 1.0 / (variance + epsilon).sqrt();
+        let along = centred_dot(row, mean, out) / width * scale;
+        for (derivative, x) in out.iter_mut().zip(row) {
+            *derivative = (*derivative - mean_derivative - (x - mean) * scale * along) * scale;
+        }
+    }
+}
+
+/// Through the softmax of each row, of which `weights` are the first `keys` values, rows that begin `stride` values apart: `a (d -
+/// <a, d>)` times `factor`, for derivatives `d` by weights `a`. The products `<a, d>` into `products`, `[rows]`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn softmax(
+    weights: &[f32],
+    keys: usize,
+    stride: usize,
+    factor: f32,
+    derivatives: &mut [f32],
+    products: &mut [f32],
+) {
+    for ((row, out), product) in weights.chunks(stride).zip(derivatives.chunks_mut(stride)).zip(products) {
+        let (row, out) = (&row[..keys], &mut out[..keys]);
+        *product = dot(row, out);
+        for (derivative, weight) in out.iter_mut().zip(row) {
+            *derivative = factor * weight * (*derivative - *product);
+        }
+    }
+}
+
+/// Through `c tanh(x / c)`, from what it gave: `1 - (y / c)^2`. What is minus infinity was hidden, and has no derivative.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn cap(bounded: &[f32], c: f32, derivatives: &mut [f32]) {
+    for (derivative, y) in derivatives.iter_mut().zip(bounded) {
+        let share = y / c;
+        *derivative *= if share < -1.0 { 0.0 } else { 1.0 - share * share };
+    }
+}
+
+/// Puts the shares of `e^x` in the place of a row, and returns the logarithm of their sum.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub fn shares(row: &mut [f32]) -> f64 {
+    let largest = reduce(row, f32::NEG_INFINITY, |x| x, f32::max);
+    let mut partial = [0.0_f64; LANES];
+    let (chunks, rest) = row.as_chunks_mut::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            chunk[lane] = exp(chunk[lane] - largest);
+            partial[lane] += f64::from(chunk[lane]);
+        }
+    }
+    for (partial, x) in partial.iter_mut().zip(rest) {
+        *x = exp(*x - largest);
+        *partial += f64::from(*x);
+    }
+    let total = across(partial, |a, b| a + b);
+    #[expect(clippy::cast_possible_truncation, reason = "shares are f32")]
+    let inverse = (1.0 / total) as f32;
+    row.iter_mut().for_each(|x| *x *= inverse);
+    f64::from(largest) + total.ln()
+}
+
+/// `(x - mean) · derivatives`
+#[inline(always)]
+fn centred_dot(row: &[f32], mean: f32, derivatives: &[f32]) -> f32 {
+    let mut partial = [0.0; LANES];
+    let ((row, row_rest), (derivatives, rest)) = (row.as_chunks::<LANES>(), derivatives.as_chunks::<LANES>());
+    for (row, derivatives) in row.iter().zip(derivatives) {
+        for lane in 0..LANES {
+            partial[lane] = (row[lane] - mean).mul_add(derivatives[lane], partial[lane]);
+        }
+    }
+    for ((partial, x), derivative) in partial.iter_mut().zip(row_rest).zip(rest) {
+        *partial = (x - mean).mul_add(*derivative, *partial);
+    }
+    across(partial, |a, b| a + b)
+}
+
+#[inline(always)]
+fn through(states: &[f32], bias: &[f32], derivatives: &mut [f32], both: impl Fn(f32) -> [f32; 2]) {
+    for (row, out) in states.chunks_exact(bias.len()).zip(derivatives.chunks_exact_mut(bias.len())) {
+        for ((derivative, x), bias) in out.iter_mut().zip(row).zip(bias) {
+            *derivative *= both(x + bias)[1];
+        }
+    }
+}
+
+#[inline(always)]
+fn through_gate(states: &[f32], bias: &[f32], derivatives: &mut [f32], both: impl Fn(f32) -> [f32; 2]) {
+    let width = bias.len() / 2;
+    let (of_gates, of_others) = bias.split_at(width);
+    for (row, out) in states.chunks_exact(bias.len()).zip(derivatives.chunks_exact_mut(bias.len())) {
+        let ((gates, others), (of_gate, of_other)) = (row.split_at(width), out.split_at_mut(width));
+        let places = gates.iter().zip(others).zip(of_gates.iter().zip(of_others)).zip(of_gate.iter_mut().zip(of_other));
+        for (((x, other), (bias, other_bias)), (derivative, of_other)) in places {
+            let [value, slope] = both(x + bias);
+            (*derivative, *of_other) = (*derivative * (other + other_bias) * slope, *derivative * value);
+        }
+    }
+}
+
+// Each activation with its derivative.
+
+#[inline(always)]
+fn gelu(x: f32) -> [f32; 2] {
+    /// 1 / sqrt(2 pi)
+    const DENSITY: f32 = 0.398_942_3;
+    let [series, t, power] = normal_tail(x);
+    let tail = 0.5 * series * t * power;
+    let below = if x < 0.0 { tail } else { 1.0 - tail };
+    [x * below, below + x * DENSITY * power]
+}
+
+#[inline(always)]
+fn gelu_tanh(x: f32) -> [f32; 2] {
+    let share = logistic(TWICE * (x + 0.044_715 * x * x * x));
+    [x * share, share + x * share * (1.0 - share) * TWICE * (1.0 + 3.0 * 0.044_715 * x * x)]
+}
+
+#[inline(always)]
+fn relu(x: f32) -> [f32; 2] {
+    [x.max(0.0), if x > 0.0 { 1.0 } else { 0.0 }]
+}
+
+#[inline(always)]
+fn silu(x: f32) -> [f32; 2] {
+    let share = logistic(x);
+    [x * share, share + x * share * (1.0 - share)]
+}
+
+#[inline(always)]
+fn quick_gelu(x: f32) -> [f32; 2] {
+    let [value, slope] = silu(QUICK_GELU * x);
+    [value / QUICK_GELU, slope]
+}
+
+#[inline(always)]
+fn tanh(x: f32) -> [f32; 2] {
+    let value = x.tanh();
+    [value, 1.0 - value * value]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::forward::kernels;
+
+    /// Central differences of a function of a row, along every value: the derivatives of its sum with weights 1, -2, 3, and so on.
+    fn differences(row: &[f32], apply: impl Fn(&mut Vec<f32>)) -> Vec<f64> {
+        const STEP: f32 = 1.0 / 256.0;
+        let score = |place: usize, by: f32| {
+            let mut moved = row.to_vec();
+            moved[place] += by;
+            apply(&mut moved);
+            moved.iter().zip(weights()).map(|(x, weight)| f64::from(*x * weight)).sum::<f64>()
+        };
+        (0..row.len()).map(|place| (score(place, STEP) - score(place, -STEP)) / f64::from(2.0 * STEP)).collect()
+    }
+
+    fn weights() -> impl Iterator<Item = f32> {
+        (1..).map(|place: u8| if place.is_multiple_of(2) { -f32::from(place) } else { f32::from(place) })
+    }
+
+    fn near(found: &[f32], expected: &[f64], what: &str) {
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(
+                (f64::from(*found) - expected).abs() < 2e-3 * expected.abs().max(1.0),
+                "{what}: {found}, not {expected}"
+            );
+        }
+    }
+
+    const ROW: [f32; 6] = [-2.5, -0.75, -0.125, 0.25, 1.5, 3.0];
+    const BIAS: [f32; 6] = [0.5, -0.25, 0.5, -0.125, 0.25, 0.5];
+
+    #[test]
+    fn activations_and_gates_are_differences() {
+        for &(name, activation) in Activation::ALL {
+            let mut found: Vec<f32> = weights().take(6).collect();
+            activate(activation, &ROW, &BIAS, &mut found);
+            near(&found, &differences(&ROW, |row| kernels::activate(activation, row, &BIAS)), name);
+            // What the second half of a row becomes is nobody's.
+            let mut found: Vec<f32> = weights().take(3).chain([f32::NAN; 3]).collect();
+            gate(activation, &ROW, &BIAS, &mut found);
+            let expected = differences(&ROW, |row| {
+                kernels::gate(activation, row, &BIAS);
+                row.truncate(3);
+            });
+            near(&found, &expected, name);
+        }
+    }
+
+    #[test]
+    fn norms_are_differences() {
+        let (weight, shift) = ([1.0, 0.5, 2.0, -1.0, 0.0, 1.5], [0.25; 6]);
+        let mut found: Vec<f32> = weights().take(6).collect();
+        norm(NormKind::Layer, &ROW, &weight, 1e-3, &mut found);
+        near(&found, &differences(&ROW, |row| kernels::norm(row, &weight, &shift, 1e-3)), "layer");
+        let mut found: Vec<f32> = weights().take(6).collect();
+        norm(NormKind::RootMeanSquare, &ROW, &weight, 1e-3, &mut found);
+        let expected = differences(&ROW, |row| kernels::root_mean_square_norm(row, &weight, 1e-3));
+        near(&found, &expected, "mean square");
+    }
+
+    #[test]
+    fn a_softmax_and_its_bound_by_hand() {
+        // Weights 1/4 and 3/4, derivatives 4 and 8: their product is 7, so 1/4 (4 - 7) and 3/4 (8 - 7), by half of a head.
+        let (mut derivatives, mut products) = ([4.0, 8.0, 9.0], [0.0]);
+        softmax(&[0.25, 0.75, 0.0], 2, 3, 0.5, &mut derivatives, &mut products);
+        assert_eq!((derivatives, products), ([-0.375, 0.375, 9.0], [7.0]));
+        // At half of the bound three quarters of the derivative pass, at the bound nothing, and nothing of what is hidden.
+        let mut derivatives = [4.0, 4.0, 4.0, 4.0];
+        cap(&[1.0, -2.0, 0.0, f32::NEG_INFINITY], 2.0, &mut derivatives);
+        assert_eq!(derivatives, [3.0, 0.0, 4.0, 0.0]);
+        let mut row = [0.0, 3.0_f32.ln()];
+        assert!((shares(&mut row) - 4.0_f64.ln()).abs() < 1e-6);
+        near(&row, &[0.25, 0.75], "shares");
+    }
+}

@@ -1,0 +1,171 @@
+//! The way back through the heads of a layer.
+
+use super::super::heads::{KEY, Projected, QUERY, VALUE, stride_of};
+use super::super::{PackedEncoder, Positions, Scratch, sized};
+use super::add;
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
+use crate::model::forward::batch::{Batch, Input};
+use crate::model::forward::gates::Gates;
+use crate::model::forward::gradient::{GateGradient, HeadScratch};
+use crate::model::forward::kernels::{self, backward};
+use crate::model::forward::relative::Scores;
+use crate::model::grid::visibility::{Tile, Visibility};
+use crate::model::parameters::Layer;
+
+impl PackedEncoder {
+    /// From the derivatives by the contexts of all heads, in `forward.context`, to those by the gates of the layer, and to those by
+    /// queries, keys and values as they meet, in `forward.projected`; of the first layer, nothing asks for the latter.
+    pub(super) fn heads_back(
+        &self,
+        number: usize,
+        (batch, gates): (&Batch<'_>, &Gates),
+        (kept, forward): (&[f32], &mut Scratch),
+        (prepared, scratch): (&mut Vec<f32>, &mut HeadScratch),
+        found: &mut [GateGradient],
+    ) {
+        let config = &self.parameters.config;
+        let layer = &self.parameters.layers[self.parameters.order[number]];
+        let (heads, head_dim, heads_width) = (config.num_attention_heads, config.head_dim(), config.heads_width());
+        let (width, bias) = (3 * heads_width, layer.query_key_value.bias.as_slice());
+        let Scratch { context, projected, angles, .. } = forward;
+        let rows = if layer.prepares_keys() {
+            let rows = sized(prepared, kept.len());
+            rows.copy_from_slice(kept);
+            let lengths = batch.inputs.iter().map(|input| input.ids.len());
+            self.prepare_keys(layer, (rows, width), lengths, Positions::Seen, angles);
+            &*rows
+        } else {
+            kept
+        };
+        let derivatives = sized(projected, kept.len());
+        derivatives.fill(0.0);
+        for (sequence, (span, found)) in batch.spans().zip(found).enumerate() {
+            let (own, n) = (span.start * width..span.end * width, span.len());
+            let parts = Projected { rows: &rows[own.clone()], n, width, bias, head_dim };
+            let derivatives = &mut derivatives[own];
+            for head in 0..heads {
+                let of_context = &context[span.start * heads_width + head * head_dim..span.end * heads_width];
+                let of_context = Matrix::strided(of_context, n, head_dim, heads_width);
+                let (place, input) = ((number, head, sequence), batch.inputs[sequence]);
+                found.gates[number * heads + head] =
+                    self.head_back(place, (input, gates), (&parts, of_context), derivatives, scratch);
+            }
+        }
+    }
+
+    /// The derivative by a head's gate over one sequence; those by its queries, keys and values into `derivatives`, rows of all heads,
+    /// which are 0 before.
+    ///
+    /// With `z = A v + b` the context of the head, `r` what replaces it and `d` the derivatives by `r + keep (z - r)`, the one by
+    /// `keep` is `<d, z - r> = <A, d vᵀ> + <d, b - r>`; its first term is part of the way back through the softmax.
+    fn head_back(
+        &self,
+        (number, head, sequence): (usize, usize, usize),
+        (input, gates): (Input<'_>, &Gates),
+        (parts, of_context): (&Projected<'_>, Matrix<'_>),
+        derivatives: &mut [f32],
+        scratch: &mut HeadScratch,
+    ) -> f64 {
+        let (config, place) = (&self.parameters.config, self.parameters.order[number]);
+        let HeadScratch { weights, bounded, derivatives: of_scores, products, query, key } = scratch;
+        let (n, head_dim, stride) = (parts.n, parts.head_dim, stride_of(parts.n));
+        self.score_between((number, head), [parts; 2], Positions::Seen, weights);
+        if config.score_cap.is_some() {
+            bounded.clone_from(&weights.attention);
+        }
+        let entropies = sized(&mut weights.entropies, n);
+        kernels::softmax(&mut weights.attention, n, stride, entropies);
+        let is_patched = gates.patch_weights((number, head, sequence), &mut weights.attention, stride, entropies);
+        // Rows in place of a head's own may have weights on what it does not see.
+        let visibility = if is_patched { Visibility::ALL } else { config.visibility.of_layer(number) };
+        let attention = weights.attention.as_slice();
+        let gate = gates.of(number, head);
+        let keep = gate.map_or(1.0, |gate| gate.keep);
+
+        let (of_scores, products) = (sized(of_scores, n * stride), sized(products, n));
+        of_scores.fill(0.0);
+        for Tile { queries, keys } in visibility.tiles(n) {
+            let first = queries.start * stride + keys.start;
+            let of_weights = MatrixMut::strided(&mut of_scores[first..], queries.len(), keys.len(), stride);
+            let values = parts.matrix(VALUE, head).rows_in(&keys);
+            multiply(of_weights, of_context.rows_in(&queries), values.transposed());
+            let (weights, of_scores, products) = (&attention[first..], &mut of_scores[first..], &mut products[queries]);
+            backward::softmax(weights, keys.len(), stride, keep, of_scores, products);
+        }
+        let beside = |token: usize| -> f32 {
+            let replacement = gate.and_then(|gate| gate.replacement_at(input.classes, token));
+            let shift = |dimension: usize| {
+                parts.bias(VALUE, head)[dimension] - replacement.map_or(0.0, |replacement| replacement[dimension])
+            };
+            (0..head_dim).map(|dimension| of_context.at(token, dimension) * shift(dimension)).sum()
+        };
+        let slope = (0..n).map(|token| f64::from(products[token]) + f64::from(beside(token))).sum();
+        if number == 0 || keep == 0.0 {
+            return slope;
+        }
+
+        for (patched, _) in gates.rows_of((number, head, sequence)) {
+            of_scores[patched * stride..][..n].fill(0.0);
+        }
+        if let Some(cap) = config.score_cap {
+            backward::cap(bounded, cap, of_scores);
+        }
+        let (query, key) = (sized(query, n * head_dim), sized(key, n * head_dim));
+        key.fill(0.0);
+        let [of_queries, of_keys, of_values] = [QUERY, KEY, VALUE].map(|part| parts.start(part, head));
+        for Tile { queries, keys } in visibility.tiles(n) {
+            let in_tile =
+                |rows| Matrix::strided(rows, n, n, stride).rows_in(&queries).columns_from(keys.start, keys.len());
+            let (of_scores, attention) = (in_tile(of_scores), in_tile(attention));
+            let rows = MatrixMut::new(&mut query[queries.start * head_dim..], queries.len(), head_dim);
+            multiply(rows, of_scores, parts.matrix(KEY, head).rows_in(&keys));
+            let rows = MatrixMut::new(&mut key[keys.start * head_dim..], keys.len(), head_dim);
+            multiply_add(rows, of_scores.transposed(), Matrix::new(&weights.query, n, head_dim).rows_in(&queries));
+            let rows = &mut derivatives[keys.start * parts.width + of_values..];
+            let rows = MatrixMut::strided(rows, keys.len(), head_dim, parts.width);
+            multiply_add(rows, attention.transposed(), of_context.rows_in(&queries));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
+        let scale = config.score_scale() as f32;
+        if let Some(relative) = &self.relative[place] {
+            let scores = Scores { values: of_scores, n, stride, scale };
+            relative.back(head, &scores, [&mut *query, &mut *key], &mut weights.distances);
+        }
+        let of_tokens = query.chunks_exact(head_dim).zip(key.chunks_exact(head_dim));
+        for (row, (query, key)) in derivatives.chunks_exact_mut(parts.width).zip(of_tokens) {
+            row[of_queries..][..head_dim].iter_mut().zip(query).for_each(|(into, query)| *into = scale * query);
+            row[of_keys..][..head_dim].copy_from_slice(key);
+            if keep != 1.0 {
+                row[of_values..][..head_dim].iter_mut().for_each(|value| *value *= keep);
+            }
+        }
+        slope
+    }
+
+    /// From the derivatives by queries and keys as they meet, in `forward.projected`, to those by the same as projected: back through
+    /// their turns and norms.
+    pub(super) fn keys_back(&self, layer: &Layer, batch: &Batch<'_>, kept: &[f32], forward: &mut Scratch) {
+        let (config, bias) = (&self.parameters.config, &layer.query_key_value.bias);
+        let (heads, width) = (config.heads_width(), bias.len());
+        let Scratch { projected, angles, update, .. } = forward;
+        let pairs = layer.rotary.as_ref().map_or(0, |rotary| rotary.frequencies.len());
+        if pairs > 0 {
+            // The transpose of a turn is the turn by minus the angle.
+            for angles in angles.chunks_exact_mut(2 * pairs) {
+                angles[pairs..].iter_mut().for_each(|sine| *sine = -*sine);
+            }
+            let positions = batch.inputs.iter().flat_map(|input| 0..input.ids.len());
+            for (row, position) in projected.chunks_exact_mut(width).zip(positions) {
+                kernels::rotate(&mut row[..2 * heads], config.head_dim(), &angles[position * 2 * pairs..][..2 * pairs]);
+            }
+        }
+        let Some(norms) = &layer.query_key_norms else { return };
+        let biased = sized(update, 2 * heads);
+        for (row, kept) in projected.chunks_exact_mut(width).zip(kept.chunks_exact(width)) {
+            biased.copy_from_slice(&kept[..2 * heads]);
+            add(biased, bias);
+            let parts = row.chunks_exact_mut(heads).zip(biased.chunks_exact(heads));
+            parts.zip(norms).for_each(|((derivatives, rows), norm)| self.norm_back(rows, norm, derivatives));
+        }
+    }
+}

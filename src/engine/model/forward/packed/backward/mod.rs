@@ -1,0 +1,268 @@
+//! Derivatives over packs: the products of the forward pass are kept, and those of the derivatives go back through the same weights.
+//!
+//! Only what depends on gates is differentiated: no weights, and nothing below the contexts of the first layer. Everything between
+//! two products is computed again, the weights of attention among it, so that what is kept grows with tokens and not with pairs of
+//! them. Sequences do not depend on each other: one way back gives the gradients of all of a batch.
+
+mod heads;
+
+use std::ops::Range;
+
+use anyhow::{Result, ensure};
+
+use super::{PackedEncoder, predicted_rows, project_back, sized};
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
+use crate::model::config::BlockPlan;
+use crate::model::config::cost::Cost;
+use crate::model::forward::batch::Batch;
+use crate::model::forward::gates::Gates;
+use crate::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, LayerTape, Score};
+use crate::model::forward::kernels::backward;
+use crate::model::forward::visitor::{Needs, Visitor};
+use crate::model::forward::{Encoder, NO_PREDICTION, Start};
+use crate::model::parameters::{Linear, Norm};
+
+/// Bytes that are kept of a forward pass at a time: larger batches go by parts, of a sequence at least.
+const MOST_KEPT: u64 = 1 << 28;
+
+impl Differentiable for PackedEncoder {
+    fn gradients(
+        &self,
+        batch: &Batch<'_>,
+        gates: &Gates,
+        score: &mut Score<'_>,
+        scratch: &mut GradientScratch,
+    ) -> Result<Vec<GateGradient>> {
+        ensure!(self.parameters.prediction.is_some(), NO_PREDICTION);
+        let mut found = Vec::with_capacity(batch.inputs.len());
+        for part in self.parts(batch) {
+            let first = part.start;
+            let part = Batch { inputs: batch.inputs[part].to_vec() };
+            let mut score =
+                |sequence: usize, position: usize, logits: &mut [f32]| score(first + sequence, position, logits);
+            found.extend(self.gradients_of_part(&part, gates, &mut score, scratch)?);
+        }
+        let is_finite = found.iter().flat_map(|GateGradient { gates, .. }| gates).all(|value| value.is_finite());
+        ensure!(is_finite, "a derivative of the loss is not finite");
+        Ok(found)
+    }
+
+    fn scores(
+        &self,
+        batch: &Batch<'_>,
+        gates: &Gates,
+        score: &mut Score<'_>,
+        scratch: &mut GradientScratch,
+    ) -> Result<Vec<f64>> {
+        let mut sums = ScoreSums { scores: vec![0.0; batch.inputs.len()], score, logits: Vec::new() };
+        self.forward_from(Start::Embeddings, batch, gates, &mut scratch.forward, &mut sums)?;
+        Ok(sums.scores)
+    }
+
+    fn gradient_cost(&self, lengths: &[usize]) -> Cost {
+        self.parameters.config.gradient_cost(lengths, MOST_KEPT)
+    }
+}
+
+/// Adds up the scores of sequences.
+struct ScoreSums<'a, 'b> {
+    scores: Vec<f64>,
+    score: &'a mut Score<'b>,
+    logits: Vec<f32>,
+}
+
+impl Visitor for ScoreSums<'_, '_> {
+    fn needs(&self) -> Needs {
+        Needs { logits: true, ..Needs::default() }
+    }
+
+    fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
+        self.logits.clear();
+        self.logits.extend_from_slice(logits);
+        self.scores[sequence] += (self.score)(sequence, position, &mut self.logits);
+    }
+}
+
+impl PackedEncoder {
+    /// The sequences of a batch in parts, each of which leaves no more than [`MOST_KEPT`], or is one sequence.
+    fn parts(&self, batch: &Batch<'_>) -> Vec<Range<usize>> {
+        let most = usize::try_from(MOST_KEPT / self.parameters.config.kept_bytes(1)).unwrap_or(usize::MAX);
+        let (mut parts, mut start, mut tokens) = (Vec::new(), 0, 0);
+        for (place, input) in batch.inputs.iter().enumerate() {
+            if place > start && tokens + input.ids.len() > most {
+                parts.push(start..place);
+                (start, tokens) = (place, 0);
+            }
+            tokens += input.ids.len();
+        }
+        parts.extend((start < batch.inputs.len()).then_some(start..batch.inputs.len()));
+        parts
+    }
+
+    fn gradients_of_part(
+        &self,
+        batch: &Batch<'_>,
+        gates: &Gates,
+        score: &mut Score<'_>,
+        scratch: &mut GradientScratch,
+    ) -> Result<Vec<GateGradient>> {
+        let (layers, heads) = (self.parameters.order.len(), self.parameters.config.num_attention_heads);
+        scratch.tape.clear();
+        self.forward_from(Start::Embeddings, batch, gates, &mut scratch.forward, &mut scratch.tape)?;
+        let mut found = vec![GateGradient { loss: 0.0, gates: vec![0.0; layers * heads] }; batch.inputs.len()];
+        let mut add = |sequence: usize, position: usize, logits: &mut [f32]| {
+            let share = score(sequence, position, logits);
+            found[sequence].loss += share;
+            share
+        };
+        if scratch.tape.predicted.is_empty() {
+            return Ok(found);
+        }
+        self.score_back(batch, &scratch.tape.predicted, &mut add, &mut scratch.forward)?;
+        for number in (0..layers).rev() {
+            self.layer_back(number, (batch, gates), scratch, &mut found);
+        }
+        Ok(found)
+    }
+
+    /// The derivatives by the gates of a layer. `scratch.forward.states` has the derivatives by the states above the layer, at the
+    /// predicted positions alone if it is the last one, and then those by the states below it; below the first layer they are not
+    /// needed.
+    fn layer_back(
+        &self,
+        number: usize,
+        (batch, gates): (&Batch<'_>, &Gates),
+        scratch: &mut GradientScratch,
+        found: &mut [GateGradient],
+    ) {
+        let config = &self.parameters.config;
+        let (hidden, plan) = (config.hidden_size, config.blocks);
+        let layer = &self.parameters.layers[self.parameters.order[number]];
+        let GradientScratch { forward, tape, attended, inputs, entering, prepared, head } = scratch;
+        let LayerTape { projected, attention, wide: kept_wide, feed_forward } = &tape.layers[number];
+        let is_last = number + 1 == self.parameters.order.len();
+        let below = &tape.states[number];
+        let states = if is_last {
+            predicted_rows(batch, hidden, below, entering);
+            &*entering
+        } else {
+            below
+        };
+        let derivatives = &mut forward.states;
+        let tokens = states.len() / hidden;
+
+        let (attended, update) = (sized(attended, states.len()), sized(&mut forward.update, states.len()));
+        attended.copy_from_slice(states);
+        update.copy_from_slice(attention);
+        self.add_attention(layer, update, attended);
+        if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| is_last) {
+            let last = sized(inputs, states.len());
+            last.copy_from_slice(attended);
+            update.copy_from_slice(feed_forward);
+            self.add_feed_forward(layer, update, last);
+            self.norm_back(last, norm, derivatives);
+        }
+
+        update.copy_from_slice(feed_forward);
+        let [of_attention, of_feed_forward] =
+            layer.write_norms.as_ref().map_or([None; 2], |norms| norms.each_ref().map(Some));
+        self.add_back(update, &layer.output, [of_feed_forward, Some(&layer.output_norm)], attended, derivatives);
+        let (inner, width) = (config.intermediate_size, layer.intermediate.bias.len());
+        let wide = sized(&mut forward.wide, tokens * width);
+        multiply(
+            MatrixMut::strided(wide, tokens, inner, width),
+            Matrix::new(update, tokens, hidden),
+            Matrix::new(&layer.output.weight, inner, hidden).transposed(),
+        );
+        let through = if config.gated { backward::gate } else { backward::activate };
+        through(config.hidden_act, kept_wide, &layer.intermediate.bias, wide);
+        project_back(wide, &layer.intermediate, width, inputs, tokens);
+        match plan {
+            BlockPlan::Post => {}
+            BlockPlan::Pre => self.norm_back(attended, &layer.output_norm, inputs),
+            BlockPlan::Parallel => self.norm_back(states, &layer.output_norm, inputs),
+        }
+        // Of blocks side by side, the second read the states below the layer.
+        if plan != BlockPlan::Parallel {
+            add(derivatives, inputs);
+        }
+        update.copy_from_slice(attention);
+        self.add_back(
+            update,
+            &layer.attention_output,
+            [of_attention, layer.attention_norm.as_ref()],
+            states,
+            derivatives,
+        );
+        if plan == BlockPlan::Parallel {
+            add(derivatives, inputs);
+        }
+
+        let heads_width = config.heads_width();
+        project_back(update, &layer.attention_output, hidden, &mut forward.context, tokens);
+        if is_last {
+            all_rows(batch, hidden, &mut forward.states, &mut forward.update);
+            all_rows(batch, heads_width, &mut forward.context, &mut forward.update);
+        }
+        gates.exchange_contexts(number, batch, &mut forward.context, [config.head_dim(), heads_width]);
+        self.heads_back(number, (batch, gates), (projected, &mut *forward), (prepared, head), found);
+        if number == 0 {
+            return;
+        }
+        self.keys_back(layer, batch, projected, forward);
+        project_back(&forward.projected, &layer.query_key_value, 3 * heads_width, inputs, batch.tokens());
+        if let Some(norm) = layer.attention_norm.as_ref().filter(|_| plan.normalises_first()) {
+            self.norm_back(below, norm, inputs);
+        }
+        add(&mut forward.states, inputs);
+    }
+
+    /// Through [`PackedEncoder::add`]: `derivatives` by the sum become those by the residual stream below, and `update`, what was
+    /// added, becomes the derivatives by it.
+    fn add_back(
+        &self,
+        update: &mut [f32],
+        Linear { bias, .. }: &Linear,
+        [of_update, of_sum]: [Option<&Norm>; 2],
+        states: &[f32],
+        derivatives: &mut [f32],
+    ) {
+        let of_sum = of_sum.filter(|_| of_update.is_none() && !self.parameters.config.blocks.normalises_first());
+        for (row, states) in update.chunks_exact_mut(bias.len()).zip(states.chunks_exact(bias.len())) {
+            row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
+            if of_sum.is_some() {
+                add(row, states);
+            }
+        }
+        if let Some(norm) = of_sum {
+            self.norm_back(update, norm, derivatives);
+        }
+        match of_update {
+            None => update.copy_from_slice(derivatives),
+            Some(norm) => {
+                let rows = update.to_vec();
+                update.copy_from_slice(derivatives);
+                self.norm_back(&rows, norm, update);
+            }
+        }
+    }
+
+    /// Through the normalisation of `rows`.
+    pub(super) fn norm_back(&self, rows: &[f32], norm: &Norm, derivatives: &mut [f32]) {
+        backward::norm(self.parameters.config.norm, rows, &norm.weight, self.epsilon(), derivatives);
+    }
+}
+
+/// Puts the rows of the predicted positions back among all rows, 0 at the others: the derivatives through [`predicted_rows`].
+fn all_rows(batch: &Batch<'_>, width: usize, rows: &mut Vec<f32>, buffer: &mut Vec<f32>) {
+    buffer.clear();
+    buffer.resize(batch.tokens() * width, 0.0);
+    for (row, (_, _, place)) in rows.chunks_exact(width).zip(batch.predicted()) {
+        add(&mut buffer[place * width..][..width], row);
+    }
+    std::mem::swap(rows, buffer);
+}
+
+fn add(sums: &mut [f32], more: &[f32]) {
+    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+}

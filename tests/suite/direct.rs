@@ -1,0 +1,90 @@
+//! The study `direct`, held against `fixtures/reference_direct.py`, and as a user runs it.
+
+use std::fs;
+
+use crate::support::{fixture, parts_add_up, path, run};
+use serde_json::Value;
+
+/// Ours is float32, the reference float64.
+const TOLERANCE: f64 = 1e-5;
+
+/// The task alone, and no study of a corpus.
+const ALONE: [&str; 10] = [
+    "--with",
+    "direct",
+    "--without",
+    "task,attention,trees,dependency,links,words",
+    "--without",
+    "frequency,explained-variance,repeats,in-context",
+    "--limit",
+    "8",
+    "--no-run-info",
+    "-q",
+];
+
+fn report(model: &str, task: &str) -> Value {
+    let (corpus, task) = (fixture("corpus/gold.conllu"), fixture(&format!("tasks/{task}.jsonl")));
+    let arguments = ["analyze", model, "-c", path(&corpus), "--task", path(&task), "-o", "-"];
+    serde_json::from_str(&run(&[&arguments[..], &ALONE].concat()).unwrap()).unwrap()
+}
+
+#[test]
+fn parts_are_those_of_the_reference() {
+    let golden = fs::read_to_string(fixture("goldens/causal-direct.json")).unwrap();
+    let expected: Value = serde_json::from_str(&golden).unwrap();
+    let report = report("box:causal", "copies");
+    let found = &report["direct"];
+    assert_eq!([&found["items"], &found["units"]], [&expected["items"], &expected["items"]]);
+    let near = |at: &str, found: &Value, expected: &Value| {
+        let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
+        assert!((a - b).abs() < TOLERANCE, "{at} is {a}, the reference {b}");
+    };
+    for part in ["score", "embeddings", "constants"] {
+        near(part, &found[part]["effect"], &expected[part]["effect"]);
+    }
+    near("the sum", &found["sum"]["effect"], &expected["score"]["effect"]);
+    for (number, layer) in found["layers"].as_array().unwrap().iter().enumerate() {
+        for part in ["feed_forward", "biases"] {
+            let name = format!("{part} {number}");
+            near(&name, &layer[part]["effect"], &expected[&name]["effect"]);
+        }
+    }
+    for (place, head) in report["heads"].as_array().unwrap().iter().enumerate() {
+        let name = head["name"].as_str().unwrap();
+        near(name, &head["metrics"]["direct_effect"], &expected[name]["effect"]);
+        near(name, &head["standard_errors"]["direct_effect"], &expected[name]["error"]);
+        assert_eq!(found["heads"][place]["effect"], head["metrics"]["direct_effect"]);
+    }
+}
+
+#[test]
+fn parts_of_a_run_add_up_to_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, task) = (fixture("corpus/gold.conllu"), fixture("tasks/copies.jsonl"));
+    let common = ["analyze", "box:causal", "-c", path(&corpus), "--task", path(&task), "--sample", "60"];
+    parts_add_up(&[&common[..], &ALONE].concat(), &folder.path().join("whole.json"));
+}
+
+#[test]
+fn the_summary_names_the_parts() {
+    let task = fixture("tasks/copies.jsonl");
+    let arguments = ["analyze", "box:causal", "--task", path(&task), "--summary", "full"];
+    let said = run(&[&arguments[..], &ALONE[..6], &["--no-run-info"]].concat()).unwrap();
+    assert!(said.contains("Logit of the answer less that of the foil, mean of 120 items of 120 units"), "{said}");
+    assert!(said.contains("Its parts: all heads "), "{said}");
+}
+
+#[test]
+fn what_nothing_adds_to_directly_is_named() {
+    let error = |model: &str, task: &str| {
+        let (corpus, task) = (fixture("corpus/gold.conllu"), fixture(&format!("tasks/{task}.jsonl")));
+        let arguments = ["analyze", model, "-c", path(&corpus), "--task", path(&task)];
+        run(&[&arguments[..], &ALONE].concat()).expect_err("an error").1
+    };
+    let message = error("box:small", "cloze");
+    assert!(message.contains("--with direct: the logits of `box:small` (bert) are not linear"), "{message}");
+    let message = error("box:causal", "pairs");
+    assert!(message.contains("--with direct: it takes items of kind cloze, and"), "{message}");
+    let (status, message) = run(&["analyze", "box:causal", "--with", "direct"]).expect_err("an error");
+    assert!(status == 2 && message.contains("--with direct: there is no task: give --task FILE"), "{message}");
+}
