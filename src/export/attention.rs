@@ -16,6 +16,7 @@ use super::svg::{Medium, clipped};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
+use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
 /// One head over one sentence.
@@ -153,8 +154,9 @@ pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> 
 fn found_in_words(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
     let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end));
     format!(
-        "{}: the {end} has the largest weight among words for {forward} of {all}, and gives the largest weight to {back} of {all}",
-        one_line(name.unwrap_or_default())
+        "{}: of {}, {forward} attend most to their {end}, and {back} are attended to most by it",
+        one_line(name.unwrap_or_default()),
+        counted(all, "word")
     )
 }
 
@@ -334,8 +336,8 @@ from\\to   1  2  3  4
         let gold = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: vec![[2, 1]] });
         let text = plain(&grid(&SentenceAttention { gold, ..viewed() }, false, None));
         assert!(text.contains("\n3 b      ▓▓>░░ ▓▓     -> [CLS] 0.50\n"), "{text}");
-        let counted = "\u{2588} 0.7 and more; > the target by maps\nmaps: the target has the largest weight among words for 1 of 1, and \
-                       gives the largest weight to 1 of 1\n";
+        let counted = "\u{2588} 0.7 and more; > the target by maps\nmaps: of 1 word, 1 attend most to their target, and 1 are \
+                       attended to most by it\n";
         assert!(text.ends_with(counted), "{text}");
         let wrong = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: vec![[1, 0]] });
         assert_eq!(SentenceAttention { gold: wrong, ..viewed() }.found(), Some([0, 0, 1]));

@@ -90,6 +90,25 @@ fn a_summary_says_that_heads_were_chosen_where_they_were() {
 }
 
 #[test]
+fn weights_of_other_heads_are_told() {
+    let folder = with_tokenizer("pruned/tiny-bert-pickle");
+    let config = folder.path().join("config.json");
+    let mut keys: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
+    for (pruned, [found, implied]) in
+        [(json!({"0": [1]}), [8, 24]), (json!({}), [16, 24]), (json!({"0": [0, 1]}), [16, 8])]
+    {
+        keys["pruned_heads"] = pruned;
+        fs::write(&config, keys.to_string()).unwrap();
+        let (status, message) = run(&["analyze", path(folder.path()), "-c", "box:gold", "-q"]).unwrap_err();
+        let expected = format!(
+            "has shape [{found}, 24]: config.json implies [{implied}, 24]; if heads were pruned before it was saved, `pruned_heads` of \
+             config.json names them"
+        );
+        assert!(status == 4 && message.contains(&expected), "{message}");
+    }
+}
+
+#[test]
 fn absent_heads_have_a_sign_and_a_word_everywhere() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

@@ -262,7 +262,7 @@ fn a_table_that_does_not_fit_is_refused_before_the_model_is_loaded() {
     assert!(status == 3 && message.contains("cannot read the links `/no/links.tsv`"), "{message}");
     let folder = ["analyze", path(&model), "-c", path(&corpus), "--links", path(scratch.path()), "-q"];
     let (status, message) = run(&folder).unwrap_err();
-    assert!(status == 3 && message.contains("is a folder"), "{message}");
+    assert!(status == 3 && message.contains("it is a folder"), "{message}");
 }
 
 /// An option that leaves nothing to score says so.

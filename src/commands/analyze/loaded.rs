@@ -96,8 +96,8 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
 }
 
-/// Finds links of no sentence before the model is loaded, and beyond a limit; says which rules make no link, and of which types
-/// all links are nearer than the least distance.
+/// Finds links of no sentence before the model is loaded, and beyond a limit; says which rules make no link, and which types have
+/// only links nearer than the least distance.
 fn hold_against_links(options: &AnalyzeOptions) -> Result<()> {
     let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
     let mut too_near: BTreeMap<&str, usize> =

@@ -196,7 +196,7 @@ pub fn view_of(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) ->
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 
-/// The sentences of a choice; of a corpus of which none are named those that `is_wanted` holds of, or else the first ones.
+/// The sentences of a choice. A corpus without named sentences gives those that are wanted, or else its first ones.
 /// Fails if the corpus cannot be read, a sentence that was named cannot be encoded, or there is none.
 pub fn chosen(
     choice: &SentenceChoice,
@@ -235,7 +235,7 @@ fn of_corpus(
     let mut corpus = Corpus::open(inputs)?.within(scope);
     let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut read = 0;
-    let (mut named_skips, mut more_skips) = (0, BTreeMap::<SkipReason, u64>::new());
+    let (mut named_skips, mut more_skips, mut first_skip) = (0, BTreeMap::<SkipReason, u64>::new(), None);
     while let Some(sentence) = (sentences.len() < most && (indices.is_empty() || !missing.is_empty()))
         .then(|| corpus.next())
         .flatten()
@@ -263,6 +263,7 @@ fn of_corpus(
             }
             Tokenized::Skipped(reason) if named_skips < NAMED_SKIPS => {
                 named_skips += 1;
+                first_skip.get_or_insert(reason);
                 let at = one_line(&origin.to_string());
                 say(&format!("skipped sentence {index} at {at}: it is one {}", reason.describe()));
             }
@@ -284,7 +285,14 @@ fn of_corpus(
         let without = || anyhow!("no sentence of `{name}`, which has {read}, has the word `{shown}`").of_value(word);
         ensure!(!sentences.is_empty(), without());
     }
-    ensure!(!sentences.is_empty(), "no sentence of `{}`, which has {read}, can go through the model", corpus.name());
+    let none = || {
+        let error = anyhow!("no sentence of `{}`, which has {read}, can go through the model", corpus.name());
+        match first_skip {
+            Some(reason) => SkipReason::with_way_out(reason, error),
+            None => error,
+        }
+    };
+    ensure!(!sentences.is_empty(), none());
     Ok(sentences)
 }
 

@@ -30,7 +30,7 @@ mod names;
 mod opt;
 mod post_rotary;
 mod pre_norm;
-mod pruned;
+pub(in crate::model) mod pruned;
 mod rembert;
 mod roberta;
 mod squeezebert;

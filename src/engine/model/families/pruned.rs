@@ -15,7 +15,7 @@ use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
-/// The families whose heads transformers 4 prunes, by their `model_type`.
+/// The families whose models transformers 4 runs without some heads, by their `model_type`.
 const PRUNABLE: [&str; 22] = [
     "bert",
     "roberta",
@@ -40,6 +40,11 @@ const PRUNABLE: [&str; 22] = [
     "mt5",
     "gpt2",
 ];
+
+/// Whether transformers runs models of a family without some of their heads.
+pub(in crate::model) fn is_prunable(family: &Family) -> bool {
+    PRUNABLE.contains(&family.model_type)
+}
 
 /// The absent heads by `pruned_heads`, ascending. Its keys count the layers that have weights of their own, whose names begin with
 /// `stems`: layers that share weights lack the same heads.
@@ -82,8 +87,8 @@ pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[St
         absent.extend(places.filter(|place| numbers.contains(&(place.head as u64))));
     }
     ensure!(
-        absent.is_empty() || PRUNABLE.contains(&family.model_type),
-        anyhow!("pruned_heads is there, and transformers prunes no head of {family}")
+        absent.is_empty() || is_prunable(family),
+        anyhow!("pruned_heads is there, and transformers runs no {family} without some of its heads")
             .hint("analyse the model as it was before")
     );
     Ok(absent.into_iter().collect())
@@ -149,7 +154,7 @@ mod tests {
         );
         assert_eq!(
             error("mpnet", r#"{"0": [0]}"#),
-            "pruned_heads is there, and transformers prunes no head of mpnet: analyse the model as it was before"
+            "pruned_heads is there, and transformers runs no mpnet without some of its heads: analyse the model as it was before"
         );
     }
 }

@@ -17,9 +17,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 
+use super::families::pruned::is_prunable;
 use super::families::{Architecture, Family};
 use super::files::ModelFile;
 use super::files::names::is_pickle;
@@ -266,9 +267,23 @@ impl Checkpoint {
         }
     }
 
+    /// The error of a tensor of another shape; of attention it may be that of other heads.
+    fn misshapen(&self, stored: &StoredTensor, shape: &[usize], name: &str) -> Error {
+        let error = anyhow!("{name} has shape {:?}: config.json implies {shape:?}", stored.shape);
+        let differing = stored.shape.iter().zip(shape).filter(|(is, implied)| is != implied).count();
+        let is_of_attention = name.to_lowercase().contains("att") && is_prunable(&self.family);
+        if is_of_attention && stored.shape.len() == shape.len() && differing == 1 {
+            return error.hint_after(
+                "; ",
+                "if heads were pruned before it was saved, `pruned_heads` of config.json names them",
+            );
+        }
+        error
+    }
+
     /// The values of a tensor, which errors name.
     fn values(&self, stored: &StoredTensor, file: &ModelFile, shape: &[usize], name: &str) -> Result<Vec<f32>> {
-        ensure!(stored.shape == shape, "{name} has shape {:?}: config.json implies {shape:?}", stored.shape);
+        ensure!(stored.shape == shape, self.misshapen(stored, shape, name));
         ensure!(
             stored.expanded() == 0 || self.expanded <= MOST_EXPANDED,
             anyhow!(

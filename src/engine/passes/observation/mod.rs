@@ -6,7 +6,7 @@ pub mod identity;
 pub mod merge;
 pub mod partial;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -129,11 +129,13 @@ impl Observation {
         if tally.sentences > 0 {
             return Ok(());
         }
-        ensure!(!tally.skipped.is_empty(), anyhow!("corpus `{corpus}` has no sentences").about(corpus));
+        let Some((first, _)) = tally.skipped.first_key_value() else {
+            return Err(anyhow!("corpus `{corpus}` has no sentences").about(corpus));
+        };
         let reasons: Vec<String> =
             tally.skipped.iter().map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
         let reasons = reasons.join(", ");
         let skipped = anyhow!("corpus `{corpus}` leaves nothing to analyse: every sentence was skipped ({reasons})");
-        Err(skipped.about(corpus))
+        Err(first.with_way_out(skipped.about(corpus)))
     }
 }

@@ -23,10 +23,14 @@ pub fn ensure_fetched(beginning: &[u8]) -> io::Result<()> {
 }
 
 /// Opens a file for reading. No [`Output`](super::output::Output) of this process replaces it afterwards.
-/// Fails if it cannot be opened, or is an output of this process; the error does not name the file.
+/// Fails if it cannot be opened, is a folder, or is an output of this process; the error does not name the file.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
-    super::claims::read(&file.metadata()?)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
+    }
+    super::claims::read(&metadata)?;
     Ok(file)
 }
 

@@ -154,7 +154,7 @@ impl CopyingSums {
             let effects = effects.row(query);
             let own = f64::from(effects[target]);
             // A token that comes twice in a copy is no other token.
-            let is_other = |(token, _): &(&u32, &f32)| **token != first_copy[target];
+            let is_other = |(token, _): &(&u32, &f32)| **token != state.tokens[target];
             let others: Vec<f64> =
                 first_copy.iter().zip(effects).filter(is_other).map(|(_, &effect)| f64::from(effect)).collect();
             if others.is_empty() {

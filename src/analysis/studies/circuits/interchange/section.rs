@@ -199,7 +199,7 @@ impl InterchangeResult {
         self
     }
 
-    /// Whether its items have several corruptions, of which a verdict would say what holds of none.
+    /// Whether its items have several corruptions, so that a verdict would hold for none of them.
     pub fn is_mixed(&self) -> bool {
         self.corruptions.len() > 1
     }

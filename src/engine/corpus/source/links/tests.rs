@@ -314,7 +314,7 @@ fn what_is_no_rule_is_refused_with_its_line() {
         let error = files.error("rules.toml", &rules);
         assert!(error.starts_with(expected), "{rules}: {error}");
     }
-    // 4,000 words, each with each other: 16 million pairs, of which none is a link.
+    // 4,000 words, each with each other: 16 million pairs and no link.
     let words: String = (1..=4000).map(|id| format!("{id}\tA\t_\t_\t_\t_\t_\t_\t_\t_\n")).collect();
     let long = Files::new("a.conllu", &words);
     let all = "[r]\nfrom = { form = 'A' }\nto = { form = 'A' }\nsame = 'lemma'\n";

@@ -153,7 +153,7 @@ fn kinds() -> String {
     KINDS.map(|(_, kind)| kind).join("; ")
 }
 
-/// The kind of which an object has most keys, or all kinds where it has none of any.
+/// The kind with most of its keys in an object, or all kinds if none has any.
 fn nearest_kind(json: &str) -> String {
     let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(json).unwrap_or_default();
     let count = |keys: &[&str]| keys.iter().filter(|key| given.contains_key(**key)).count();
