@@ -5,6 +5,7 @@ use crate::golden::{EVERYTHING, Golden, check_parity, encode, forward, largest_d
 use crate::random::{RandomEncoder, classes, predicted, sentences};
 use crate::support;
 use crate::support::{fixture, opened, tiny_bert};
+use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
@@ -12,7 +13,6 @@ use headscope::model::families::FAMILIES;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;
-use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
 use headscope::model::forward::{Encoder, Scratch, Start};
 use headscope::model::parameters::Parameters;

@@ -1,6 +1,7 @@
 //! Every family against transformers.
 
-use crate::{replaced, support};
+use crate::tensor::TensorEncoder;
+use crate::{gradients, replaced, support};
 use std::fs;
 use std::path::Path;
 
@@ -11,7 +12,6 @@ use candle_core::Device;
 use headscope::model::config::Config;
 use headscope::model::families::Architecture;
 use headscope::model::forward::packed::PackedEncoder;
-use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
 use headscope::sequences::sequence::Sequence;
@@ -25,6 +25,7 @@ fn check(name: &str) {
     let (packed, readable, config, sentences) = against_golden(name);
     replaced::check(&packed, &readable, &config, sentences.clone());
     replaced::check_sides(&packed, &config, sentences[0].clone());
+    gradients::check(&packed, &readable, sentences);
 }
 
 /// Holds both encoders of a model of `fixtures/models` against its golden.
@@ -33,6 +34,8 @@ fn against_golden(name: &str) -> (PackedEncoder, TensorEncoder, Config, Vec<Sequ
     let architecture = support::architecture(&folder);
     let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
+    // Something to differentiate, whatever head the model has.
+    let parameters = parameters.with_classifier(gradients::head(architecture.config.hidden_size));
     let golden = Golden::read(&fixture("goldens").join(format!("{name}.safetensors")));
     let sentences: Vec<_> =
         (0..).zip(&golden.expected).map(|(index, sentence)| of_ids(index, &sentence.ids, &sentence.segments)).collect();

@@ -1,7 +1,8 @@
 //! The derivative of a loss with respect to every gate, against finite differences.
 
 use crate::golden::record;
-use crate::random::{Bias, RandomEncoder, VOCABULARY, classes, predicted, sentences};
+use crate::random::{Bias, Numbers, RandomEncoder, VOCABULARY, classes, predicted, sentences};
+use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device, Tensor};
 use headscope::model::config::{BlockPlan, NormKind};
 use headscope::model::forward::Start;
@@ -9,9 +10,10 @@ use headscope::model::forward::batch::Batch;
 use headscope::model::forward::gates::{Gate, Gates, Replacement};
 use headscope::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, surprise};
 use headscope::model::forward::packed::PackedEncoder;
-use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::Needs;
+use headscope::model::parameters::PredictionHead;
 use headscope::sequences::pack::Pack;
+use headscope::sequences::sequence::Sequence;
 use proptest::prelude::*;
 
 /// Central differences of a loss over every gate, with a step that float32 holds exactly.
@@ -135,6 +137,29 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// A head that tells three classes apart.
+pub fn head(hidden: usize) -> PredictionHead {
+    PredictionHead { transform: None, decoder: Some(Numbers(3).values(3 * hidden, 1.0)), bias: vec![0.0; 3], cap: None }
+}
+
+/// Holds the derivatives of an encoder with such a head against candle's, for classes at the first and the last token.
+pub fn check(packed: &PackedEncoder, readable: &TensorEncoder, sentences: Vec<Sequence>) {
+    let pack = Pack { sentences };
+    let predicted: Vec<Vec<usize>> = pack.sentences.iter().map(|sentence| vec![0, sentence.ids.len() - 1]).collect();
+    let batch = pack.batch().with_predicted(&predicted);
+    let class = |position: usize| u32::try_from(position % 3).unwrap();
+    let targets: Vec<u32> = predicted.iter().flatten().map(|&position| class(position)).collect();
+    let expected = readable.prediction_gradient(&batch, &Gates::default(), &targets).unwrap();
+    let mut score = |_: usize, position: usize, logits: &mut [f32]| surprise(logits, class(position));
+    let found = packed.gradients(&batch, &Gates::default(), &mut score, &mut GradientScratch::default()).unwrap();
+    let size = expected.gates.iter().fold(0.0_f64, |size, value| size.max(value.abs()));
+    assert!(size > 0.0, "nothing depends on any head");
+    for (place, expected) in expected.gates.iter().enumerate() {
+        let sum: f64 = found.iter().map(|sequence| sequence.gates[place]).sum();
+        assert!((sum - expected).abs() < 1e-4 * size, "gate {place}: {sum}, not {expected}, of up to {size}");
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::golden::{largest_difference, record, try_record};
 use crate::random::{RandomEncoder, classes, sentences};
+use crate::tensor::TensorEncoder;
 use candle_core::Device;
 use headscope::model::forward::batch::Batch;
 use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::held::Writes;
 use headscope::model::forward::packed::PackedEncoder;
-use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Scratch, Start};
 use headscope::sequences::pack::Pack;

@@ -5,13 +5,13 @@ use crate::golden;
 use crate::golden::{EVERYTHING, Forward, largest_difference, record, try_record};
 use crate::random::{RandomEncoder, classes, predicted, sentences};
 use crate::support::{architecture, fixture, opened, weight_files};
+use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device};
 use headscope::model::config::NormKind;
 use headscope::model::forward::batch::{Batch, Exchange, Input, TokenClass};
 use headscope::model::forward::gates::{Gate, Gates, Replacement};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::rows::Rows;
-use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::{FinalNorm, HeadView, Needs, ResidualPart, Visitor};
 use headscope::model::forward::{Encoder, Scratch, Start};
 use headscope::model::parameters::{Objective, Parameters};
@@ -28,6 +28,8 @@ const AT_THE_END: Needs = Needs {
     outputs: false,
     direct: false,
     hidden_states: true,
+    layer_inputs: false,
+    predicted_states: false,
     attention_inputs: true,
     mixing: false,
     logits: true,
@@ -424,6 +426,8 @@ proptest! {
             outputs,
             direct: false,
             hidden_states,
+            layer_inputs: false,
+            predicted_states: false,
             attention_inputs,
             mixing,
             logits,

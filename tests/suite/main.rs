@@ -14,6 +14,8 @@ mod reference;
 mod reference_choice;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tensor/mod.rs"]
+mod tensor;
 
 mod absent;
 mod attention_maps;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use crate::golden::{largest_difference, record};
 use crate::support::{architecture, fixture, opened, parts_add_up, path, run, tiny_bert, weight_files};
+use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device};
 use headscope::model::forward::batch::{Batch, Input};
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;
-use headscope::model::forward::tensor::TensorEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Start};
 use headscope::model::parameters::{Classified, Classifier, Parameters};

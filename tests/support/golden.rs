@@ -132,6 +132,8 @@ pub const EVERYTHING: Needs = Needs {
     // The readable encoder has none.
     direct: false,
     hidden_states: true,
+    layer_inputs: false,
+    predicted_states: false,
     attention_inputs: true,
     mixing: true,
     logits: true,

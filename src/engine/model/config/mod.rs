@@ -342,7 +342,7 @@ impl Config {
     ///
     /// If positions are counted from the padding index, a padding token in the text has that index for its position and
     /// does not count.
-    pub(super) fn position_rows<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+    pub fn position_rows<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let padding = self.padding;
         let mut next = self.start();
         ids.iter().map(move |&id| {

@@ -111,7 +111,7 @@ impl<'a> Batch<'a> {
     }
 
     /// The rows that exchange the contexts of heads, of a sequence and of the next one, for each sequence that exchanges any.
-    pub(super) fn exchanged(&self) -> impl Iterator<Item = [Range<usize>; 2]> {
+    pub fn exchanged(&self) -> impl Iterator<Item = [Range<usize>; 2]> {
         self.inputs.iter().zip(self.spans()).filter_map(|(input, span)| {
             let positions = input.exchange?.positions(span.len());
             Some([span.start, span.end].map(|start| start + positions.start..start + positions.end))
@@ -128,7 +128,7 @@ impl<'a> Batch<'a> {
     }
 
     /// The positions whose logits are wanted, in order: the sequence, the position in it, and the row in the batch.
-    pub(super) fn predicted(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+    pub fn predicted(&self) -> impl Iterator<Item = (usize, usize, usize)> {
         let sequences = self.inputs.iter().zip(self.spans()).enumerate();
         sequences.flat_map(|(sequence, (input, span))| {
             input.predicted.iter().map(move |&position| (sequence, position, span.start + position))

@@ -39,7 +39,7 @@ impl Gate {
     }
 
     /// The vector that replaces the context of a token, `[head_dim]`; `None` for zero.
-    pub(super) fn replacement_at(&self, classes: &[TokenClass], token: usize) -> Option<&[f32]> {
+    pub fn replacement_at(&self, classes: &[TokenClass], token: usize) -> Option<&[f32]> {
         self.replacement.as_ref().map(|vectors| vectors[classes[token] as usize].as_slice())
     }
 
@@ -116,7 +116,7 @@ impl Gates {
     }
 
     /// The heads of a layer whose contexts are exchanged.
-    pub(super) fn exchanged_in(&self, layer: usize) -> impl Iterator<Item = usize> {
+    pub fn exchanged_in(&self, layer: usize) -> impl Iterator<Item = usize> {
         self.exchanged.range((layer, 0)..(layer + 1, 0)).map(|&(_, head)| head)
     }
 
@@ -133,12 +133,12 @@ impl Gates {
     }
 
     /// The gates of a layer, by head.
-    pub(super) fn of_layer(&self, layer: usize) -> impl Iterator<Item = (usize, &Gate)> {
+    pub fn of_layer(&self, layer: usize) -> impl Iterator<Item = (usize, &Gate)> {
         self.gated.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
     }
 
     /// The rows that stand in place of a head's own over a sequence, by layer, head and sequence.
-    pub(super) fn rows_of(&self, place: (usize, usize, usize)) -> impl Iterator<Item = (usize, &[f32])> {
+    pub fn rows_of(&self, place: (usize, usize, usize)) -> impl Iterator<Item = (usize, &[f32])> {
         let rows = self.rows.get(&place).into_iter().flatten();
         rows.map(|(&query, row)| (query, row.as_slice()))
     }

@@ -106,6 +106,8 @@ pub struct GradientScratch {
     pub(super) attended: Vec<f32>,
     /// `[tokens, hidden]`: derivatives by the input of a block.
     pub(super) inputs: Vec<f32>,
+    /// `[positions, hidden]`: the states that enter the last layer, at the predicted positions.
+    pub(super) entering: Vec<f32>,
     /// `[tokens, 3 * heads * head_dim]`: queries, keys and values as they meet.
     pub(super) prepared: Vec<f32>,
     pub(super) head: HeadScratch,
@@ -130,12 +132,15 @@ pub struct HeadScratch {
 /// What a forward pass leaves for its derivatives.
 #[derive(Clone, Debug, Default)]
 pub struct Tape {
-    /// `[layers + 1][tokens, hidden]`: the states that enter each layer, and those that leave the last one.
+    /// `[layers][tokens, hidden]`: the states that enter each layer.
     pub(super) states: Vec<Vec<f32>>,
+    /// `[positions, hidden]`: the last states at the predicted positions.
+    pub(super) predicted: Vec<f32>,
     pub(super) layers: Vec<LayerTape>,
 }
 
-/// The products of a layer, without the biases of their linear layers.
+/// The products of a layer, without the biases of their linear layers; after the heads of the last layer, at the predicted positions
+/// alone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LayerTape {
     /// `[tokens, 3 * heads * head_dim]`
@@ -151,13 +156,17 @@ pub(super) struct LayerTape {
 impl Tape {
     /// Forgets what was kept of another pass; the buffers stay.
     pub(super) fn clear(&mut self) {
-        self.states.iter_mut().for_each(Vec::clear);
+        self.states.iter_mut().chain([&mut self.predicted]).for_each(Vec::clear);
     }
 }
 
 impl Visitor for Tape {
     fn needs(&self) -> Needs {
-        Needs { hidden_states: true, writes: true, ..Needs::default() }
+        Needs { layer_inputs: true, predicted_states: true, writes: true, ..Needs::default() }
+    }
+
+    fn predicted_states(&mut self, states: Rows<'_>) {
+        states.iter().for_each(|row| self.predicted.extend_from_slice(row));
     }
 
     fn hidden_states(&mut self, _: usize, layer: usize, states: Rows<'_>) {

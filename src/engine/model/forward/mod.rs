@@ -1,8 +1,8 @@
 //! The forward pass: it takes a batch and shows each head's attention over each sequence, and every other activation
 //! that a visitor needs.
 //!
-//! One definition of the parameters ([`parameters`](crate::model::parameters)) has two encoders: [`packed`] is the fast
-//! one; [`tensor`] is the readable one, the oracle of the other in tests, and the one with derivatives.
+//! One definition of the parameters ([`parameters`](crate::model::parameters)) has two encoders: [`packed`], and a readable one among
+//! the tests, its oracle (`tests/support/tensor/`).
 
 pub mod attention;
 pub mod batch;
@@ -15,7 +15,6 @@ pub mod packed;
 mod relative;
 pub mod rows;
 mod scratch;
-pub mod tensor;
 pub mod visitor;
 
 use std::sync::Arc;
@@ -63,7 +62,7 @@ pub enum Start<'a> {
 
 impl Start<'_> {
     /// The first layer that runs.
-    pub(super) fn layer(&self) -> usize {
+    pub fn layer(&self) -> usize {
         match self {
             Self::Embeddings => 0,
             Self::Layer { layer, .. } | Self::Held { layer, .. } => *layer,
@@ -179,19 +178,16 @@ impl WordEmbeddings {
 }
 
 /// A forward pass under way: its input and interventions, and who looks at it.
-struct Pass<'a> {
-    batch: &'a Batch<'a>,
-    gates: &'a Gates,
-    needs: Needs,
-    visitor: &'a mut dyn Visitor,
+pub struct Pass<'a> {
+    pub batch: &'a Batch<'a>,
+    pub gates: &'a Gates,
+    pub needs: Needs,
+    pub visitor: &'a mut dyn Visitor,
 }
 
 impl Pass<'_> {
-    /// Lends hidden states, `[tokens, hidden]`, sequence by sequence, if they are needed.
-    fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
-        if !self.needs.hidden_states {
-            return;
-        }
+    /// Lends hidden states, `[tokens, hidden]`, sequence by sequence.
+    pub fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
         for (sequence, span) in self.batch.spans().enumerate() {
             let own = &states[span.start * hidden..span.end * hidden];
             self.visitor.hidden_states(sequence, layer, Rows::new(own, hidden));
@@ -199,7 +195,7 @@ impl Pass<'_> {
     }
 
     /// Lends a part of what a layer writes, if that is needed.
-    fn show_written(&mut self, layer: usize, part: Written, values: &[f32]) {
+    pub fn show_written(&mut self, layer: usize, part: Written, values: &[f32]) {
         if self.needs.writes {
             self.visitor.written(layer, part, values);
         }
@@ -207,7 +203,7 @@ impl Pass<'_> {
 
     /// Lends the rows of which queries and keys of a layer are made, `[tokens, hidden]`, sequence by sequence, if they are
     /// needed.
-    fn show_attention_inputs(&mut self, layer: usize, inputs: &[f32], hidden: usize) {
+    pub fn show_attention_inputs(&mut self, layer: usize, inputs: &[f32], hidden: usize) {
         if !self.needs.attention_inputs {
             return;
         }
@@ -218,13 +214,13 @@ impl Pass<'_> {
     }
 
     /// Ends every sequence.
-    fn end(&mut self) {
+    pub fn end(&mut self) {
         (0..self.batch.inputs.len()).for_each(|sequence| self.visitor.end(sequence));
     }
 }
 
 /// Checks that a batch, its start and its interventions fit the model.
-fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gates) -> Result<()> {
+pub fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gates) -> Result<()> {
     let (words, positions, segments) = (config.vocab_size, config.longest(), config.type_vocab_size);
     for Input { number, ids, segments: segment_ids, predicted, .. } in &batch.inputs {
         let n = ids.len();
@@ -258,7 +254,7 @@ fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gat
 }
 
 /// Fails if a value is NaN or infinite.
-fn check_finite(values: &[f32], layer: usize) -> Result<()> {
+pub fn check_finite(values: &[f32], layer: usize) -> Result<()> {
     if values.iter().all(|value| value.is_finite()) {
         return Ok(());
     }
@@ -267,12 +263,12 @@ fn check_finite(values: &[f32], layer: usize) -> Result<()> {
 }
 
 /// The message where more of held heads is needed than there is.
-const HELD_SHOWS_ATTENTION: &str =
+pub const HELD_SHOWS_ATTENTION: &str =
     "a run in which everything is held but the residual stream shows attention and nothing else";
 
 /// The message where direct effects are needed of an encoder that has none.
-const NO_DIRECT: &str = "direct effects are needed, but the logits are not linear in the residual stream, or the head that predicts was not \
+pub const NO_DIRECT: &str = "direct effects are needed, but the logits are not linear in the residual stream, or the head that predicts was not \
     loaded with the encoder";
 
 /// The message where logits are needed and the prediction head was not loaded.
-const NO_PREDICTION: &str = "logits are needed, but the head that predicts was not loaded with the encoder";
+pub const NO_PREDICTION: &str = "logits are needed, but the head that predicts was not loaded with the encoder";

@@ -24,6 +24,10 @@ pub struct Needs {
     pub direct: bool,
     /// The hidden states below and above each layer.
     pub hidden_states: bool,
+    /// Those below each layer, and not those above the last one.
+    pub layer_inputs: bool,
+    /// Those that the prediction head reads; the packed encoder alone shows them.
+    pub predicted_states: bool,
     /// The rows of which queries and keys of each layer are made.
     pub attention_inputs: bool,
     /// How much of each token's vector each layer's heads mix in from other tokens.
@@ -44,6 +48,8 @@ impl Needs {
         outputs: false,
         direct: false,
         hidden_states: false,
+        layer_inputs: false,
+        predicted_states: false,
         attention_inputs: false,
         mixing: false,
         logits: false,
@@ -60,9 +66,19 @@ impl Needs {
         self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.last_states()
     }
 
-    /// Whether the last layer is computed to its end, beyond its heads.
+    /// Whether the last layer is computed to its end, beyond its heads, at the predicted positions at least.
     pub(super) fn last_states(self) -> bool {
-        self.hidden_states || self.logits || self.direct
+        self.every_last_state() || self.logits || self.predicted_states
+    }
+
+    /// Whether it is at all positions.
+    pub(super) fn every_last_state(self) -> bool {
+        self.hidden_states || self.direct
+    }
+
+    /// Whether the hidden states that enter this layer are shown, or leave the last one.
+    pub fn states_of(self, layer: usize, layers: usize) -> bool {
+        self.hidden_states || (self.layer_inputs && layer < layers)
     }
 }
 
@@ -78,6 +94,8 @@ impl BitOr for Needs {
             outputs: self.outputs | other.outputs,
             direct: self.direct | other.direct,
             hidden_states: self.hidden_states | other.hidden_states,
+            layer_inputs: self.layer_inputs | other.layer_inputs,
+            predicted_states: self.predicted_states | other.predicted_states,
             attention_inputs: self.attention_inputs | other.attention_inputs,
             mixing: self.mixing | other.mixing,
             logits: self.logits | other.logits,
@@ -230,6 +248,10 @@ pub trait Visitor {
     /// was given.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
 
+    /// The last hidden states at the predicted positions of the batch, `[positions, hidden]`; called if they are needed and there are
+    /// any.
+    fn predicted_states(&mut self, _states: Rows<'_>) {}
+
     /// The rows of one sequence, `[n, hidden]`, of which queries and keys of a layer are made: its input, normalised where the
     /// layer does that first. Called before the layer's heads if they are needed.
     fn attention_inputs(&mut self, _sequence: usize, _layer: usize, _inputs: Rows<'_>) {}
@@ -251,8 +273,8 @@ pub trait Visitor {
     /// The logits at one of the sequence's predicted positions, `[classes]`; called if they are needed.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
-    /// A part of what a layer writes over the whole batch, `[tokens, width]`; called if it is needed, and not of the last layer if
-    /// nothing else is needed from its end.
+    /// A part of what a layer writes over the whole batch, `[tokens, width]`; called if it is needed. After the heads of the last layer
+    /// that is over the predicted positions alone, if nothing else is needed from its end, and not called if these neither.
     fn written(&mut self, _layer: usize, _part: Written, _values: &[f32]) {}
 
     /// The end of a sequence: everything that was needed of it has been shown.

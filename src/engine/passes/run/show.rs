@@ -113,8 +113,8 @@ struct PackVisitor<'a> {
 
 impl Visitor for PackVisitor<'_> {
     fn needs(&self) -> Needs {
-        let (hidden_states, writes) = (self.inputs.is_some(), self.written.is_some());
-        let keeps = Needs { hidden_states, writes, ..Needs::default() };
+        let (layer_inputs, writes) = (self.inputs.is_some(), self.written.is_some());
+        let keeps = Needs { layer_inputs, writes, ..Needs::default() };
         self.observers.needs() | keeps
     }
 

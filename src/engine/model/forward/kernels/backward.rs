@@ -105,6 +105,7 @@ pub fn shares(row: &mut [f32]) -> f64 {
         *partial += f64::from(*x);
     }
     let total = across(partial, |a, b| a + b);
+    #[expect(clippy::cast_possible_truncation, reason = "shares are f32")]
     let inverse = (1.0 / total) as f32;
     row.iter_mut().for_each(|x| *x *= inverse);
     f64::from(largest) + total.ln()
@@ -196,24 +197,27 @@ mod tests {
     use crate::model::forward::kernels;
 
     /// Central differences of a function of a row, along every value: the derivatives of its sum with weights 1, -2, 3, and so on.
-    fn differences(row: &[f32], apply: impl Fn(&mut Vec<f32>)) -> Vec<f32> {
+    fn differences(row: &[f32], apply: impl Fn(&mut Vec<f32>)) -> Vec<f64> {
         const STEP: f32 = 1.0 / 256.0;
         let score = |place: usize, by: f32| {
             let mut moved = row.to_vec();
             moved[place] += by;
             apply(&mut moved);
-            (moved.iter().zip(weights()).map(|(x, weight)| f64::from(*x * weight)).sum::<f64>()) as f32
+            moved.iter().zip(weights()).map(|(x, weight)| f64::from(*x * weight)).sum::<f64>()
         };
-        (0..row.len()).map(|place| (score(place, STEP) - score(place, -STEP)) / (2.0 * STEP)).collect()
+        (0..row.len()).map(|place| (score(place, STEP) - score(place, -STEP)) / f64::from(2.0 * STEP)).collect()
     }
 
     fn weights() -> impl Iterator<Item = f32> {
         (1..).map(|place: u8| if place.is_multiple_of(2) { -f32::from(place) } else { f32::from(place) })
     }
 
-    fn near(found: &[f32], expected: &[f32], what: &str) {
+    fn near(found: &[f32], expected: &[f64], what: &str) {
         for (found, expected) in found.iter().zip(expected) {
-            assert!((found - expected).abs() < 2e-3 * expected.abs().max(1.0), "{what}: {found}, not {expected}");
+            assert!(
+                (f64::from(*found) - expected).abs() < 2e-3 * expected.abs().max(1.0),
+                "{what}: {found}, not {expected}"
+            );
         }
     }
 

@@ -20,6 +20,7 @@ use super::gates::Gates;
 use super::gradient::Differentiable;
 use super::kernels;
 use super::relative::Relative;
+use super::rows::Rows;
 use super::visitor::{Visitor, Written};
 use super::{Encoder, HeadWeights, LayerAttention, NO_PREDICTION, Pass, Positions, Scratch, Start, WordEmbeddings};
 use super::{check_finite, check_input};
@@ -330,10 +331,14 @@ impl Encoder for PackedEncoder {
             }
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
-        pass.show_states(start.layer(), &scratch.states, hidden);
+        if needs.states_of(start.layer(), layers) {
+            pass.show_states(start.layer(), &scratch.states, hidden);
+        }
         if needs.direct {
             self.begin_direct(&mut pass, &scratch.states, &mut scratch.direct)?;
         }
+        // Whether the residual stream has the predicted positions alone.
+        let mut are_predicted = false;
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention depends on what the last layer writes.
             let last = number + 1 == layers;
@@ -343,7 +348,15 @@ impl Encoder for PackedEncoder {
             if needs.mixing {
                 self.show_mixing(number, &mut pass, scratch);
             }
-            if !last || needs.last_states() {
+            if last && needs.last_states() && !needs.every_last_state() {
+                let Scratch { states, context, update, .. } = &mut *scratch;
+                for (rows, width) in [(states, hidden), (context, config.heads_width())] {
+                    predicted_rows(batch, width, rows, update);
+                    std::mem::swap(rows, update);
+                }
+                are_predicted = true;
+            }
+            if !last || (needs.last_states() && !scratch.states.is_empty()) {
                 self.feed_forward(number, layer, &mut pass, scratch);
                 if last && needs.direct {
                     self.show_final_norm(&mut pass, &scratch.states, &scratch.direct);
@@ -351,11 +364,20 @@ impl Encoder for PackedEncoder {
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
                     self.normalise(&mut scratch.states, norm);
                 }
-                pass.show_states(number + 1, &scratch.states, hidden);
+                if needs.states_of(number + 1, layers) {
+                    pass.show_states(number + 1, &scratch.states, hidden);
+                }
             }
         }
         if needs.last_states() {
             check_finite(&scratch.states, layers)?;
+        }
+        if !are_predicted && (needs.logits || needs.predicted_states) {
+            predicted_rows(batch, hidden, &scratch.states, &mut scratch.update);
+            std::mem::swap(&mut scratch.states, &mut scratch.update);
+        }
+        if needs.predicted_states && !scratch.states.is_empty() {
+            pass.visitor.predicted_states(Rows::new(&scratch.states, hidden));
         }
         if needs.logits {
             self.predict(&mut pass, scratch)?;
@@ -363,6 +385,12 @@ impl Encoder for PackedEncoder {
         pass.end();
         Ok(())
     }
+}
+
+/// The rows of the predicted positions, in their order: after the heads of the last layer no token reads another one.
+fn predicted_rows(batch: &Batch<'_>, width: usize, rows: &[f32], into: &mut Vec<f32>) {
+    into.clear();
+    batch.predicted().for_each(|(_, _, row)| into.extend_from_slice(&rows[row * width..][..width]));
 }
 
 /// Adds a bias to each row.
@@ -404,7 +432,7 @@ fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
 /// `states` times the first `outputs` columns of the weight; the bias is left to the step that comes next, which reads
 /// the result anyway.
 fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
-    let inputs = states.len() / tokens;
+    let inputs = linear.weight.len() / linear.bias.len();
     multiply(
         MatrixMut::new(sized(into, tokens * outputs), tokens, outputs),
         Matrix::new(states, tokens, inputs),

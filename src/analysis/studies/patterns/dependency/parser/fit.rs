@@ -1,8 +1,9 @@
 //! The parser that is likeliest on some sentences (docs/methodology/parser.md).
 
 use super::graph::{NodeScores, Parser};
-use super::minimise::minimise;
+use super::newton::newton;
 use super::sentence::{Gold, KeptSentence};
+use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::studies::patterns::dependency::arcs::PLACES;
 
 /// The penalty on the square of every parameter.
@@ -10,6 +11,9 @@ pub const PENALTY: f64 = 1e-4;
 
 /// The length of the gradient at which a fit ends.
 pub const TOLERANCE: f64 = 1e-6;
+
+/// Pairs of a word and a node whose products are computed together.
+const ROWS: usize = 4096;
 
 /// The evidence that a parser goes by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +34,7 @@ pub struct Fitted {
     pub words: u64,
     /// The mean of `-ln p` of their heads, without the penalty.
     pub loss: f64,
-    /// Steps of L-BFGS.
+    /// Steps of Newton's method.
     pub steps: u64,
     /// The length of the gradient at the end.
     pub gradient: f64,
@@ -53,8 +57,8 @@ impl Fitted {
             }
         };
         let size = 2 * heads.len() + 1 + if *distances { PLACES } else { 0 };
-        let mut scores = NodeScores::default();
-        let mut loss_at = |at: &[f64], gradient: &mut [f64]| {
+        let (mut scores, mut nodes) = (NodeScores::default(), NodeScores::default());
+        let loss_at = |at: &[f64], gradient: &mut [f64]| {
             gradient.fill(0.0);
             let parser = parser_at(at);
             let loss: f64 = sentences.iter().map(|sentence| parser.loss(sentence, &mut scores, gradient)).sum();
@@ -66,7 +70,25 @@ impl Fitted {
             }
             loss / words as f64 + PENALTY * at.iter().map(|at| at * at).sum::<f64>()
         };
-        let found = minimise(size, TOLERANCE, &mut loss_at);
+        let curvature = |at: &[f64]| {
+            let (parser, mut rows) = (parser_at(at), Vec::new());
+            let penalty = |place: usize| if place.is_multiple_of(size + 1) { 2.0 * PENALTY } else { 0.0 };
+            let mut whole: Vec<f64> = (0..size * size).map(penalty).collect();
+            // Products of some rows at a time in single precision, their sums in double.
+            let mut part = vec![0.0; size * size];
+            for (place, sentence) in sentences.iter().enumerate() {
+                parser.curvature(sentence, &scales, &mut nodes, &mut rows);
+                if rows.len() < ROWS * size && place + 1 < sentences.len() {
+                    continue;
+                }
+                let own = Matrix::new(&rows, rows.len() / size, size);
+                multiply(MatrixMut::new(&mut part, size, size), own.transposed(), own);
+                whole.iter_mut().zip(&part).for_each(|(sum, more)| *sum += f64::from(*more) / words as f64);
+                rows.clear();
+            }
+            whole
+        };
+        let found = newton(size, TOLERANCE, loss_at, curvature);
         Self {
             parser: parser_at(&found.at),
             standardised: found.at.as_chunks::<2>().0[..heads.len()].to_vec(),

@@ -59,18 +59,14 @@ impl Parser {
         out
     }
 
-    /// The mean of `-ln p` of the gold heads, `p` the share of `exp` of their score among the other words and the root, as a sum
-    /// over the words with a head; what its derivatives by the weights, the root and the distances are is added to `slopes`, in
-    /// this order.
-    pub fn loss(&self, sentence: &KeptSentence, scores: &mut NodeScores, slopes: &mut [f64]) -> f64 {
+    /// The share of `exp` of each node's score among the other words and the root, as heads of each word with a head, in
+    /// `scores.out`; other shares are 0. Returns the sum of `-ln p` of the gold heads.
+    fn shares(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         self.score(sentence, scores);
-        let NodeScores { weights, out, back } = scores;
-        back.fill(0.0);
-        let (by_head, others) = slopes.split_at_mut(2 * self.heads.len());
         let mut loss = 0.0;
         for (dependent, word) in sentence.words.iter().enumerate() {
-            let row = &mut out[dependent * nodes..][..nodes];
+            let row = &mut scores.out[dependent * nodes..][..nodes];
             let Some(gold) = word.gold.node(root) else {
                 row.fill(0.0);
                 continue;
@@ -81,18 +77,34 @@ impl Parser {
             row.iter_mut().for_each(|score| *score = (*score - most).exp());
             let total: f64 = row.iter().sum();
             loss += total.ln() - gold_score;
+            row.iter_mut().for_each(|share| *share /= total);
+        }
+        scores.out[root * nodes..].fill(0.0);
+        loss
+    }
+
+    /// The sum of `-ln p` of the gold heads over the words with a head; its derivatives by the weights, the root and the distances
+    /// are added to `slopes`, in this order.
+    pub fn loss(&self, sentence: &KeptSentence, scores: &mut NodeScores, slopes: &mut [f64]) -> f64 {
+        let (nodes, root) = (sentence.nodes(), sentence.words.len());
+        let loss = self.shares(sentence, scores);
+        let NodeScores { weights, out, back } = scores;
+        back.fill(0.0);
+        let (by_head, others) = slopes.split_at_mut(2 * self.heads.len());
+        for (dependent, word) in sentence.words.iter().enumerate() {
+            let Some(gold) = word.gold.node(root) else { continue };
+            let row = &mut out[dependent * nodes..][..nodes];
             // What the probability is above what it should be: the derivative by the score.
-            for (head, share) in row.iter_mut().enumerate() {
-                *share = *share / total - f64::from(u8::from(head == gold));
-                back[head * nodes + dependent] = *share;
+            row[gold] -= 1.0;
+            for (head, &share) in row.iter().enumerate() {
+                back[head * nodes + dependent] = share;
                 if head == root {
-                    others[0] += *share;
+                    others[0] += share;
                 } else if !self.distances.is_empty() && head != dependent {
-                    others[1 + place_of(dependent, head)] += *share;
+                    others[1 + place_of(dependent, head)] += share;
                 }
             }
         }
-        out[root * nodes..].fill(0.0);
         for (slopes, &head) in by_head.as_chunks_mut::<2>().0.iter_mut().zip(&self.heads) {
             sentence.attention(head, weights);
             let both = dot_both(weights, out, back);
@@ -100,6 +112,54 @@ impl Parser {
             slopes[1] += both[1];
         }
         loss
+    }
+
+    /// Appends to `rows` what the second derivatives of the loss are made of: with `p` the shares of the nodes `x` as heads of a word,
+    /// these are `sum p (x - m)(x - m)ᵀ`, `m = sum p x`; a row is `sqrt p (x - m)`. The attention of heads is multiplied by `scales`.
+    #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
+    pub fn curvature(
+        &self,
+        sentence: &KeptSentence,
+        scales: &[[f64; 2]],
+        scores: &mut NodeScores,
+        rows: &mut Vec<f32>,
+    ) {
+        let (nodes, root) = (sentence.nodes(), sentence.words.len());
+        self.shares(sentence, scores);
+        let NodeScores { weights, out, .. } = scores;
+        let of_heads = 2 * self.heads.len();
+        let width = of_heads + 1 + self.distances.len();
+        let dependents = || (0..root).filter(|&word| sentence.words[word].gold != Gold::Unknown);
+        let start = rows.len();
+        rows.resize(start + dependents().count() * nodes * width, 0.0);
+        let rows = &mut rows[start..];
+        for ((&head, scale), place) in zip(&self.heads, scales).zip(0..) {
+            sentence.attention(head, weights);
+            let scale = scale.map(|scale| scale as f32);
+            for (of_word, dependent) in rows.chunks_exact_mut(nodes * width).zip(dependents()) {
+                for (row, node) in of_word.chunks_exact_mut(width).zip(0..) {
+                    row[2 * place] = scale[0] * weights[dependent * nodes + node];
+                    row[2 * place + 1] = scale[1] * weights[node * nodes + dependent];
+                }
+            }
+        }
+        let mut mean = vec![0.0; width];
+        for (of_word, dependent) in rows.chunks_exact_mut(nodes * width).zip(dependents()) {
+            let shares = &out[dependent * nodes..][..nodes];
+            mean.fill(0.0);
+            for ((row, &share), node) in of_word.chunks_exact_mut(width).zip(shares).zip(0..) {
+                if node == root {
+                    row[of_heads] = 1.0;
+                } else if !self.distances.is_empty() && node != dependent {
+                    row[of_heads + 1 + place_of(dependent, node)] = 1.0;
+                }
+                zip(&mut mean, &*row).for_each(|(mean, x)| *mean += share as f32 * x);
+            }
+            for (row, &share) in of_word.chunks_exact_mut(width).zip(shares) {
+                let root = share.sqrt() as f32;
+                zip(row, &mean).for_each(|(x, mean)| *x = root * (*x - mean));
+            }
+        }
     }
 
     /// The word that each word most likely depends on, `[words]`, the first of equal ones; `None` of a word without others. And

@@ -37,30 +37,13 @@ pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &m
     // Steps near the minimum are short, and no less true for that.
     let mut memory = Lbfgs::<f64>::new(size, MEMORY).with_sy_epsilon(0.0);
     memory.update_hessian(&gradient, &at);
-    let (mut next, mut next_gradient) = (at.clone(), gradient.clone());
     let mut steps = 0;
     while norm(&gradient) > tolerance && steps < MOST_STEPS {
         let mut direction = gradient.clone();
         memory.apply_hessian(&mut direction);
-        let slope = -dot(&gradient, &direction);
         // Before there is any curvature to go by, a step of length 1 at most.
-        let mut step = if steps == 0 { 1.0_f64.min(1.0 / norm(&gradient)) } else { 1.0 };
-        let mut halvings = 0;
-        let reached = loop {
-            next.iter_mut().zip(&at).zip(&direction).for_each(|((next, at), way)| *next = at - step * way);
-            let reached = function(&next, &mut next_gradient);
-            // What is less than rounding is no rise.
-            if reached <= value + ARMIJO * step * slope + value.abs() * f64::EPSILON {
-                break Some(reached);
-            }
-            if halvings == MOST_HALVINGS {
-                break None;
-            }
-            (step, halvings) = (step / 2.0, halvings + 1);
-        };
-        let Some(reached) = reached else { break };
-        at.copy_from_slice(&next);
-        gradient.copy_from_slice(&next_gradient);
+        let step = if steps == 0 { 1.0_f64.min(1.0 / norm(&gradient)) } else { 1.0 };
+        let Some(reached) = descend((&mut at, &mut gradient, value), &direction, step, &mut function) else { break };
         value = reached;
         memory.update_hessian(&gradient, &at);
         steps += 1;
@@ -68,11 +51,36 @@ pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &m
     Minimum { gradient: norm(&gradient), at, value, steps }
 }
 
+/// Goes against a direction by the first of `step` and its halves that decreases a function by [`ARMIJO`] at least: to the place,
+/// gradient and value there. `None` if none does.
+pub fn descend(
+    (at, gradient, value): (&mut [f64], &mut [f64], f64),
+    direction: &[f64],
+    mut step: f64,
+    function: &mut impl FnMut(&[f64], &mut [f64]) -> f64,
+) -> Option<f64> {
+    let slope = -dot(gradient, direction);
+    let (mut next, mut next_gradient) = (at.to_vec(), gradient.to_vec());
+    for _ in 0..=MOST_HALVINGS {
+        next.iter_mut().zip(&*at).zip(direction).for_each(|((next, at), way)| *next = at - step * way);
+        let reached = function(&next, &mut next_gradient);
+        // What is less than rounding is no rise.
+        if reached <= value + ARMIJO * step * slope + value.abs() * f64::EPSILON {
+            at.copy_from_slice(&next);
+            gradient.copy_from_slice(&next_gradient);
+            return Some(reached);
+        }
+        step /= 2.0;
+    }
+    None
+}
+
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-fn norm(vector: &[f64]) -> f64 {
+/// The length of a vector.
+pub fn norm(vector: &[f64]) -> f64 {
     dot(vector, vector).sqrt()
 }
 

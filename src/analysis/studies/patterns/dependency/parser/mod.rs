@@ -6,6 +6,7 @@ mod graph;
 mod lexical;
 mod measure;
 mod minimise;
+mod newton;
 mod section;
 mod sentence;
 mod sums;

@@ -199,7 +199,7 @@ pub struct FitReport {
     pub words: u64,
     /// The mean of `-ln p` of their heads, in nats.
     pub loss: f64,
-    /// Steps of L-BFGS.
+    /// Steps of Newton's method, with embeddings of L-BFGS.
     pub steps: u64,
     /// The length of the gradient at the end.
     pub gradient: f64,

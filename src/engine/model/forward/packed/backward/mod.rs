@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use anyhow::{Result, ensure};
 
-use super::{PackedEncoder, project_back, sized};
+use super::{PackedEncoder, predicted_rows, project_back, sized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::BlockPlan;
 use crate::model::config::cost::Cost;
@@ -115,16 +115,19 @@ impl PackedEncoder {
             found[sequence].loss += share;
             share
         };
-        let states = &scratch.tape.states[layers];
-        self.score_back(batch, states, &mut add, &mut scratch.forward)?;
+        if scratch.tape.predicted.is_empty() {
+            return Ok(found);
+        }
+        self.score_back(batch, &scratch.tape.predicted, &mut add, &mut scratch.forward)?;
         for number in (0..layers).rev() {
             self.layer_back(number, (batch, gates), scratch, &mut found);
         }
         Ok(found)
     }
 
-    /// The derivatives of the gates of a layer, and those by the states above it, in `scratch.forward.states`, to those by the states
-    /// below it; of the first layer, nothing asks for these.
+    /// The derivatives by the gates of a layer. `scratch.forward.states` has the derivatives by the states above the layer, at the
+    /// predicted positions alone if it is the last one, and then those by the states below it; below the first layer they are not
+    /// needed.
     fn layer_back(
         &self,
         number: usize,
@@ -135,17 +138,24 @@ impl PackedEncoder {
         let config = &self.parameters.config;
         let (hidden, plan) = (config.hidden_size, config.blocks);
         let layer = &self.parameters.layers[self.parameters.order[number]];
-        let GradientScratch { forward, tape, attended, inputs, prepared, head } = scratch;
-        let (states, kept) = (&tape.states[number], &tape.layers[number]);
-        let LayerTape { attention, wide: kept_wide, feed_forward, .. } = kept;
+        let GradientScratch { forward, tape, attended, inputs, entering, prepared, head } = scratch;
+        let LayerTape { projected, attention, wide: kept_wide, feed_forward } = &tape.layers[number];
+        let is_last = number + 1 == self.parameters.order.len();
+        let below = &tape.states[number];
+        let states = if is_last {
+            predicted_rows(batch, hidden, below, entering);
+            &*entering
+        } else {
+            below
+        };
         let derivatives = &mut forward.states;
-        let tokens = batch.tokens();
+        let tokens = states.len() / hidden;
 
         let (attended, update) = (sized(attended, states.len()), sized(&mut forward.update, states.len()));
         attended.copy_from_slice(states);
         update.copy_from_slice(attention);
         self.add_attention(layer, update, attended);
-        if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| number + 1 == self.parameters.order.len()) {
+        if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| is_last) {
             let last = sized(inputs, states.len());
             last.copy_from_slice(attended);
             update.copy_from_slice(feed_forward);
@@ -190,15 +200,19 @@ impl PackedEncoder {
 
         let heads_width = config.heads_width();
         project_back(update, &layer.attention_output, hidden, &mut forward.context, tokens);
+        if is_last {
+            all_rows(batch, hidden, &mut forward.states, &mut forward.update);
+            all_rows(batch, heads_width, &mut forward.context, &mut forward.update);
+        }
         gates.exchange_contexts(number, batch, &mut forward.context, [config.head_dim(), heads_width]);
-        self.heads_back(number, (batch, gates), (&kept.projected, &mut *forward), (prepared, head), found);
+        self.heads_back(number, (batch, gates), (projected, &mut *forward), (prepared, head), found);
         if number == 0 {
             return;
         }
-        self.keys_back(layer, batch, &kept.projected, forward);
-        project_back(&forward.projected, &layer.query_key_value, 3 * heads_width, inputs, tokens);
+        self.keys_back(layer, batch, projected, forward);
+        project_back(&forward.projected, &layer.query_key_value, 3 * heads_width, inputs, batch.tokens());
         if let Some(norm) = layer.attention_norm.as_ref().filter(|_| plan.normalises_first()) {
-            self.norm_back(states, norm, inputs);
+            self.norm_back(below, norm, inputs);
         }
         add(&mut forward.states, inputs);
     }
@@ -237,6 +251,16 @@ impl PackedEncoder {
     pub(super) fn norm_back(&self, rows: &[f32], norm: &Norm, derivatives: &mut [f32]) {
         backward::norm(self.parameters.config.norm, rows, &norm.weight, self.epsilon(), derivatives);
     }
+}
+
+/// Puts the rows of the predicted positions back among all rows, 0 at the others: the derivatives through [`predicted_rows`].
+fn all_rows(batch: &Batch<'_>, width: usize, rows: &mut Vec<f32>, buffer: &mut Vec<f32>) {
+    buffer.clear();
+    buffer.resize(batch.tokens() * width, 0.0);
+    for (row, (_, _, place)) in rows.chunks_exact(width).zip(batch.predicted()) {
+        add(&mut buffer[place * width..][..width], row);
+    }
+    std::mem::swap(rows, buffer);
 }
 
 fn add(sums: &mut [f32], more: &[f32]) {

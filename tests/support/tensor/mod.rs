@@ -1,4 +1,4 @@
-//! The encoder in candle tensors: can be differentiated, and is short enough to check by eye.
+//! The encoder in candle tensors, the oracle of the packed one: it is short enough to check by eye, and candle differentiates it.
 //!
 //! Softmax and layer normalisation are composed of plain tensor operations: candle's fused ones have no derivative, and
 //! a gradient that meets one is lost without a word.
@@ -12,14 +12,14 @@ mod parts;
 use anyhow::{Context, Result, ensure};
 use candle_core::{D, DType, Device, Module, Tensor};
 
-use super::batch::{Batch, Input};
-use super::gates::Gates;
-use super::visitor::{Needs, Visitor, Written};
-use super::{
+use headscope::model::config::{Activation, BlockPlan, Config};
+use headscope::model::forward::batch::{Batch, Input};
+use headscope::model::forward::gates::Gates;
+use headscope::model::forward::visitor::{Needs, Visitor, Written};
+use headscope::model::forward::{
     Encoder, HELD_SHOWS_ATTENTION, NO_DIRECT, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels,
 };
-use crate::model::config::{Activation, BlockPlan, Config};
-use crate::model::parameters::{self, Parameters};
+use headscope::model::parameters::{self, Parameters};
 use linear::LinearLayer;
 use parts::{Layer, Loader, Norm, PredictionHead, Transform};
 
@@ -193,7 +193,7 @@ impl TensorEncoder {
     }
 
     fn show_states(&self, pass: &mut Pass<'_>, layer: usize, states: &Tensor) -> Result<()> {
-        if pass.needs.hidden_states {
+        if pass.needs.states_of(layer, self.order.len()) {
             pass.show_states(layer, &flat(states)?, self.config.hidden_size);
         }
         Ok(())

@@ -6,8 +6,8 @@ use anyhow::Result;
 use candle_core::{D, DType, Device, Module, Tensor};
 
 use super::linear::LinearLayer;
-use crate::model::config::{Activation, NormKind, Places};
-use crate::model::parameters::{self, PositionBias, RotaryAngles};
+use headscope::model::config::{Activation, NormKind, Places};
+use headscope::model::parameters::{self, PositionBias, RotaryAngles};
 
 pub(super) struct Layer {
     pub query_key_value: LinearLayer,

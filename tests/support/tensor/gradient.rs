@@ -4,11 +4,11 @@ use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Tensor, Var};
 
 use super::{TensorEncoder, log_softmax};
-use crate::model::forward::batch::Batch;
-use crate::model::forward::gates::Gates;
-use crate::model::forward::gradient::GateGradient;
-use crate::model::forward::visitor::{Needs, Visitor};
-use crate::model::forward::{Pass, Start, check_input};
+use headscope::model::forward::batch::Batch;
+use headscope::model::forward::gates::Gates;
+use headscope::model::forward::gradient::GateGradient;
+use headscope::model::forward::visitor::{Needs, Visitor};
+use headscope::model::forward::{Pass, Start, check_input};
 
 impl TensorEncoder {
     /// The loss of a batch by the prediction head and its gradient, at the shares and towards the replacements of `gates`.

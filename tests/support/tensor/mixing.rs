@@ -4,7 +4,7 @@ use anyhow::Result;
 use candle_core::{Module, Tensor};
 
 use super::{Pass, TensorEncoder, flat};
-use crate::model::forward::visitor::Mixing;
+use headscope::model::forward::visitor::Mixing;
 
 impl TensorEncoder {
     /// Shows how much the heads of a layer mix over one sequence: from the residual stream below it, `[n, hidden]`, and of its

@@ -5,12 +5,12 @@ use candle_core::{IndexOp, Module, Tensor};
 
 use super::parts::{Disentangled, Layer, Norm};
 use super::{Pass, TensorEncoder, check_finite, flat, softmax};
-use crate::model::config::PositionEmbedding;
-use crate::model::forward::attention::AttentionView;
-use crate::model::forward::batch::Input;
-use crate::model::forward::gates::Gates;
-use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
+use headscope::model::config::PositionEmbedding;
+use headscope::model::forward::attention::AttentionView;
+use headscope::model::forward::batch::Input;
+use headscope::model::forward::gates::Gates;
+use headscope::model::forward::rows::Rows;
+use headscope::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 
 impl TensorEncoder {
     /// Self-attention of all sequences of the batch, before the output projection, `[tokens, heads * head_dim]`: from the
