@@ -1,6 +1,8 @@
 //! The keys of a report, and of what `compare --json` prints, from their JSON Schemas:
 //! `headscope explain report.pruning`.
 
+use std::iter::successors;
+
 use serde_json::{Map, Value};
 
 use super::saved::sides::matching;
@@ -83,8 +85,10 @@ fn add_places<'a>(
         }
         if with_keys(schema, root).is_some() {
             add_places(&path, schema, (root, word), above, places);
-        } else if let Some(meant) = of_value(schema, word).or_else(|| of_value(behind(schema, root)?, word)) {
-            places.push((format!("{path} = {word}"), meant));
+        } else {
+            let mut types = successors(Some(schema), |&schema| behind(schema, root));
+            let meant = types.find_map(|schema| of_value(schema, word));
+            places.extend(meant.map(|meant| (format!("{path} = {word}"), meant)));
         }
     }
     above.pop();

@@ -230,8 +230,8 @@ fn a_pruned_model_loses_what_the_report_says() {
         let budget = ["--report", path(&report), "--budget", "20%", "--of", "all-heads", "--by", "gradient"];
         let other = at(&format!("other-{removal}-{}", model.len()));
         let said = run(&[&["prune", model, "-o", path(&other)], &budget[..]].concat());
-        let expected = "Within 20 % of what all heads are worth, in the order by gradient: ";
-        assert!(said.map_or(removal == "zero", |said| said.contains(expected)));
+        let title = "Within 20 % of what all heads are worth, in the order by gradient: ";
+        assert!(said.map_or(removal == "zero", |said| said.contains(title)));
         // Heads of one's own, as the report removes them.
         let own = at(&format!("own-{removal}-{}", model.len()));
         let said = run(&["prune", model, "-o", path(&own), "--report", path(&report), "--heads", "L0H1,L1H0"]).unwrap();

@@ -167,7 +167,9 @@ fn a_preset_asks_which_heads_a_classifier_needs() {
 #[test]
 fn derivatives_of_pairs_are_of_both_texts() {
     let found = report("box:small", "pairs", &["--with", "gradient"]);
-    near("the loss", &found["gradient"]["loss"], &found["task"]["loss"]);
+    // Sums over twenty tokens, in float32 on the way back.
+    let [a, b] = ["gradient", "task"].map(|section| found[section]["loss"].as_f64().unwrap());
+    assert!((a - b).abs() < 1e-3, "{a} {b}");
     assert_eq!(
         (&found["gradient"]["masked_tokens"], &found["gradient"]["task"]),
         (&found["task"]["items"], &"pair".into())

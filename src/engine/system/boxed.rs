@@ -19,7 +19,7 @@ pub const CORPUS: &str = "box:gold";
 
 static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
 
-/// What a corpus has that a model was trained on, where both are of the box.
+/// The overlap of a corpus with what a model was trained on, in a sentence; none unless both are of the box and have one.
 pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
     (model == MODEL && corpus == CORPUS).then_some(
         "629 of box:gold's 700 sentences have constructions that box:small was trained on: labels carry over to the other 71, losses \

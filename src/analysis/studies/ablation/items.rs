@@ -96,6 +96,11 @@ impl fmt::Display for RightShare {
     }
 }
 
+/// The unit of the loss of a task, or of tokens: triples have no probabilities.
+pub fn unit(task: Option<TaskKind>) -> &'static str {
+    if task == Some(TaskKind::Triple) { "cosines" } else { "nats" }
+}
+
 /// The place of a variant among the scores of an item.
 fn row(variant: Option<usize>) -> usize {
     variant.map_or(0, |variant| variant + 1)

@@ -15,6 +15,7 @@ use crate::stats::block_test::{Estimate, Jackknife};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
+use crate::studies::ablation::items::unit;
 use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, scored};
 use crate::studies::ablation::verdicts::band;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
@@ -398,8 +399,9 @@ fn effects(
     writeln!(
         out,
         "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): rise of the \
-         loss in nats, over {of_what}. One will do: whichever head is kept, the rise is within ±{band:.4} by \
-         the equivalence test. Random sets have as many heads of the same layers.\n"
+         loss in {}, over {of_what}. One will do: whichever head is kept, the rise is within ±{band:.4} by \
+         the equivalence test. Random sets have as many heads of the same layers.\n",
+        unit(*task),
     )?;
     let shown = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
     let words = |cluster: &ClusterEffects| {

@@ -8,6 +8,7 @@ use comfy_table::CellAlignment;
 use super::section::{CanGo, Curve, Curves, Interaction, PruningSection, RISES};
 use crate::model::grid::HeadGrid;
 use crate::stats::interval::Interval;
+use crate::studies::ablation::items::unit;
 use crate::studies::ablation::removal::scored;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, Exports, Section, ShareOf};
@@ -138,11 +139,12 @@ impl Curves {
             );
         };
         let right = self.right.map_or_else(String::new, |right| format!("; {right} are right"));
-        let unit = if self.task.is_some() { "an item" } else { "a token" };
+        let unit = unit(self.task);
+        let per = if self.task.is_some() { "an item" } else { "a token" };
         writeln!(
             out,
             "Heads removed one after the other, in an order from one half of the sample, with the loss on the other half \
-             ({}, {loss:.3} nats {unit} with all heads{right}; {}without retraining). Share of heads that can be removed, with its \
+             ({}, {loss:.3} {unit} {per} with all heads{right}; {}without retraining). Share of heads that can be removed, with its \
              95 % interval:",
             self.scored(),
             self.removal.map_or_else(String::new, |removal| format!("removal by {}; ", removal.name())),
@@ -152,7 +154,7 @@ impl Curves {
                 ShareOf::Loss => "the loss rises by at most this share of itself".to_owned(),
                 ShareOf::AllHeads => {
                     let worth = self.loss_without_heads.map_or(f64::NAN, |bare| bare - loss);
-                    format!("the loss rises by at most this share of what all heads are worth ({worth:.3} nats)")
+                    format!("the loss rises by at most this share of what all heads are worth ({worth:.3} {unit})")
                 }
                 ShareOf::Right => "the share right falls by at most this share of itself".to_owned(),
             };
@@ -177,7 +179,7 @@ impl Curves {
             let spread = plus_minus(*ci95, 4);
             writeln!(
                 out,
-                "The {} together {} worth {together:+.4} nats, one by one {sum:+.4} in all: interaction \
+                "The {} together {} worth {together:+.4} {unit}, one by one {sum:+.4} in all: interaction \
                  {difference:+.4}{spread}.",
                 counted(heads.len(), "negligible head"),
                 plural(&heads.len(), "is", "are")
@@ -244,7 +246,11 @@ fn figures(pruning: &Curves) -> Vec<Figure> {
         ),
         chart: Chart::Curves(Lines {
             across: "heads removed".to_owned(),
-            upward: format!("upward: loss in nats {}", if pruning.task.is_some() { "an item" } else { "a token" }),
+            upward: format!(
+                "upward: loss in {} {}",
+                unit(pruning.task),
+                if pruning.task.is_some() { "an item" } else { "a token" }
+            ),
             curves: pruning.orders.iter().map(line).collect(),
         }),
     }]

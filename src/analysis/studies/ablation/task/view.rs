@@ -9,6 +9,7 @@ use super::section::{GroupResult, HeadOnTask, Obstacle, TaskResult, TaskSection}
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
+use crate::studies::ablation::items::unit;
 use crate::studies::ablation::verdicts::Verdict;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section};
@@ -91,9 +92,9 @@ fn points(change: f64) -> String {
 }
 
 impl TaskResult {
-    /// The unit of its loss: triples have no probabilities.
+    /// The unit of its loss.
     fn unit(&self) -> &'static str {
-        if self.kind == Some(TaskKind::Triple) { "cosines" } else { "nats" }
+        unit(self.kind)
     }
 
     /// The share right beside its baseline, as the beginning of a sentence.
