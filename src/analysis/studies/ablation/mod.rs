@@ -5,7 +5,6 @@ pub mod edges;
 pub mod effect;
 pub mod gradient;
 pub mod in_context;
-pub mod items;
 pub mod knockout;
 pub mod losses;
 pub mod output_shift;

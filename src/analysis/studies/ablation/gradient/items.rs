@@ -75,10 +75,10 @@ impl ItemGradient {
 }
 
 /// A text of an item: the block, the number, and whether the item is the first of its unit.
-type ItemText = (usize, u64, bool);
+type ItemPlace = (usize, u64, bool);
 
 impl Sums for TaskGradientSums {
-    type SequenceState = ItemText;
+    type SequenceState = ItemPlace;
 
     fn needs(&self) -> Needs {
         Needs::default()
@@ -92,11 +92,11 @@ impl Sums for TaskGradientSums {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> ItemText {
+    fn begin(&mut self, sequence: &Sequence) -> ItemPlace {
         (block_of(sequence.family.number), sequence.index, sequence.family.is_first)
     }
 
-    fn observe(&mut self, &mut (block, index, is_first): &mut ItemText, event: &mut Event<'_>) {
+    fn observe(&mut self, &mut (block, index, is_first): &mut ItemPlace, event: &mut Event<'_>) {
         let none = || vec![ExactSum::default(); self.grid.count()];
         let empty = || ItemGradient {
             is_first,

@@ -1,5 +1,7 @@
 //! The loss of masked tokens with all heads and without sets of them.
 
+pub mod items;
+
 use serde::{Deserialize, Serialize};
 
 use crate::model::forward::visitor::Needs;
