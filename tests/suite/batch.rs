@@ -82,7 +82,7 @@ fn reports_are_those_of_single_runs() {
         ("planted.text", vec!["box:planted", "--corpus", path(&text)]),
         ("planted.gold", vec!["box:planted", "--corpus", "box:gold", "--limit=12"]),
     ] {
-        let more = ["-o", path(&single), "--no-run-info", "--quiet"];
+        let more = ["-o", path(&single), "--no-run-info", "--quiet", "--digits=6"];
         run(&[&["analyze"], &arguments[..], &more].concat()).unwrap();
         assert_eq!(context.read(&format!("out/{name}.json")), fs::read_to_string(&single).unwrap(), "{name}");
         assert!(context.at(&format!("out/{name}.csv")).is_file());
@@ -119,7 +119,19 @@ fn one_load_serves_runs_that_need_more_and_less() {
     let context = EstimationContext::new(table);
     context.batch(&["--quiet"]).unwrap();
     let single = context.at("single.json");
-    run(&["analyze", "box:small", "-c", "box:gold", "--limit=5", "-o", path(&single), "--no-run-info", "-q"]).unwrap();
+    let analyze = [
+        "analyze",
+        "box:small",
+        "-c",
+        "box:gold",
+        "--limit=5",
+        "--digits=6",
+        "--no-run-info",
+        "-q",
+        "-o",
+        path(&single),
+    ];
+    run(&analyze).unwrap();
     assert_eq!(context.read("out/m.g.plain.json"), fs::read_to_string(&single).unwrap());
     let report: Value = serde_json::from_str(&context.read("out/m.g.effect.json")).unwrap();
     assert!(report["effect"].is_object(), "the study was run: {:?}", report.as_object().unwrap().keys());
@@ -269,7 +281,8 @@ fn a_report_can_be_kept_packed_alone() {
     assert_eq!(ledger["runs"]["a.c"]["reports"].as_object().unwrap().keys().collect::<Vec<_>>(), ["a.c.json.gz"]);
     let single = context.at("single.json");
     let text = context.at("text.txt");
-    let analyze = ["analyze", "box:planted", "-c", path(&text), "--no-run-info", "-q", "-o", path(&single)];
+    let analyze =
+        ["analyze", "box:planted", "-c", path(&text), "--digits=6", "--no-run-info", "-q", "-o", path(&single)];
     crate::support::run(&analyze).unwrap();
     let packed = fs::read(context.at("out/a.c.json.gz")).unwrap();
     let mut unpacked = String::new();
@@ -299,7 +312,7 @@ fn the_sums_of_a_run_can_be_kept() {
         |arguments: &[&str]| outcome(&headscope(arguments).current_dir(context.0.path()).output().unwrap()).unwrap();
     let batch = |formats: &str| run(&["batch", "runs.toml", "-o", "out", "--as", formats]);
     let merged = || {
-        run(&["merge", "out/a.c.headscope", "-o", "merged.json", "--no-run-info", "-q"]);
+        run(&["merge", "out/a.c.headscope", "-o", "merged.json", "--digits=6", "--no-run-info", "-q"]);
         context.read("merged.json")
     };
     assert!(batch("headscope").starts_with("a.c: done: "));

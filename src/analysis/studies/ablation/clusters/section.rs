@@ -15,7 +15,7 @@ use crate::stats::block_test::{Estimate, Jackknife};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::stats::significance::{benjamini_hochberg, q_of_those_above};
-use crate::studies::ablation::losses::items::unit;
+use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, scored};
 use crate::studies::ablation::verdicts::band;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};

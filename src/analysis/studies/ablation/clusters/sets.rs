@@ -7,8 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::requests::{HeadSet, all_heads, heads_at};
-use crate::studies::ablation::losses::Losses;
-use crate::studies::ablation::losses::items::Items;
+use crate::studies::ablation::losses::{Items, Losses};
 use crate::studies::ablation::output_shifts::OutputShiftTotals;
 use crate::studies::ablation::removal::{RemovalSums, Removals};
 

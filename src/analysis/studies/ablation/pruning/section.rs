@@ -14,7 +14,7 @@ use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::losses::items::RightShare;
+use crate::studies::ablation::losses::RightShare;
 use crate::studies::ablation::removal::{Loss, RemovalSums};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{PruningOrder, ROUNDING, ShareOf, stored};

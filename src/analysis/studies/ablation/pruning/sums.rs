@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::requests::{HeadSet, heads_at};
-use crate::studies::ablation::losses::Losses;
-use crate::studies::ablation::losses::items::Items;
+use crate::studies::ablation::losses::{Items, Losses};
 use crate::studies::ablation::removal::{RemovalSums, Removals};
 use crate::study::upstream::Ranking;
 

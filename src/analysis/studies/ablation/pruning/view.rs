@@ -8,7 +8,7 @@ use comfy_table::CellAlignment;
 use super::section::{CanGo, Curve, Curves, Interaction, PruningSection, RISES};
 use crate::model::grid::HeadGrid;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::losses::items::unit;
+use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, Exports, Section, ShareOf};

@@ -1,6 +1,6 @@
 //! The metrics of heads removed from a task: one table.
 
-use crate::studies::ablation::losses::items::{Item, Items};
+use crate::studies::ablation::losses::{Item, Items};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, Keys, Metric};
 

@@ -6,7 +6,7 @@ mod terms;
 mod view;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
-use crate::studies::ablation::losses::items::TaskSums;
+use crate::studies::ablation::losses::TaskSums;
 use crate::studies::ablation::removal::EachHead;
 use crate::study::metrics::by_block::ByBlock;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};

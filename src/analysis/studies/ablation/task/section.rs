@@ -12,7 +12,7 @@ use crate::sequences::derived::task::TaskKind;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::losses::items::{Item, Items, RightShare, TaskSums};
+use crate::studies::ablation::losses::{Item, Items, RightShare, TaskSums};
 use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, band, head_effects, judge};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;

@@ -9,7 +9,7 @@ use super::section::{GroupResult, HeadOnTask, Obstacle, TaskResult, TaskSection}
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
-use crate::studies::ablation::losses::items::unit;
+use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::verdicts::Verdict;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Section};
