@@ -159,7 +159,7 @@ fn too_little_text_and_no_head_are_said() {
     let model = tiny_bert();
     let all = gold();
     let summary = |lines: usize, more: &[&str]| {
-        fs::write(&corpus, all.lines().take(lines).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        fs::write(&corpus, all.lines().take(lines).collect::<Vec<_>>().join("\n")).unwrap();
         let arguments = ["analyze", path(&model), "-c", path(&corpus), "--classes", "upos", "--summary", "full"];
         run(&[&arguments, more].concat()).unwrap()
     };

@@ -276,11 +276,10 @@ impl DirectEffects {
     }
 }
 
-/// Six families of decoders and an encoder: LayerNorm and RMSNorm, blocks side by side, norms of what blocks write, a bound of logits.
-const DIRECT: [&str; 10] = [
+/// Seven families of decoders and an encoder: both norms, blocks side by side, norms of what blocks write, a bound of logits.
+const DIRECT: [&str; 9] = [
     "tiny-gpt2",
     "tiny-gpt-neox",
-    "tiny-gpt-neox-serial",
     "tiny-opt",
     "tiny-llama",
     "tiny-qwen3",

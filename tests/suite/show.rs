@@ -197,7 +197,7 @@ fn a_head_without_a_label_for_lack_of_sentences_says_so() {
     let summary =
         run(&["analyze", "--summary", "full", "box:small", "--limit", "3", "--no-run-info", "-o", path(&report)])
             .unwrap();
-    let why = "Too little for a label of attention, dependency, words, frequency: 3 sentences, where a label asks for 30 (`min_sentences`).\n";
+    let why = "Too little for a label of attention, dependency, words, frequency, explained-variance: 3 sentences, where a label asks for 30 (`min_sentences`).\n";
     assert!(summary.contains(why), "{summary}");
     let card = run(&["show", path(&report), "L0H0"]).unwrap();
     assert!(card.contains(&format!("\n\nNo label.\n{why}")), "{card}");

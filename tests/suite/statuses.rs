@@ -226,8 +226,8 @@ fn a_part_that_a_report_does_not_have_is_wrong_usage() {
         (vec!["show", report, "L9H9"], "L9H9", json!(null)),
         (vec!["show", report, "--relation", "objj"], "objj", json!(null)),
         (vec!["show", report, "--label", "bradd"], "bradd", json!("did you mean `broad`?")),
-        (vec!["export", report, "--table", "labls", "-o", out], "labls", json!(null)),
-        (vec!["export", report, "--figure", "gird", "-o", path(&svg)], "gird", json!(null)),
+        (vec!["export", report, "--table", "labls", "-o", out], "labls", json!("did you mean `labels`?")),
+        (vec!["export", report, "--figure", "gird", "-o", path(&svg)], "gird", json!("did you mean `grid`?")),
         (
             vec!["export", report, "--figure", "heatmap:entrpy_ratio", "-o", path(&svg)],
             "entrpy_ratio",

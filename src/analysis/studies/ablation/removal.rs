@@ -102,13 +102,11 @@ pub fn scored(
     task: Option<TaskKind>,
     read: Context,
 ) -> String {
-    match task {
-        Some(_) => format!("{} of {} of the task", counted(tokens, "item"), counted(units, "unit")),
-        None => {
-            let objective = objective.unwrap_or(Objective::MaskedTokens);
-            format!("{tokens} {} of {}", objective.tokens(), sequences(units, read))
-        }
+    if task.is_some() {
+        return format!("{} of {} of the task", counted(tokens, "item"), counted(units, "unit"));
     }
+    let objective = objective.unwrap_or(Objective::MaskedTokens);
+    format!("{tokens} {} of {}", objective.tokens(), sequences(units, read))
 }
 
 /// A quantity of each block, without each of some sets of heads.

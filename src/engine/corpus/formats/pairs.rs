@@ -2,7 +2,7 @@
 //!
 //! Words stand between white space, and a model reads both texts as a pair. The third field, which may be missing, has links of the
 //! type `align`, from words of the first text to words of the second, both counted from 0: alignments in the format of Pharaoh (Koehn
-//! 2004) and fast_align (Dyer et al. 2013). The words of the second text are their candidates.
+//! 2004) and `fast_align` (Dyer et al. 2013). The words of the second text are their candidates.
 
 use anyhow::{Result, anyhow, ensure};
 

@@ -28,6 +28,7 @@ struct Rule {
 
 impl LinkMetrics {
     /// `None` of a type without a scored source.
+    #[expect(clippy::too_many_lines, reason = "one field after the other")]
     pub(super) fn new(key: &LinkKey, sums: &TypeSums, context: &EstimationContext) -> Option<Self> {
         let grid = context.grid;
         let blocks: Vec<Option<&LinkBlock>> = sums.blocks.iter().map(Some).collect();

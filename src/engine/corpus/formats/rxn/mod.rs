@@ -61,7 +61,7 @@ fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     Ok(None)
 }
 
-/// The name behind a reaction, before any further field. ChemAxon's extension, between bars, may stand before it.
+/// The name behind a reaction, before any further field. The extension of CXSMILES, between bars, may stand before it.
 fn name(rest: &str) -> Option<&str> {
     let rest = rest.trim_start();
     let extended = rest.strip_prefix('|').and_then(|rest| rest.split_once('|'));

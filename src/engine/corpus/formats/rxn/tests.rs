@@ -75,7 +75,7 @@ fn brackets_go_only_with_nothing_else_in_them() {
     }
 }
 
-/// As OpenSMILES has it: `[CH3:0]` is `[CH3]`.
+/// As `OpenSMILES` has it: `[CH3:0]` is `[CH3]`.
 #[test]
 fn a_number_of_0_is_none() {
     let reaction = one("[CH3:0][CH2:0][OH:2]>>[CH3:0][CH2:0][OH:2]");

@@ -254,9 +254,10 @@ impl LinkColumns {
         let [sentence, from, to, kind] = COLUMNS.map(place);
         let places = [sentence?, from?, to?, kind?];
         if let Some(other) = names.iter().enumerate().find(|(place, _)| !places.contains(place)).map(|(_, name)| name) {
-            let error = match COLUMNS.contains(other) {
-                true => anyhow!("column `{other}` is given twice"),
-                false => anyhow!("column `{}` is none of {}", excerpt(other), COLUMNS.join(", ")),
+            let error = if COLUMNS.contains(other) {
+                anyhow!("column `{other}` is given twice")
+            } else {
+                anyhow!("column `{}` is none of {}", excerpt(other), COLUMNS.join(", "))
             };
             return Err(error.of_value(other).hint("leave it out"));
         }

@@ -72,7 +72,7 @@ impl PackedEncoder {
             let (contexts, through) = (contexts.columns_from(own.start, head_dim), through.rows_in(&own));
             show(pass, ResidualPart::Head { layer: number, head }, contexts, through, scales, effects);
         }
-        self.show_direct_biases(number, norm, pass, bias, direct);
+        Self::show_direct_biases(number, norm, pass, bias, direct);
     }
 
     /// Shows the direct effects of a feed-forward block and of its biases; `update` is what it computed, its bias still missing.
@@ -91,7 +91,7 @@ impl PackedEncoder {
         let vectors = Matrix::new(written, *count, hidden).transposed();
         let update = Matrix::new(update, update.len() / hidden, hidden);
         show(pass, ResidualPart::FeedForward { layer: number }, update, vectors, scales, effects);
-        self.show_direct_biases(number, norm, pass, bias, direct);
+        Self::show_direct_biases(number, norm, pass, bias, direct);
     }
 
     /// The vectors of the compared tokens before what a block writes is normalised, and the scales of its norm, if it has one.
@@ -109,7 +109,6 @@ impl PackedEncoder {
 
     /// Shows the direct effects of the constants of a block, after [`Self::before_write`].
     fn show_direct_biases(
-        &self,
         number: usize,
         norm: Option<&Norm>,
         pass: &mut Pass<'_>,

@@ -1,12 +1,11 @@
 //! Task files: JSON lines, one item a line, whose keys say which kind of task it is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
 use super::TaskKind;
@@ -155,7 +154,7 @@ fn kinds() -> String {
 
 /// The kind with most of its keys in an object, or all kinds if none has any.
 fn nearest_kind(json: &str) -> String {
-    let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(json).unwrap_or_default();
+    let given: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap_or_default();
     let count = |keys: &[&str]| keys.iter().filter(|key| given.contains_key(**key)).count();
     let nearest = KINDS.iter().rev().max_by_key(|(keys, _)| count(keys)).filter(|(keys, _)| count(keys) > 0);
     nearest.map_or_else(kinds, |(_, kind)| (*kind).to_owned())
