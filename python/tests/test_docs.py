@@ -24,17 +24,17 @@ class Docs(unittest.TestCase):
     def test_the_examples_run_one_after_the_other(self) -> None:
         before = os.getcwd()
         self.addCleanup(os.chdir, before)
-        for page, least in [("docs/PYTHON.md", 10), ("docs/REPORT.md", 1)]:
-            found = examples(page)
-            self.assertGreaterEqual(len(found), least)
-            scope: dict[str, object] = {}
-            with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-                planted().save(Path(folder, "report.json"))
-                os.chdir(folder)
-                for line, example in found:
-                    with self.subTest(f"{page}:{line}"):
-                        exec(compile("\n" * (line - 1) + example, page, "exec"), scope)
-                os.chdir(before)
+        page = "docs/PYTHON.md"
+        found = examples(page)
+        self.assertGreaterEqual(len(found), 10)
+        scope: dict[str, object] = {}
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            planted().save(Path(folder, "report.json"))
+            os.chdir(folder)
+            for line, example in found:
+                with self.subTest(f"{page}:{line}"):
+                    exec(compile("\n" * (line - 1) + example, page, "exec"), scope)
+            os.chdir(before)
 
     def test_nothing_is_installed_by_a_name_that_no_registry_has(self) -> None:
         texts = [ROOT / "README.md", *ROOT.glob("docs/**/*.*"), *ROOT.glob("python/headscope/*.py")]

@@ -59,7 +59,7 @@ mod tests {
         let logistic = |at: &[f64]| 1.0 / (1.0 + (-at[0]).exp());
         let found = newton(
             1,
-            1e-12,
+            1e-9,
             |at, gradient| {
                 let p = logistic(at);
                 gradient[0] = p - 0.001;
@@ -67,7 +67,7 @@ mod tests {
             },
             |at| vec![logistic(at) * (1.0 - logistic(at))],
         );
-        assert!((found.at[0] + 999.0_f64.ln()).abs() < 1e-8 && found.steps < 30, "{found:?}");
+        assert!((found.at[0] + 999.0_f64.ln()).abs() < 2e-6 && found.steps < 30, "{found:?}");
     }
 
     #[test]
