@@ -187,7 +187,7 @@ fn only_what_is_missing_or_changed_is_done_again() {
 }
 
 /// Whatever was asked of the model, a page or a table of its saved report is that of the run, byte for byte.
-/// What changed since the run before: heads with a firm role, and firm labels of each family.
+/// Changes since the run before: heads with a firm role, and firm labels of each family.
 #[test]
 fn a_run_done_again_says_what_changed() {
     let table = "[defaults]\nno-run-info = true\n[models]\nm = \"box:planted\"\n[corpora]\ng = { corpus = \"box:gold\", limit = 200 }\n";

@@ -1,4 +1,4 @@
-//! What `compare` says first, of labels and of numbers, the findings on which they fail, and the files that they write.
+//! The first lines of `compare`, on labels and on numbers, the findings on which they fail, and the files that they write.
 
 use std::fs;
 use std::io::Read;

@@ -101,8 +101,8 @@ fn score(_: usize, position: usize, logits: &mut [f32]) -> f64 {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Derivatives over a pack, by our own products in float32, are those of candle in float64, of whatever parts an encoder has; and
-    /// those of each sequence are those that it has alone.
+    /// Derivatives over a pack, by our own products in float32, equal candle's in float64, whatever parts an encoder has, and
+    /// each sequence has the derivatives that it has alone.
     #[test]
     fn derivatives_over_packs_are_those_of_candle(
         random in RandomEncoder::any(),

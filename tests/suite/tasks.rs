@@ -91,7 +91,7 @@ fn pairs_of_a_decoder_are_those_of_the_reference() {
     check("box:causal", "pairs", "causal-pairs", "zero");
 }
 
-/// Heads go one after the other, and the loss and the share right are those of the reference, on the units of odd number.
+/// Heads go one after the other, and the loss and the share right equal the reference, on the units of odd number.
 fn check_pruning(model: &str, task: &str, golden: &str, shares: &[&str]) {
     let golden = fs::read_to_string(fixture(&format!("goldens/{golden}.json"))).unwrap();
     let expected = &serde_json::from_str::<Value>(&golden).unwrap()["pruning"];

@@ -296,7 +296,7 @@ fn a_long_text_is_cut_to_be_viewed_and_mapped() {
     let long = "error: a text with more tokens than the limit cannot go through the model: cut plain text with --truncate, or \
                 raise --max-tokens if the model has more positions\n";
     assert_eq!(run(&view), Err((3, long.to_owned())));
-    // A corpus of which nothing is left has the same way out, whatever the command.
+    // A corpus with nothing left to analyse has the same way out, whatever the command.
     let corpus = maps.path().join("long.txt");
     fs::write(&corpus, format!("{text}\n")).unwrap();
     for command in [&["analyze", "-q"][..], &["view", "--head", "L0H0"], &["view", "-o", path(&file)]] {

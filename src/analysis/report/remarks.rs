@@ -64,7 +64,7 @@ impl Report {
         self.model.residues.then(known)
     }
 
-    /// That there is no link, where an option asks for links.
+    /// A remark where an option asks for links and the corpus has none.
     fn without_links(&self) -> Option<String> {
         let protocol = &self.settings.protocol;
         let study = registry::with_option("links-from");

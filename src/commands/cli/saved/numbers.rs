@@ -15,7 +15,7 @@ use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::{PerUnit, SAME_MODEL, Unit};
 use crate::system::errors::Facts;
 
-/// What is compared in the place of labels, and when a number has changed.
+/// Options of `compare --numbers`: the compared numbers, and the test of a change.
 #[derive(Args)]
 #[command(next_help_heading = "Numbers")]
 pub struct NumbersArguments {

@@ -18,8 +18,8 @@ const VALUE: u64 = size_of::<f32>() as u64;
 /// between words, twice, and its factors, as f64. Measured to be 27 to 31 over sequences of 4,000 to 16,000 tokens.
 const PAIR: u64 = 32;
 
-/// Bytes for each pair of tokens of the longest sequence beside those of a pass, where derivatives are computed: of one head, those by
-/// its scores, and its bounded scores.
+/// Bytes that derivatives take beyond a pass, for each pair of tokens of the longest sequence: one head's derivatives by its scores,
+/// and its bounded scores.
 const DIFFERENTIATED_PAIR: u64 = 2 * VALUE;
 
 fn product(factors: &[usize]) -> u64 {

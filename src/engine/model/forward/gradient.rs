@@ -129,7 +129,7 @@ pub struct HeadScratch {
     pub(super) key: Vec<f32>,
 }
 
-/// What a forward pass leaves for its derivatives.
+/// State that a forward pass leaves for its derivatives.
 #[derive(Clone, Debug, Default)]
 pub struct Tape {
     /// `[layers][tokens, hidden]`: the states that enter each layer.

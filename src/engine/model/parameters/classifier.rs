@@ -106,7 +106,7 @@ pub struct Labels {
 }
 
 impl Classified {
-    /// Makes sure that a head was trained for these things: its tensors may be named as those of another head.
+    /// Makes sure that a head was trained for these things: its tensors may have the names of another head.
     /// Fails if transformers' class of the checkpoint is that of another one.
     fn ensure_trained(self, classes: &[String]) -> Result<()> {
         let [what, other, ending] = match self {

@@ -26,11 +26,11 @@ pub type RemovedHeads = BTreeMap<HeadPlace, Option<Vec<f32>>>;
 /// The weights of a model without some heads.
 pub struct PrunedWeights {
     files: Vec<ModelFile>,
-    /// What changes in each file.
+    /// Changes to each file.
     changes: Vec<TensorChanges>,
 }
 
-/// What changes in a file, by the names of its tensors: several may lie in one place.
+/// Changes to a file, by the names of its tensors: several may lie in one place.
 type TensorChanges = BTreeMap<String, TensorChange>;
 
 /// The change of a tensor.

@@ -30,7 +30,7 @@ pub enum Event<'a> {
         /// The ratios.
         mixing: Mixing<'a>,
     },
-    /// The direct effects of a part of the residual stream, `[n, compared]`, before the scale of the final norm; those of heads come
+    /// The direct effects of a part of the residual stream, `[n, compared]`, before the scale of the final norm; heads' effects come
     /// after all heads of their layer.
     DirectEffects {
         part: ResidualPart,

@@ -47,7 +47,7 @@ impl TaskGradientSums {
         Self { grid, conditions: Conditions::default(), blocks: Blocks::new(BTreeMap::new()) }
     }
 
-    /// The same as sums of tokens and sentences: an item is one of either.
+    /// As sums of tokens and sentences: an item counts as one token and one sentence.
     pub fn by_item(&self) -> GradientSums {
         let mut sums = GradientSums::new(self.grid);
         sums.conditions = self.conditions;

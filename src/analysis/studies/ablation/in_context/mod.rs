@@ -60,7 +60,7 @@ impl Study for InContext {
         let of_head = |number: Option<usize>, place: usize| copying_values(blocks.at(number), Some(place));
         let of_chance = |number: Option<usize>| copying_values(blocks.at(number), None);
         let columns = columns(self);
-        // Each head is scored on queries of its own.
+        // Each head has its own scored queries.
         let estimates = Estimates::new(&columns, context, of_head, of_chance).with_own_denominators(&columns, of_head);
         (estimates, InContextSection { in_context })
     }

@@ -126,7 +126,7 @@ fn a_token_that_comes_twice_in_a_copy_is_no_other_token() {
     near(values[1].value().unwrap(), 1.0);
 }
 
-/// Two sequences, in the second of which the head attends to no other token of text.
+/// Two sequences; in the second one the head attends to no other token of text.
 #[test]
 fn a_head_is_scored_on_queries_of_its_own() {
     let mut sums = copied(&twice(), [(4, 2), (5, 0), (6, 6)]);

@@ -28,9 +28,9 @@ pub struct DirectResult {
     pub score: PartEffect,
     /// The sum of all parts: the difference of logits before they are bounded, where they are.
     pub sum: PartEffect,
-    /// What the embeddings add.
+    /// Direct effect of the embeddings.
     pub embeddings: PartEffect,
-    /// What the biases of the final norm and of the prediction head add.
+    /// Direct effect of the biases of the final norm and of the prediction head.
     pub constants: PartEffect,
     /// The parts of each layer.
     pub layers: Vec<LayerEffects>,

@@ -96,7 +96,7 @@ impl DirectSums {
         Self { grid, blocks: Blocks::new(empty), has_direct_effects: false }
     }
 
-    /// The same of a model with direct effects.
+    /// Empty sums for a model with direct effects.
     #[cfg(test)]
     pub fn with_direct_effects(self) -> Self {
         Self { has_direct_effects: true, ..self }

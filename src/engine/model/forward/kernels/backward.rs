@@ -59,7 +59,7 @@ pub fn norm(kind: NormKind, rows: &[f32], weight: &[f32], epsilon: f32, derivati
     }
 }
 
-/// Through the softmax of each row, of which `weights` are the first `keys` values, rows that begin `stride` values apart: `a (d -
+/// Derivatives through the softmax of each row; rows begin `stride` values apart and have `keys` weights each: `a (d -
 /// <a, d>)` times `factor`, for derivatives `d` by weights `a`. The products `<a, d>` into `products`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn softmax(

@@ -367,7 +367,7 @@ fn gelu(x: f32) -> f32 {
     if x < 0.0 { tail } else { x - tail }
 }
 
-/// The factors of `2 Phi(-|x|)`, the last of which is `e^(-x^2 / 2)`.
+/// The factors of `2 Phi(-|x|)`; the last one is `e^(-x^2 / 2)`.
 ///
 /// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)`,
 /// a form of Abramowitz & Stegun 7.1.26. P was fitted at Chebyshev nodes of `0 <= u <= 7.2`

@@ -46,8 +46,8 @@ impl PackedEncoder {
         scaled.into_iter().map(move |value| value - mean)
     }
 
-    /// Shows the direct effects of the heads of a layer, from the contexts of all of them, `[tokens, heads * head_dim]`, and those of
-    /// the block's biases; `update` is what the block computed, its bias still missing.
+    /// Shows the direct effects of the heads of a layer, from the contexts of all of them, `[tokens, heads * head_dim]`, and the
+    /// direct effects of the block's biases; `update` is what the block computed, its bias still missing.
     pub(super) fn show_direct_heads(
         &self,
         number: usize,

@@ -1,4 +1,4 @@
-//! Derivatives over packs: the products of the forward pass are kept, and those of the derivatives go back through the same weights.
+//! Derivatives over packs: the products of the forward pass are kept, and derivatives go back through the same weights.
 //!
 //! Only what depends on gates is differentiated: no weights, and nothing below the contexts of the first layer. Everything between
 //! two products is computed again, the weights of attention among it, so that what is kept grows with tokens and not with pairs of
@@ -84,7 +84,7 @@ impl Visitor for ScoreSums<'_, '_> {
 }
 
 impl PackedEncoder {
-    /// The sequences of a batch in parts, each of which leaves no more than [`MOST_KEPT`], or is one sequence.
+    /// The sequences of a batch in parts: a part leaves no more than [`MOST_KEPT`], or is one sequence.
     fn parts(&self, batch: &Batch<'_>) -> Vec<Range<usize>> {
         let most = usize::try_from(MOST_KEPT / self.parameters.config.kept_bytes(1)).unwrap_or(usize::MAX);
         let (mut parts, mut start, mut tokens) = (Vec::new(), 0, 0);
