@@ -120,7 +120,7 @@ proptest! {
         let fast = PackedEncoder::new(parameters);
         let mut scratch = GradientScratch::default();
         let found = fast.gradients(&batch, &gates, &mut score, &mut scratch).unwrap();
-        let size = expected.gates.iter().fold(1.0_f64, |size, value| size.max(value.abs()));
+        let size = expected.gates.iter().fold(0.01_f64, |size, value| size.max(value.abs()));
         let near = |a: f64, b: f64| (a - b).abs() <= 1e-4 * size;
         let loss: f64 = found.iter().map(|sequence| sequence.loss).sum();
         prop_assert!((loss - expected.loss).abs() <= 1e-4 * expected.loss, "{loss}, not {}", expected.loss);
@@ -129,6 +129,21 @@ proptest! {
             prop_assert!(near(sum, expected), "gate {place}: {sum}, not {expected}, of up to {size}");
         }
         if !intervene {
+            // In parts of one sequence each, with scores that tell sequences apart.
+            let mut weighted = |sequence: usize, position: usize, logits: &mut [f32]| {
+                let loss = score(sequence, position, logits);
+                logits.iter_mut().for_each(|value| *value *= (sequence + 1) as f32);
+                loss * (sequence + 1) as f64
+            };
+            let mut parted = GradientScratch::default();
+            parted.most_kept = Some(0);
+            let parted = fast.gradients(&batch, &gates, &mut weighted, &mut parted).unwrap();
+            for (sequence, (parted, found)) in parted.iter().zip(&found).enumerate() {
+                let weight = (sequence + 1) as f64;
+                for (&parted, &found) in parted.gates.iter().zip(&found.gates) {
+                    prop_assert!(near(parted / weight, found), "sequence {sequence}: {parted} in parts, and {found}");
+                }
+            }
             for (sequence, (input, found)) in batch.inputs.iter().zip(&found).enumerate() {
                 let alone = Batch { inputs: vec![*input] };
                 let alone = fast.gradients(&alone, &gates, &mut score, &mut scratch).unwrap().remove(0);

@@ -272,7 +272,7 @@ impl DirectEffects {
             let bounded = head.cap.map_or(*sum, |cap| f64::from(cap) * (sum / f64::from(cap)).tanh());
             assert!((bounded - f64::from(*logit)).abs() < tolerance, "{name}: {bounded} {logit}");
         }
-        assert_eq!(self.sums.len(), self.compared.len(), "{name}");
+        assert_eq!([self.sums.len(), self.logits.len()], [self.compared.len(); 2], "{name}");
     }
 }
 

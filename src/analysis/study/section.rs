@@ -157,36 +157,43 @@ pub struct PruningOrder {
     pub removal: Replacement,
     /// The heads, the first to go first, each with its constant where that replaces it.
     pub heads: Vec<(HeadPlace, Option<Vec<f32>>)>,
-    /// The loss with all heads, in nats.
+    /// The loss with all heads, in `unit`.
     pub loss: f64,
+    /// Nats, or what a task is scored in.
+    pub unit: &'static str,
     /// The loss without the first head, without the first two, and so on.
     pub without: Vec<f64>,
     /// The share of predictions of a task that are right with all heads, and without the first head and so on; `None` of a loss of
     /// tokens.
     pub right: Option<(f64, Vec<f64>)>,
-    /// The measures of loss that have shares.
-    pub shares: Vec<ShareOf>,
+    /// How many heads can go by each measure of loss, within each rise of the report.
+    pub budgets: Vec<(ShareOf, f64, usize)>,
 }
 
 impl PruningOrder {
     /// How many heads can go: the longest beginning of the order along which no more is lost than this share of a measure; `None` if
     /// that has no shares.
     pub fn can_go(&self, rise: f64, of: ShareOf) -> Option<usize> {
+        let mut known = self.budgets.iter().filter(|(measure, ..)| *measure == of).peekable();
+        known.peek()?;
+        // The report counted by sums that are exact.
+        if let Some(&(.., count)) = known.find(|(_, allowed, _)| (allowed - rise).abs() < ROUNDING) {
+            return Some(count);
+        }
         let bare = self.without.last().copied().unwrap_or(self.loss);
         let within = |lost: &mut dyn Iterator<Item = f64>, allowed: f64| {
             lost.take_while(|lost| *lost <= allowed + ROUNDING).count()
         };
         let (loss, right) = (self.loss, self.right.as_ref());
         let rises = &mut self.without.iter().map(|without| without - loss);
-        let count = match of {
+        Some(match of {
             ShareOf::Loss => within(rises, rise * loss),
             ShareOf::AllHeads => within(rises, rise * (bare - loss)),
             ShareOf::Right => {
                 let (right, without) = right?;
                 within(&mut without.iter().map(|without| right - without), rise * right)
             }
-        };
-        self.shares.contains(&of).then_some(count)
+        })
     }
 }
 
@@ -340,17 +347,19 @@ mod tests {
             removal: Replacement::Zero,
             heads: (0..4).map(|head| (HeadPlace { layer: 0, head }, None)).collect(),
             loss: 2.0,
+            unit: "nats",
             without: vec![2.05, 2.01, 2.3, 3.0],
             right: None,
-            shares: vec![ShareOf::Loss, ShareOf::AllHeads],
+            budgets: vec![(ShareOf::Loss, 0.01, 1), (ShareOf::AllHeads, 0.01, 0)],
         };
+        assert_eq!(order.can_go(0.01, ShareOf::Loss), Some(1), "as the report counted");
         let of_loss = [0.02, 0.03, 0.15, 0.5].map(|rise| order.can_go(rise, ShareOf::Loss));
         assert_eq!(of_loss, [0, 2, 3, 4].map(Some));
         let of_all = [0.06, 1.0].map(|rise| order.can_go(rise, ShareOf::AllHeads));
         assert_eq!((of_all, order.can_go(0.5, ShareOf::Right)), ([Some(2), Some(4)], None));
         // Of a task: 80 % are right, and may fall to 76 %.
-        let (right, shares) = (Some((0.8, vec![0.82, 0.77, 0.75, 0.8])), vec![ShareOf::AllHeads, ShareOf::Right]);
-        let order = PruningOrder { right, shares, ..order };
+        let right = Some((0.8, vec![0.82, 0.77, 0.75, 0.8]));
+        let order = PruningOrder { right, budgets: vec![(ShareOf::Right, 0.01, 1)], ..order };
         assert_eq!([ShareOf::Right, ShareOf::Loss].map(|of| order.can_go(0.05, of)), [Some(2), None]);
     }
 

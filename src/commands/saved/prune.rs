@@ -97,7 +97,8 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
         (strays.map(|head| (*head, None)).chain::<RemovedHeads>(heads).collect(), None)
     } else {
         let count = order.can_go(budget.rise, budget.of).with_context(|| {
-            let others: Vec<&str> = order.shares.iter().map(|of| of.words()).collect();
+            let others: BTreeSet<&str> = order.budgets.iter().map(|(of, ..)| of.words()).collect();
+            let others: Vec<&str> = others.into_iter().collect();
             format!("`{name}` has no shares of {}: it has those of {}", budget.of.words(), others.join(" and of "))
         });
         let count = count.of_option("of").class(Class::Input)?;
@@ -114,10 +115,11 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
         });
         let cost = format!(
             "Within {}, in the order by {}: over the half of the report's sample that did not choose it, the loss goes from {:.4} to \
-             {without:.4} nats ({:+.4}){right}.\n",
+             {without:.4} {} ({:+.4}){right}.\n",
             budget.words(),
             one_line(&order.by),
             order.loss,
+            order.unit,
             without - order.loss
         );
         (order.heads[..count].iter().cloned().collect(), Some(cost))
@@ -162,8 +164,9 @@ fn first_cost(order: &PruningOrder) -> String {
     let first = order.heads.first().zip(order.without.first());
     first.map_or_else(String::new, |((head, _), without)| {
         format!(
-            "the loss of {:.4} nats is {without:.4} without {head}, the first in the order by {}",
+            "the loss of {:.4} {} is {without:.4} without {head}, the first in the order by {}",
             order.loss,
+            order.unit,
             one_line(&order.by)
         )
     })

@@ -1,6 +1,5 @@
 //! How many digits of its numbers a report keeps.
 
-use std::num::TryFromIntError;
 use std::ops::RangeInclusive;
 
 /// Significant decimal digits of the floats of a report.
@@ -10,8 +9,8 @@ pub struct Digits(u8);
 impl Digits {
     /// Every double reads back to the same value.
     pub const ALL: Self = Self(17);
-    /// Six: a share of less than 500,000 words reads back to its count of words, and the standard error of a share is 100 times
-    /// what rounding changes, or more, up to 10^8 words.
+    /// Six: a share of less than 500,000 words reads back to its count of words, and rounding changes a
+    /// share by 5e-7 at most: less than a fiftieth of its standard error over 10^8 words, if it is between .1 and .9.
     pub const DEFAULT: Self = Self(6);
     /// The fewest and the most.
     pub const RANGE: RangeInclusive<u64> = 3..=17;
@@ -26,10 +25,11 @@ impl Digits {
 }
 
 impl TryFrom<u64> for Digits {
-    type Error = TryFromIntError;
+    type Error = &'static str;
 
     fn try_from(digits: u64) -> Result<Self, Self::Error> {
-        u8::try_from(digits).map(Self)
+        let digits = u8::try_from(digits).ok().filter(|_| Self::RANGE.contains(&digits));
+        digits.map(Self).ok_or("a report has 3 to 17 digits")
     }
 }
 

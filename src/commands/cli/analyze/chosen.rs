@@ -111,7 +111,7 @@ pub(super) fn can_count(
 
 /// The ablation of the studies that remove heads one by one; refuses its options if no study does.
 pub(super) fn ablation(
-    studies: &[&'static dyn AnyStudy],
+    (studies, has_task): (&[&'static dyn AnyStudy], bool),
     removal: Option<Replacement>,
     phases: Option<u8>,
     sample: Option<u64>,
@@ -128,7 +128,7 @@ pub(super) fn ablation(
     }
     if effect_of.is_some() {
         let effect = registry::with_option("effect-of");
-        if let Some(study) = studies.iter().find(|study| study.card().builds_on.contains(&effect)) {
+        if let Some(study) = studies.iter().find(|study| study.card().needed(has_task).contains(&effect)) {
             let asks = study.card().name;
             return Err(
                 anyhow!("--effect-of: the study {asks} asks about the effect of every head").of_option("effect-of")

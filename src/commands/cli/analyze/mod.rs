@@ -24,7 +24,7 @@ use crate::commands::reporting::policy::PolicyOptions;
 use crate::corpus::{LinksFrom, Unit};
 use crate::evaluation::presets::{removal as preset_removal, spacing as preset_spacing};
 use crate::model::grid::HeadPlace;
-use crate::passes::ablation::{Choice, Replacement};
+use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial;
 use crate::sequences::derived::task::ExchangedPositions;
@@ -332,8 +332,12 @@ impl AnalyzeArguments {
         let (studies, left_out) = can_count(&corpus, studies, &with, self.counts.is_some())?;
         let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
-        let removal = self.removal.or(preset_removal(&presets::named(&self.presets)?));
-        let ablation = ablation(&studies, removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
+        let (asked, by_preset) = ((&*studies, task.is_some()), preset_removal(&presets::named(&self.presets)?));
+        let ablation = ablation(asked, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
+        let ablation = ablation.map(|chosen| {
+            let removal = self.removal.or(by_preset).unwrap_or(chosen.removal);
+            Ablation { removal, ..chosen }
+        });
         let positions = of_study(&studies, "positions", self.positions)?;
         let exchanged = exchanged(&studies, task.as_deref(), positions)?;
         let probes = probes(&studies, self.probes)?;

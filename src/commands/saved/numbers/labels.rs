@@ -28,6 +28,7 @@ impl Labels {
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let mut found = Self::default();
         let grid = a.circumstances.model.grid();
+        let have_like_counts = |label: &str| a.has_like_counts(b, label);
         // Rules name a number as rules do, or as the report does.
         let numbers: BTreeMap<(usize, String), &Pair<'_>> = (pairs.tested.iter())
             .flat_map(|pair| [pair.a.in_rules(), pair.a.name.clone()].map(|name| ((pair.a.head, name), pair)))
@@ -36,7 +37,7 @@ impl Labels {
         let are_read = a.findings.is_read && b.findings.is_read;
         let policies = [a, b].map(|side| &side.circumstances.settings.policy);
         let [ours, theirs] = [a, b].map(Side::assessments);
-        let (mut unlike, mut missing, mut unfounded) = (Vec::new(), Vec::new(), Vec::new());
+        let [mut unlike, mut uncounted, mut missing, mut unfounded] = [const { Vec::new() }; 4];
         for (place, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
             let [ours, theirs] = [ours, theirs].map(|all| by_label(all));
             for label in ours.keys().chain(theirs.keys()).copied().collect::<BTreeSet<&str>>() {
@@ -50,6 +51,10 @@ impl Labels {
                 };
                 if !same_rule(label, policies) {
                     unlike.push(label);
+                    continue;
+                }
+                if !have_like_counts(label) {
+                    uncounted.push(label);
                     continue;
                 }
                 found.compared += 1;
@@ -93,6 +98,7 @@ impl Labels {
         };
         let reasons = [
             (unlike, "firm labels have other thresholds in the two policies; --policy gives both the same"),
+            (uncounted, "firm labels rest on token counts of corpora of other sizes; --counts gives both the same"),
             (missing, "firm labels could not be assessed on the other side"),
             (unfounded, "firm labels are out of reach on the other side, and rest on numbers that were not tested"),
         ];

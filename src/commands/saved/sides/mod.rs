@@ -164,7 +164,7 @@ impl Side {
     /// Whether a label says the same on both sides where it depends on counts of tokens: both were given one file of counts, or
     /// counted corpora whose sizes differ by at most a tenth. How rare the rarest token of a sentence is grows with the corpus.
     pub fn has_like_counts(&self, other: &Self, label: &str) -> bool {
-        let is_counted = registry::study_of_label(label).is_some_and(|study| study.card().counts != Counts::Unused);
+        let is_counted = registry::study_of_label(label).is_some_and(|study| study.card().counts == Counts::Needed);
         let given = [self, other].map(|side| &side.circumstances.settings.protocol.counts);
         let [a, b] = [self, other].map(|side| side.circumstances.corpus.tokens as f64);
         !is_counted || given[0] == given[1] && (given[0].is_some() || a.min(b) >= 0.9 * a.max(b))

@@ -1,20 +1,17 @@
 //! A corpus: its files one after the other, as one iterator of sentences.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::vec;
 
-use anyhow::{Context as _, Result, anyhow};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use anyhow::{Context as _, Result};
 
+pub use self::identity::{CorpusIdentity, FileIdentity};
 use super::compression::Compression;
+use super::family::Families;
 use super::family::unit::Unit;
-use super::family::{Families, Repeats};
 use super::files::input::{FileKind, Input};
 use super::files::{self, CorpusFile, Source};
 use super::formats::Format;
@@ -24,8 +21,8 @@ use super::lines::Lines;
 use super::sentence::Sentence;
 use super::sentence::links::LinkTypes;
 use crate::system::errors::{Class, Facts};
-use crate::system::files::digest::hex;
 
+mod identity;
 pub(super) mod indexing;
 pub(super) mod links;
 pub(super) mod scope;
@@ -85,64 +82,6 @@ pub struct FurtherColumns<'a> {
 struct FileName {
     name: String,
     format: Format,
-}
-
-/// The identity of a corpus in a report: nothing of it is a path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CorpusIdentity {
-    /// The names of the inputs, joined by ` + `: of files, of folders, `-` for standard input.
-    pub name: String,
-    /// Its files in order.
-    pub files: Vec<FileIdentity>,
-    /// How often the sentences that were read occur again.
-    pub repeats: Repeats,
-    /// The sampling unit of its blocks.
-    pub unit: Unit,
-    /// The documents that a limit took of it; absent without such a limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub documents: Option<scope::TakenDocuments>,
-}
-
-impl CorpusIdentity {
-    /// Makes sure that it was the same when it was read again.
-    /// Fails if it was not.
-    pub fn ensure_same(&self, again: &Self) -> Result<()> {
-        let changed = || {
-            let name = &self.name;
-            anyhow!("corpus `{name}` changed while it was analysed, which reads it several times")
-                .hint("run again when nothing writes to it")
-        };
-        if self == again { Ok(()) } else { Err(changed()).class(Class::Input) }
-    }
-
-    /// Pairs of files that hold the same bytes under two names: whatever is in both counts twice as evidence. Each comes
-    /// with the first of its kind. Empty files say nothing twice.
-    pub fn repeated(&self) -> Vec<[&FileIdentity; 2]> {
-        let empty = hex(&Sha256::digest([]));
-        let mut first: BTreeMap<&str, &FileIdentity> = BTreeMap::new();
-        let mut repeated = Vec::new();
-        for file in self.files.iter().filter(|file| file.sha256 != empty) {
-            let known = *first.entry(&file.sha256).or_insert(file);
-            if !ptr::eq(known, file) {
-                repeated.push([known, file]);
-            }
-        }
-        repeated
-    }
-}
-
-/// The identity of one file of a corpus.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileIdentity {
-    /// The file's name, or `-` for standard input.
-    pub name: String,
-    /// The format it was read as.
-    pub format: Format,
-    /// SHA-256 of all its bytes as they are stored, compressed or not, lower-case hexadecimal.
-    pub sha256: String,
-    /// The generator of its sentences, if it names one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub generated: Option<String>,
 }
 
 impl Corpus {

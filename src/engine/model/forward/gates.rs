@@ -137,6 +137,11 @@ impl Gates {
         self.gated.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
     }
 
+    /// Whether rows of named sequences are patched.
+    pub fn name_sequences(&self) -> bool {
+        !self.rows.is_empty()
+    }
+
     /// The rows that stand in place of a head's own over a sequence, by layer, head and sequence.
     pub fn rows_of(&self, place: (usize, usize, usize)) -> impl Iterator<Item = (usize, &[f32])> {
         let rows = self.rows.get(&place).into_iter().flatten();

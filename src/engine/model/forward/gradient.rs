@@ -48,7 +48,8 @@ pub fn surprise(logits: &mut [f32], class: u32) -> f64 {
 pub trait Differentiable: Sync {
     /// The score of each sequence of a batch and its derivatives by the gates of all heads, at the shares and towards the
     /// replacements of `gates`. A head without a gate is whole, and goes towards zero.
-    /// Fails as a forward pass with logits, and if a derivative is not finite.
+    /// Fails as a forward pass with logits, for patched rows or exchanges in a batch that is too large to be kept at a time, and if a
+    /// derivative is not finite.
     fn gradients(
         &self,
         batch: &Batch<'_>,
@@ -100,6 +101,8 @@ pub trait Differentiable: Sync {
 /// Buffers of a worker that takes derivatives, reused from batch to batch.
 #[derive(Clone, Debug, Default)]
 pub struct GradientScratch {
+    /// Bytes that are kept of a forward pass at a time, where that is not the default.
+    pub most_kept: Option<u64>,
     pub(super) forward: Scratch,
     pub(super) tape: Tape,
     /// `[tokens, hidden]`: the states between the two blocks of a layer.

@@ -12,6 +12,8 @@ use crate::model::config::Config;
 ///
 /// An output is as the encoder computes it before its sum with the residual stream; only the encoder that showed it
 /// takes it back.
+///
+/// The last layer has rows for the predicted positions alone, or none, where only its logits are asked for.
 #[derive(Clone, Debug, Default)]
 pub struct LayerWrites {
     /// `[tokens, heads * head_dim]`

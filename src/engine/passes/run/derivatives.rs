@@ -30,8 +30,7 @@ pub fn differentiate(
     let show = |observers: &mut ObserverSet, pack: &Pack, scratch: &mut GradientScratch| {
         let (classes, predicted) = (pack.classes(), pack.predicted());
         let mut batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
-        let mut numbers = (0..pack.sentences.len()).filter(|&number| !predicted[number].is_empty());
-        let numbers: Vec<usize> = numbers.by_ref().collect();
+        let numbers: Vec<usize> = (0..pack.sentences.len()).filter(|&number| !predicted[number].is_empty()).collect();
         batch.inputs.retain(|input| !input.predicted.is_empty());
         let targets: Vec<Vec<u32>> = numbers.iter().map(|&number| pack.sentences[number].targets().collect()).collect();
         let mut score = |sequence: usize, position: usize, logits: &mut [f32]| {

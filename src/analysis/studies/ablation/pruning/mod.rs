@@ -69,7 +69,9 @@ impl Study for Pruning {
 /// The orders by what ranks heads, and random ones.
 fn orders(subject: &Subject<'_>) -> Orders {
     let rankings = subject.found.rankings.iter().cloned().chain(random_orders(subject.grid.count())).collect();
-    Orders::new(rankings, subject.found.negligible.clone(), subject.first_layers.to_vec(), subject.grid)
+    // Where layers share their weights, no head of one layer can go alone.
+    let negligible = if subject.first_layers.is_empty() { subject.found.negligible.clone() } else { Vec::new() };
+    Orders::new(rankings, negligible, subject.first_layers.to_vec(), subject.grid)
 }
 
 /// The limits of what the study shows.

@@ -14,7 +14,7 @@ use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::losses::RightShare;
+use crate::studies::ablation::losses::{RightShare, unit};
 use crate::studies::ablation::removal::{Loss, RemovalSums};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{PruningOrder, ROUNDING, ShareOf, stored};
@@ -274,8 +274,8 @@ impl Curve {
 
     /// How many heads go within a budget.
     pub fn count(&self, budget: &CanGo) -> usize {
-        let of_all = |count: &usize| *count as f64 / self.heads.len() as f64;
-        (1..=self.heads.len()).take_while(|count| of_all(count) <= budget.share).count()
+        // The share of a saved report is rounded.
+        (budget.share * self.heads.len() as f64).round() as usize
     }
 }
 
@@ -301,15 +301,16 @@ impl Curves {
     pub fn exported(&self) -> Vec<PruningOrder> {
         let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
         // The heads of an order in the order of the model: their constants are so.
-        let exported = |Curve { by, heads, loss: without, right: right_without, can_go, .. }: &Curve| {
+        let exported = |curve: &Curve| {
+            let Curve { by, heads, loss: without, right: right_without, can_go, .. } = curve;
             let all = BTreeSet::from_iter(heads);
             let constant =
                 |head: &HeadPlace| self.constants.as_ref()?.get(all.iter().position(|place| *place == head)?);
             let heads = heads.iter().map(|head| (*head, constant(head).cloned())).collect();
             let right = self.right.and_then(|right| Some((right.share?, right_without.clone())));
-            let mut shares: Vec<ShareOf> = can_go.iter().map(|can_go| can_go.of).collect();
-            shares.dedup();
-            PruningOrder { by: by.clone(), removal, heads, loss, without: without.clone(), right, shares }
+            let budgets = can_go.iter().map(|budget| (budget.of, budget.rise, curve.count(budget))).collect();
+            let unit = unit(self.task);
+            PruningOrder { by: by.clone(), removal, heads, loss, unit, without: without.clone(), right, budgets }
         };
         self.orders.iter().map(exported).collect()
     }

@@ -1,5 +1,6 @@
+use super::section::{CanGo, Curve};
 use super::*;
-use crate::model::grid::HeadGrid;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
@@ -68,7 +69,7 @@ fn a_curve_by_hand() {
     assert_eq!(rounded(&random.loss), [3.0, 3.04, 3.29, 3.39]);
     // A loss of 2 may rise to 2.02, to 2.1 and to 2.2, by shares of it; by shares of the 1.39 that all heads are worth to
     // 2.0139, 2.0695 and 2.139.
-    let shares = |curve: &super::section::Curve| curve.can_go.iter().map(|can_go| can_go.share).collect::<Vec<_>>();
+    let shares = |curve: &Curve| curve.can_go.iter().map(|can_go| can_go.share).collect::<Vec<_>>();
     assert_eq!(shares(effect), [0.25, 0.25, 0.5, 0.25, 0.25, 0.25]);
     assert_eq!(shares(random), [0.0; 6]);
     // No sentence differs from another.
@@ -116,6 +117,27 @@ fn the_interval_of_a_share_ends_where_the_rise_is_sure() {
     assert_eq!([one, five, ten].map(|can_go| can_go.share), [0.25, 0.25, 0.5]);
     let expected = [Interval(0.25, 0.25), Interval(0.25, 0.5), Interval(0.5, 0.5)];
     assert_eq!([one, five, ten].map(|can_go| can_go.ci95.unwrap()), expected);
+}
+
+/// Four of twelve heads are .333333 of them in a saved report.
+#[test]
+fn heads_are_counted_by_rounded_shares() {
+    for all in [12_u32, 16, 72, 144] {
+        let curve = Curve {
+            by: "effect".to_owned(),
+            heads: (0..all as usize).map(|head| HeadPlace { layer: 0, head }).collect(),
+            loss: Vec::new(),
+            rise_ci95: Vec::new(),
+            right: Vec::new(),
+            right_change_ci95: Vec::new(),
+            can_go: Vec::new(),
+        };
+        for count in 0..=all {
+            let share = format!("{:.5e}", f64::from(count) / f64::from(all)).parse().unwrap();
+            let budget = CanGo { of: ShareOf::Loss, rise: 0.01, share, ci95: None };
+            assert_eq!(curve.count(&budget), count as usize, "of {all}");
+        }
+    }
 }
 
 #[test]

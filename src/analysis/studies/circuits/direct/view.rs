@@ -39,7 +39,7 @@ impl Section for DirectSection {
         let head = self.direct.heads.iter().find(|head| head.place == place);
         let effect = head.map(|head| head.effect.to_string()).filter(|_| self.direct.items > 0);
         HeadCard::from_iter(effect.map(|effect| {
-            format!("by itself it adds {effect} nats to the answer's logit less the foil's, of {}", self.direct.score)
+            format!("by itself it adds {effect} nats to the answer's logit less the foil's, of {}", self.direct.sum)
         }))
     }
 
@@ -92,22 +92,32 @@ fn signed(effect: f64) -> String {
 
 impl DirectResult {
     fn in_brief(&self) -> Option<String> {
-        let &HeadDirectEffect { place, effect } = *self.ranked().first()?;
+        let ranked = self.ranked();
+        let &HeadDirectEffect { place, effect } = *ranked.first()?;
+        let is_above = effect.ci95?.low() > 0.0;
+        if !is_above && effect.ci95?.high() >= 0.0 {
+            return None;
+        }
         Some(format!(
-            "{place} adds most directly to the answer of the task: {effect} nats of a difference of logits of {}.",
-            self.score
+            "Largest direct effect of {} on the task: {place} adds {effect} nats to the logit of the {}, where answer less foil is {}.",
+            counted(ranked.len(), "head"),
+            if is_above { "answer" } else { "foil" },
+            self.sum
         ))
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let [heads, feed_forward, biases] = self.of_kinds().map(signed);
+        // Models that bound their logits answer with less.
+        let is_bounded = self.sum.to_string() != self.score.to_string();
+        let bounded = if is_bounded { format!(" before the bound, {} after it", self.score) } else { String::new() };
         writeln!(
             out,
-            "Logit of the answer less that of the foil, mean of {} of {}: {} nats. Its parts: all heads {heads}, feed-forward blocks \
+            "Logit of the answer less the foil's, mean of {} of {}: {} nats{bounded}. Its parts: all heads {heads}, feed-forward blocks \
              {feed_forward}, embeddings {}, biases of layers {biases}, of the final norm and the prediction head {}.",
             counted(self.items, "item"),
             counted(self.units, "unit"),
-            self.score,
+            self.sum,
             self.embeddings,
             self.constants,
         )?;
@@ -139,9 +149,9 @@ impl DirectResult {
             name: "direct",
             title: "What each head adds by itself to the answer".to_owned(),
             reading: format!(
-                "The logit of the answer less that of the foil is {} nats. Each row is the part that a head adds to it on the direct path, \
+                "The logit of the answer less the foil's is {} nats. Each row is the part that a head adds to it on the direct path, \
                  with its 95 % interval.{left_out}",
-                self.score
+                self.sum
             ),
             chart: Chart::Forest(Forest {
                 scale: "direct effect, in nats".to_owned(),

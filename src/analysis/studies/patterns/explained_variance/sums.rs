@@ -128,9 +128,9 @@ impl Sums for ExplainedSums {
         let neighbour = self.neighbours.begin(sequence, cues.text.len());
         let places = &mut self.places[block];
         places.followers += u64::from(neighbour.follows);
-        if neighbour.length().is_some() {
+        if let Some(other) = neighbour.length() {
             places.pairs += 1;
-            places.rows += cues.text.len() as u64;
+            places.rows += cues.text.len().min(other) as u64;
             places.sentences += u64::from(sequence.family.is_first);
             places.heads.resize(self.grid.count(), PlaceHeadSums::default());
         }

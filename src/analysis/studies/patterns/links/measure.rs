@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::key::{LinkKey, slot};
 use super::link::{
     BestRule, ByEnd, HeadLinks, LeadTest, Leads, LinkIntervals, LinkMetrics, PairCounts, RuleAccuracy, RuleGroup,
     RuleLead,
 };
 use super::pairs::by_separation;
 use super::rules::{ClassHits, ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
-use super::sums::{LinkBlock, LinkHits, LinkKey, TypeSums, slot};
+use super::sums::{LinkBlock, LinkHits, TypeSums};
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::PerBlock;
 use crate::study::instruments::fold_scores::{FoldScores, Hits, ShareDifference};

@@ -2,6 +2,7 @@
 //! (docs/methodology/links.md).
 
 mod assessment;
+mod key;
 mod labels;
 mod link;
 mod measure;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::key::{LinkKey, slot};
 use super::pairs::{LinkedPairs, PairsByLength, SeparatedPairs};
 use super::rules::{ClassHits, PlaceHits, SAME_CLASS};
 use super::sources::{LinkSource, LinkedWords, Sources};
-use crate::corpus::LinkSet;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
@@ -22,76 +22,7 @@ use crate::study::instruments::partners::{Partners, largest};
 use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums};
 use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
-use crate::study::labels::evidence::{Direction, Side};
-
-/// A type of links as it is scored: in a decoder links to the left and links to the right are apart, for each is seen from one
-/// end alone.
-///
-/// Partials have it as a key of an object, which is a string: the name behind a sign of the side and one of the direction.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct LinkKey {
-    /// The name of the type.
-    pub name: Box<str>,
-    /// Whether each link counts in both directions.
-    pub is_undirected: bool,
-    /// The side of the source on which the target stands; `None` where queries see both sides.
-    pub side: Option<Side>,
-}
-
-/// The signs of sides in the keys of partials.
-const SIDES: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
-
-/// The signs of types with a direction, and of undirected ones.
-const DIRECTED: [(char, bool); 2] = [('-', false), ('~', true)];
-
-impl From<LinkKey> for String {
-    fn from(LinkKey { name, is_undirected, side }: LinkKey) -> Self {
-        let side = SIDES.into_iter().find(|(_, of)| *of == side).expect("every side has a sign").0;
-        format!("{side}{}{name}", DIRECTED[usize::from(is_undirected)].0)
-    }
-}
-
-impl TryFrom<String> for LinkKey {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let of_signs = |mut text: &str| {
-            let side = SIDES.into_iter().find(|(sign, _)| text.starts_with(*sign))?.1;
-            text = &text[1..];
-            let is_undirected = DIRECTED.into_iter().find(|(sign, _)| text.starts_with(*sign))?.1;
-            Some(Self { name: text[1..].into(), is_undirected, side })
-        };
-        of_signs(&text).ok_or_else(|| format!("`{text}` is no type of links of a partial"))
-    }
-}
-
-impl LinkKey {
-    /// The keys under which the links of a set are scored.
-    fn of(links: &LinkSet, is_causal: bool) -> Vec<Self> {
-        let is_undirected = links.kind.is_undirected;
-        let sides: &[Option<Side>] = match (is_causal, is_undirected) {
-            (false, _) => &[None],
-            (true, true) => &[Some(Side::Left)],
-            (true, false) => &[Some(Side::Left), Some(Side::Right)],
-        };
-        sides.iter().map(|&side| Self { name: links.kind.name.clone(), is_undirected, side }).collect()
-    }
-
-    /// The directions in which sources are scored.
-    pub fn directions(&self) -> &'static [Direction] {
-        match (self.is_undirected, self.side) {
-            (false, None) => &Direction::OF_LINKS,
-            (true, _) | (_, Some(Side::Left)) => &[Direction::From],
-            (false, Some(Side::Right)) => &[Direction::To],
-        }
-    }
-}
-
-/// The place of a direction in every pair of numbers.
-pub fn slot(direction: Direction) -> usize {
-    usize::from(!direction.is_forward())
-}
+use crate::study::labels::evidence::Direction;
 
 /// The right choices of one head, by the places of [`Direction::OF_LINKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,8 +8,9 @@ use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::key::LinkKey;
 use super::link::{LinkMetrics, RuleGroup};
-use super::sums::{LinkBlock, LinkKey, LinksSums};
+use super::sums::{LinkBlock, LinksSums};
 use crate::corpus::{Annotation, LinkSet, LinkType, WordClass};
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;

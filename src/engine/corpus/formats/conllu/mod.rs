@@ -170,8 +170,8 @@ const NAMED: [(&str, usize); 7] =
 fn ensure_column(name: &str) -> Result<()> {
     let (column, entry) = name.split_once('.').map_or((name, ""), |(column, entry)| (column, entry));
     let known = NAMED.map(|(known, _)| known);
-    let all = known.join(", ");
     let error = || {
+        let all = known.join(", ");
         let similar = closest(column, known)
             .map(|similar| if entry.is_empty() { similar.to_owned() } else { format!("{similar}.{entry}") });
         anyhow!("CoNLL-U has no column `{}`: {all}, or an entry as in `feats.Number`", excerpt(name))

@@ -39,8 +39,8 @@ fn groups(words: &[WordSpan]) -> Vec<Range<usize>> {
 /// The sequence with its words in this order, a permutation of their places: `order[0]` is the word that comes first. Words
 /// that share tokens follow each other in it as they do in the sequence.
 ///
-/// Each word keeps its tokens, in their order, its arc and its annotation. Special tokens stay where they are, around the
-/// text. A token of text that belongs to no word goes with the word before it.
+/// Each word keeps its tokens, in their order, its arc and its annotation. Special tokens and segments stay where they
+/// are. A token of text that belongs to no word goes with the word before it.
 pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     let pieces = pieces(sequence);
     // The places in the sequence that tokens of words have, and the tokens that come there.
@@ -49,7 +49,6 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     let mut reordered = sequence.clone();
     for (&place, token) in places.iter().zip(tokens) {
         reordered.ids[place] = sequence.ids[token];
-        reordered.segments[place] = sequence.segments[token];
         reordered.kinds[place] = sequence.kinds[token];
     }
     let (mut start, mut end) = (0, 0);

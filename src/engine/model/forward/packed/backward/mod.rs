@@ -35,7 +35,12 @@ impl Differentiable for PackedEncoder {
     ) -> Result<Vec<GateGradient>> {
         ensure!(self.parameters.prediction.is_some(), NO_PREDICTION);
         let mut found = Vec::with_capacity(batch.inputs.len());
-        for part in self.parts(batch) {
+        let parts = self.parts(batch, scratch.most_kept.unwrap_or(MOST_KEPT));
+        // Gates name sequences by their places in the whole batch.
+        let by_parts =
+            parts.len() < 2 || !gates.name_sequences() && batch.inputs.iter().all(|input| input.exchange.is_none());
+        ensure!(by_parts, "a batch with patched rows or exchanges is too large for derivatives: take fewer sequences");
+        for part in parts {
             let first = part.start;
             let part = Batch { inputs: batch.inputs[part].to_vec() };
             let mut score =
@@ -84,9 +89,9 @@ impl Visitor for ScoreSums<'_, '_> {
 }
 
 impl PackedEncoder {
-    /// The sequences of a batch in parts: a part leaves no more than [`MOST_KEPT`], or is one sequence.
-    fn parts(&self, batch: &Batch<'_>) -> Vec<Range<usize>> {
-        let most = usize::try_from(MOST_KEPT / self.parameters.config.kept_bytes(1)).unwrap_or(usize::MAX);
+    /// The sequences of a batch in parts: a part leaves no more than `most_kept` bytes, or is one sequence.
+    fn parts(&self, batch: &Batch<'_>, most_kept: u64) -> Vec<Range<usize>> {
+        let most = usize::try_from(most_kept / self.parameters.config.kept_bytes(1)).unwrap_or(usize::MAX);
         let (mut parts, mut start, mut tokens) = (Vec::new(), 0, 0);
         for (place, input) in batch.inputs.iter().enumerate() {
             if place > start && tokens + input.ids.len() > most {
@@ -138,7 +143,7 @@ impl PackedEncoder {
         let config = &self.parameters.config;
         let (hidden, plan) = (config.hidden_size, config.blocks);
         let layer = &self.parameters.layers[self.parameters.order[number]];
-        let GradientScratch { forward, tape, attended, inputs, entering, prepared, head } = scratch;
+        let GradientScratch { forward, tape, attended, inputs, entering, prepared, head, .. } = scratch;
         let LayerTape { projected, attention, wide: kept_wide, feed_forward } = &tape.layers[number];
         let is_last = number + 1 == self.parameters.order.len();
         let below = &tape.states[number];
