@@ -30,7 +30,7 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     lines.extend(relation(&report.heads));
     let mut shortages = lacking::shortages(report);
     for (study, section) in &report.sections.0 {
-        let InBrief { found, shortage, opens } = section.in_brief(policy);
+        let InBrief { found, shortage, opens } = section.view(policy).in_brief;
         if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
             lines.push(choices(report));
         }

@@ -230,7 +230,7 @@ impl Report {
     pub fn new(circumstances: ReportContext, findings: Results) -> Self {
         let ReportContext { tool, model, corpus, settings, controls, run } = circumstances;
         let (grid, policy) = (model.grid(), &settings.policy);
-        let verdicts = findings.tested(findings.verdicts(policy), grid);
+        let verdicts = findings.tested(findings.verdicts(policy), grid, policy);
         let read = (&corpus, settings.protocol.reading.as_ref());
         let caveats = caveats::of_run(&model, read, &verdicts, findings.caveats(&verdicts, policy));
         let studies = findings.studies();

@@ -13,7 +13,7 @@ use super::metrics::number::Number;
 use super::show::figure::Figure;
 use super::show::in_brief::InBrief;
 use super::show::summary::Summary;
-use super::show::table::Table;
+use super::show::table::TableRows;
 use super::tracked::Tracked;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
@@ -25,49 +25,49 @@ pub trait Section: Any + Send + Sync {
     /// Completes the section with facts that are known only after all studies have measured.
     fn complete(&mut self, _known: &Completion<'_>) {}
 
-    /// Whether the corpus has anything that the study is about; the summary passes over a study that has not.
-    fn has_subject(&self) -> bool {
-        true
-    }
-
-    /// Its words for the summary, in whole lines; empty if it has none.
-    fn summary(&self, _policy: &Policy) -> Summary {
-        Summary::default()
-    }
-
-    /// Its sentence among the few that open a report, and what it had too little of; neither of most studies.
-    fn in_brief(&self, _policy: &Policy) -> InBrief {
-        InBrief::default()
-    }
-
-    /// The figures of its results; none where there is nothing to draw.
-    fn figures(&self, _policy: &Policy) -> Vec<Figure> {
-        Vec::new()
-    }
-
-    /// The flat tables of its results, under the names of the report; none where it has no rows.
-    fn tables(&self, _policy: &Policy) -> Vec<Table> {
-        Vec::new()
-    }
+    /// All that is shown of the section and used of it by other parts of the program, with labels by this policy.
+    fn view(&self, policy: &Policy) -> View<'_>;
 
     /// Its part of the card of a head, beside metrics and labels.
     fn of_head(&self, _head: HeadPlace, _policy: &Policy) -> HeadCard {
         HeadCard::default()
     }
 
-    /// The results that other parts of the program need.
-    fn exports(&self) -> Exports {
-        Exports::default()
-    }
-
-    /// The numbers beside the metrics by which two analyses can be compared.
-    fn numbers(&self, _policy: &Policy) -> Vec<Number<'_>> {
-        Vec::new()
-    }
-
     /// The first thing that it lacks, if it is incomplete.
     fn defect(&self, _grid: HeadGrid) -> Option<String> {
         None
+    }
+}
+
+/// The view of a section: what every medium shows of it, and what other parts of the program use.
+#[derive(Default)]
+pub struct View<'a> {
+    /// Whether the corpus has nothing that the study is about; the summary passes over it then.
+    pub lacks_subject: bool,
+    /// Its sentence among the few that open a report, and what it had too little of; neither of most studies.
+    pub in_brief: InBrief,
+    /// Its words for the summary, in whole lines; empty if it has none.
+    pub summary: Summary,
+    /// The figures of its results; none where there is nothing to draw.
+    pub figures: Vec<Figure>,
+    /// The flat tables of its results, under the names of the report; without rows where there are none.
+    pub tables: Vec<TableRows<'a>>,
+    /// The numbers beside the metrics by which two analyses can be compared.
+    pub numbers: Vec<Number<'a>>,
+    /// How well each head follows each relation that the study knows.
+    pub tracked: Vec<Tracked>,
+    /// The tests of whether the model uses the arcs that labels are about.
+    pub tests_of_use: Vec<HeadUseTest>,
+    /// Heads with the place in the corpus of the sentence that is typical of each.
+    pub typical: Vec<(HeadPlace, u64)>,
+    /// The orders in which heads were removed.
+    pub pruning: Vec<PruningOrder>,
+}
+
+impl View<'_> {
+    /// The view of a section that only has words for the summary.
+    pub fn saying(summary: impl Into<Summary>) -> Self {
+        Self { summary: summary.into(), ..Self::default() }
     }
 }
 
@@ -133,19 +133,6 @@ impl HeadCard {
     pub fn saying(self, clauses: impl IntoIterator<Item = String>) -> Self {
         Self { clauses: clauses.into_iter().collect(), ..self }
     }
-}
-
-/// The results of a section that other parts of the program need.
-#[derive(Default)]
-pub struct Exports {
-    /// How well each head follows each relation that the study knows.
-    pub tracked: Vec<Tracked>,
-    /// The tests of whether the model uses the arcs that labels are about.
-    pub tests_of_use: Vec<HeadUseTest>,
-    /// Heads with the place in the corpus of the sentence that is typical of each.
-    pub typical: Vec<(HeadPlace, u64)>,
-    /// The orders in which heads were removed.
-    pub pruning: Vec<PruningOrder>,
 }
 
 /// An order in which heads were removed one after the other, with the loss each time.
@@ -306,7 +293,11 @@ pub fn take<T: 'static>(parts: &mut KeyValues, key: &'static str) -> Result<T, &
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSection;
 
-impl Section for NoSection {}
+impl Section for NoSection {
+    fn view(&self, _: &Policy) -> View<'_> {
+        View::default()
+    }
+}
 
 impl Stored for NoSection {
     const KEYS: &'static [&'static str] = &[];
@@ -366,7 +357,7 @@ mod tests {
     #[test]
     fn a_study_without_a_section_says_nothing() {
         assert!(NoSection.entries().is_empty());
-        assert!(NoSection.summary(&default_policy()).is_empty());
+        assert!(NoSection.view(&default_policy()).summary.is_empty());
         assert_eq!(NoSection.defect(HeadGrid { layers: 1, heads: 1 }), None);
     }
 }

@@ -9,7 +9,7 @@ use crate::export::svg::Medium;
 use crate::report::{Caveat, Report};
 use crate::studies::registry::STUDIES;
 use crate::study::labels::Verdict;
-use crate::study::section::Section;
+use crate::study::section::{Section, View};
 use crate::study::show::figure::Figure;
 use crate::study::{AnyStudy, Labelling};
 
@@ -77,12 +77,13 @@ pub fn of(report: &Report) -> Vec<StudySection> {
             let Figure { title, reading, .. } = figure;
             FigureWithNumbers { numbers: Numbers { caption: title.clone(), columns, rows }, title, reading, svg }
         };
+        let View { figures, summary, .. } = section.view(policy);
         StudySection {
             name: study.card().name,
             question: study.card().question,
             caveats,
-            figures: section.figures(policy).into_iter().map(drawn).collect(),
-            summary: section.summary(policy).fit(Some(WIDTH)).trim_end().to_owned(),
+            figures: figures.into_iter().map(drawn).collect(),
+            summary: summary.fit(Some(WIDTH)).trim_end().to_owned(),
         }
     };
     let mut sections: Vec<StudySection> = report.sections.0.iter().map(section).collect();

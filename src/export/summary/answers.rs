@@ -3,7 +3,7 @@
 use crate::report::{HeadReport, Report};
 use crate::study::labels::{BORDERLINE, Detector};
 use crate::study::metrics::metric::Keys;
-use crate::study::section::Section;
+use crate::study::section::{Section, View};
 use crate::study::show::wording::{decimal, plus_minus};
 use crate::study::{AnyStudy, columns};
 
@@ -15,18 +15,21 @@ const NAMED: usize = 6;
 pub(super) fn of_studies(report: &Report) -> String {
     let policy = &report.settings.policy;
     let line = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
+        let View { lacks_subject, summary, .. } = section.view(policy);
+        if lacks_subject {
+            return None;
+        }
         let labels = study.card().labels;
         let says = if labels.iter().any(|detector| detector.is_on(policy)) {
             Some(labelled(report, labels))
-        } else if study.card().all_labels().next().is_none() && section.summary(policy).is_empty() {
+        } else if study.card().all_labels().next().is_none() && summary.is_empty() {
             most(report, *study)
         } else {
             None
         };
         says.map(|says| format!("  {}: {says}\n", study.card().name))
     };
-    let lines: String =
-        report.sections.0.iter().filter(|(_, section)| section.has_subject()).filter_map(line).collect();
+    let lines: String = report.sections.0.iter().filter_map(line).collect();
     if lines.is_empty() { lines } else { format!("Heads by study and label (first label or not):\n{lines}") }
 }
 

@@ -94,7 +94,7 @@ fn write_summary(
     blocks(out, of_presets(presets, &report.heads).into())?;
     blocks(out, answers::of_studies(report).into())?;
     for (_, section) in &report.sections.0 {
-        blocks(out, section.summary(&report.settings.policy))?;
+        blocks(out, section.view(&report.settings.policy).summary)?;
     }
     about(out, report)?;
     out.blank();

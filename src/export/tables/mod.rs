@@ -16,7 +16,7 @@ use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::studies::registry::STUDIES;
 use crate::study::labels::Label;
-use crate::study::show::table::{Cell, Table};
+use crate::study::show::table::{Cell, Table, TableRows};
 use crate::system::errors::{Facts, similar};
 pub use heads::heads;
 
@@ -29,12 +29,12 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
     if let Some((_, make)) = OF_EVERY_REPORT.iter().find(|(known, _)| *known == name) {
         return Ok(make(report));
     }
-    let of_studies: Vec<Table> =
-        report.sections.0.iter().flat_map(|(_, section)| section.tables(&report.settings.policy)).collect();
+    let of_studies: Vec<TableRows<'_>> =
+        report.sections.0.iter().flat_map(|(_, section)| section.view(&report.settings.policy).tables).collect();
     let names: Vec<&str> =
         OF_EVERY_REPORT.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
     let table = of_studies.into_iter().find(|table| table.name == name);
-    table.ok_or_else(|| {
+    table.map(TableRows::table).ok_or_else(|| {
         let none = anyhow!("the report has no table `{name}`: it has {}", names.join(", ")).of_value(name);
         match with_table(name) {
             Some(study) => none.hint(format!("the study `{study}` makes it: `headscope analyze --with {study}`")),
@@ -64,7 +64,7 @@ pub fn without_rows(report: &Report, name: &str) -> Error {
             ("no study that was run has metrics".to_owned(), Some("`headscope analyze --with attention`".to_owned()))
         }
         (_, Some(study)) => {
-            let said = section(study).map(|(_, section)| section.summary(&report.settings.policy).to_string());
+            let said = section(study).map(|(_, section)| section.view(&report.settings.policy).summary.to_string());
             let said = said.and_then(|said| Some(said.lines().next()?.trim_end_matches(['.', ':']).to_owned()));
             let said = said.unwrap_or_else(|| "it found nothing to list".to_owned());
             (format!("the study `{study}` fills it, and here: {said}"), None)

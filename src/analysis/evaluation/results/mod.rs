@@ -63,9 +63,9 @@ impl Results {
     }
 
     /// The verdicts with the tests of their labels beside them.
-    pub fn tested(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid) -> Vec<Verdict> {
+    pub fn tested(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
         for HeadUseTest { head, label, direction, test } in
-            self.sections.iter().flat_map(|(_, section)| section.exports().tests_of_use)
+            self.sections.iter().flat_map(|(_, section)| section.view(policy).tests_of_use)
         {
             let labels = &mut verdicts[grid.index(head.layer, head.head)].labels;
             if let Some(tested) = labels.iter_mut().find(|one| (&one.label, one.direction) == (&label, Some(direction)))
@@ -257,7 +257,7 @@ impl Results {
             heads[place].cells().map(number).collect::<Vec<_>>()
         };
         let metrics = (0..heads.len()).flat_map(of_head);
-        metrics.chain(self.sections.iter().flat_map(|(_, section)| section.numbers(policy))).collect()
+        metrics.chain(self.sections.iter().flat_map(|(_, section)| section.view(policy).numbers)).collect()
     }
 }
 

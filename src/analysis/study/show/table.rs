@@ -52,18 +52,44 @@ enum ReportValue {
     Null(()),
 }
 
-impl Table {
-    /// The table of these rows: of each the scalars that it has in the report, however deep; lists of words are joined by spaces,
-    /// lists of objects are tables of their own and left out here.
-    /// Panics if a row is no object of the report.
-    pub fn of<R: Serialize>(name: &'static str, rows: impl IntoIterator<Item = R>) -> Self {
+/// The rows of a flat table, which are flattened where they are wanted.
+pub struct TableRows<'a> {
+    /// The name of the table.
+    pub name: &'static str,
+    rows: Box<dyn Iterator<Item = Vec<(String, Cell)>> + 'a>,
+    is_left_out: fn(&str) -> bool,
+}
+
+impl<'a> TableRows<'a> {
+    /// Rows of the report.
+    pub fn of<R: Serialize>(name: &'static str, rows: impl IntoIterator<Item = R, IntoIter: 'a>) -> Self {
         let cells = |row: R| -> Vec<(String, Cell)> {
             let text = serde_json::to_string(&row).expect("what a report has is JSON");
             let mut cells = Vec::new();
             flatten("", serde_json::from_str(&text).expect("JSON that was just written"), &mut cells);
             cells
         };
-        Self::new(name, rows.into_iter().map(cells).collect())
+        Self { name, rows: Box::new(rows.into_iter().map(cells)), is_left_out: |_| false }
+    }
+
+    /// The rows without the columns of which this holds.
+    pub fn without(self, is_left_out: fn(&str) -> bool) -> Self {
+        Self { is_left_out, ..self }
+    }
+
+    /// The table: of each row the scalars that it has in the report, however deep; lists of words are joined by spaces, lists of
+    /// objects are tables of their own and left out here.
+    /// Panics if a row is no object of the report.
+    pub fn table(self) -> Table {
+        Table::new(self.name, self.rows.collect()).without(self.is_left_out)
+    }
+}
+
+impl Table {
+    /// The table of these rows of the report, as [`TableRows::table`] makes it.
+    /// Panics if a row is no object of the report.
+    pub fn of<R: Serialize>(name: &'static str, rows: impl IntoIterator<Item = R>) -> Self {
+        TableRows::of(name, rows).table()
     }
 
     /// The table of rows that may lack some columns: those stay empty, as does an interval that one row has not.

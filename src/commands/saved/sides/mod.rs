@@ -247,7 +247,7 @@ impl Side {
     /// The parts of its report that no test is known for, as they would be written.
     fn untested(&self) -> Vec<(&'static str, serde_json::Value)> {
         let policy = &self.circumstances.settings.policy;
-        let sections = self.findings.sections.iter().filter(|(_, section)| section.numbers(policy).is_empty());
+        let sections = self.findings.sections.iter().filter(|(_, section)| section.view(policy).numbers.is_empty());
         let value = |entry: &dyn erased_serde::Serialize| serde_json::to_value(entry).expect("a section is JSON");
         sections
             .flat_map(|(study, section)| study.entries(&**section))

@@ -21,7 +21,7 @@ use crate::studies::ablation::verdicts::band;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Completion, Section, stored};
+use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{plain_table, plus_minus, sequences, significance};
 use crate::system::counted::counted;
@@ -451,8 +451,8 @@ impl Section for EffectSection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| effects(&self.cluster_effect, out))
+    fn view(&self, _: &Policy) -> View<'_> {
+        View::saying(Summary::written(|out| effects(&self.cluster_effect, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -472,8 +472,8 @@ impl Section for OutputShiftSection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| shifts(&self.cluster_shift, out))
+    fn view(&self, _: &Policy) -> View<'_> {
+        View::saying(Summary::written(|out| shifts(&self.cluster_shift, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -105,7 +105,7 @@ fn heads_that_stand_in_for_each_other_are_told() {
         assert_eq!(cluster.random_sets_of_which_one_would_do, passed as u64);
     }
     let section = EffectSection { cluster_effect: found };
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert!(summary.contains("L0H0 L0H1  +0.6250"), "{summary}");
     assert!(summary.contains("stand in for each other (q "), "{summary}");
     assert!(summary.contains("no difference seen (q ") && summary.contains("yes (q "), "{summary}");
@@ -149,7 +149,7 @@ fn drifts_without_clusters_by_hand() {
     near(cluster.sum.value, 3.0 * (1.0 - 0.75_f64.sqrt()));
     near(cluster.all_but_one.value, 0.5);
     let section = OutputShiftSection { cluster_shift: found };
-    assert!(section.summary(&default_policy()).to_string().contains("L0H0 L0H1 L1H2  +1.00000"));
+    assert!(section.view(&default_policy()).summary.to_string().contains("L0H0 L0H1 L1H2  +1.00000"));
     assert_eq!(section.defect(GRID), None);
 }
 
@@ -180,7 +180,7 @@ fn without_clusters_nothing_runs() {
     let state = sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") });
     assert!(!ClusterLosses::is_relevant(&state) && sums.further_runs().variants().is_empty());
     let section = EffectSection { cluster_effect: Effects::new(&sums, &context()) };
-    assert!(section.summary(&default_policy()).to_string().starts_with("No cluster of heads held"));
+    assert!(section.view(&default_policy()).summary.to_string().starts_with("No cluster of heads held"));
     let mut sums = ClusterShifts::new(GRID, Clusters::alone(&[]));
     let state = sums.begin(&sentence(1, 2, "dep"));
     assert!(!ClusterShifts::is_relevant(&state));

@@ -203,7 +203,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     assert!(pair.q[0].iter().all(Option::is_none) && pair.q[1][2].unwrap() < 1e-9);
     let mut section = EdgesSection { edges: found };
     section.complete(&Completion::Labels(&["broad".to_owned(), "separator".to_owned()]));
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert!(
         summary.contains("L0H1 -> L1H2  separator -> -  0.") && summary.contains("L0H1 -> L1H2 -> L2H0"),
         "{summary}"
@@ -345,7 +345,7 @@ fn a_model_of_one_layer_has_no_later_heads() {
     let state = sums.begin(&sentence(5, 3, "dep"));
     assert!(!EdgeSums::is_relevant(&state));
     let section = EdgesSection { edges: measured(sums, grid) };
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert_eq!(summary, "The model has one layer: no head comes after another, so none depends on one.\n");
     assert_eq!(section.defect(grid), None);
 }
@@ -355,7 +355,7 @@ fn without_sentences_there_is_nothing_to_say() {
     let grid = HeadGrid { layers: 2, heads: 2 };
     let section = EdgesSection { edges: measured(state(grid), grid) };
     assert_eq!(
-        section.summary(&default_policy()).to_string(),
+        section.view(&default_policy()).summary.to_string(),
         "No sentence had a token of text, so no head was removed.\n"
     );
     assert_eq!(section.defect(grid), None);

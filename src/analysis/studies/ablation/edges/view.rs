@@ -11,10 +11,10 @@ use super::section::{EdgesReport, EdgesSection, LayerPair};
 use super::strongest::{Edge, HeadEdges, MOSTLY_DIRECT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Neighbour, Section};
+use crate::study::section::{Completion, HeadCard, Neighbour, Section, View};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{plain_table, plus_minus, sequence, sequences, significance};
 use crate::system::counted::{counted, plural};
 
@@ -38,8 +38,13 @@ impl Section for EdgesSection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.edges.write_summary(out))
+    fn view(&self, _: &Policy) -> View<'_> {
+        View {
+            summary: Summary::written(|out| self.edges.write_summary(out)),
+            figures: figures(&self.edges),
+            tables: vec![TableRows::of("edges", self.edges.layers.iter().flat_map(LayerPair::edges))],
+            ..View::default()
+        }
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
@@ -96,15 +101,6 @@ impl Section for EdgesSection {
             return Some("`edges.heads` does not have each head of the model once, layer by layer".to_owned());
         }
         None
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figures(&self.edges)
-    }
-
-    fn tables(&self, _: &Policy) -> Vec<Table> {
-        let edges = &self.edges;
-        vec![Table::of("edges", edges.layers.iter().flat_map(LayerPair::edges))]
     }
 }
 

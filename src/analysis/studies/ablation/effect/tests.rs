@@ -147,7 +147,7 @@ fn verdicts_of_planted_effects() {
         serde_json::json!({ "helpful": 1, "harmful": 1, "negligible": 3, "undecided": 0, "also_negligible": 0 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
     let section = EffectSection { effect: found };
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert!(summary.contains("Heads: 1 helpful, 1 harmful, 3 negligible (effect within ±0.0050)"), "{summary}");
     assert!(summary.find("L0H0").unwrap() < summary.find("L0H1").unwrap(), "{summary}");
     let card = section.of_head(GRID.place(0), &default_policy()).lines.concat();
@@ -169,7 +169,7 @@ fn an_effect_can_be_surely_above_0_and_surely_negligible() {
         serde_json::json!({ "helpful": 2, "harmful": 0, "negligible": 0, "undecided": 0, "also_negligible": 1 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
     let section = EffectSection { effect: found };
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert!(summary.contains("1 of the helpful and harmful heads is also negligible"), "{summary}");
     let card = section.of_head(GRID.place(0), &default_policy()).lines.concat();
     assert!(card.contains("helpful, negligible (q ") && card.contains(", within ±0.0200 q "), "{card}");
@@ -238,7 +238,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn without_masked_words_there_is_nothing_to_say() {
     let (_, found) = measured(EffectSums::new(GRID, EachHead), GRID);
     assert_eq!((found.masked_tokens, found.loss, found.band), (0, None, None));
-    let summary = EffectSection { effect: found }.summary(&default_policy()).to_string();
+    let summary = EffectSection { effect: found }.view(&default_policy()).summary.to_string();
     let why = "none of the sentences that were drawn has a token to score (`--sample` draws more)";
     assert_eq!(summary, format!("No token could be scored, so no head was removed: {why}.\n"));
 }

@@ -12,11 +12,11 @@ use crate::sequences::derived::corrupted::PERIOD;
 use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts};
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section};
+use crate::study::section::{Completion, HeadCard, Section, View};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{decimal, drawn_without, plain_table, plus_minus, sequences, significance};
 use crate::system::counted::{counted, plural};
 
@@ -33,12 +33,16 @@ impl Section for EffectSection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.effect.write_summary(out))
-    }
-
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        in_brief(&self.effect, policy)
+    fn view(&self, policy: &Policy) -> View<'_> {
+        let Effects { heads, relations, .. } = &self.effect;
+        let by_relation = relations.iter().flat_map(|relation| relation.of_heads(heads));
+        View {
+            in_brief: in_brief(&self.effect, policy),
+            summary: Summary::written(|out| self.effect.write_summary(out)),
+            figures: figures(&self.effect),
+            tables: vec![TableRows::of("effects", heads), TableRows::of("effects_by_relation", by_relation)],
+            ..View::default()
+        }
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
@@ -80,16 +84,6 @@ impl Section for EffectSection {
             |relation: &&RelationEffects| relation.effects.len() != grid.count() || relation.ci95.len() != grid.count();
         let broken = relations.iter().find(beside);
         broken.map(|broken| format!("the relation `{}` of `effect` has not an effect of each head", broken.relation))
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figures(&self.effect)
-    }
-
-    fn tables(&self, _: &Policy) -> Vec<Table> {
-        let Effects { heads, relations, .. } = &self.effect;
-        let by_relation = relations.iter().flat_map(|relation| relation.of_heads(heads));
-        vec![Table::of("effects", heads), Table::of("effects_by_relation", by_relation)]
     }
 }
 

@@ -19,7 +19,7 @@ use crate::studies::ablation::removal::scored;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::section::{Completion, Section, stored};
+use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{drawn_without, plain_table, plus_minus};
 
@@ -216,8 +216,8 @@ impl Section for GradientSection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.gradient.write_summary(out))
+    fn view(&self, _: &Policy) -> View<'_> {
+        View::saying(Summary::written(|out| self.gradient.write_summary(out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -14,7 +14,7 @@ use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::section::{Section, stored};
+use crate::study::section::{Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{plain_table, plus_minus, significance};
@@ -171,17 +171,17 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Tab
 stored!(InContextEffectSection { in_context_effect: GainEffects });
 
 impl Section for InContextEffectSection {
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.in_context_effect.write_summary(out))
+    fn view(&self, _: &Policy) -> View<'_> {
+        View {
+            summary: Summary::written(|out| self.in_context_effect.write_summary(out)),
+            figures: figures(&self.in_context_effect),
+            ..View::default()
+        }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let stray = grid.stray(self.in_context_effect.heads.iter().map(|head| head.place))?;
         Some(format!("`in_context_effect` has {stray}, which the model has not"))
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figures(&self.in_context_effect)
     }
 }
 

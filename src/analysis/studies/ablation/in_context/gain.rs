@@ -9,7 +9,7 @@ use super::sums::{CopyLosses, CopySums};
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Section, stored};
+use crate::study::section::{Section, View, stored};
 use crate::study::show::summary::Summary;
 
 /// The section of the model as it is.
@@ -86,7 +86,7 @@ impl fmt::Display for NatsPerToken {
 stored!(InContextSection { in_context: Gain });
 
 impl Section for InContextSection {
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.in_context.write_summary(out))
+    fn view(&self, _: &Policy) -> View<'_> {
+        View::saying(Summary::written(|out| self.in_context.write_summary(out)))
     }
 }

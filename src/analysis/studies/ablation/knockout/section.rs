@@ -15,10 +15,10 @@ use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Completion, Exports, HeadUseTest, Section, stored};
+use crate::study::section::{Completion, HeadUseTest, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{plain_table, plus_minus, significance};
 use crate::study::upstream::ArcClaim;
 use crate::system::counted::{counted, plural};
@@ -169,31 +169,25 @@ impl Section for KnockoutSection {
         }
     }
 
-    fn summary(&self, policy: &Policy) -> Summary {
-        Summary::written(|out| self.write_summary(out, policy))
-    }
-
-    fn exports(&self) -> Exports {
+    fn view(&self, policy: &Policy) -> View<'_> {
         let exported = |LabelUse { place, label, direction, test }: &LabelUse| HeadUseTest {
             head: *place,
             label: label.clone(),
             direction: *direction,
             test: *test,
         };
-        Exports { tests_of_use: self.knockout.iter().map(exported).collect(), ..Exports::default() }
+        View {
+            summary: Summary::written(|out| self.write_summary(out, policy)),
+            figures: figures(&self.knockout),
+            tables: vec![TableRows::of("knockout", &self.knockout)],
+            tests_of_use: self.knockout.iter().map(exported).collect(),
+            ..View::default()
+        }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let stray = grid.stray(self.knockout.iter().map(|label| label.place))?;
         Some(format!("`knockout` has {stray}, which the model has not"))
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figures(&self.knockout)
-    }
-
-    fn tables(&self, _: &Policy) -> Vec<Table> {
-        vec![Table::of("knockout", &self.knockout)]
     }
 }
 

@@ -139,10 +139,10 @@ fn used_is_what_is_surely_above_an_exchanged_weight() {
     let [first, second] = [0, 1].map(|claim| &section.knockout[claim].test);
     assert_eq!((first.used, second.used), (Some(true), Some(false)));
     assert!(first.q.unwrap() < 1e-6 && first.ci95.unwrap().low() > 0.0 && second.loss.unwrap() < 0.0);
-    let summary = section.summary(&policy).to_string();
+    let summary = section.view(&policy).summary.to_string();
     assert!(summary.contains("1 of 2 labels tested is of arcs that"), "{summary}");
     let of = |head, direction| {
-        let exported = section.exports().tests_of_use.into_iter();
+        let exported = section.view(&policy).tests_of_use.into_iter();
         exported
             .filter(|one| (one.head.head, one.label.as_str(), one.direction) == (head, "syntactic:obj", direction))
             .map(|one| one.test)
@@ -175,7 +175,7 @@ fn few_arcs_are_not_tested() {
     (0..99).for_each(|index| drop(patched_runs(&mut sums, index)));
     let section = measured(&sums, &default_policy());
     assert_eq!((section.knockout[0].test.arcs, section.knockout[0].test.used), (99, None));
-    assert!(section.summary(&default_policy()).to_string().contains("Labels not tested: 1, with fewer than 100"));
+    assert!(section.view(&default_policy()).summary.to_string().contains("Labels not tested: 1, with fewer than 100"));
     let nothing = measured(&KnockoutSums::new(GRID, Vec::new()), &default_policy());
-    assert!(nothing.summary(&default_policy()).to_string().starts_with("No head has a syntactic label"));
+    assert!(nothing.view(&default_policy()).summary.to_string().starts_with("No head has a syntactic label"));
 }

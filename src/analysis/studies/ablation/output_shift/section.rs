@@ -17,7 +17,7 @@ use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::{Completion, Section, stored};
+use crate::study::section::{Completion, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
@@ -171,11 +171,24 @@ impl Section for OutputShiftSection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.output_shift.write_summary(out))
+    fn view(&self, _: &Policy) -> View<'_> {
+        View {
+            in_brief: self.in_brief(),
+            summary: Summary::written(|out| self.output_shift.write_summary(out)),
+            figures: figures(&self.output_shift),
+            ..View::default()
+        }
     }
 
-    fn in_brief(&self, _: &Policy) -> InBrief {
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let OutputShiftReport { most, least, .. } = &self.output_shift;
+        let stray = grid.stray(most.iter().chain(least).map(|head| head.place))?;
+        Some(format!("`output_shift` has {stray}, which the model has not"))
+    }
+}
+
+impl OutputShiftSection {
+    fn in_brief(&self) -> InBrief {
         let OutputShiftReport { without_heads, most, .. } = &self.output_shift;
         let found = most.first().zip(without_heads.output_shift).and_then(|(first, all)| {
             let (place, shift) = (first.place, first.moved.output_shift?);
@@ -185,16 +198,6 @@ impl Section for OutputShiftSection {
             ))
         });
         InBrief { found, ..InBrief::default() }
-    }
-
-    fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let OutputShiftReport { most, least, .. } = &self.output_shift;
-        let stray = grid.stray(most.iter().chain(least).map(|head| head.place))?;
-        Some(format!("`output_shift` has {stray}, which the model has not"))
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figures(&self.output_shift)
     }
 }
 

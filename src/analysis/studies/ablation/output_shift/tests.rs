@@ -112,7 +112,7 @@ fn heads_that_move_most_and_least_are_told() {
     assert_eq!(Some(&moved.output_shift), estimates.heads[11].get("output_shift", None));
     let ci95 = moved.output_ci95.unwrap();
     assert!(ci95.low() < moved.output_shift.unwrap() && moved.output_shift.unwrap() < ci95.high());
-    let summary = OutputShiftSection { output_shift: found }.summary(&default_policy()).to_string();
+    let summary = OutputShiftSection { output_shift: found }.view(&default_policy()).summary.to_string();
     assert!(summary.contains("128 tokens") && summary.contains("64 sentences"), "{summary}");
     assert!(summary.find("L0H11") < summary.find("L0H0 ") && summary.contains("all heads  1.0"), "{summary}");
 }
@@ -138,7 +138,7 @@ fn without_sentences_there_is_nothing_to_say() {
     let (_, found) = measured(state(GRID), GRID);
     let section = OutputShiftSection { output_shift: found };
     assert_eq!(
-        section.summary(&default_policy()).to_string(),
+        section.view(&default_policy()).summary.to_string(),
         "No sentence had a token of text, so no head was removed: none of the sentences that were drawn has a token of text (`--sample` \
          draws more).\n"
     );

@@ -79,13 +79,13 @@ fn a_curve_by_hand() {
     assert_eq!(interaction.heads, [0, 2].map(|place| GRID.place(place)));
     assert_eq!(rounded(&[interaction.together, interaction.sum, interaction.difference]), [0.14, 0.04, 0.1]);
     let mut section = PruningSection { pruning: found };
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert!(summary.contains("effect    25 % [25, 25]  25 % [25, 25]  50 % [50, 50]"), "{summary}");
     assert!(summary.contains("what all heads are worth (1.390 nats)"), "{summary}");
     assert!(summary.contains("interaction +0.1000 ±0.0000"), "{summary}");
     assert!(!summary.contains("keys"), "{summary}");
     section.complete(&Completion::SharedKeys(2));
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert!(summary.contains("; keys and values go with the last of the 2 heads that share them."), "{summary}");
     assert_eq!(section.defect(GRID), None);
     assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("by `effect`"));

@@ -11,11 +11,11 @@ use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, Exports, Section, ShareOf};
+use crate::study::section::{Completion, Section, ShareOf, View};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{drawn_without, plain_table, plus_minus};
 use crate::system::counted::{counted, plural};
 
@@ -28,12 +28,22 @@ impl Section for PruningSection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.pruning.write_summary(out))
-    }
-
-    fn in_brief(&self, _: &Policy) -> InBrief {
-        InBrief { found: self.pruning.in_brief(), opens: self.pruning.task.is_some(), ..InBrief::default() }
+    fn view(&self, _: &Policy) -> View<'_> {
+        View {
+            in_brief: InBrief {
+                found: self.pruning.in_brief(),
+                opens: self.pruning.task.is_some(),
+                ..InBrief::default()
+            },
+            summary: Summary::written(|out| self.pruning.write_summary(out)),
+            figures: figures(&self.pruning),
+            tables: vec![
+                TableRows::of("pruning", self.pruning.orders.iter().flat_map(Curve::steps)),
+                TableRows::of("prune", self.pruning.pruned_layers()),
+            ],
+            pruning: self.pruning.exported(),
+            ..View::default()
+        }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -55,22 +65,6 @@ impl Section for PruningSection {
             "the curve by `{}` of `pruning` has not a point for each head, or more shares than rises",
             broken.by
         ))
-    }
-
-    fn exports(&self) -> Exports {
-        Exports { pruning: self.pruning.exported(), ..Exports::default() }
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figures(&self.pruning)
-    }
-
-    fn tables(&self, _: &Policy) -> Vec<Table> {
-        let pruning = &self.pruning;
-        vec![
-            Table::of("pruning", pruning.orders.iter().flat_map(Curve::steps)),
-            Table::of("prune", pruning.pruned_layers()),
-        ]
     }
 }
 

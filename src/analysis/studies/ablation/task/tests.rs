@@ -154,7 +154,7 @@ fn the_texts_of_a_triple_are_compared_by_their_vectors() {
     );
     let found = measured(sums, GRID);
     assert!((found.loss.unwrap() + 0.5).abs() < 1e-6 && found.right.share == Some(1.0));
-    let said = TaskSection { task: found }.summary(&default_policy()).fit(None);
+    let said = TaskSection { task: found }.view(&default_policy()).summary.fit(None);
     assert!(said.contains("the loss is -0.500 cosines an item") && !said.contains("nats"), "{said}");
 }
 
@@ -165,7 +165,7 @@ fn heads_that_change_no_answer_matter_by_the_score_alone() {
     let said = |score: f64| {
         let task = planted(GRID, mixed, |_| score, effect);
         assert_eq!(task.heads[0].on_loss.verdict, Some(Verdict::Helpful));
-        TaskSection { task }.in_brief(&default_policy()).found.unwrap()
+        TaskSection { task }.view(&default_policy()).in_brief.found.unwrap()
     };
     // Without any head the score is 4 less.
     let by_score =

@@ -12,11 +12,11 @@ use crate::sequences::derived::task::TaskKind;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::verdicts::Verdict;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section};
+use crate::study::section::{Completion, HeadCard, Section, View};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{decimal, plain_table, plus_minus, significance};
 use crate::system::counted::{counted, plural};
 
@@ -33,12 +33,16 @@ impl Section for TaskSection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.task.write_summary(out))
-    }
-
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        in_brief(&self.task, policy)
+    fn view(&self, policy: &Policy) -> View<'_> {
+        let TaskResult { heads, groups, .. } = &self.task;
+        let by_group = groups.iter().flat_map(|group| group.of_heads(heads));
+        View {
+            in_brief: in_brief(&self.task, policy),
+            summary: Summary::written(|out| self.task.write_summary(out)),
+            figures: figure(&self.task).into_iter().collect(),
+            tables: vec![TableRows::of("task_effects", heads), TableRows::of("task_effects_by_group", by_group)],
+            ..View::default()
+        }
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
@@ -73,16 +77,6 @@ impl Section for TaskSection {
         let is_broken = |group: &&GroupResult| group.effects.len() != grid.count() || group.ci95.len() != grid.count();
         let broken = groups.iter().find(is_broken)?;
         Some(format!("the group `{}` of `task` has not an effect of each head", broken.group))
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figure(&self.task).into_iter().collect()
-    }
-
-    fn tables(&self, _: &Policy) -> Vec<Table> {
-        let TaskResult { heads, groups, .. } = &self.task;
-        let by_group = groups.iter().flat_map(|group| group.of_heads(heads));
-        vec![Table::of("task_effects", heads), Table::of("task_effects_by_group", by_group)]
     }
 }
 

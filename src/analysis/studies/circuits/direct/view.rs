@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::section::{DirectResult, DirectSection, HeadDirectEffect, LayerEffects, PartEffect};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{HeadCard, Section};
+use crate::study::section::{HeadCard, Section, View};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::system::counted::{counted, plural};
 
@@ -23,16 +23,17 @@ const SHOWN: usize = 10;
 const DRAWN: usize = 24;
 
 impl Section for DirectSection {
-    fn has_subject(&self) -> bool {
-        self.direct.items > 0
-    }
-
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.direct.write_summary(out))
-    }
-
-    fn in_brief(&self, _: &Policy) -> InBrief {
-        InBrief { found: self.direct.in_brief(), ..InBrief::default() }
+    fn view(&self, _: &Policy) -> View<'_> {
+        let DirectResult { heads, layers, .. } = &self.direct;
+        let parts = layers.iter().flat_map(LayerEffects::rows);
+        View {
+            lacks_subject: self.direct.items == 0,
+            in_brief: InBrief { found: self.direct.in_brief(), ..InBrief::default() },
+            summary: Summary::written(|out| self.direct.write_summary(out)),
+            figures: self.direct.figure().into_iter().collect(),
+            tables: vec![TableRows::of("direct_effects", heads), TableRows::of("direct_effects_by_layer", parts)],
+            ..View::default()
+        }
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
@@ -48,15 +49,6 @@ impl Section for DirectSection {
         let is_whole =
             grid.is(heads.iter().map(|head| head.place)) && layers.iter().map(|layer| layer.layer).eq(0..grid.layers);
         (!is_whole).then(|| "`direct` does not have each head and each layer of the model once, in order".to_owned())
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        self.direct.figure().into_iter().collect()
-    }
-
-    fn tables(&self, _: &Policy) -> Vec<Table> {
-        let parts = self.direct.layers.iter().flat_map(LayerEffects::rows);
-        vec![Table::of("direct_effects", &self.direct.heads), Table::of("direct_effects_by_layer", parts)]
     }
 }
 

@@ -11,11 +11,11 @@ use crate::sequences::derived::task::ExchangedPositions;
 use crate::stats::block_test::FEWEST_BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section};
+use crate::study::section::{Completion, HeadCard, Section, View};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{decimal, percent_of, plain_table, plus_minus, significance};
 use crate::system::counted::{counted, plural};
 
@@ -36,16 +36,15 @@ impl Section for InterchangeSection {
         }
     }
 
-    fn has_subject(&self) -> bool {
-        self.interchange.items > 0
-    }
-
-    fn summary(&self, _: &Policy) -> Summary {
-        Summary::written(|out| self.interchange.write_summary(out))
-    }
-
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        self.interchange.in_brief(policy)
+    fn view(&self, policy: &Policy) -> View<'_> {
+        View {
+            lacks_subject: self.interchange.items == 0,
+            in_brief: self.interchange.in_brief(policy),
+            summary: Summary::written(|out| self.interchange.write_summary(out)),
+            figures: self.interchange.figure().into_iter().collect(),
+            tables: vec![TableRows::of("interchange", &self.interchange.heads)],
+            ..View::default()
+        }
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
@@ -74,14 +73,6 @@ impl Section for InterchangeSection {
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let is_whole = grid.is(self.interchange.heads.iter().map(|head| head.place));
         (!is_whole).then(|| "`interchange.heads` does not have each head of the model once, layer by layer".to_owned())
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        self.interchange.figure().into_iter().collect()
-    }
-
-    fn tables(&self, _: &Policy) -> Vec<Table> {
-        vec![Table::of("interchange", &self.interchange.heads)]
     }
 }
 

@@ -7,7 +7,7 @@ use super::report::{Example, Examples, HeadExamples};
 use super::sums::Rank;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{CardTable, Exports, HeadCard, Section, stored};
+use crate::study::section::{CardTable, HeadCard, Section, View, stored};
 use crate::study::show::summary::Summary;
 use crate::system::counted::{counted, plural};
 
@@ -21,21 +21,22 @@ pub struct ExamplesSection {
 stored!(ExamplesSection { examples: Examples });
 
 impl Section for ExamplesSection {
-    fn summary(&self, _: &Policy) -> Summary {
+    fn view(&self, _: &Policy) -> View<'_> {
         let Examples { least_words, most_words, sentences, heads } = &self.examples;
         let shown: usize = heads.iter().map(|head| head.examples.len()).sum();
-        let mut text = String::new();
-        writeln!(
-            text,
+        let summary = format!(
             "{} of the corpus that {} the labels of {}, chosen among {sentences} of {least_words} to {most_words} words, {} on the \
-             cards of the heads (`show REPORT HEAD`, or the page).",
+             cards of the heads (`show REPORT HEAD`, or the page).\n",
             counted(shown, "sentence"),
             plural(&shown, "shows", "show"),
             counted(heads.len(), "head"),
             plural(&shown, "is", "are")
-        )
-        .expect("writing to a string does not fail");
-        text.into()
+        );
+        let typical = |head: &HeadExamples| {
+            let example = head.examples.iter().find(|example| example.rank == Rank::Typical)?;
+            Some((head.place, example.sentence))
+        };
+        View { typical: heads.iter().filter_map(typical).collect(), ..View::saying(summary) }
     }
 
     fn of_head(&self, head: HeadPlace, _: &Policy) -> HeadCard {
@@ -52,14 +53,6 @@ impl Section for ExamplesSection {
             figures: figure::figure(of).into_iter().collect(),
             ..HeadCard::default()
         }
-    }
-
-    fn exports(&self) -> Exports {
-        let typical = |head: &HeadExamples| {
-            let example = head.examples.iter().find(|example| example.rank == Rank::Typical)?;
-            Some((head.place, example.sentence))
-        };
-        Exports { typical: self.examples.heads.iter().filter_map(typical).collect(), ..Exports::default() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -12,7 +12,7 @@ use crate::stats::interval::Interval;
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section, section, stored};
+use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent, significance};
 use crate::system::counted::{counted, plural};
@@ -249,7 +249,7 @@ impl Section for ProbesSection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
+    fn view(&self, _: &Policy) -> View<'_> {
         let mut summary = Summary::from(
             "Probes: what a linear discriminant reads out of a head's output for a word, trained on one half of the sentences and \
              scored on the other. gain: what the head adds to a linear reading of the word's embedding, in points; q: of its being \
@@ -257,7 +257,7 @@ impl Section for ProbesSection {
         );
         let written = self.probes.iter().try_for_each(|task| task.write_summary(&mut summary));
         written.expect("writing to a string does not fail");
-        summary
+        View::saying(summary)
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {

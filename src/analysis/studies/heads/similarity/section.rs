@@ -6,7 +6,7 @@ use super::show::summary;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::UNLABELLED;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Neighbour, Section, stored};
+use crate::study::section::{Completion, HeadCard, Neighbour, Section, View, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::summary::Summary;
 use crate::system::counted::plural;
@@ -27,8 +27,12 @@ impl Section for SimilaritySection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
-        summary::of(&self.similarity)
+    fn view(&self, _: &Policy) -> View<'_> {
+        View {
+            summary: summary::of(&self.similarity),
+            figures: self.grid().map_or_else(Vec::new, |grid| super::show::figure::figures(&self.similarity, grid)),
+            ..View::default()
+        }
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
@@ -84,10 +88,6 @@ impl Section for SimilaritySection {
             && (disagreement.is_empty() || layers.eq(0..grid.layers))
             && weights.as_ref().is_none_or(|weights| weights.fits(grid));
         (!fits).then(|| "`similarity` does not have each layer and head of the model once".to_owned())
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        self.grid().map_or_else(Vec::new, |grid| super::show::figure::figures(&self.similarity, grid))
     }
 }
 

@@ -185,7 +185,7 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     assert_eq!(cluster.labels, ["broad", "broad"]);
     // Heads without a label have none in common, and pairs are of one layer.
     assert_eq!(section.similarity.same_label.distance.unwrap().pairs, 2);
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert!(summary.contains("L0H0 L0H1  broad x2"), "{summary}");
     assert!(
         summary.contains("Pairs of heads of one layer, against pairs across two neighbouring layers: distance"),
@@ -215,7 +215,7 @@ fn heads_that_share_keys_are_held_against_the_others_of_their_layer() {
     assert!((found.same - same.iter().sum::<f64>() / 6.0).abs() < 1e-12);
     let others: f64 = (3..6).flat_map(|a| (0..3).map(move |b| pair(a, b))).sum();
     assert!((found.others - others / 9.0).abs() < 1e-12);
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert!(
         summary.contains("of one layer that share keys and values, against the other pairs of the layer: distance"),
         "{summary}"
@@ -274,6 +274,6 @@ fn without_sentences_there_is_nothing_to_say() {
     let section = SimilaritySection {
         similarity: Similarity::new(&SimilaritySums::new(GRID, &LayerClasses::default()), &context(GRID)),
     };
-    assert!(section.summary(&default_policy()).to_string().starts_with("No sentence had a token of text"));
+    assert!(section.view(&default_policy()).summary.to_string().starts_with("No sentence had a token of text"));
     assert_eq!(section.defect(GRID), None);
 }

@@ -17,7 +17,7 @@ use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section, section, stored};
+use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
 use crate::study::show::figure::{Chart, Figure, Stack, Stacks};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
@@ -241,21 +241,13 @@ impl Section for ChoiceSection {
         }
     }
 
-    fn summary(&self, _: &Policy) -> Summary {
-        let mut summary = Summary::default();
-        self.choice.write_summary(&mut summary).expect("writing to a string does not fail");
-        summary
-    }
-
-    fn in_brief(&self, _: &Policy) -> InBrief {
-        let Choice { fitted_on: [first, second], needed, layers, .. } = &self.choice;
-        let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
-        let shortage = || Shortage::new("how heads choose", [*first.min(second), *needed], tokens);
-        InBrief { shortage: layers.is_empty().then(shortage), ..InBrief::default() }
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figures(&self.choice)
+    fn view(&self, _: &Policy) -> View<'_> {
+        View {
+            in_brief: self.in_brief(),
+            summary: Summary::written(|out| self.choice.write_summary(out)),
+            figures: figures(&self.choice),
+            ..View::default()
+        }
     }
 
     fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
@@ -286,6 +278,15 @@ impl Section for ChoiceSection {
             grid.is(heads.iter().map(|head| head.place)) && layers.iter().map(|one| one.layer).eq(0..grid.layers);
         let is_empty = layers.is_empty() && heads.is_empty();
         (!is_whole && !is_empty).then(|| "`choice` does not have each layer and each head of the model once".to_owned())
+    }
+}
+
+impl ChoiceSection {
+    fn in_brief(&self) -> InBrief {
+        let Choice { fitted_on: [first, second], needed, layers, .. } = &self.choice;
+        let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
+        let shortage = || Shortage::new("how heads choose", [*first.min(second), *needed], tokens);
+        InBrief { shortage: layers.is_empty().then(shortage), ..InBrief::default() }
     }
 }
 

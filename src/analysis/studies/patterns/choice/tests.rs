@@ -285,7 +285,7 @@ fn untrained_heads_have_nothing_to_rebuild() {
             assert!(null("rebuilt") && null("context"), "{values:?}");
             assert!(head.get("distance_from_even", None).unwrap().is_some_and(|distance| distance < 0.01));
         }
-        let summary = found.sections[0].1.summary(&default_policy()).to_string();
+        let summary = found.sections[0].1.view(&default_policy()).summary.to_string();
         assert!(summary.contains("6 of 6 heads: attention is even"), "{summary}");
     }
 }
@@ -295,8 +295,8 @@ fn too_few_tokens_are_not_fitted() {
     // 570 tokens a half, where 58 dimensions need 580.
     let found = results(&run(&PackedEncoder::new(planted()), &sentences(114)));
     assert!(found.estimates.heads[0].cells().all(|(_, value)| value.is_none()));
-    assert!(found.sections[0].1.figures(&default_policy()).is_empty());
-    let summary = found.sections[0].1.summary(&default_policy()).to_string();
+    assert!(found.sections[0].1.view(&default_policy()).figures.is_empty());
+    let summary = found.sections[0].1.view(&default_policy()).summary.to_string();
     assert!(summary.contains("570 and 570 tokens of text, fewer than the 580"), "{summary}");
 }
 

@@ -18,10 +18,10 @@ use crate::stats::interval::Interval;
 use crate::study::labels::evidence::MIN_QUERIES;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Section, stored};
+use crate::study::section::{Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
@@ -278,21 +278,18 @@ fn table(kinds: &[&KindMetrics]) -> comfy_table::Table {
 stored!(CoreferenceSection { coreference: Coreference });
 
 impl Section for CoreferenceSection {
-    fn summary(&self, policy: &Policy) -> Summary {
-        Summary::written(|out| self.coreference.write_summary(out, policy))
+    fn view(&self, policy: &Policy) -> View<'_> {
+        View {
+            summary: Summary::written(|out| self.coreference.write_summary(out, policy)),
+            figures: figures(&self.coreference),
+            tables: vec![TableRows::of("coreference", &self.coreference.kinds)],
+            ..View::default()
+        }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let broken = self.coreference.kinds.iter().find(|kind| grid.stray([kind.place]).is_some());
         broken.map(|kind| format!("the best head for anaphors of the kind `{}` is none of the model's", kind.kind))
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figures(&self.coreference)
-    }
-
-    fn tables(&self, _: &Policy) -> Vec<Table> {
-        vec![Table::of("coreference", &self.coreference.kinds)]
     }
 }
 

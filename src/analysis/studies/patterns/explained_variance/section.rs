@@ -11,7 +11,7 @@ use super::shares::{FormShares, Shares};
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::{Section, stored};
+use crate::study::section::{Section, View, stored};
 use crate::study::show::summary::Summary;
 
 /// The section of the report.
@@ -87,16 +87,15 @@ impl FormSummed {
 stored!(ExplainedSection { explained_variance: Summed });
 
 impl Section for ExplainedSection {
-    fn summary(&self, _: &Policy) -> Summary {
+    fn view(&self, _: &Policy) -> View<'_> {
         let Summed { all_keys, text } = &self.explained_variance;
         let forms = [all_keys.words("all keys"), text.words("other tokens of text")];
         let forms: String = forms.into_iter().flatten().collect();
         if forms.is_empty() {
-            return Summary::default();
+            return View::default();
         }
-        format!(
+        View::saying(format!(
             "Variance of attention explained by known cues, mean of heads (in brackets: what each group adds to all others):\n{forms}"
-        )
-        .into()
+        ))
     }
 }

@@ -21,7 +21,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::{Section, stored};
+use crate::study::section::{Section, View, stored};
 use crate::study::show::summary::Summary;
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
 use metrics::{FrequencyInputs, METRICS};
@@ -73,11 +73,11 @@ struct Counted {
 stored!(FrequencySection { frequency: Counted });
 
 impl Section for FrequencySection {
-    fn summary(&self, _: &Policy) -> Summary {
-        match self.frequency.queries {
-            0 => "No sentence has a token beyond the 500 commonest: no label of rare words was tested.\n".into(),
-            _ => Summary::default(),
-        }
+    fn view(&self, _: &Policy) -> View<'_> {
+        View::saying(match self.frequency.queries {
+            0 => "No sentence has a token beyond the 500 commonest: no label of rare words was tested.\n",
+            _ => "",
+        })
     }
 }
 

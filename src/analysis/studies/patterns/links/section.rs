@@ -16,11 +16,11 @@ use crate::study::labels::{Label, one_of_each};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
-use crate::study::section::{Completion, HeadCard, Section, section, stored};
+use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::percent_of;
 use crate::study::{Caveat, CaveatSubject};
 use crate::system::counted::{counted, plural};
@@ -172,14 +172,36 @@ impl Section for LinksSection {
         }
     }
 
-    fn has_subject(&self) -> bool {
-        !self.links.is_empty()
+    fn view(&self, policy: &Policy) -> View<'_> {
+        View {
+            lacks_subject: self.links.is_empty(),
+            in_brief: self.in_brief(policy),
+            summary: Summary::written(|out| self.write_summary(out, policy)),
+            figures: self.figures(policy),
+            tables: self.tables(),
+            numbers: self.numbers(policy),
+            ..View::default()
+        }
     }
 
-    fn summary(&self, policy: &Policy) -> Summary {
-        Summary::written(|out| self.write_summary(out, policy))
+    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
+        let best = self.tested(policy).into_iter().filter(|links| links.place == place);
+        best.map(LinkMetrics::of_best_head).collect()
     }
 
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let is_whole = |links: &LinkMetrics| {
+            let mut leads = links.by_head.iter().flat_map(|head| [&head.leads.from, &head.leads.to]).flatten();
+            grid.is(links.by_head.iter().map(|head| head.place))
+                && grid.stray([links.place]).is_none()
+                && leads.all(|leads| leads.rules.len() == links.rules.len())
+        };
+        let broken = self.links.iter().find(|links| !is_whole(links))?;
+        Some(format!("the links `{}` do not list every head with every rule", broken.name))
+    }
+}
+
+impl LinksSection {
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
             let most = self.links.iter().max_by_key(|links| links.count);
@@ -207,22 +229,6 @@ impl Section for LinksSection {
     /// The accuracy of each head in each direction, for every type.
     fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         self.links.iter().flat_map(|links| links.numbers(is_tested(links, policy))).collect()
-    }
-
-    fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
-        let best = self.tested(policy).into_iter().filter(|links| links.place == place);
-        best.map(LinkMetrics::of_best_head).collect()
-    }
-
-    fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let is_whole = |links: &LinkMetrics| {
-            let mut leads = links.by_head.iter().flat_map(|head| [&head.leads.from, &head.leads.to]).flatten();
-            grid.is(links.by_head.iter().map(|head| head.place))
-                && grid.stray([links.place]).is_none()
-                && leads.all(|leads| leads.rules.len() == links.rules.len())
-        };
-        let broken = self.links.iter().find(|links| !is_whole(links))?;
-        Some(format!("the links `{}` do not list every head with every rule", broken.name))
     }
 
     fn figures(&self, policy: &Policy) -> Vec<Figure> {
@@ -262,7 +268,7 @@ impl Section for LinksSection {
     }
 
     /// The types; every head on each of them; every rule.
-    fn tables(&self, _: &Policy) -> Vec<Table> {
+    fn tables(&self) -> Vec<TableRows<'_>> {
         /// The values of a type, with its name.
         #[derive(Serialize)]
         struct TypedRow<'a, T> {
@@ -276,6 +282,10 @@ impl Section for LinksSection {
         }
         let by_head = self.links.iter().flat_map(|links| of(links, &links.by_head));
         let rules = self.links.iter().flat_map(|links| of(links, &links.rules));
-        vec![Table::of("links", &self.links), Table::of("links_by_head", by_head), Table::of("link_rules", rules)]
+        vec![
+            TableRows::of("links", &self.links),
+            TableRows::of("links_by_head", by_head),
+            TableRows::of("link_rules", rules),
+        ]
     }
 }

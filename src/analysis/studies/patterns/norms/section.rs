@@ -13,9 +13,9 @@ use crate::stats::blocks::PerBlock;
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Section, stored};
+use crate::study::section::{Section, View, stored};
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
 
 pub struct NormsSection {
@@ -80,15 +80,9 @@ impl NormsSection {
 stored!(NormsSection { mixing: Vec<LayerMixing> });
 
 impl Section for NormsSection {
-    fn summary(&self, _: &Policy) -> Summary {
-        if !self.has_any() {
-            return Summary::default();
-        }
-        Summary::written(|out| self.write_summary(out))
-    }
-
-    fn tables(&self, _: &Policy) -> Vec<Table> {
-        vec![Table::of("mixing", &self.mixing)]
+    fn view(&self, _: &Policy) -> View<'_> {
+        let summary = if self.has_any() { Summary::written(|out| self.write_summary(out)) } else { Summary::default() };
+        View { summary, tables: vec![TableRows::of("mixing", &self.mixing)], ..View::default() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -119,7 +113,7 @@ mod tests {
         let expected = LayerMixing { layer: 1, mixing_ratio: Some(0.375), ci95: None, even: Some(0.625) };
         assert_eq!(of_layer(1), expected);
         let section = NormsSection { mixing: vec![of_layer(0), of_layer(1)] };
-        let summary = section.summary(&default_policy()).to_string();
+        let summary = section.view(&default_policy()).summary.to_string();
         assert!(summary.lines().any(|line| line.split_whitespace().eq(["L1", "37.5", "62.5"])), "{summary}");
         assert_eq!(section.defect(GRID), None);
         let short = NormsSection { mixing: vec![of_layer(1)] };
@@ -133,6 +127,6 @@ mod tests {
         let layer = LayerMixing::new(&sums, 0);
         assert_eq!(layer, LayerMixing { layer: 0, mixing_ratio: None, ci95: None, even: None });
         let section = NormsSection { mixing: vec![layer] };
-        assert!(!section.has_any() && section.summary(&default_policy()).is_empty());
+        assert!(!section.has_any() && section.view(&default_policy()).summary.is_empty());
     }
 }

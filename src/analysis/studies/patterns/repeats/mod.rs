@@ -18,7 +18,7 @@ use crate::stats::blocks::Merge;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, section, stored};
+use crate::study::section::{Section, View, section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject, columns};
 use crate::system::counted::counted;
@@ -108,24 +108,22 @@ struct Made {
 stored!(RepeatsSection { repeats: Made });
 
 impl Section for RepeatsSection {
-    fn summary(&self, _: &Policy) -> Summary {
+    fn view(&self, _: &Policy) -> View<'_> {
         let Made { plain, masked } = self.repeats;
-        match (plain, masked) {
+        View::saying(match (plain, masked) {
             (0, _) => {
                 "No sequences of random tokens: the vocabulary has too few words, or the model too few positions.\n"
-                    .into()
+                    .to_owned()
             }
             (_, 0) => format!(
                 "Repeated random tokens: {}; none masked, since there is no mask token.\n",
                 counted(plain, "sequence")
-            )
-            .into(),
+            ),
             _ => format!(
                 "Repeated random tokens: {}, and {masked} with a mask in the second copy.\n",
                 counted(plain, "sequence")
-            )
-            .into(),
-        }
+            ),
+        })
     }
 }
 

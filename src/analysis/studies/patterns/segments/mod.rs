@@ -16,7 +16,7 @@ use crate::passes::pass::{Pass, Sequences};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, stored};
+use crate::study::section::{Section, View, stored};
 use crate::study::show::summary::Summary;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::counted::{counted, plural};
@@ -94,18 +94,17 @@ struct Pairs {
 stored!(SegmentsSection { segments: Pairs });
 
 impl Section for SegmentsSection {
-    fn summary(&self, _: &Policy) -> Summary {
+    fn view(&self, _: &Policy) -> View<'_> {
         let Pairs { pairs, unseen, sentences_left_out } = self.segments;
         let hidden = unseen.map_or_else(String::new, |unseen| {
             format!("In layers with a window, {unseen} of them are left out: not every query sees every key.\n")
         });
         let are = plural(&sentences_left_out, "is", "are");
         let left_out = format!("{} {are}", counted(sentences_left_out, "sentence"));
-        format!(
+        View::saying(format!(
             "Sentences as pairs: {pairs}; {left_out} in none, without a partner in {} document or too long together.\n{hidden}",
             plural(&sentences_left_out, "its", "their")
-        )
-        .into()
+        ))
     }
 }
 

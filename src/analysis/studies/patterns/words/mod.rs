@@ -23,7 +23,7 @@ use crate::study::labels::content;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, stored};
+use crate::study::section::{Section, View, stored};
 use crate::study::show::summary::Summary;
 use crate::study::{Card, Observed, PassSpec, Study, columns};
 use measure::WordsOfClass;
@@ -51,11 +51,11 @@ struct Looked {
 stored!(WordsSection { words: Looked });
 
 impl Section for WordsSection {
-    fn summary(&self, _: &Policy) -> Summary {
-        match self.words.tagged {
-            0 => "No word has a part of speech (UPOS): no label of word classes was tested.\n".into(),
-            _ => Summary::default(),
-        }
+    fn view(&self, _: &Policy) -> View<'_> {
+        View::saying(match self.words.tagged {
+            0 => "No word has a part of speech (UPOS): no label of word classes was tested.\n",
+            _ => "",
+        })
     }
 }
 

@@ -22,7 +22,7 @@ use crate::stats::exact::ExactSum;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::section::{Section, stored};
+use crate::study::section::{Section, View, stored};
 use crate::study::show::summary::Summary;
 use crate::study::{Card, Observed, PassSpec, Study, Subject};
 use crate::system::counted::plural;
@@ -78,14 +78,14 @@ stored!(Clark2019Section { clark2019: Findings });
 
 impl Section for Clark2019Section {
     /// How many heads have which of its labels.
-    fn summary(&self, _: &Policy) -> Summary {
+    fn view(&self, _: &Policy) -> View<'_> {
         let found = &self.clark2019;
         let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
         found.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
         let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{label} {count}")).collect();
         let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
         let pairs = plural(&found.sequences, "pair", "pairs");
-        format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", found.sequences).into()
+        View::saying(format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", found.sequences))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

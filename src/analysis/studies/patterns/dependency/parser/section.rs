@@ -12,10 +12,10 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{HeadCard, Section, stored};
+use crate::study::section::{HeadCard, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{decimal, percent, plain_table, plus_minus_percent};
 use crate::system::counted::counted;
 
@@ -300,24 +300,18 @@ fn aligned(mut table: comfy_table::Table) -> comfy_table::Table {
 stored!(ParserSection { parser: ParserReport });
 
 impl Section for ParserSection {
-    fn summary(&self, policy: &Policy) -> Summary {
-        match &self.parser.none {
+    fn view(&self, policy: &Policy) -> View<'_> {
+        let ParserReport { none, accuracies, relations, layers, .. } = &self.parser;
+        let summary = match none {
             Some(why) => format!("Syntactic heads from all attention heads: none, for {why}.\n").into(),
             None => Summary::written(|out| self.parser.write_summary(out, policy)),
-        }
-    }
-
-    fn figures(&self, _: &Policy) -> Vec<Figure> {
-        figures(&self.parser)
-    }
-
-    fn tables(&self, _: &Policy) -> Vec<Table> {
-        let ParserReport { accuracies, relations, layers, .. } = &self.parser;
-        vec![
-            Table::of("parsers", accuracies),
-            Table::of("parser_relations", relations),
-            Table::of("parser_layers", layers),
-        ]
+        };
+        let tables = vec![
+            TableRows::of("parsers", accuracies),
+            TableRows::of("parser_relations", relations),
+            TableRows::of("parser_layers", layers),
+        ];
+        View { summary, figures: figures(&self.parser), tables, ..View::default() }
     }
 
     fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {

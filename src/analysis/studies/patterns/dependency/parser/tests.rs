@@ -217,8 +217,8 @@ fn what_cannot_be_fitted_says_why() {
         assert!(report.accuracies.is_empty());
         let section = ParserSection { parser: report };
         assert_eq!(section.defect(GRID), None);
-        assert!(section.figures(&default_policy()).is_empty());
-        section.summary(&default_policy()).to_string()
+        assert!(section.view(&default_policy()).figures.is_empty());
+        section.view(&default_policy()).summary.to_string()
     };
     let treeless = Sequence { tree: None, ..sentence(0, 3, "obj") };
     assert!(none(&[treeless]).contains("no sentence of the sample has a dependency tree"));
@@ -257,14 +257,10 @@ fn every_parser_is_scored_on_the_same_words() {
     let section = ParserSection { parser: report };
     assert_eq!(section.defect(GRID), None);
     assert!(section.defect(HeadGrid { layers: 2, heads: 1 }).is_some());
-    let summary = section.summary(&default_policy()).to_string();
+    let summary = section.view(&default_policy()).summary.to_string();
     assert!(summary.contains("right-branching") && summary.contains("Points lost without a layer"), "{summary}");
     assert_eq!(
-        section
-            .tables(&crate::studies::registry::default_policy())
-            .iter()
-            .map(|table| table.rows.len())
-            .collect::<Vec<_>>(),
+        section.view(&default_policy()).tables.iter().map(|table| table.rows.len()).collect::<Vec<_>>(),
         [9, 2, 1]
     );
     let weight = *section.parser.heads[1].weight.get(Direction::DependentToHead);

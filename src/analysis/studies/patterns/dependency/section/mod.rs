@@ -24,11 +24,11 @@ use crate::study::labels::policy::Policy;
 use crate::study::labels::{Label, Verdict, one_of_each};
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
-use crate::study::section::{Completion, Exports, HeadCard, Section, section, stored};
+use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::upstream::ArcClaim;
 use crate::study::{Caveat, CaveatSubject, Labelling};
 use crate::system::counted::{counted, plural};
@@ -67,7 +67,7 @@ pub struct Tests {
 impl Relations {
     /// The relations; every head on each of them; the best head of each by distance; the rules of the tag baseline; the relations
     /// as a paper shows them.
-    pub(super) fn tables(&self, policy: &Policy) -> Vec<Table> {
+    fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
         /// The values of a relation, with its name.
         #[derive(Serialize)]
         struct RelationEntry<'a, T> {
@@ -100,10 +100,10 @@ impl Relations {
         let all = &self.relations;
         vec![
             // Its rules by UPOS would be two columns each: they are a table of their own.
-            Table::of("relations", all).without(|column| column.starts_with("tag_baseline.rules")),
-            Table::of("by_head", all.iter().flat_map(|relation| of(relation, &relation.by_head))),
-            Table::of("by_distance", all.iter().flat_map(|relation| of(relation, &relation.by_distance))),
-            Table::of("rules", all.iter().flat_map(rules)),
+            TableRows::of("relations", all).without(|column| column.starts_with("tag_baseline.rules")),
+            TableRows::of("by_head", all.iter().flat_map(|relation| of(relation, &relation.by_head))),
+            TableRows::of("by_distance", all.iter().flat_map(|relation| of(relation, &relation.by_distance))),
+            TableRows::of("rules", all.iter().flat_map(rules)),
             paper::table(all, policy),
         ]
     }
@@ -320,18 +320,16 @@ impl Section for Relations {
         }
     }
 
-    fn summary(&self, policy: &Policy) -> Summary {
-        Summary::written(|out| self.write_summary(out, policy))
-    }
-
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        self.in_brief(policy)
-    }
-
-    /// The accuracy of each head in each direction, for every relation. The interval of a chosen head, the best one or
-    /// a held-out one, ignores the choice, so a test of it would not hold its level.
-    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
-        self.relations.iter().flat_map(|relation| relation.numbers(policy.count(&MIN_COUNT))).collect()
+    fn view(&self, policy: &Policy) -> View<'_> {
+        View {
+            in_brief: self.in_brief(policy),
+            summary: Summary::written(|out| self.write_summary(out, policy)),
+            figures: figures(&self.relations, policy),
+            tables: self.tables(policy),
+            numbers: self.numbers(policy),
+            tracked: self.relations.iter().map(RelationMetrics::tracked).collect(),
+            ..View::default()
+        }
     }
 
     fn of_head(&self, place: HeadPlace, policy: &Policy) -> HeadCard {
@@ -341,10 +339,6 @@ impl Section for Relations {
         best.sort_by_key(|relation| Reverse(relation.count));
         let figures = figure::of_head(&self.relations, place, policy);
         HeadCard { figures, ..best.into_iter().map(RelationMetrics::of_best_head).collect() }
-    }
-
-    fn exports(&self) -> Exports {
-        Exports { tracked: self.relations.iter().map(RelationMetrics::tracked).collect(), ..Exports::default() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -360,13 +354,13 @@ impl Section for Relations {
             .map(|relation| format!("the relation `{}` does not list every head", relation.relation))
             .or_else(unscored)
     }
+}
 
-    fn figures(&self, policy: &Policy) -> Vec<Figure> {
-        figures(&self.relations, policy)
-    }
-
-    fn tables(&self, policy: &Policy) -> Vec<Table> {
-        self.tables(policy)
+impl Relations {
+    /// The accuracy of each head in each direction, for every relation. The interval of a chosen head, the best one or
+    /// a held-out one, ignores the choice, so a test of it would not hold its level.
+    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
+        self.relations.iter().flat_map(|relation| relation.numbers(policy.count(&MIN_COUNT))).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use super::super::thresholds::MIN_COUNT;
 use crate::stats::block_test::TAIL;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Policy;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::with_interval;
 
 /// The digits of accuracies.
@@ -35,7 +35,7 @@ struct PaperRow {
 }
 
 /// The relations with enough words for a label, the most frequent first.
-pub(super) fn table(relations: &[RelationMetrics], policy: &Policy) -> Table {
+pub(super) fn table(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
     let mut tested: Vec<&RelationMetrics> =
         relations.iter().filter(|relation| relation.count >= policy.count(&MIN_COUNT)).collect();
     tested.sort_by_key(|relation| Reverse(relation.count));
@@ -49,7 +49,7 @@ pub(super) fn table(relations: &[RelationMetrics], policy: &Policy) -> Table {
         held_out: relation.heldout_accuracy,
         firm: is_firm(relation, policy),
     };
-    Table::of("paper", tested.into_iter().map(row))
+    TableRows::of("paper", tested.into_iter().map(row).collect::<Vec<_>>())
 }
 
 /// Whether the best head has a firm label of the relation in its direction. Its q-value is corrected in the section, over the

@@ -18,10 +18,10 @@ use crate::study::labels::{Assessment, Measured};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
-use crate::study::section::{Section, stored};
+use crate::study::section::{Section, View, stored};
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
-use crate::study::show::table::Table;
+use crate::study::show::table::TableRows;
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
 use crate::system::counted::plural;
 use crate::system::printable::{excerpt, one_line};
@@ -225,24 +225,15 @@ impl ClassesSection {
 }
 
 impl Section for ClassesSection {
-    fn has_subject(&self) -> bool {
-        !self.class_kinds.is_empty()
-    }
-
-    fn summary(&self, policy: &Policy) -> Summary {
-        Summary::written(|out| self.write_summary(out, policy))
-    }
-
-    fn in_brief(&self, policy: &Policy) -> InBrief {
-        let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
-        let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
-        let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
-        let found = empty.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
-        InBrief { found, shortage, ..InBrief::default() }
-    }
-
-    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
-        self.classes.iter().flat_map(|class| class.numbers(policy)).collect()
+    fn view(&self, policy: &Policy) -> View<'_> {
+        View {
+            lacks_subject: self.class_kinds.is_empty(),
+            in_brief: self.in_brief(policy),
+            summary: Summary::written(|out| self.write_summary(out, policy)),
+            tables: self.tables(),
+            numbers: self.classes.iter().flat_map(|class| class.numbers(policy)).collect(),
+            ..View::default()
+        }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -257,9 +248,19 @@ impl Section for ClassesSection {
         (!are_distinct || !names.iter().all(can_be) || !kinds.iter().all(is_kind))
             .then(|| "`classes` are not different classes of the `class_kinds`, each with a name".to_owned())
     }
+}
+
+impl ClassesSection {
+    fn in_brief(&self, policy: &Policy) -> InBrief {
+        let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
+        let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
+        let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
+        let found = empty.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
+        InBrief { found, shortage, ..InBrief::default() }
+    }
 
     /// The classes; every head on each of them.
-    fn tables(&self, _: &Policy) -> Vec<Table> {
+    fn tables(&self) -> Vec<TableRows<'_>> {
         /// A head on a class.
         #[derive(Serialize)]
         struct Row<'a> {
@@ -271,6 +272,6 @@ impl Section for ClassesSection {
         let by_head = self.classes.iter().flat_map(|ClassMetrics { key, class, by_head, .. }| {
             by_head.iter().map(move |head| Row { key, class, head })
         });
-        vec![Table::of("classes", &self.classes), Table::of("classes_by_head", by_head)]
+        vec![TableRows::of("classes", &self.classes), TableRows::of("classes_by_head", by_head)]
     }
 }
