@@ -17,7 +17,7 @@ use headscope::model::parameters::Objective;
 use headscope::model::source::ModelRef;
 use headscope::passes::observer::requests::{HeadSet, all_heads, each_head};
 use headscope::passes::observer::set::ObserverSet;
-use headscope::passes::observer::{Event, FurtherRuns, Sums, observer_of};
+use headscope::passes::observer::{Demands, Event, FurtherRuns, Sums, observer_of};
 use headscope::passes::run::variants::{Variant, Variants};
 use headscope::passes::run::workers::sum_up;
 use headscope::sequences::fold::words::FromToken;
@@ -49,14 +49,16 @@ impl Merge for Losses {
 impl Sums for Losses {
     type SequenceState = ();
 
-    fn needs(&self) -> Needs {
-        Needs { logits: true, ..Needs::default() }
+    fn demands(&self) -> Demands {
+        Demands {
+            needs: Needs { logits: true, ..Needs::default() },
+            further_runs: FurtherRuns::Without(self.variants.clone()),
+            ..Demands::default()
+        }
     }
 
-    fn begin(&mut self, _: &Sequence) {}
-
-    fn further_runs(&self) -> FurtherRuns {
-        FurtherRuns::Without(self.variants.clone())
+    fn begin(&mut self, _: &Sequence) -> Option<()> {
+        Some(())
     }
 
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
@@ -65,7 +67,7 @@ impl Sums for Losses {
         }
     }
 
-    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, _: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         true
     }
 }

@@ -16,7 +16,7 @@ use headscope::model::parameters::Parameters;
 use headscope::passes::ablation::{Conditions, Replacement};
 use headscope::passes::observer::requests::{PatchedRun, each_head_and_all};
 use headscope::passes::observer::set::ObserverSet;
-use headscope::passes::observer::{Event, FurtherRuns, Sums, observer_of, sums};
+use headscope::passes::observer::{Demands, Event, FurtherRuns, Sums, observer_of, sums};
 use headscope::passes::run::derivatives::differentiate;
 use headscope::passes::run::means::ContextSums;
 use headscope::passes::run::variants::Variants;
@@ -56,16 +56,16 @@ impl Merge for InputToken {
 impl Sums for InputToken {
     type SequenceState = (Option<usize>, u64);
 
-    fn needs(&self) -> Needs {
-        Needs { logits: true, ..Needs::default() }
+    fn demands(&self) -> Demands {
+        Demands {
+            needs: Needs { logits: true, ..Needs::default() },
+            further_runs: FurtherRuns::Without(each_head_and_all(self.grid)),
+            ..Demands::default()
+        }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
-        (None, sequence.index)
-    }
-
-    fn further_runs(&self) -> FurtherRuns {
-        FurtherRuns::Without(each_head_and_all(self.grid))
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
+        Some((None, sequence.index))
     }
 
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
@@ -76,7 +76,7 @@ impl Sums for InputToken {
         }
     }
 
-    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, _: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         true
     }
 }
@@ -187,16 +187,12 @@ impl Merge for Tried {
 impl Sums for Tried {
     type SequenceState = (u64, usize, Vec<usize>);
 
-    fn needs(&self) -> Needs {
-        Needs::default()
+    fn demands(&self) -> Demands {
+        Demands { further_runs: FurtherRuns::Patched, ..Demands::default() }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
-        (sequence.index, sequence.ids.len(), sequence.predicted().collect())
-    }
-
-    fn further_runs(&self) -> FurtherRuns {
-        FurtherRuns::Patched
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
+        Some((sequence.index, sequence.ids.len(), sequence.predicted().collect()))
     }
 
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
@@ -207,7 +203,7 @@ impl Sums for Tried {
         }
     }
 
-    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, _: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         true
     }
 }

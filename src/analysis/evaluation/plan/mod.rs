@@ -141,7 +141,7 @@ impl Plan {
             ensure!(requests.len() == sums.len(), unfit);
             let restore = |(want, bytes): (&PassRequest, Vec<u8>)| -> Result<Box<dyn Observer>> {
                 let sums = want.spec.restore(&bytes)?;
-                ensure!(sums.fits(grid, from) && sums.fits_classes(classes), unfit);
+                ensure!(sums.fits(grid, from, classes), unfit);
                 Ok(sums)
             };
             let sums = requests.iter().zip(sums).map(restore).collect::<Result<_>>()?;

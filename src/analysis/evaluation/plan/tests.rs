@@ -8,6 +8,7 @@ use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Mixing, Output, ValueNorms, Values, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start, WordEmbeddings};
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
@@ -196,7 +197,7 @@ proptest! {
                 let length = bytes.len();
                 for bytes in [&bytes[..], &bytes[..cut.index(length)]] {
                     let restored = spec.restore(bytes).ok();
-                    if let Some(sums) = restored.filter(|sums| sums.fits(GRID, FromToken::Mean)) {
+                    if let Some(sums) = restored.filter(|sums| sums.fits(GRID, FromToken::Mean, &LayerClasses::default())) {
                         let _ = sums.to_bytes();
                     }
                 }
@@ -209,9 +210,12 @@ proptest! {
 fn sums_fit_the_heads_that_they_are_of_and_no_others() {
     let sentences = [sentence(3, 2, "nsubj"), sentence(64, 3, "obl:tmod")];
     for sums in summed(everybody(), &sentences, &[0.25; 25]).into_observers() {
-        assert!(sums.fits(GRID, FromToken::Mean));
+        assert!(sums.fits(GRID, FromToken::Mean, &LayerClasses::default()));
         for (layers, heads) in [(2, 1), (1, 1), (1, 3), (2, 2)] {
-            assert!(!sums.fits(HeadGrid { layers, heads }, FromToken::Mean), "{layers} x {heads}");
+            assert!(
+                !sums.fits(HeadGrid { layers, heads }, FromToken::Mean, &LayerClasses::default()),
+                "{layers} x {heads}"
+            );
         }
     }
 }

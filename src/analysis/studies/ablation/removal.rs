@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::Conditions;
 use crate::passes::observer::requests::{HeadSet, each_head_and_all, heads_at};
-use crate::passes::observer::{Event, FurtherRuns, Sums};
+use crate::passes::observer::{Demands, Event, FurtherRuns, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::fold::words::FromToken;
@@ -163,7 +164,7 @@ pub struct RemovalState<S> {
     block: usize,
     /// The variant that runs; `None` in the baseline, with all heads.
     variant: Option<usize>,
-    seen: Option<S>,
+    seen: S,
 }
 
 impl<R: Removals, Q: Quantity> Merge for RemovalSums<R, Q> {
@@ -180,8 +181,12 @@ impl<R: Removals, Q: Quantity> Merge for RemovalSums<R, Q> {
 impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
     type SequenceState = RemovalState<Q::State>;
 
-    fn needs(&self) -> Needs {
-        Q::needs(&self.conditions)
+    fn demands(&self) -> Demands {
+        Demands {
+            needs: Q::needs(&self.conditions),
+            further_runs: FurtherRuns::Without(self.variants.clone()),
+            ..Demands::default()
+        }
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
@@ -190,33 +195,26 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
         self.constants.clone_from(&known.constants);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let block = block_of(sequence.family.number);
-        let seen = self.blocks[block].begin(sequence, self.variants.len());
-        RemovalState { block, variant: None, seen: seen.filter(|_| !self.variants.is_empty()) }
-    }
-
-    fn is_relevant(state: &Self::SequenceState) -> bool {
-        state.seen.is_some()
-    }
-
-    fn further_runs(&self) -> FurtherRuns {
-        FurtherRuns::Without(self.variants.clone())
+        let seen = self.blocks[block].begin(sequence, self.variants.len())?;
+        (!self.variants.is_empty()).then_some(RemovalState { block, variant: None, seen })
     }
 
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
-        let (sums, variant) = (&mut self.blocks[state.block], state.variant);
-        match (&mut state.seen, event) {
-            (_, Event::Variant(place)) => state.variant = Some(*place),
-            (Some(seen), Event::HiddenStates { layer, states }) if *layer == self.grid.layers => {
-                sums.hidden_states(seen, variant, *states);
+        let RemovalState { block, variant, seen } = state;
+        let sums = &mut self.blocks[*block];
+        match event {
+            Event::Variant(place) => *variant = Some(*place),
+            Event::HiddenStates { layer, states } if *layer == self.grid.layers => {
+                sums.hidden_states(seen, *variant, *states);
             }
-            (Some(seen), Event::Logits { position, logits }) => sums.logits(seen, variant, *position, logits),
+            Event::Logits { position, logits } => sums.logits(seen, *variant, *position, logits),
             _ => {}
         }
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid
             && self.removals.fit(grid)
             && self.variants == self.removals.variants(grid)

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, FurtherRuns, Sums};
-use crate::model::forward::visitor::Needs;
+use super::{Demands, Event, Sums};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::setup::PassSetup;
@@ -61,54 +60,36 @@ impl<T: Merge> Merge for ByClass<T> {
 }
 
 impl<S: Sums> Sums for ByClass<S> {
-    type SequenceState = Vec<S::SequenceState>;
+    type SequenceState = Vec<Option<S::SequenceState>>;
 
-    fn needs(&self) -> Needs {
-        self.each.first().map(S::needs).unwrap_or_default()
-    }
-
-    fn further_runs(&self) -> FurtherRuns {
+    fn demands(&self) -> Demands {
         // Sums of a file may be of no class, until it is known whether they fit.
-        self.each.first().map(S::further_runs).unwrap_or_default()
+        self.each.first().map(S::demands).unwrap_or_default()
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.each.iter_mut().for_each(|sums| sums.begin_pass(known));
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
-        self.each.iter_mut().map(|sums| sums.begin(sequence)).collect()
-    }
-
-    fn is_relevant(states: &Self::SequenceState) -> bool {
-        states.iter().any(S::is_relevant)
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
+        let states: Vec<_> = self.each.iter_mut().map(|sums| sums.begin(sequence)).collect();
+        states.iter().any(Option::is_some).then_some(states)
     }
 
     fn observe(&mut self, states: &mut Self::SequenceState, event: &mut Event<'_>) {
-        if let Some(layer) = event.layer() {
-            let class = self.classes.of(layer);
-            self.each[class].observe(&mut states[class], event);
-        } else {
-            self.each.iter_mut().zip(states).for_each(|(sums, state)| sums.observe(state, event));
+        let class = event.layer().map(|layer| self.classes.of(layer));
+        for (place, (sums, state)) in self.each.iter_mut().zip(states).enumerate() {
+            if let Some(state) = state.as_mut().filter(|_| class.is_none_or(|class| class == place)) {
+                sums.observe(state, event);
+            }
         }
     }
 
-    fn end_pack(&mut self, states: Vec<Self::SequenceState>) {
-        let mut of_classes: Vec<Vec<S::SequenceState>> = self.each.iter().map(|_| Vec::new()).collect();
-        for of_sequence in states {
-            of_classes.iter_mut().zip(of_sequence).for_each(|(all, state)| all.push(state));
-        }
-        self.each.iter_mut().zip(of_classes).for_each(|(sums, states)| sums.end_pack(states));
-    }
-
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
-        self.classes.fit(grid.layers)
-            && self.each.len() == self.classes.kinds().len()
-            && self.each.iter().all(|sums| sums.fits(grid, from))
-    }
-
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        let of_class = |(&kind, sums): (&Visibility, &S)| sums.fits_classes(&LayerClasses::new(&[kind]));
-        self.classes == *classes && classes.kinds().iter().zip(&self.each).all(of_class)
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
+        let of_class = |(&kind, sums): (&Visibility, &S)| sums.fits(grid, from, &LayerClasses::new(&[kind]));
+        self.classes == *classes
+            && classes.fit(grid.layers)
+            && self.each.len() == classes.kinds().len()
+            && classes.kinds().iter().zip(&self.each).all(of_class)
     }
 }

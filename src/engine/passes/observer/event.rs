@@ -61,6 +61,9 @@ pub enum Event<'a> {
     Gradient(&'a GateGradient),
     /// The derivatives of the same loss along the path on which all heads come in together.
     PathGradient(&'a PathGradient),
+    /// The end of the pack: all its sequences ran in one batch. Each of them has the event, so that sums which keep something of the
+    /// whole pack let it go with the first.
+    PackOver,
 }
 
 impl Event<'_> {
@@ -87,7 +90,8 @@ impl Event<'_> {
             | Self::Variant(_)
             | Self::Direct(_)
             | Self::Gradient(_)
-            | Self::PathGradient(_) => true,
+            | Self::PathGradient(_)
+            | Self::PackOver => true,
         }
     }
 }

@@ -37,45 +37,45 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     /// The facts of a sequence that the sums need, computed once for all its heads.
     type SequenceState: Send + Sync;
 
-    /// The activations that the sums read; those that no observer needs are not computed.
-    fn needs(&self) -> Needs {
-        Needs::ATTENTION
-    }
-
-    /// The forward passes over each sequence that the sums need beside the baseline run.
-    fn further_runs(&self) -> FurtherRuns {
-        FurtherRuns::None
-    }
-
-    /// Whether the attention of all heads over a sequence is kept until its pack is over: memory that has to be there beforehand.
-    fn keeps_attention(&self) -> bool {
-        false
+    /// What the sums ask of a pass, from what is known of it.
+    fn demands(&self) -> Demands {
+        Demands::ATTENTION
     }
 
     /// Receives the facts that are known before the pass begins.
     fn begin_pass(&mut self, _known: &PassSetup<'_>) {}
 
     /// Counts a sequence and everything in it that does not depend on a head.
-    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState;
-
-    /// Whether the sums can gain from a sequence; a pack without such a sequence does not run.
-    fn is_relevant(_state: &Self::SequenceState) -> bool {
-        true
-    }
+    /// `None` if the sums can gain nothing more from it: they are shown nothing of it, and a pack without any other does not run.
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState>;
 
     /// Adds one event of a sequence.
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>);
 
-    /// Ends a pack: its sequences ran in one batch.
-    fn end_pack(&mut self, _states: Vec<Self::SequenceState>) {}
+    /// Whether the sums belong to a model of this grid and these classes of layers, and all lists have the right lengths. Sums that
+    /// were read from a file may be invalid.
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool;
+}
 
-    /// Whether the sums belong to a model of this grid and all lists have the right lengths. Sums that were read from a
-    /// file may be invalid.
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool;
+/// What sums ask of a pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Demands {
+    /// The activations that the sums read; those that no observer needs are not computed.
+    pub needs: Needs,
+    /// The forward passes over each sequence beside the baseline run.
+    pub further_runs: FurtherRuns,
+    /// Whether the attention of all heads over a sequence is kept until its pack is over: memory that has to be there beforehand.
+    pub keeps_attention: bool,
+}
 
-    /// Whether the sums belong to a model of these classes of layers; sums that are not apart by class belong to any.
-    fn fits_classes(&self, _classes: &LayerClasses) -> bool {
-        true
+impl Demands {
+    /// Attention alone.
+    pub const ATTENTION: Self =
+        Self { needs: Needs::ATTENTION, further_runs: FurtherRuns::None, keeps_attention: false };
+
+    /// These activations in the baseline run.
+    pub fn of(needs: Needs) -> Self {
+        Self { needs, ..Self::default() }
     }
 }
 
@@ -104,10 +104,10 @@ impl FurtherRuns {
     }
 
     /// The sets of heads that the ablation variants remove.
-    pub fn variants(self) -> Vec<HeadSet> {
+    pub fn variants(&self) -> &[HeadSet] {
         match self {
             Self::Without(sets) | Self::WithoutAndDirectly(sets) => sets,
-            Self::None | Self::Patched | Self::AlongPath => Vec::new(),
+            Self::None | Self::Patched | Self::AlongPath => &[],
         }
     }
 }
@@ -117,11 +117,8 @@ pub trait Observer: Send + Sync {
     /// The activations that the sums read from here on.
     fn needs(&self) -> Needs;
 
-    /// [`Sums::further_runs`]
-    fn further_runs(&self) -> FurtherRuns;
-
-    /// [`Sums::keeps_attention`]
-    fn keeps_attention(&self) -> bool;
+    /// [`Sums::demands`]
+    fn demands(&self) -> &Demands;
 
     /// [`Sums::begin_pass`]
     fn begin_pass(&mut self, known: &PassSetup<'_>);
@@ -129,7 +126,7 @@ pub trait Observer: Send + Sync {
     /// [`Sums::begin`], for the next sequence of the pack.
     fn begin(&mut self, sequence: &Sequence);
 
-    /// [`Sums::is_relevant`], for any sequence of the pack.
+    /// Whether the sums can gain from any sequence of the pack.
     fn is_relevant(&self) -> bool;
 
     /// Begins a variant; the sums skip one that they did not request.
@@ -141,7 +138,7 @@ pub trait Observer: Send + Sync {
     /// [`Sums::observe`], for this sequence of the pack, if the sums need the event.
     fn observe(&mut self, sequence: usize, event: &mut Event<'_>);
 
-    /// [`Sums::end_pack`]
+    /// Ends the pack, with [`Event::PackOver`] for each sequence.
     fn end_pack(&mut self);
 
     /// Adds the sums of another observer.
@@ -152,10 +149,7 @@ pub trait Observer: Send + Sync {
     fn duplicate(&self) -> Box<dyn Observer>;
 
     /// [`Sums::fits`]
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool;
-
-    /// [`Sums::fits_classes`]
-    fn fits_classes(&self, classes: &LayerClasses) -> bool;
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool;
 
     /// The sums as bytes, by postcard; equal sums are equal bytes.
     /// Fails if they cannot be expressed so.
@@ -167,22 +161,20 @@ pub trait Observer: Send + Sync {
 
 struct ObserverAdapter<S: Sums> {
     sums: S,
-    /// The states of the sequences of the pack.
-    states: Vec<S::SequenceState>,
+    demands: Demands,
+    /// The states of the sequences of the pack from which the sums can gain.
+    states: Vec<Option<S::SequenceState>>,
     /// The place of each variant in the list of the sums.
     variants: BTreeMap<HeadSet, usize>,
-    /// Whether each of them is also run with everything held but the residual stream.
-    runs_directly: bool,
     /// Whether only other observers requested the variant.
     is_skipped: bool,
 }
 
 /// An observer with these sums.
 pub fn observer_of<S: Sums>(sums: S) -> Box<dyn Observer> {
-    let runs = sums.further_runs();
-    let runs_directly = runs.are_direct();
-    let variants = runs.variants().into_iter().enumerate().map(|(place, removed)| (removed, place)).collect();
-    Box::new(ObserverAdapter { sums, states: Vec::new(), variants, runs_directly, is_skipped: false })
+    let demands = sums.demands();
+    let variants = demands.further_runs.variants().iter().cloned().zip(0..).collect();
+    Box::new(ObserverAdapter { sums, demands, states: Vec::new(), variants, is_skipped: false })
 }
 
 /// An observer with the sums that [`Observer::to_bytes`] wrote.
@@ -204,21 +196,25 @@ pub fn sums<S: Sums>(observer: &dyn Observer) -> &S {
     sums_if(observer).expect("a study gets back the sums that it gave")
 }
 
+impl<S: Sums> ObserverAdapter<S> {
+    /// Shows an event to the sums for each sequence of the pack from which they can gain.
+    fn observe_all(&mut self, event: &mut Event<'_>) {
+        self.states.iter_mut().flatten().for_each(|state| self.sums.observe(state, event));
+    }
+}
+
 impl<S: Sums> Observer for ObserverAdapter<S> {
     fn needs(&self) -> Needs {
-        if self.is_skipped { Needs::default() } else { self.sums.needs() }
+        if self.is_skipped { Needs::default() } else { self.demands.needs }
     }
 
-    fn further_runs(&self) -> FurtherRuns {
-        self.sums.further_runs()
-    }
-
-    fn keeps_attention(&self) -> bool {
-        self.sums.keeps_attention()
+    fn demands(&self) -> &Demands {
+        &self.demands
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.sums.begin_pass(known);
+        self.demands = self.sums.demands();
     }
 
     fn begin(&mut self, sequence: &Sequence) {
@@ -227,34 +223,36 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
     }
 
     fn is_relevant(&self) -> bool {
-        self.states.iter().any(S::is_relevant)
+        self.states.iter().any(Option::is_some)
     }
 
     fn begin_variant(&mut self, removed: &HeadSet) {
-        let place = self.variants.get(removed);
+        let place = self.variants.get(removed).copied();
         self.is_skipped = place.is_none();
-        if let Some(&place) = place {
-            self.states.iter_mut().for_each(|state| self.sums.observe(state, &mut Event::Variant(place)));
+        if let Some(place) = place {
+            self.observe_all(&mut Event::Variant(place));
         }
     }
 
     fn begin_direct(&mut self, removed: &HeadSet) -> bool {
-        let place = self.variants.get(removed).filter(|_| self.runs_directly);
+        let place = self.variants.get(removed).copied().filter(|_| self.demands.further_runs.are_direct());
         self.is_skipped = place.is_none();
-        if let Some(&place) = place {
-            self.states.iter_mut().for_each(|state| self.sums.observe(state, &mut Event::Direct(place)));
+        if let Some(place) = place {
+            self.observe_all(&mut Event::Direct(place));
         }
         place.is_some()
     }
 
     fn observe(&mut self, sequence: usize, event: &mut Event<'_>) {
-        if event.is_for(self.needs()) {
-            self.sums.observe(&mut self.states[sequence], event);
+        let is_needed = event.is_for(self.needs());
+        if let Some(state) = self.states[sequence].as_mut().filter(|_| is_needed) {
+            self.sums.observe(state, event);
         }
     }
 
     fn end_pack(&mut self) {
-        self.sums.end_pack(std::mem::take(&mut self.states));
+        self.observe_all(&mut Event::PackOver);
+        self.states.clear();
         self.is_skipped = false;
     }
 
@@ -266,12 +264,8 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
         observer_of(self.sums.clone())
     }
 
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
-        self.sums.fits(grid, from)
-    }
-
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        self.sums.fits_classes(classes)
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
+        self.sums.fits(grid, from, classes)
     }
 
     fn to_bytes(&self) -> Result<Vec<u8>> {
@@ -306,27 +300,24 @@ mod tests {
     impl Sums for Recorder {
         type SequenceState = u64;
 
-        fn needs(&self) -> Needs {
-            Needs { hidden_states: self.needy, logits: self.needy, ..Needs::default() }
+        fn demands(&self) -> Demands {
+            Demands::of(Needs { hidden_states: self.needy, logits: self.needy, ..Needs::default() })
         }
 
-        fn begin(&mut self, sequence: &Sequence) -> u64 {
-            sequence.index
+        fn begin(&mut self, sequence: &Sequence) -> Option<u64> {
+            Some(sequence.index)
         }
 
         fn observe(&mut self, &mut index: &mut u64, event: &mut Event<'_>) {
             match event {
                 Event::HiddenStates { layer, states } => self.states.push((index, *layer, states.count())),
                 Event::Logits { position, logits } => self.logits.push((index, *position, logits.len())),
+                Event::PackOver => self.ended.push(index),
                 _ => {}
             }
         }
 
-        fn end_pack(&mut self, ended: Vec<u64>) {
-            self.ended.extend(ended);
-        }
-
-        fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+        fn fits(&self, _: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
             true
         }
     }
@@ -335,8 +326,8 @@ mod tests {
     fn sums_of_no_class_are_read_and_fit_nothing() {
         // No classes, which stands for one, and the sums of none.
         let observer = restored::<by_class::ByClass<Recorder>>(&[0, 0]).unwrap();
-        assert!(observer.needs() == Needs::default() && observer.further_runs() == FurtherRuns::None);
-        assert!(!observer.fits(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean));
+        assert_eq!(*observer.demands(), Demands::default());
+        assert!(!observer.fits(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean, &LayerClasses::default()));
     }
 
     #[test]

@@ -44,17 +44,17 @@ impl ObserverSet {
 
     /// The ablation variants that these observers request, each once.
     pub fn variants_of(observers: &[Box<dyn Observer>]) -> BTreeSet<HeadSet> {
-        observers.iter().flat_map(|observer| observer.further_runs().variants()).collect()
+        observers.iter().flat_map(|observer| observer.demands().further_runs.variants().iter().cloned()).collect()
     }
 
     /// Whether some observer may request patched runs.
     pub fn requests_patched_runs(&self) -> bool {
-        self.observers.iter().any(|observer| observer.further_runs() == FurtherRuns::Patched)
+        self.observers.iter().any(|observer| observer.demands().further_runs == FurtherRuns::Patched)
     }
 
     /// Whether some observer looks at derivatives along the path on which all heads come in together.
     pub fn follows_path(&self) -> bool {
-        self.observers.iter().any(|observer| observer.further_runs() == FurtherRuns::AlongPath)
+        self.observers.iter().any(|observer| observer.demands().further_runs == FurtherRuns::AlongPath)
     }
 
     /// Gives every observer the facts that are known before the pass begins.
@@ -64,7 +64,7 @@ impl ObserverSet {
 
     /// How many observers keep the attention of all heads over each sequence of a pack.
     pub fn keeping_attention(&self) -> usize {
-        self.observers.iter().filter(|observer| observer.keeps_attention()).count()
+        self.observers.iter().filter(|observer| observer.demands().keeps_attention).count()
     }
 
     /// Begins the sequences of a pack.
@@ -81,7 +81,7 @@ impl ObserverSet {
 
     /// Whether some observer looks at runs in which everything is held but the residual stream.
     pub fn runs_directly(&self) -> bool {
-        self.observers.iter().any(|observer| observer.further_runs().are_direct())
+        self.observers.iter().any(|observer| observer.demands().further_runs.are_direct())
     }
 
     /// Begins the run of a variant in which everything is held but the residual stream; whether some observer requested it.
@@ -109,7 +109,7 @@ impl ObserverSet {
     pub fn patched_runs(&mut self, sequences: usize) -> Vec<RequestedRun> {
         let mut requested = Vec::new();
         for (observer, patching) in self.observers.iter_mut().enumerate() {
-            if patching.further_runs() != FurtherRuns::Patched {
+            if patching.demands().further_runs != FurtherRuns::Patched {
                 continue;
             }
             for sequence in 0..sequences {

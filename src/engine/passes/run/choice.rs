@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::gradient::GateGradient;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::Choice;
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
@@ -64,16 +65,12 @@ impl Sums for Sensitivity {
     /// Masked tokens that are scored.
     type SequenceState = usize;
 
-    fn needs(&self) -> Needs {
-        Needs::default()
+    fn demands(&self) -> Demands {
+        Demands::of(Needs::default())
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> usize {
-        sequence.targets().count()
-    }
-
-    fn is_relevant(&tokens: &usize) -> bool {
-        tokens > 0
+    fn begin(&mut self, sequence: &Sequence) -> Option<usize> {
+        Some(sequence.targets().count()).filter(|&tokens| tokens > 0)
     }
 
     fn observe(&mut self, state: &mut usize, event: &mut Event<'_>) {
@@ -82,7 +79,7 @@ impl Sums for Sensitivity {
         }
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid && self.sums.len() == grid.count()
     }
 }
@@ -118,7 +115,8 @@ mod tests {
     fn sensitivities_are_sizes_of_the_mean_loss_of_a_sequence() {
         let mut sums = Sensitivity::new(HeadGrid { layers: 1, heads: 2 });
         let token = |position| PredictedToken::masked(position, position - 1, Some(1));
-        let mut state = sums.begin(&Sequence { predictions: vec![token(1), token(2)], ..sentence(0, 2, "dep") });
+        let mut state =
+            sums.begin(&Sequence { predictions: vec![token(1), token(2)], ..sentence(0, 2, "dep") }).unwrap();
         sums.gradient(&mut state, &GateGradient { loss: 1.0, gates: vec![-3.0, 0.5] });
         sums.gradient(&mut state, &GateGradient { loss: 1.0, gates: vec![1.0, 0.5] });
         assert_eq!(sums.values(), [2.0, 0.5]);

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::batch::TokenClass;
 use crate::model::forward::gates::{Gate, Replacement};
 use crate::model::forward::visitor::Needs;
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -91,14 +92,14 @@ merge_fields!(ContextSums[grid, head_dim] { tokens, sums });
 impl Sums for ContextSums {
     type SequenceState = Vec<TokenClass>;
 
-    fn needs(&self) -> Needs {
-        Needs { contexts: true, ..Needs::default() }
+    fn demands(&self) -> Demands {
+        Demands::of(Needs { contexts: true, ..Needs::default() })
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let classes = sequence.classes();
         classes.iter().for_each(|&class| self.tokens[class as usize] += 1);
-        classes
+        Some(classes)
     }
 
     fn observe(&mut self, classes: &mut Self::SequenceState, event: &mut Event<'_>) {
@@ -111,7 +112,7 @@ impl Sums for ContextSums {
         }
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid && self.sums.len() == grid.count() * TokenClass::COUNT * self.head_dim
     }
 }
@@ -136,7 +137,7 @@ mod tests {
         let show = |sums: &mut ContextSums, contexts: &[f32]| {
             let attention = AttentionView::new(0, 0, 5, &[0.2; 25]);
             let view = HeadView { context: Some(Rows::new(contexts, 2)), ..HeadView::from(attention) };
-            let mut state = sums.begin(&sequence);
+            let mut state = sums.begin(&sequence).unwrap();
             sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(&sequence, view)));
         };
         let contexts = [1.0, 2.0, 4.0, 0.0, 8.0, 8.0, 5.0, 1.0, 7.0, 7.0];
@@ -159,6 +160,9 @@ mod tests {
         assert_eq!(constants(["a", "b"])[..2], [[1.0, 2.0]; 2]);
         assert_eq!(constants(["a", "b"])[TokenClass::COUNT..][..2], [[3.0, 0.0]; 2]);
         assert_eq!(constants(["a", "a"]), [[2.0, 1.0]; 2 * TokenClass::COUNT]);
-        assert!(sums.fits(grid, FromToken::Mean) && !sums.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
+        assert!(
+            sums.fits(grid, FromToken::Mean, &LayerClasses::default())
+                && !sums.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean, &LayerClasses::default())
+        );
     }
 }

@@ -2,6 +2,7 @@ use super::section::{ClusterEffects, Interplay};
 use super::*;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
@@ -45,11 +46,11 @@ fn logits(nats: f64) -> [f32; 2] {
 fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
     for index in indices {
         let token = PredictedToken::masked(1, 0, Some(0));
-        let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
+        let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") }).unwrap();
         // Every loss is larger in some sentences.
         let scale = if index % 2 == 0 { 1.0 } else { 1.5 };
         sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
-        for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {
+        for (number, removed) in sums.demands().further_runs.variants().iter().enumerate() {
             sums.observe(&mut state, &mut Event::Variant(number));
             // One head by itself is worth a little more here and a little less there.
             let more = if removed.len() == 1 { 1e-3 * ((index / 2 % 2) as f64 - 0.5) } else { 0.0 };
@@ -58,7 +59,6 @@ fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
                 &mut Event::Logits { position: 1, logits: &logits(2.0 + scale * rise(&places(&removed)) + more) },
             );
         }
-        sums.end_pack(vec![state]);
     }
 }
 
@@ -116,14 +116,14 @@ fn heads_that_stand_in_for_each_other_are_told() {
 /// Each head turns a vector of two dimensions by its share of a right angle.
 fn show_states(sums: &mut ClusterShifts, indices: impl Iterator<Item = u64>) {
     for index in indices {
-        let mut state = sums.begin(&sentence(index, 1, "dep"));
+        let mut state = sums.begin(&sentence(index, 1, "dep")).unwrap();
         #[expect(clippy::cast_possible_truncation, reason = "a hidden state")]
         let states = |degrees: f64| {
             let (sin, cos) = degrees.to_radians().sin_cos();
             [1.0, 0.0, cos as f32, sin as f32, 1.0, 0.0]
         };
         sums.observe(&mut state, &mut Event::HiddenStates { layer: 2, states: Rows::new(&states(0.0), 2) });
-        for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {
+        for (number, removed) in sums.demands().further_runs.variants().iter().enumerate() {
             sums.observe(&mut state, &mut Event::Variant(number));
             sums.observe(
                 &mut state,
@@ -133,7 +133,6 @@ fn show_states(sums: &mut ClusterShifts, indices: impl Iterator<Item = u64>) {
                 },
             );
         }
-        sums.end_pack(vec![state]);
     }
 }
 
@@ -163,25 +162,30 @@ fn sums_of_parts_are_those_of_the_whole() {
     left.merge(&right);
     assert_eq!(left, whole);
     let other = HeadGrid { layers: 1, heads: 6 };
-    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(other, FromToken::Mean));
+    assert!(
+        whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
+            && !whole.fits(other, FromToken::Mean, &LayerClasses::default())
+    );
     let [mut whole, mut left, mut right] = [0; 3].map(|_| ClusterShifts::new(GRID, Clusters::alone(&clusters())));
     show_states(&mut whole, 0..6);
     show_states(&mut left, 0..2);
     show_states(&mut right, 2..6);
     left.merge(&right);
     assert_eq!(left, whole);
-    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(other, FromToken::Mean));
+    assert!(
+        whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
+            && !whole.fits(other, FromToken::Mean, &LayerClasses::default())
+    );
 }
 
 #[test]
 fn without_clusters_nothing_runs() {
     let mut sums = ClusterLosses::new(GRID, Clusters::alone(&[]));
     let token = PredictedToken::masked(1, 0, Some(0));
-    let state = sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") });
-    assert!(!ClusterLosses::is_relevant(&state) && sums.further_runs().variants().is_empty());
+    assert!(sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") }).is_none());
+    assert!(sums.demands().further_runs.variants().is_empty());
     let section = EffectSection { cluster_effect: Effects::new(&sums, &context()) };
     assert!(section.view(&default_policy()).summary.to_string().starts_with("No cluster of heads held"));
     let mut sums = ClusterShifts::new(GRID, Clusters::alone(&[]));
-    let state = sums.begin(&sentence(1, 2, "dep"));
-    assert!(!ClusterShifts::is_relevant(&state));
+    assert!(sums.begin(&sentence(1, 2, "dep")).is_none());
 }

@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::pairs::Edges;
 use crate::linalg::lanes::{LANES, across};
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Conditions;
 use crate::passes::observer::requests::each_head;
-use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
+use crate::passes::observer::{Demands, Event, FurtherRuns, HeadInput, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -119,38 +120,32 @@ merge_fields!(EdgeSums[grid, is_direct] { conditions, blocks });
 impl Sums for EdgeSums {
     type SequenceState = EdgeState;
 
-    fn keeps_attention(&self) -> bool {
-        true
+    /// Variants without each head, except the heads of the last layer, which no head follows.
+    fn demands(&self) -> Demands {
+        let HeadGrid { layers, heads } = self.grid;
+        let removed = each_head(self.grid).take(layers.saturating_sub(1) * heads).collect();
+        let without = if self.is_direct { FurtherRuns::WithoutAndDirectly } else { FurtherRuns::Without };
+        Demands { further_runs: without(removed), keeps_attention: true, ..Demands::ATTENTION }
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> EdgeState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<EdgeState> {
         let block = block_of(sequence.family.number);
         // A model of one layer has no later head.
         let edges = Edges(self.grid).count();
-        let rows: Vec<usize> = if edges == 0 { Vec::new() } else { sequence.text_places().collect() };
-        if !rows.is_empty() {
-            let sums = &mut self.blocks[block];
-            sums.rows += rows.len() as u64;
-            sums.sentences += u64::from(sequence.family.is_first);
-            sums.edges.resize(edges, ExactSum::default());
-            sums.direct.resize(if self.is_direct { edges } else { 0 }, ExactSum::default());
+        let rows: Vec<usize> = sequence.text_places().collect();
+        if edges == 0 || rows.is_empty() {
+            return None;
         }
-        EdgeState { block, run: Run::Baseline, roots: Roots::of(rows) }
-    }
-
-    fn is_relevant(state: &EdgeState) -> bool {
-        !state.roots.rows.is_empty()
-    }
-
-    /// Variants without each head, except the heads of the last layer, which no head follows.
-    fn further_runs(&self) -> FurtherRuns {
-        let HeadGrid { layers, heads } = self.grid;
-        let removed = each_head(self.grid).take(layers.saturating_sub(1) * heads).collect();
-        if self.is_direct { FurtherRuns::WithoutAndDirectly(removed) } else { FurtherRuns::Without(removed) }
+        let sums = &mut self.blocks[block];
+        sums.rows += rows.len() as u64;
+        sums.sentences += u64::from(sequence.family.is_first);
+        sums.edges.resize(edges, ExactSum::default());
+        sums.direct.resize(if self.is_direct { edges } else { 0 }, ExactSum::default());
+        Some(EdgeState { block, run: Run::Baseline, roots: Roots::of(rows) })
     }
 
     fn observe(&mut self, state: &mut EdgeState, event: &mut Event<'_>) {
@@ -162,7 +157,7 @@ impl Sums for EdgeSums {
         }
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         let count = Edges(grid).count();
         let fits = |Shifts { rows, edges, direct, .. }: &Shifts| {
             let present = if *rows == 0 { 0 } else { count };
@@ -176,7 +171,7 @@ impl EdgeSums {
     fn head(&mut self, state: &mut EdgeState, input: &mut HeadInput<'_>) {
         let attention = input.attention();
         let target = HeadPlace { layer: attention.layer, head: attention.head };
-        if target.layer == 0 || state.roots.rows.is_empty() {
+        if target.layer == 0 {
             return;
         }
         let (Run::Without(source) | Run::Directly(source)) = state.run else {

@@ -4,6 +4,7 @@ use super::sums::squared_hellinger;
 use super::untrained::Untrained;
 use super::*;
 use crate::model::forward::attention::AttentionView;
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::observer::{Event, Folder, Sums, observer_of};
@@ -51,8 +52,8 @@ fn show(
     sentence: &Sequence,
     attention: impl Fn(Option<HeadPlace>, HeadPlace) -> Vec<f32>,
 ) {
-    let mut state = sums.begin(sentence);
-    let variants = sums.further_runs().variants();
+    let mut state = sums.begin(sentence).unwrap();
+    let variants = sums.demands().further_runs.variants().to_vec();
     let removed = variants.iter().map(|removed| removed.first().copied());
     for (variant, removed) in [None].into_iter().chain(removed).enumerate() {
         if let Some(number) = variant.checked_sub(1) {
@@ -65,7 +66,6 @@ fn show(
             sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sentence, view.into())));
         }
     }
-    sums.end_pack(vec![state]);
 }
 
 /// Shows a sentence of two words in which each edge has its shift, and whatever is no edge shifts, too.
@@ -216,7 +216,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
 fn direct_shifts_are_apart_from_those_through_others() {
     let grid = HeadGrid { layers: 3, heads: 1 };
     let mut sums = state(grid).with_direct();
-    assert!(sums.further_runs().are_direct());
+    assert!(sums.demands().further_runs.are_direct());
     // Of the first head the second is shifted directly, the third mostly through others; they oppose what the second does.
     let shift = |source: usize, target: usize, is_direct: bool| match (source, target) {
         (0, 1) => 0.02,
@@ -225,7 +225,7 @@ fn direct_shifts_are_apart_from_those_through_others() {
     };
     for index in 0..64 {
         let sentence = sentence(index, 2, "dep");
-        let mut state = sums.begin(&sentence);
+        let mut state = sums.begin(&sentence).unwrap();
         let show = |sums: &mut EdgeSums, state: &mut _, source: usize, is_direct: bool| {
             for target in source + 1..3 {
                 let weights = rows(4, shift(source, target, is_direct));
@@ -244,9 +244,8 @@ fn direct_shifts_are_apart_from_those_through_others() {
             sums.observe(&mut state, &mut Event::Direct(source));
             show(&mut sums, &mut state, source, true);
         }
-        sums.end_pack(vec![state]);
     }
-    assert!(sums.fits(grid, FromToken::Mean));
+    assert!(sums.fits(grid, FromToken::Mean, &LayerClasses::default()));
     let found = measured(sums, grid);
     let edge = |source: usize, target: usize| {
         let ends = (place(source, 0), place(target, 0));
@@ -333,7 +332,10 @@ fn sums_of_parts_are_those_of_the_whole() {
     }
     right.merge(&left);
     assert_eq!(right, whole);
-    assert!(whole.fits(grid, FromToken::Mean) && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean));
+    assert!(
+        whole.fits(grid, FromToken::Mean, &LayerClasses::default())
+            && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean, &LayerClasses::default())
+    );
     let restored = AnyStudy::passes(&LaterHeads)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(*crate::passes::observer::sums::<EdgeSums>(&*restored), right);
 }
@@ -342,8 +344,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn a_model_of_one_layer_has_no_later_heads() {
     let grid = HeadGrid { layers: 1, heads: 2 };
     let mut sums = state(grid);
-    let state = sums.begin(&sentence(5, 3, "dep"));
-    assert!(!EdgeSums::is_relevant(&state));
+    assert!(sums.begin(&sentence(5, 3, "dep")).is_none());
     let section = EdgesSection { edges: measured(sums, grid) };
     let summary = section.view(&default_policy()).summary.to_string();
     assert_eq!(summary, "The model has one layer: no head comes after another, so none depends on one.\n");

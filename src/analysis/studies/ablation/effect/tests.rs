@@ -3,6 +3,7 @@ use super::sums::TokenGroup;
 use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::observer::{Event, Sums, observer_of};
@@ -50,7 +51,7 @@ fn logits(truth: usize, nats: f64) -> [f32; 3] {
 
 /// Shows a sentence in all variants: the losses of its two scored tokens with all heads, without each, without any.
 fn show(sums: &mut EffectSums, index: u64, losses: &[[f64; 2]]) {
-    let mut state = sums.begin(&masked(index));
+    let mut state = sums.begin(&masked(index)).unwrap();
     for (variant, [first, second]) in losses.iter().enumerate() {
         if variant > 0 {
             sums.observe(&mut state, &mut Event::Variant(variant - 1));
@@ -58,7 +59,6 @@ fn show(sums: &mut EffectSums, index: u64, losses: &[[f64; 2]]) {
         sums.observe(&mut state, &mut Event::Logits { position: 2, logits: &logits(1, *first) });
         sums.observe(&mut state, &mut Event::Logits { position: 9, logits: &logits(2, *second) });
     }
-    sums.end_pack(vec![state]);
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
@@ -229,7 +229,10 @@ fn sums_of_parts_are_those_of_the_whole() {
     }
     right.merge(&left);
     assert_eq!(right, whole);
-    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
+    assert!(
+        whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
+            && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean, &LayerClasses::default())
+    );
     let restored = AnyStudy::passes(&Effect)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(*crate::passes::observer::sums::<EffectSums>(&*restored), right);
 }

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::sums::{Derivatives, GradientSums};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::Conditions;
-use crate::passes::observer::{Event, FurtherRuns, Sums};
+use crate::passes::observer::{Demands, Event, FurtherRuns, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -80,23 +81,22 @@ type ItemPlace = (usize, u64, bool);
 impl Sums for TaskGradientSums {
     type SequenceState = ItemPlace;
 
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
-    fn further_runs(&self) -> FurtherRuns {
-        FurtherRuns::AlongPath
+    fn demands(&self) -> Demands {
+        Demands { further_runs: FurtherRuns::AlongPath, ..Demands::default() }
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> ItemPlace {
-        (block_of(sequence.family.number), sequence.index, sequence.family.is_first)
+    fn begin(&mut self, sequence: &Sequence) -> Option<ItemPlace> {
+        Some((block_of(sequence.family.number), sequence.index, sequence.family.is_first))
     }
 
     fn observe(&mut self, &mut (block, index, is_first): &mut ItemPlace, event: &mut Event<'_>) {
+        if !matches!(event, Event::Gradient(_) | Event::PathGradient(_)) {
+            return;
+        }
         let none = || vec![ExactSum::default(); self.grid.count()];
         let empty = || ItemGradient {
             is_first,
@@ -121,7 +121,7 @@ impl Sums for TaskGradientSums {
         }
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         let fits = |item: &ItemGradient| [item.gates.len(), item.along_path.len()] == [grid.count(); 2];
         self.grid == grid && self.blocks.fit(|items| items.values().all(fits))
     }
@@ -138,7 +138,7 @@ mod tests {
         let mut sums = TaskGradientSums::new(HeadGrid { layers: 1, heads: 2 });
         // Two texts of an item, whose derivatives cancel for the first head, and an item of one text.
         for (index, gates) in [(0, [-3.0, 0.5]), (0, [3.0, 0.5]), (1, [1.0, -1.0])] {
-            let mut state = sums.begin(&sentence(index, 2, "dep"));
+            let mut state = sums.begin(&sentence(index, 2, "dep")).unwrap();
             let gradient = GateGradient { loss: 1.0, gates: gates.to_vec() };
             sums.observe(&mut state, &mut Event::Gradient(&gradient));
         }

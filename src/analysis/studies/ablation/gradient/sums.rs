@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::Conditions;
-use crate::passes::observer::{Event, FurtherRuns, Sums};
+use crate::passes::observer::{Demands, Event, FurtherRuns, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -80,31 +81,24 @@ merge_fields!(GradientSums[grid] { conditions, blocks });
 impl Sums for GradientSums {
     type SequenceState = GradientState;
 
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
-    fn further_runs(&self) -> FurtherRuns {
-        FurtherRuns::AlongPath
+    fn demands(&self) -> Demands {
+        Demands { further_runs: FurtherRuns::AlongPath, ..Demands::default() }
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.conditions = known.conditions;
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> GradientState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<GradientState> {
         let state = GradientState { block: block_of(sequence.family.number), tokens: sequence.targets().count() };
-        if state.tokens > 0 {
-            let sums = &mut self.blocks[state.block];
-            sums.tokens += state.tokens as u64;
-            sums.sequences += 1;
-            sums.sentences += u64::from(sequence.family.is_first);
+        if state.tokens == 0 {
+            return None;
         }
-        state
-    }
-
-    fn is_relevant(state: &GradientState) -> bool {
-        state.tokens > 0
+        let sums = &mut self.blocks[state.block];
+        sums.tokens += state.tokens as u64;
+        sums.sequences += 1;
+        sums.sentences += u64::from(sequence.family.is_first);
+        Some(state)
     }
 
     fn observe(&mut self, state: &mut GradientState, event: &mut Event<'_>) {
@@ -115,7 +109,7 @@ impl Sums for GradientSums {
         }
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         let heads = grid.count();
         let fits = |block: &Derivatives| {
             [&block.sizes, &block.signed, &block.along_path].into_iter().all(|sums| sums.len() == heads)

@@ -2,6 +2,7 @@ use super::section::Gradients;
 use super::*;
 use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::observer::{Event, Sums, observer_of};
@@ -32,12 +33,11 @@ fn masked(index: u64, scored: usize) -> Sequence {
 }
 
 fn show(sums: &mut GradientSums, index: u64, scored: usize, loss: f64, gates: &[f64]) {
-    let mut state = sums.begin(&masked(index, scored));
-    assert_eq!(GradientSums::is_relevant(&state), scored > 0);
-    if scored > 0 {
+    let state = sums.begin(&masked(index, scored));
+    assert_eq!(state.is_some(), scored > 0);
+    if let Some(mut state) = state {
         sums.observe(&mut state, &mut Event::Gradient(&GateGradient { loss, gates: gates.to_vec() }));
     }
-    sums.end_pack(vec![state]);
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
@@ -92,10 +92,9 @@ fn along_the_path_heads_have_their_parts_of_the_loss() {
     for (index, scored, loss, closed_loss, gates) in
         [(0, 2, 4.0, 7.0, vec![-3.5, 0.5]), (1, 1, 2.0, 3.5, vec![-1.0, -0.5])]
     {
-        let mut state = sums.begin(&masked(index, scored));
+        let mut state = sums.begin(&masked(index, scored)).unwrap();
         sums.observe(&mut state, &mut Event::Gradient(&GateGradient { loss, gates: vec![0.0; 2] }));
         sums.observe(&mut state, &mut Event::PathGradient(&PathGradient { steps, closed_loss, gates }));
-        sums.end_pack(vec![state]);
     }
     let (estimates, section) = measured(sums, GRID);
     let of = |head: usize| estimates.heads[head].get("integrated_gradient", None).unwrap().unwrap();
@@ -170,7 +169,10 @@ fn sums_of_parts_are_those_of_the_whole() {
     }
     right.merge(&left);
     assert_eq!(right, whole);
-    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
+    assert!(
+        whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
+            && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean, &LayerClasses::default())
+    );
     let restored = AnyStudy::passes(&Gradient)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(*crate::passes::observer::sums::<GradientSums>(&*restored), right);
 }

@@ -8,7 +8,8 @@ use crate::model::forward::Encoder;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{Needs, ResidualPart};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, HeadInput, Sums};
+use crate::model::grid::visibility::LayerClasses;
+use crate::passes::observer::{Demands, Event, HeadInput, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::Copies;
 use crate::sequences::fold::words::FromToken;
@@ -75,7 +76,7 @@ impl CopyingSums {
 #[derive(Debug)]
 pub struct CopyingState {
     block: usize,
-    copies: Option<Copies>,
+    copies: Copies,
     /// The tokens whose logits are looked at: of the first copy, and between the copies.
     tokens: Vec<u32>,
     /// The queries of each head of the layer at hand, each with the place in the copy of the token of its largest weight.
@@ -87,27 +88,21 @@ pub struct CopyingState {
 impl Sums for CopyingSums {
     type SequenceState = CopyingState;
 
-    fn needs(&self) -> Needs {
-        Needs { attention: self.has_direct_effects, direct: self.has_direct_effects, ..Needs::default() }
+    fn demands(&self) -> Demands {
+        Demands::of(Needs { attention: self.has_direct_effects, direct: self.has_direct_effects, ..Needs::default() })
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.has_direct_effects = known.encoder.is_some_and(Encoder::has_direct_effects);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> CopyingState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<CopyingState> {
         let block = block_of(sequence.family.number);
-        let copies = Copies::of(sequence).filter(|_| self.has_direct_effects);
-        if let Some(copies) = &copies {
-            self.blocks[block].queries += copies.length as u64;
-            self.blocks[block].sequences += 1;
-        }
-        let tokens = if copies.is_some() { sequence.compared.clone() } else { Vec::new() };
-        CopyingState { block, copies, tokens, queries: BTreeMap::new(), effects: Vec::new() }
-    }
-
-    fn is_relevant(state: &CopyingState) -> bool {
-        state.copies.is_some()
+        let copies = Copies::of(sequence).filter(|_| self.has_direct_effects)?;
+        self.blocks[block].queries += copies.length as u64;
+        self.blocks[block].sequences += 1;
+        let tokens = sequence.compared.clone();
+        Some(CopyingState { block, copies, tokens, queries: BTreeMap::new(), effects: Vec::new() })
     }
 
     fn observe(&mut self, state: &mut CopyingState, event: &mut Event<'_>) {
@@ -125,14 +120,14 @@ impl Sums for CopyingSums {
         }
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid && self.blocks.fit(|block| block.heads.len() == grid.count())
     }
 }
 
 impl CopyingSums {
     fn head(&self, state: &mut CopyingState, input: &HeadInput<'_>) {
-        let Some(copies) = &state.copies else { return };
+        let copies = &state.copies;
         let second = copies.text.start + copies.shift;
         let target = |query: usize| {
             let row = &input.attention().row(query)[..=query];
@@ -146,9 +141,8 @@ impl CopyingSums {
     }
 
     fn direct(&mut self, state: &mut CopyingState, place: usize, effects: Rows<'_>) {
-        let Some(Copies { length, .. }) = state.copies else { return };
         let sums = &mut self.blocks[state.block].heads[place];
-        let first_copy = &state.tokens[..length];
+        let first_copy = &state.tokens[..state.copies.length];
         let before = sums.queries;
         for (query, target) in state.queries.remove(&place).unwrap_or_default() {
             let effects = effects.row(query);

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::Conditions;
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::sequences::derived::repeats::Copies;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -36,29 +37,25 @@ impl CopySums {
 }
 
 impl Sums for CopySums {
-    /// The block, and the tokens that are scored, if any are.
-    type SequenceState = (usize, Option<Vec<ScoredToken<usize>>>);
+    /// The block, and the tokens that are scored.
+    type SequenceState = (usize, Vec<ScoredToken<usize>>);
 
-    fn needs(&self) -> Needs {
-        CopyLosses::needs(&Conditions::default())
+    fn demands(&self) -> Demands {
+        Demands::of(CopyLosses::needs(&Conditions::default()))
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let block = block_of(sequence.family.number);
-        (block, self.blocks[block].begin(sequence, 0))
-    }
-
-    fn is_relevant((_, scored): &Self::SequenceState) -> bool {
-        scored.is_some()
+        Some((block, self.blocks[block].begin(sequence, 0)?))
     }
 
     fn observe(&mut self, (block, scored): &mut Self::SequenceState, event: &mut Event<'_>) {
-        if let (Some(scored), Event::Logits { position, logits }) = (scored, event) {
+        if let Event::Logits { position, logits } = event {
             self.blocks[*block].logits(scored, None, *position, logits);
         }
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid && self.blocks.fit(|losses| losses.fits(0))
     }
 }

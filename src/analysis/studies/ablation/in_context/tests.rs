@@ -80,7 +80,7 @@ fn the_gain_of_a_model_is_in_nats_a_token() {
     assert_eq!(Gain::new(&sums).gain, NatsPerToken { mean: None, ci95: None });
     for (family, second) in [(0, 0.5), (1, 1.0)] {
         let sequence = Sequence { family: SentenceFamily::alone(family), ..twice() };
-        let mut state = sums.begin(&sequence);
+        let mut state = sums.begin(&sequence).unwrap();
         for position in 0..6 {
             let logits = losing(if position < 3 { 2.0 } else { second });
             sums.observe(&mut state, &mut Event::Logits { position, logits: &logits });
@@ -154,7 +154,7 @@ fn a_head_is_scored_on_queries_of_its_own() {
 /// scale of 2.
 fn copied(sequence: &Sequence, attended: [(usize, usize); 3]) -> CopyingSums {
     let mut sums = CopyingSums::new(HeadGrid { layers: 1, heads: 1 }).with_direct_effects();
-    let mut state = sums.begin(sequence);
+    let mut state = sums.begin(sequence).unwrap();
     let mut weights = [0.0; 49];
     for (query, key) in attended {
         weights[query * 7 + key] = 1.0;

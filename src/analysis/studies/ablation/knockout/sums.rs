@@ -13,7 +13,7 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::requests::PatchedRun;
-use crate::passes::observer::{Event, FurtherRuns, HeadInput, Sums};
+use crate::passes::observer::{Demands, Event, FurtherRuns, HeadInput, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, InputToken, PredictedToken, Sequence};
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
@@ -125,11 +125,14 @@ merge_fields!(KnockoutSums[grid, claims] { blocks });
 impl Sums for KnockoutSums {
     type SequenceState = KnockoutState;
 
-    fn needs(&self) -> Needs {
-        Needs::ATTENTION
+    fn demands(&self) -> Demands {
+        Demands {
+            further_runs: if self.claims.is_empty() { FurtherRuns::None } else { FurtherRuns::Patched },
+            ..Demands::ATTENTION
+        }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> KnockoutState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<KnockoutState> {
         let block = block_of(sequence.family.number);
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let hidden = || sequence.predictions.iter().filter(|token| token.shown != InputToken::Itself);
@@ -158,12 +161,8 @@ impl Sums for KnockoutSums {
                 }
             }
         }
-        let words = sequence.words.iter().filter(|_| !arcs.is_empty()).map(|word| word.tokens.clone()).collect();
-        KnockoutState { block, words, arcs }
-    }
-
-    fn is_relevant(state: &KnockoutState) -> bool {
-        !state.arcs.is_empty()
+        let words = || sequence.words.iter().map(|word| word.tokens.clone()).collect();
+        (!arcs.is_empty()).then(|| KnockoutState { block, words: words(), arcs })
     }
 
     fn observe(&mut self, state: &mut KnockoutState, event: &mut Event<'_>) {
@@ -175,11 +174,7 @@ impl Sums for KnockoutSums {
         }
     }
 
-    fn further_runs(&self) -> FurtherRuns {
-        if self.claims.is_empty() { FurtherRuns::None } else { FurtherRuns::Patched }
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid
             && self.claims.iter().all(|claim| claim.place < grid.count())
             && self.blocks.fit(|block| block.len() == self.claims.len())

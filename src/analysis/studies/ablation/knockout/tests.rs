@@ -5,6 +5,7 @@ use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::requests::PatchedRun;
 use crate::passes::observer::{Event, Folder, Sums};
 use crate::sequences::fold::words::FromToken;
@@ -41,7 +42,7 @@ const ROW: [f32; 7] = [0.1, 0.2, 0.1, 0.15, 0.19, 0.16, 0.1];
 
 /// Shows a sentence, and then to each position that a patched run predicts these logits by the run's number and the truth.
 fn observe(sums: &mut KnockoutSums, index: u64, logits: impl Fn(usize, usize) -> [f32; 3]) -> Vec<PatchedRun> {
-    let mut state = sums.begin(&masked(index));
+    let mut state = sums.begin(&masked(index)).unwrap();
     let weights = ROW.repeat(7);
     for head in 0..2 {
         let view = HeadView::from(AttentionView::new(0, head, 7, &weights));
@@ -53,7 +54,6 @@ fn observe(sums: &mut KnockoutSums, index: u64, logits: impl Fn(usize, usize) ->
         let truth = if run.predicted == [2] { 1 } else { 2 };
         sums.patched_logits(&mut state, number, run.predicted[0], &logits(number, truth));
     }
-    sums.end_pack(vec![state]);
     patched_runs
 }
 
@@ -95,8 +95,7 @@ fn the_weight_to_the_partner_is_exchanged() {
     let mut sums = KnockoutSums::new(GRID, vec![claim(1, Direction::DependentToHead, -1)]);
     let mut sequence = masked(0);
     sequence.predictions.push(PredictedToken::masked(3, 2, None));
-    let state = sums.begin(&sequence);
-    assert!(!KnockoutSums::is_relevant(&state));
+    assert!(sums.begin(&sequence).is_none());
 }
 
 #[test]
@@ -111,7 +110,10 @@ fn losses_are_summed_by_block() {
     let mut twice = sums.clone();
     twice.merge(&sums);
     assert_eq!(twice.blocks.total()[0].off_offset.arcs, 2);
-    assert!(sums.fits(GRID, FromToken::Mean) && !sums.fits(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean));
+    assert!(
+        sums.fits(GRID, FromToken::Mean, &LayerClasses::default())
+            && !sums.fits(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean, &LayerClasses::default())
+    );
 }
 
 fn measured(sums: &KnockoutSums, policy: &Policy) -> KnockoutSection {

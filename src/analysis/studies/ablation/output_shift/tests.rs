@@ -1,6 +1,7 @@
 use super::*;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::{Conditions, Replacement};
 use crate::passes::observer::{Event, Sums, observer_of};
 use crate::passes::setup::PassSetup;
@@ -27,7 +28,7 @@ const TURNED: States = [0.0, 0.0, 4.0, 3.0, 0.0, 5.0, 0.0, -5.0];
 const OPPOSITE: States = [0.0, 0.0, -3.0, -4.0, 0.0, 2.0, 0.0, -2.0];
 
 fn show(sums: &mut OutputShiftSums, index: u64, variants: &[States]) {
-    let mut state = sums.begin(&sentence(index, 2, "dep"));
+    let mut state = sums.begin(&sentence(index, 2, "dep")).unwrap();
     for (variant, states) in variants.iter().enumerate() {
         if variant > 0 {
             sums.observe(&mut state, &mut Event::Variant(variant - 1));
@@ -36,7 +37,6 @@ fn show(sums: &mut OutputShiftSums, index: u64, variants: &[States]) {
         sums.observe(&mut state, &mut Event::HiddenStates { layer: 0, states: Rows::new(&[9.0; 8], 2) });
         sums.observe(&mut state, &mut Event::HiddenStates { layer: 1, states: Rows::new(states, 2) });
     }
-    sums.end_pack(vec![state]);
 }
 
 fn state(grid: HeadGrid) -> OutputShiftSums {
@@ -127,7 +127,10 @@ fn sums_of_parts_are_those_of_the_whole() {
     }
     right.merge(&left);
     assert_eq!(right, whole);
-    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
+    assert!(
+        whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
+            && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean, &LayerClasses::default())
+    );
     let restored = AnyStudy::passes(&OutputShift)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(*crate::passes::observer::sums::<OutputShiftSums>(&*restored), right);
     assert_ne!(right.blocks[3].without[0], OutputShifts::default());

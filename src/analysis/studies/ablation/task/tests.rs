@@ -38,14 +38,13 @@ fn cloze(index: u64, unit: u64, is_first: bool, answer: u32) -> Sequence {
 /// Shows a sequence in all variants, by the difference of its two logits: with all heads, without each, without any.
 #[expect(clippy::cast_possible_truncation, reason = "a logit")]
 fn show(sums: &mut TaskSums, sequence: &Sequence, differences: &[f64]) {
-    let mut state = sums.begin(sequence);
+    let mut state = sums.begin(sequence).unwrap();
     for (variant, &difference) in differences.iter().enumerate() {
         if variant > 0 {
             sums.observe(&mut state, &mut Event::Variant(variant - 1));
         }
         sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &[0.0, difference as f32] });
     }
-    sums.end_pack(vec![state]);
 }
 
 fn measured(sums: TaskSums, grid: HeadGrid) -> TaskResult {
@@ -94,7 +93,7 @@ fn the_texts_of_a_pair_add_up_wherever_they_are() {
 
 /// Shows all texts of a pack in the run with all heads: the logits at each position, and the last hidden states.
 fn show_whole(sums: &mut TaskSums, texts: &[Sequence], logits: &[&[f32]], states: &[&[f32]]) {
-    let mut seen: Vec<_> = texts.iter().map(|text| sums.begin(text)).collect();
+    let mut seen: Vec<_> = texts.iter().map(|text| sums.begin(text).unwrap()).collect();
     for (number, state) in seen.iter_mut().enumerate() {
         for (position, logits) in logits.iter().enumerate() {
             sums.observe(state, &mut Event::Logits { position, logits });
@@ -104,7 +103,6 @@ fn show_whole(sums: &mut TaskSums, texts: &[Sequence], logits: &[&[f32]], states
             sums.observe(state, &mut Event::HiddenStates { layer: GRID.layers, states });
         }
     }
-    sums.end_pack(seen);
 }
 
 #[test]

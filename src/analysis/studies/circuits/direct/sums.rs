@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::Encoder;
 use crate::model::forward::visitor::{FinalNorm, Needs, ResidualPart};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Sums};
+use crate::model::grid::visibility::LayerClasses;
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{ScoreRule, Sequence};
@@ -114,17 +115,17 @@ pub struct DirectState {
 }
 
 impl Sums for DirectSums {
-    type SequenceState = Option<DirectState>;
+    type SequenceState = DirectState;
 
-    fn needs(&self) -> Needs {
-        Needs { direct: self.has_direct_effects, logits: self.has_direct_effects, ..Needs::default() }
+    fn demands(&self) -> Demands {
+        Demands::of(Needs { direct: self.has_direct_effects, logits: self.has_direct_effects, ..Needs::default() })
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.has_direct_effects = known.encoder.is_some_and(Encoder::has_direct_effects);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Self::SequenceState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<DirectState> {
         let ScoreRule::Against(foil) = sequence.item.as_ref().filter(|_| self.has_direct_effects)?.rule else {
             return None;
         };
@@ -136,12 +137,8 @@ impl Sums for DirectSums {
         Some(DirectState { block, position, answer_and_foil: [answer, foil], effects })
     }
 
-    fn is_relevant(state: &Self::SequenceState) -> bool {
-        state.is_some()
-    }
-
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
-        let Some(DirectState { block, position, answer_and_foil, effects }) = state else { return };
+        let DirectState { block, position, answer_and_foil, effects } = state;
         let difference = |[answer, foil]: [f32; 2]| f64::from(answer) - f64::from(foil);
         let of_both = |row: &[f32]| difference([row[0], row[1]]);
         match event {
@@ -162,7 +159,7 @@ impl Sums for DirectSums {
         }
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid && self.blocks.fit(|block| block.parts.len() == LogitPart::count(grid))
     }
 }

@@ -23,7 +23,7 @@ fn item(index: u64) -> Sequence {
 
 /// Shows an item: each part's effects on answer and foil before the scale, which is 2; constants of 0.5 and 0.25.
 fn show(sums: &mut DirectSums, index: u64, parts: &[(ResidualPart, [f32; 2])], logits: [f32; 2]) {
-    let mut state = sums.begin(&item(index));
+    let mut state = sums.begin(&item(index)).unwrap();
     for (part, [answer, foil]) in parts {
         // Positions that predict nothing have other effects.
         let rows = [9.0, 9.0, *answer, *foil, 9.0, -9.0];
@@ -32,7 +32,6 @@ fn show(sums: &mut DirectSums, index: u64, parts: &[(ResidualPart, [f32; 2])], l
     let norm = FinalNorm { scales: &[7.0, 2.0, 7.0], constants: &[0.5, 0.25] };
     sums.observe(&mut state, &mut Event::FinalNorm(norm));
     sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &[logits[1], logits[0]] });
-    sums.end_pack(vec![state]);
 }
 
 fn measured(sums: DirectSums) -> DirectResult {

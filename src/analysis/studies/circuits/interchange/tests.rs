@@ -29,7 +29,7 @@ fn texts(index: u64, unit: u64, is_first: bool) -> [Sequence; 2] {
 /// Shows the two texts of an item by the difference of their two logits: as they are, then with each head exchanged.
 #[expect(clippy::cast_possible_truncation, reason = "a logit")]
 fn show(sums: &mut InterchangeSums, texts: &[Sequence; 2], scores: [&[f64]; 2]) {
-    let mut states = texts.each_ref().map(|text| sums.begin(text));
+    let mut states = texts.each_ref().map(|text| sums.begin(text).unwrap());
     for variant in 0..scores[0].len() {
         for (state, scores) in states.iter_mut().zip(scores) {
             if variant > 0 {
@@ -38,7 +38,6 @@ fn show(sums: &mut InterchangeSums, texts: &[Sequence; 2], scores: [&[f64]; 2]) 
             sums.observe(state, &mut Event::Logits { position: 1, logits: &[0.0, scores[variant] as f32] });
         }
     }
-    sums.end_pack(states.into());
 }
 
 fn measured(sums: InterchangeSums, grid: HeadGrid) -> InterchangeResult {

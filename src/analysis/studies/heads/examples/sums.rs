@@ -207,7 +207,7 @@ impl Merge for ExampleSums {
 }
 
 impl Sums for ExampleSums {
-    type SequenceState = Option<ExampleState>;
+    type SequenceState = ExampleState;
 
     fn begin(&mut self, sequence: &Sequence) -> Option<ExampleState> {
         let is_short = |words: &Range<usize>| (LEAST_WORDS..=MOST_WORDS).contains(&words.len());
@@ -234,13 +234,8 @@ impl Sums for ExampleSums {
         (!sentences.is_empty()).then(|| ExampleState { sequence: sequence.clone(), sentences })
     }
 
-    fn is_relevant(state: &Option<ExampleState>) -> bool {
-        state.is_some()
-    }
-
-    fn observe(&mut self, state: &mut Option<ExampleState>, event: &mut Event<'_>) {
+    fn observe(&mut self, ExampleState { sequence, sentences }: &mut ExampleState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
-        let Some(ExampleState { sequence, sentences }) = state else { return };
         let (place, view) = (self.grid.index(input.view.layer, input.view.head), input.attention());
         for sentence in sentences {
             let aims = self.aims.iter().zip(&mut self.kept).zip(&sentence.goals);
@@ -258,12 +253,8 @@ impl Sums for ExampleSums {
         }
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        *classes == self.classes
-    }
-
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
-        (self.grid, self.from) == (grid, from)
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
+        (self.grid, self.from, &self.classes) == (grid, from, classes)
             && self.kept.len() == self.aims.len()
             && self.aims.iter().all(|aimed| aimed.place < grid.count() && aimed.mean.is_finite())
             && self.kept.iter().all(HeadCandidates::fits)

@@ -44,7 +44,7 @@ fn show(sums: &mut ExampleSums, sequence: &Sequence, to_previous: f32) {
         weights[token * tokens] += 1.0 - to_previous;
         weights[token * tokens + token.saturating_sub(1)] += to_previous;
     }
-    let mut state = sums.begin(sequence);
+    let mut state = sums.begin(sequence).unwrap();
     for head in 0..2 {
         let view = AttentionView::new(0, head, tokens, &weights);
         sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sequence, view.into())));
@@ -160,6 +160,6 @@ proptest! {
         a.merge(&c);
         prop_assert_eq!(&a, &whole);
         let other = HeadGrid { layers: 1, heads: 1 };
-        prop_assert!(a.fits(GRID, FromToken::Mean) && !a.fits(other, FromToken::Mean));
+        prop_assert!(a.fits(GRID, FromToken::Mean, &LayerClasses::default()) && !a.fits(other, FromToken::Mean, &LayerClasses::default()));
     }
 }

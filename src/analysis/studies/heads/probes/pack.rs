@@ -17,12 +17,12 @@ pub struct RowPlace {
     pub row: usize,
 }
 
-/// The state of a sequence: its number in the pack, and its words.
+/// The state of a sequence: its number among those of the pack with words, and these.
 #[derive(Debug)]
 pub struct PackState {
     number: usize,
     /// The words that have a row.
-    pub words: Vec<WordRow>,
+    words: Vec<WordRow>,
 }
 
 /// A word that has a row.
@@ -56,7 +56,7 @@ pub struct WordGroup<K> {
 #[derive(Clone, Debug)]
 pub struct Pack<K> {
     pub groups: Vec<WordGroup<K>>,
-    /// Sequences.
+    /// Sequences with words.
     begun: usize,
 }
 
@@ -74,10 +74,13 @@ impl<K> WordGroup<K> {
 }
 
 impl<K: PartialEq> Pack<K> {
-    /// Begins a sequence.
-    pub fn begin(&mut self) -> PackState {
+    /// Begins a sequence with these words; `None` of one without any.
+    pub fn begin(&mut self, words: Vec<WordRow>) -> Option<PackState> {
+        if words.is_empty() {
+            return None;
+        }
         self.begun += 1;
-        PackState { number: self.begun - 1, words: Vec::new() }
+        Some(PackState { number: self.begun - 1, words })
     }
 
     /// A row for a word among those with this key.

@@ -12,7 +12,8 @@ use super::task::{Form, classes, tasks};
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Sums};
+use crate::model::grid::visibility::LayerClasses;
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -151,22 +152,20 @@ merge_fields!(ProbeScores[grid, tasks] { blocks });
 impl Sums for ProbeScores {
     type SequenceState = PackState;
 
-    fn needs(&self) -> Needs {
-        Needs { contexts: true, hidden_states: true, ..Needs::default() }
+    fn demands(&self) -> Demands {
+        Demands::of(Needs { contexts: true, hidden_states: true, ..Needs::default() })
     }
 
     fn begin_pass(&mut self, known: &PassSetup) {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> PackState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<PackState> {
         let Self { blocks, at_work, .. } = self;
         let ScoreBuffers { probes, embeddings, pack, words: known, .. } = at_work;
-        let mut state = pack.begin();
         let (block, fold) = (block_of(sequence.family.number), fold_of(sequence.family.number));
-        let Some(trained) = probes.folds.as_ref().map(|folds| &folds[1 - fold]) else {
-            return state;
-        };
+        let trained = &probes.folds.as_ref()?[1 - fold];
+        let mut rows = Vec::new();
         let mut seen = vec![false; probes.tasks.len()];
         for (word, tokens) in sequence.words.iter().enumerate() {
             let class = |(task, class): (&TaskClasses, Option<&str>)| {
@@ -191,30 +190,24 @@ impl Sums for ProbeScores {
             if let Some(embeddings) = embeddings {
                 pack.embed(at, embeddings, &sequence.ids, tokens);
             }
-            state.words.push(WordRow { at, tokens: tokens.clone() });
+            rows.push(WordRow { at, tokens: tokens.clone() });
         }
         for (hits, _) in blocks[block].iter_mut().zip(seen).filter(|(_, seen)| *seen) {
             hits.sentences += u64::from(sequence.family.is_first);
         }
-        state
-    }
-
-    fn is_relevant(state: &PackState) -> bool {
-        !state.words.is_empty()
+        pack.begin(rows)
     }
 
     fn observe(&mut self, state: &mut PackState, event: &mut Event<'_>) {
-        if let Some(layer) = self.at_work.pack.observe(state, event, self.grid) {
+        if let Event::PackOver = event {
+            self.at_work.pack = Pack::default();
+            self.at_work.words.clear();
+        } else if let Some(layer) = self.at_work.pack.observe(state, event, self.grid) {
             self.score_layer(layer);
         }
     }
 
-    fn end_pack(&mut self, _: Vec<PackState>) {
-        self.at_work.pack = Pack::default();
-        self.at_work.words.clear();
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         let of_task = |hits: &Hits| (hits.inputs.len(), hits.heads.len()) == (grid.layers, grid.count());
         let of_block = |block: &ByTask| block.len() == self.tasks.len() && block.iter().all(of_task);
         self.grid == grid && self.tasks.len() <= MOST_TASKS && self.blocks.fit(of_block)

@@ -11,7 +11,8 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Sums};
+use crate::model::grid::visibility::LayerClasses;
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -230,18 +231,18 @@ merge_fields!(ProbeSums[grid, tasks] { widths, folds });
 impl Sums for ProbeSums {
     type SequenceState = PackState;
 
-    fn needs(&self) -> Needs {
-        Needs { contexts: true, hidden_states: true, ..Needs::default() }
+    fn demands(&self) -> Demands {
+        Demands::of(Needs { contexts: true, hidden_states: true, ..Needs::default() })
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> PackState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<PackState> {
         let Self { tasks, folds, at_work, .. } = self;
         let PackBuffers { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
-        let (mut state, fold) = (pack.begin(), fold_of(sequence.family.number));
+        let (mut rows, fold) = (Vec::new(), fold_of(sequence.family.number));
         for (word, tokens) in sequence.words.iter().enumerate() {
             let named: Vec<(usize, &str)> = classes(sequence, word)
                 .take(tasks.len())
@@ -263,28 +264,22 @@ impl Sums for ProbeSums {
             if let Some(embeddings) = embeddings {
                 pack.embed(at, embeddings, &sequence.ids, tokens);
             }
-            state.words.push(WordRow { at, tokens: tokens.clone() });
+            rows.push(WordRow { at, tokens: tokens.clone() });
         }
-        state
-    }
-
-    fn is_relevant(state: &PackState) -> bool {
-        !state.words.is_empty()
+        pack.begin(rows)
     }
 
     fn observe(&mut self, state: &mut PackState, event: &mut Event<'_>) {
-        if let Some(layer) = self.at_work.pack.observe(state, event, self.grid) {
+        if let Event::PackOver = event {
+            self.at_work.pack = Pack::default();
+            self.at_work.classes.clear();
+            self.at_work.buckets.clear();
+        } else if let Some(layer) = self.at_work.pack.observe(state, event, self.grid) {
             self.add_layer(layer);
         }
     }
 
-    fn end_pack(&mut self, _: Vec<PackState>) {
-        self.at_work.pack = Pack::default();
-        self.at_work.classes.clear();
-        self.at_work.buckets.clear();
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         let (layers, heads) = (grid.layers, grid.heads);
         let of_fold = |fold: &FoldSums| {
             let classes = || fold.tasks.iter().flat_map(|task| task.classes.values());

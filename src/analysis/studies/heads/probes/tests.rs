@@ -14,6 +14,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::Event;
 use crate::passes::observer::Observer;
 use crate::passes::observer::set::ObserverSet;
@@ -345,7 +346,10 @@ fn sums_and_scores_of_parts_are_those_of_the_whole() {
         parts.merge(&*shown(empty(), 0, &sentences[..30]));
         assert!(parts.to_bytes().unwrap() == whole.to_bytes().unwrap(), "{place}");
         let restored = AnyStudy::passes(&LinearProbes)[place].restore(&whole.to_bytes().unwrap()).unwrap();
-        assert!(restored.fits(GRID, FromToken::Mean) && restored.to_bytes().unwrap() == whole.to_bytes().unwrap());
-        assert!(!restored.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean));
+        assert!(
+            restored.fits(GRID, FromToken::Mean, &LayerClasses::default())
+                && restored.to_bytes().unwrap() == whole.to_bytes().unwrap()
+        );
+        assert!(!restored.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean, &LayerClasses::default()));
     }
 }

@@ -10,7 +10,7 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -124,43 +124,41 @@ merge_fields!(SimilaritySums[grid, classes] { blocks, weighed });
 impl Sums for SimilaritySums {
     type SequenceState = SimilarityState;
 
-    fn needs(&self) -> Needs {
-        Needs { values: true, outputs: true, ..Needs::ATTENTION }
-    }
-
-    fn keeps_attention(&self) -> bool {
-        true
+    fn demands(&self) -> Demands {
+        Demands {
+            needs: Needs { values: true, outputs: true, ..Needs::ATTENTION },
+            keeps_attention: true,
+            ..Demands::default()
+        }
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.weighed = known.encoder.and_then(|encoder| Weighed::new(encoder, self.grid));
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SimilarityState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<SimilarityState> {
         let block = block_of(sequence.family.number);
         let rows: Vec<usize> = sequence.text_places().collect();
-        if !rows.is_empty() {
-            self.blocks[block].sentences += u64::from(sequence.family.is_first);
-            self.add_distances(block, rows.len(), [&[]; 2]);
+        if rows.is_empty() {
+            return None;
         }
+        self.blocks[block].sentences += u64::from(sequence.family.is_first);
+        self.add_distances(block, rows.len(), [&[]; 2]);
         let sentences = sequence.text_places_of_sentences().into_iter().filter(|places| !places.is_empty());
         let sentences = sentences.filter(|_| sequence.family.is_first);
         // Batches span documents, so their blocks are those of the sentences that they begin with.
         let sentence = sequence.document_number.map_or(block, |_| block_of(sequence.index));
         let compared = sentences.map(|places| (self.outputs.begin(sentence, places.len()), places)).collect();
-        SimilarityState { block, roots: Roots::of(rows), compared, layer: LayerSums::default() }
-    }
-
-    fn is_relevant(state: &SimilarityState) -> bool {
-        !state.roots.rows.is_empty()
+        Some(SimilarityState { block, roots: Roots::of(rows), compared, layer: LayerSums::default() })
     }
 
     fn observe(&mut self, state: &mut SimilarityState, event: &mut Event<'_>) {
-        let Event::Head(input) = event else { return };
         let SimilarityState { block, roots, compared, layer } = state;
-        if roots.rows.is_empty() {
-            return;
-        }
+        let input = match event {
+            Event::Head(input) => input,
+            Event::PackOver => return self.end_pack(*block, roots),
+            _ => return,
+        };
         let (view, HeadGrid { heads, .. }) = (input.view, self.grid);
         roots.push(view.attention, self.grid.count());
         let (Some(output), Some(values)) = (view.output, view.values) else { return };
@@ -174,11 +172,25 @@ impl Sums for SimilaritySums {
         }
     }
 
-    fn end_pack(&mut self, states: Vec<SimilarityState>) {
-        for SimilarityState { block, roots, .. } in states {
-            if roots.values().is_empty() {
-                continue;
-            }
+    fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
+        let pairs = HeadPairs(grid.count());
+        let has = |there: bool, length: usize, expected: usize| length == if there { expected } else { 0 };
+        let fits = |block: &SimilarityTotals| {
+            has(block.rows > 0, block.distances.len(), pairs.count())
+                && has(block.rows > 0, block.from_even.len(), grid.count())
+                && has(block.rows > 0, block.disagreement.len(), grid.layers)
+                && has(block.batches > 0, block.covariances.len(), pairs.count_with_self())
+        };
+        (self.grid, &self.classes) == (grid, classes)
+            && self.blocks.fit(fits)
+            && self.weighed.as_ref().is_none_or(|weighed| weighed.fits(grid))
+    }
+}
+
+impl SimilaritySums {
+    /// Adds the distances of a sequence whose pack is over, and with the first sequence the batches of the pack.
+    fn end_pack(&mut self, block: usize, roots: &Roots) {
+        if !roots.values().is_empty() {
             let heads = self.grid.count();
             let tokens = roots.values().len() / heads / roots.rows.len();
             let from_even: Vec<f64> = (0..heads)
@@ -192,21 +204,5 @@ impl Sums for SimilaritySums {
         if let Some(batches) = self.outputs.end(self.grid.count()) {
             self.add_batches(&batches);
         }
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        let pairs = HeadPairs(grid.count());
-        let has = |there: bool, length: usize, expected: usize| length == if there { expected } else { 0 };
-        let fits = |block: &SimilarityTotals| {
-            has(block.rows > 0, block.distances.len(), pairs.count())
-                && has(block.rows > 0, block.from_even.len(), grid.count())
-                && has(block.rows > 0, block.disagreement.len(), grid.layers)
-                && has(block.batches > 0, block.covariances.len(), pairs.count_with_self())
-        };
-        self.grid == grid && self.blocks.fit(fits) && self.weighed.as_ref().is_none_or(|weighed| weighed.fits(grid))
-    }
-
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        self.classes == *classes
     }
 }

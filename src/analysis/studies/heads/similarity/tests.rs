@@ -41,10 +41,11 @@ fn looking(n: usize, first: f32, contexts: Vec<f32>) -> TestHead {
 
 /// Shows sentences that run side by side; `heads` are of each sentence, layer by layer.
 fn show(sums: &mut SimilaritySums, pack: &[(Sequence, Vec<TestHead>)], grid: HeadGrid) {
-    let mut state: Vec<_> = pack.iter().map(|(sentence, _)| sums.begin(sentence)).collect();
+    let mut states: Vec<_> = pack.iter().map(|(sentence, _)| sums.begin(sentence)).collect();
     for place in 0..grid.count() {
         let (layer, head) = grid.at(place);
-        for (state, (sentence, heads)) in state.iter_mut().zip(pack) {
+        for (state, (sentence, heads)) in states.iter_mut().zip(pack) {
+            let Some(state) = state else { continue };
             let TestHead { weights, contexts } = &heads[place];
             let (n, width) = (sentence.ids.len(), contexts.len() / sentence.ids.len());
             let (contexts, bias) = (Rows::new(contexts, width), vec![0.0; width]);
@@ -59,7 +60,7 @@ fn show(sums: &mut SimilaritySums, pack: &[(Sequence, Vec<TestHead>)], grid: Hea
             sums.observe(state, &mut Event::Head(Folder::default().head_input(sentence, view)));
         }
     }
-    sums.end_pack(state);
+    states.iter_mut().flatten().for_each(|state| sums.observe(state, &mut Event::PackOver));
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
@@ -244,7 +245,10 @@ fn sums_of_parts_are_those_of_the_whole() {
     right.merge(&left);
     assert_eq!(right.blocks, whole.blocks);
     assert!(whole.blocks.total().batches > 0);
-    assert!(whole.fits(GRID, FromToken::Mean) && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean));
+    assert!(
+        whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
+            && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean, &LayerClasses::default())
+    );
     let restored = AnyStudy::passes(&HeadSimilarity)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
     assert_eq!(crate::passes::observer::sums::<SimilaritySums>(&*restored).blocks, right.blocks);
 }

@@ -70,13 +70,13 @@ merge_fields!(AttentionSums[grid, visibility] { blocks });
 impl Sums for AttentionSums {
     type SequenceState = AttentionState;
 
-    fn begin(&mut self, sequence: &Sequence) -> AttentionState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<AttentionState> {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         let sums = &mut self.blocks[block];
         sums.exposure.add(&roles, self.visibility);
         let even = self.even.view(Even::new(self.visibility, sequence.ids.len()));
         sums.uniform.add(&tokens::observe(&roles, even, &mut self.row));
-        AttentionState { block, roles }
+        Some(AttentionState { block, roles })
     }
 
     fn observe(&mut self, state: &mut AttentionState, event: &mut Event<'_>) {
@@ -86,11 +86,9 @@ impl Sums for AttentionSums {
         self.blocks[state.block].heads[head].add(&tokens::observe(&state.roles, view, &mut self.row));
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        classes.kinds() == [self.visibility]
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        self.grid == grid && self.blocks.fit(|block| block.heads.len() == grid.count())
+    fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
+        self.grid == grid
+            && classes.kinds() == [self.visibility]
+            && self.blocks.fit(|block| block.heads.len() == grid.count())
     }
 }

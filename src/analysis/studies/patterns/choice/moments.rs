@@ -9,7 +9,8 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Sums};
+use crate::model::grid::visibility::LayerClasses;
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -237,31 +238,29 @@ merge_fields!(InputMoments[grid] { widths, quarters });
 impl Sums for InputMoments {
     type SequenceState = usize;
 
-    fn needs(&self) -> Needs {
-        Needs { attention_inputs: true, ..Needs::default() }
+    fn demands(&self) -> Demands {
+        Demands::of(Needs { attention_inputs: true, ..Needs::default() })
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> usize {
-        self.at_work.pack.begin(sequence)
+    fn begin(&mut self, sequence: &Sequence) -> Option<usize> {
+        Some(self.at_work.pack.begin(sequence))
     }
 
     fn observe(&mut self, number: &mut usize, event: &mut Event<'_>) {
-        if let Event::AttentionInputs { layer, inputs, .. } = event
-            && self.at_work.pack.observe(*number, *inputs)
-        {
-            self.add_layer(*layer);
+        match event {
+            Event::AttentionInputs { layer, inputs, .. } if self.at_work.pack.observe(*number, *inputs) => {
+                self.add_layer(*layer);
+            }
+            Event::PackOver => self.at_work.pack = TokenPack::default(),
+            _ => {}
         }
     }
 
-    fn end_pack(&mut self, _: Vec<usize>) {
-        self.at_work.pack = TokenPack::default();
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid && self.quarters.iter().all(|quarter| quarter.fits(grid.layers, self.widths))
     }
 }

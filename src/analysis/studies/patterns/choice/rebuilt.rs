@@ -14,7 +14,7 @@ use crate::model::forward::visitor::Needs;
 use crate::model::forward::{AttentionScratch, Encoder, LayerAttention, Positions, QueriesKeys, WordEmbeddings};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -206,38 +206,35 @@ merge_fields!(RebuiltSums[grid, classes, ridges] { blocks });
 impl Sums for RebuiltSums {
     type SequenceState = usize;
 
-    fn needs(&self) -> Needs {
-        Needs { attention_inputs: self.at_work.folds.is_some(), ..Needs::default() }
+    fn demands(&self) -> Demands {
+        Demands::of(Needs { attention_inputs: self.at_work.folds.is_some(), ..Needs::default() })
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.at_work.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> usize {
-        self.at_work.pack.begin(sequence)
+    fn begin(&mut self, sequence: &Sequence) -> Option<usize> {
+        Some(self.at_work.pack.begin(sequence))
     }
 
     fn observe(&mut self, number: &mut usize, event: &mut Event<'_>) {
-        if let Event::AttentionInputs { layer, inputs, encoder } = event
-            && self.at_work.pack.observe(*number, *inputs)
-        {
-            self.add_layer(*layer, *encoder);
+        match event {
+            Event::AttentionInputs { layer, inputs, encoder } if self.at_work.pack.observe(*number, *inputs) => {
+                self.add_layer(*layer, *encoder);
+            }
+            Event::PackOver => self.at_work.pack = TokenPack::default(),
+            _ => {}
         }
     }
 
-    fn end_pack(&mut self, _: Vec<usize>) {
-        self.at_work.pack = TokenPack::default();
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         let of_block = |block: &RebuiltBlock| (block.layers.len(), block.heads.len()) == (grid.layers, grid.count());
         let ridges = self.ridges.is_empty() || self.ridges.len() == grid.layers;
         let known = |ridge: &u8| usize::from(*ridge) < super::fit::RIDGES.len();
-        self.grid == grid && ridges && self.ridges.iter().flatten().all(known) && self.blocks.fit(of_block)
-    }
-
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        self.classes == *classes
+        (self.grid, &self.classes) == (grid, classes)
+            && ridges
+            && self.ridges.iter().flatten().all(known)
+            && self.blocks.fit(of_block)
     }
 }

@@ -13,6 +13,7 @@ use crate::evaluation::results::Results;
 use crate::model::config::{Activation, BlockPlan, Config, NormKind, PositionEmbedding, Sizes};
 use crate::model::forward::Encoder;
 use crate::model::forward::packed::PackedEncoder;
+use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::{Embeddings, Layer, Linear, Norm, Parameters};
 use crate::passes::observer::Observer;
@@ -312,7 +313,10 @@ fn sums_of_parts_are_those_of_the_whole() {
         parts.merge(&*shown(spec.observer(&subject), &encoder, &sentences[..64]));
         assert!(parts.to_bytes().unwrap() == whole.to_bytes().unwrap(), "{place}");
         let restored = spec.restore(&whole.to_bytes().unwrap()).unwrap();
-        assert!(restored.fits(GRID, FromToken::Mean) && restored.to_bytes().unwrap() == whole.to_bytes().unwrap());
-        assert!(!restored.fits(HeadGrid { layers: 3, heads: 3 }, FromToken::Mean));
+        assert!(
+            restored.fits(GRID, FromToken::Mean, &LayerClasses::default())
+                && restored.to_bytes().unwrap() == whole.to_bytes().unwrap()
+        );
+        assert!(!restored.fits(HeadGrid { layers: 3, heads: 3 }, FromToken::Mean, &LayerClasses::default()));
     }
 }

@@ -105,7 +105,7 @@ merge_fields!(CoreferenceSums[grid, visibility, from] { met, blocks });
 impl Sums for CoreferenceSums {
     type SequenceState = CoreferenceState;
 
-    fn begin(&mut self, sequence: &Sequence) -> CoreferenceState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<CoreferenceState> {
         let window = Window::of(sequence, self.visibility, self.from);
         let MentionCounts { windows, mentions, headless, unmatched, unscored, out_of_sight } = &mut self.met;
         *windows += 1;
@@ -127,18 +127,11 @@ impl Sums for CoreferenceSums {
             }
             sums.windows += u64::from(sums.anaphors > before && sequence.family.is_first);
         }
-        CoreferenceState { block, window }
-    }
-
-    fn is_relevant(CoreferenceState { window, .. }: &CoreferenceState) -> bool {
-        !window.anaphors.is_empty()
+        (!window.anaphors.is_empty()).then_some(CoreferenceState { block, window })
     }
 
     fn observe(&mut self, CoreferenceState { block, window }: &mut CoreferenceState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
-        if window.anaphors.is_empty() {
-            return;
-        }
         let head = self.grid.index(input.view.layer, input.view.head);
         let words = input.words(self.from);
         // The choice of a word does not depend on which of its mentions is considered.
@@ -154,12 +147,9 @@ impl Sums for CoreferenceSums {
         }
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        classes.kinds() == [self.visibility]
-    }
-
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from) == (grid, from)
+            && classes.kinds() == [self.visibility]
             && self.blocks.fit(|block| block.iter().all(|sums| sums.heads.len() == grid.count() && sums.adds_up()))
     }
 }

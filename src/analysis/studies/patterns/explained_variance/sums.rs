@@ -117,7 +117,7 @@ impl Sums for ExplainedSums {
         self.lexicon = Lexicon { embeddings: known.embeddings.clone(), counts: known.counts.clone() };
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> ExplainedState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<ExplainedState> {
         let block = block_of(sequence.family.number);
         let (cues, products) = SentenceCues::new(sequence, self.visibility, &self.lexicon);
         for (sums, products) in self.blocks[block].iter_mut().zip(&products) {
@@ -134,12 +134,16 @@ impl Sums for ExplainedSums {
             places.sentences += u64::from(sequence.family.is_first);
             places.heads.resize(self.grid.count(), PlaceHeadSums::default());
         }
-        ExplainedState { block, cues, forms: products.map(|products| products.is_some()), neighbour }
+        Some(ExplainedState { block, cues, forms: products.map(|products| products.is_some()), neighbour })
     }
 
     fn observe(&mut self, state: &mut ExplainedState, event: &mut Event<'_>) {
         let ExplainedState { block, cues, forms, neighbour } = state;
-        let Event::Head(input) = event else { return };
+        let input = match event {
+            Event::Head(input) => input,
+            Event::PackOver => return self.neighbours.end_pack(),
+            _ => return,
+        };
         let view = input.attention();
         let place = self.grid.index(view.layer, view.head);
         let text = input.text();
@@ -159,17 +163,10 @@ impl Sums for ExplainedSums {
         }
     }
 
-    fn end_pack(&mut self, _: Vec<ExplainedState>) {
-        self.neighbours.end_pack();
-    }
-
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        classes.kinds() == [self.visibility]
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         let heads = grid.count();
         self.grid == grid
+            && classes.kinds() == [self.visibility]
             && self.blocks.fit(|block| block.iter().all(|sums| sums.fits(heads)))
             && self.places.fit(|sums| sums.fits(heads))
     }

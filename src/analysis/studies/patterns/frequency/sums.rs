@@ -306,7 +306,7 @@ impl Sums for FrequencySums {
         self.counts.clone_from(&known.counts);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> FrequencyState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<FrequencyState> {
         let (block, is_first) = (block_of(sequence.family.number), sequence.family.is_first);
         let (visibility, tokens) = (self.visibility, sequence.ids.len());
         let counts = self.counts.as_ref();
@@ -329,7 +329,7 @@ impl Sums for FrequencySums {
             pairs[0].add(sentence.pairs(by_text));
             pairs[1].add(sentence.pairs(by_all));
         }
-        FrequencyState { block, sentence }
+        Some(FrequencyState { block, sentence })
     }
 
     fn observe(&mut self, FrequencyState { block, sentence }: &mut FrequencyState, event: &mut Event<'_>) {
@@ -340,12 +340,9 @@ impl Sums for FrequencySums {
         self.blocks[*block].heads[head].add(&observe(sentence, input.text(), view));
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        classes.kinds() == [self.visibility]
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         self.grid == grid
+            && classes.kinds() == [self.visibility]
             && self
                 .blocks
                 .fit(|block| block.heads.len() == grid.count() && block.pairs.iter().all(|pairs| pairs.targets() == 1))

@@ -252,8 +252,8 @@ struct ScoredLinks {
 pub struct LinksState {
     block: usize,
     links: Vec<ScoredLinks>,
-    /// `None` in a sequence without links.
-    neighbour: Option<Neighbour>,
+    neighbour: Neighbour,
+    /// `None` if no link is scored.
     special: Option<SpecialTokens>,
     /// How weights are compared in each class of layers.
     partners: Vec<Partners>,
@@ -262,15 +262,14 @@ pub struct LinksState {
 impl Sums for LinksSums {
     type SequenceState = LinksState;
 
-    fn begin(&mut self, sequence: &Sequence) -> LinksState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<LinksState> {
         let (grid, from, visibility) = (self.grid, self.from, self.classes.in_all_layers());
         let block = block_of(sequence.family.number);
-        let mut state = LinksState { block, links: Vec::new(), neighbour: None, special: None, partners: Vec::new() };
         if sequence.links.is_empty() {
-            return state;
+            return None;
         }
         let neighbour = self.neighbours.begin(sequence, sequence.words.len());
-        state.neighbour = Some(neighbour);
+        let mut state = LinksState { block, links: Vec::new(), neighbour, special: None, partners: Vec::new() };
         let (words, even) = (LinkedWords::new(sequence, visibility, from), Even::new(visibility, sequence.ids.len()));
         for links in &sequence.links {
             for key in LinkKey::of(links, visibility.is_causal()) {
@@ -318,20 +317,17 @@ impl Sums for LinksSums {
             let kinds = self.classes.kinds().iter();
             state.partners = kinds.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
         }
-        state
-    }
-
-    fn is_relevant(state: &LinksState) -> bool {
-        !state.links.is_empty()
-    }
-
-    fn end_pack(&mut self, _: Vec<LinksState>) {
-        self.neighbours.end_pack();
+        // A sequence whose links are not scored may be the neighbour of the next.
+        Some(state)
     }
 
     fn observe(&mut self, state: &mut LinksState, event: &mut Event<'_>) {
         let LinksState { block, links, neighbour, special, partners } = state;
-        let (Event::Head(input), Some(neighbour)) = (event, neighbour) else { return };
+        let input = match event {
+            Event::Head(input) => input,
+            Event::PackOver => return self.neighbours.end_pack(),
+            _ => return,
+        };
         let (view, from) = (input.attention(), self.from);
         let attention = input.words(from);
         self.neighbours.keep(neighbour, view.layer, view.head, || attention.clone());
@@ -384,18 +380,14 @@ impl Sums for LinksSums {
         }
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        *classes == self.classes
-    }
-
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         let fits = |sums: &TypeSums| {
             sums.profiles.len() == grid.count()
                 && sums.positions.targets() == 1
                 && sums.separations.iter().flat_map(PairsByLength::values).all(SeparatedPairs::adds_up)
                 && sums.blocks.fit(|block| block.adds_up(grid.count()))
         };
-        (self.grid, self.from) == (grid, from) && self.types.values().all(fits)
+        (self.grid, self.from, &self.classes) == (grid, from, classes) && self.types.values().all(fits)
     }
 }
 

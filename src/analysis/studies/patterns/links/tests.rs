@@ -55,11 +55,12 @@ fn between_words(weights: &[&[f32]]) -> Vec<f32> {
 
 fn measured(sequence: &Sequence, visibility: Visibility, weights: &[f32]) -> Vec<LinkMetrics> {
     let grid = HeadGrid { layers: 1, heads: 1 };
-    let mut sums = LinksSums::new(grid, LayerClasses::new(&[visibility]), FromToken::Mean);
-    let (mut state, mut folder) = (sums.begin(sequence), Folder::default());
+    let classes = LayerClasses::new(&[visibility]);
+    let mut sums = LinksSums::new(grid, classes.clone(), FromToken::Mean);
+    let (mut state, mut folder) = (sums.begin(sequence).unwrap(), Folder::default());
     let view = AttentionView::new(0, 0, sequence.ids.len(), weights);
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view.into())));
-    assert!(sums.fits(grid, FromToken::Mean));
+    assert!(sums.fits(grid, FromToken::Mean, &classes));
     let context = EstimationContext { grid, threads: NonZeroUsize::MIN, leaves_out: true, absent: Vec::new() };
     sums.types.iter().filter_map(|(key, sums)| LinkMetrics::new(key, sums, &context)).collect()
 }
@@ -318,7 +319,7 @@ fn sums_of_a_file_add_up_or_do_not_fit() {
     let fits = |change: &dyn Fn(&mut LinkBlock)| {
         let mut sums = sums.clone();
         sums.types.values_mut().for_each(|sums| change(&mut sums.blocks[0]));
-        sums.fits(grid, FromToken::Mean)
+        sums.fits(grid, FromToken::Mean, &LayerClasses::default())
     };
     assert!(fits(&|_| ()));
     let changes: [&dyn Fn(&mut LinkBlock); 6] = [

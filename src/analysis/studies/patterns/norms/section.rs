@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_layers_ratio_is_the_mean_over_tokens_of_text() {
         let mut sums = AllNorms::new(GRID, Visibility::ALL);
-        let mut state = sums.begin(&sequence(&[FirstSpecial, Text, Text]));
+        let mut state = sums.begin(&sequence(&[FirstSpecial, Text, Text])).unwrap();
         let mixing = Mixing { ratios: &[0.875, 0.5, 0.25], even: &[0.0, 0.75, 0.5] };
         sums.observe(&mut state, &mut Event::Mixing { layer: 1, mixing });
         let of_layer = |layer| LayerMixing::new(&sums, layer);

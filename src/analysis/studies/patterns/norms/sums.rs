@@ -7,7 +7,7 @@ use super::observe::{Buffers, HeadData, observe, places, sees_sink};
 use crate::model::forward::visitor::{Mixing, Needs};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -176,14 +176,14 @@ impl Merge for AllNorms {
 impl Sums for AllNorms {
     type SequenceState = NormState;
 
-    fn needs(&self) -> Needs {
-        Needs { values: true, value_norms: true, outputs: true, mixing: true, ..Needs::ATTENTION }
+    fn demands(&self) -> Demands {
+        Demands::of(Needs { values: true, value_norms: true, outputs: true, mixing: true, ..Needs::ATTENTION })
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> NormState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<NormState> {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         self.blocks[block].exposure.add(&roles, self.visibility);
-        NormState { block, roles }
+        Some(NormState { block, roles })
     }
 
     fn observe(&mut self, state: &mut NormState, event: &mut Event<'_>) {
@@ -200,16 +200,13 @@ impl Sums for AllNorms {
         self.blocks[state.block].add(place, &sums, self.buffers.vectors());
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        classes.kinds() == [self.visibility]
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         // Of a class of layers only their heads are seen.
         let square = self.grams.iter().map(Vec::len).max().unwrap_or(0);
         let head_dim = square.isqrt();
         let vectors = grid.count().saturating_mul(VECTORS).saturating_mul(head_dim);
         self.grid == grid
+            && classes.kinds() == [self.visibility]
             && self.grams.len() == grid.count()
             && head_dim * head_dim == square
             && self.grams.iter().all(|gram| [0, square].contains(&gram.len()))

@@ -201,7 +201,7 @@ impl Sums for RepeatSums {
         }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> RepeatState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<RepeatState> {
         let block = block_of(sequence.family.number);
         let Some(copies) = Copies::of(sequence) else {
             let (pairs, at_offset, detected) = (Vec::new(), Vec::new(), Vec::new());
@@ -240,7 +240,7 @@ impl Sums for RepeatSums {
         for &(place, query, _) in detected.iter().filter(|(_, query, key)| visibility.sees(*query, *key)) {
             exposure.detected_uniform[place] += even.share(query) / tokens as f64;
         }
-        RepeatState { block, text, ids: ids.clone(), pairs, at_offset, detected }
+        Some(RepeatState { block, text, ids: ids.clone(), pairs, at_offset, detected })
     }
 
     fn observe(&mut self, state: &mut RepeatState, event: &mut Event<'_>) {
@@ -266,12 +266,9 @@ impl Sums for RepeatSums {
         sums.detected.iter_mut().zip(detected).for_each(|(sum, mass)| *sum += mass / view.tokens() as f64);
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        classes.kinds() == [self.visibility]
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         self.grid == grid
+            && classes.kinds() == [self.visibility]
             && [0, grid.count()].contains(&self.copying.len())
             && self.blocks.fit(|block| block.heads.len() == grid.count())
     }

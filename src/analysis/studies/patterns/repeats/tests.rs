@@ -49,10 +49,9 @@ fn head(n: usize, most: f32, wanted: impl Fn(usize) -> Option<usize>) -> Vec<f32
 }
 
 fn see(sums: &mut RepeatSums, sequence: &Sequence, weights: &[f32]) {
-    let mut state = sums.begin(sequence);
+    let mut state = sums.begin(sequence).unwrap();
     let view = HeadView::from(AttentionView::new(0, 0, sequence.ids.len(), weights));
     sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sequence, view)));
-    sums.end_pack(vec![state]);
 }
 
 /// The labels of a head over 64 sequences, plain and with a mask.

@@ -103,7 +103,7 @@ merge_fields!(SegmentSums[grid, visibility] { blocks });
 impl Sums for SegmentSums {
     type SequenceState = SegmentState;
 
-    fn begin(&mut self, sequence: &Sequence) -> SegmentState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<SegmentState> {
         let (block, tokens) = (block_of(sequence.family.number), sequence.ids.len());
         let texts: Option<[Range<usize>; 2]> = sequence.texts.clone().try_into().ok();
         // The classes of patterns are of whole matrices.
@@ -121,7 +121,7 @@ impl Sums for SegmentSums {
             exposure.same += (a * (a - 1.0) + b * (b - 1.0)) / n;
             exposure.any += (a + b) * (a + b - 1.0) / n;
         }
-        SegmentState { block, texts, design }
+        Some(SegmentState { block, texts, design })
     }
 
     fn observe(&mut self, state: &mut SegmentState, event: &mut Event<'_>) {
@@ -141,12 +141,10 @@ impl Sums for SegmentSums {
         self.blocks[state.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        classes.kinds() == [self.visibility]
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
-        self.grid == grid && self.blocks.fit(|block| block.heads.len() == grid.count())
+    fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
+        self.grid == grid
+            && classes.kinds() == [self.visibility]
+            && self.blocks.fit(|block| block.heads.len() == grid.count())
     }
 }
 

@@ -5,7 +5,7 @@ use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
-use crate::model::grid::visibility::Visibility;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::observer::{Event, Folder, Sums, observer_of};
 use crate::sequences::frame::Frame;
@@ -37,10 +37,9 @@ fn head(pair: &Sequence, wanted: impl Fn(&Sequence, usize, usize) -> f32) -> Vec
 }
 
 fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
-    let mut state = sums.begin(pair);
+    let mut state = sums.begin(pair).unwrap();
     let view = HeadView::from(AttentionView::new(0, 0, pair.ids.len(), weights));
     sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(pair, view)));
-    sums.end_pack(vec![state]);
 }
 
 fn findings(sums: &SegmentSums, policy: &Policy) -> Results {
@@ -171,6 +170,10 @@ fn parts_add_up_to_the_whole() {
     let mut merged = sum(late);
     merged.merge(&sum(early));
     assert_eq!(merged.blocks, sum(&pairs).blocks);
-    assert!(merged.fits(GRID, crate::sequences::fold::words::FromToken::Mean));
-    assert!(!merged.fits(HeadGrid { layers: 2, heads: 1 }, crate::sequences::fold::words::FromToken::Mean));
+    assert!(merged.fits(GRID, crate::sequences::fold::words::FromToken::Mean, &LayerClasses::default()));
+    assert!(!merged.fits(
+        HeadGrid { layers: 2, heads: 1 },
+        crate::sequences::fold::words::FromToken::Mean,
+        &LayerClasses::default()
+    ));
 }

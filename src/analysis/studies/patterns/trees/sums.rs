@@ -66,7 +66,7 @@ merge_fields!(TreeSums[grid, classes, from] { blocks });
 impl Sums for TreeSums {
     type SequenceState = TreeState;
 
-    fn begin(&mut self, sequence: &Sequence) -> TreeState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<TreeState> {
         let of_tree = |tree| sequence.candidates().into_iter().map(|sentence| GoldEdges::new(tree, sentence)).collect();
         let mut gold: Vec<GoldEdges> = sequence.tree.as_deref().map_or_else(Vec::new, of_tree);
         gold.retain(|sentence| sentence.count() > 0);
@@ -79,7 +79,7 @@ impl Sums for TreeSums {
         }
         let kinds = self.classes.kinds().iter();
         let lifts = kinds.map(|&visibility| Lifts::new(sequence, visibility, self.from)).collect();
-        TreeState { block, gold, lifts }
+        Some(TreeState { block, gold, lifts })
     }
 
     fn observe(&mut self, TreeState { block, gold, lifts }: &mut TreeState, event: &mut Event<'_>) {
@@ -95,12 +95,9 @@ impl Sums for TreeSums {
         }
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        *classes == self.classes
-    }
-
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
-        (self.grid, self.from) == (grid, from) && self.blocks.fit(|counts| counts.hits.len() == grid.count())
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
+        (self.grid, self.from, &self.classes) == (grid, from, classes)
+            && self.blocks.fit(|counts| counts.hits.len() == grid.count())
     }
 }
 
@@ -113,8 +110,7 @@ mod tests {
     fn a_sentence_without_an_edge_is_not_counted() {
         let mut sums = TreeSums::new(HeadGrid { layers: 1, heads: 1 }, LayerClasses::default(), FromToken::Mean);
         // One word has no edge, four have three.
-        sums.begin(&sentence(0, 1, "root"));
-        sums.begin(&sentence(1, 4, "nsubj"));
+        [sentence(0, 1, "root"), sentence(1, 4, "nsubj")].map(|sentence| sums.begin(&sentence));
         let TreeCounts { edges, sentences, .. } = sums.blocks.total();
         assert_eq!((edges, sentences), (3, 1));
     }

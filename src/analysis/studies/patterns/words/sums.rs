@@ -214,7 +214,7 @@ impl Sums for WordsSums {
         self.embeddings.clone_from(&known.embeddings);
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> WordState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<WordState> {
         let block = block_of(sequence.family.number);
         let words = TaggedWords::new(sequence, self.visibility, self.from);
         let tokens = Tokens::new(sequence, self.visibility, self.embeddings.as_ref());
@@ -224,7 +224,7 @@ impl Sums for WordsSums {
         }
         self.count_tokens((block, sequence.family.is_first), sequence.ids.len(), &tokens);
         let after = self.blocks[block].exposure.queries;
-        WordState { block, words, tokens, met: std::array::from_fn(|queries| after[queries] > before[queries]) }
+        Some(WordState { block, words, tokens, met: std::array::from_fn(|queries| after[queries] > before[queries]) })
     }
 
     fn observe(&mut self, state: &mut WordState, event: &mut Event<'_>) {
@@ -239,12 +239,9 @@ impl Sums for WordsSums {
         self.blocks[state.block].heads[head].add(&seen, state.met);
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        classes.kinds() == [self.visibility]
-    }
-
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from) == (grid, from)
+            && classes.kinds() == [self.visibility]
             && self.blocks.fit(|block| {
                 let targets = |(queries, pairs): (usize, &PositionPairs)| pairs.targets() == targets(queries);
                 block.heads.len() == grid.count() && block.pairs.iter().enumerate().all(targets)

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::linalg::lanes::{LANES, across};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Sums};
+use crate::model::grid::visibility::LayerClasses;
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
@@ -46,6 +47,16 @@ impl HeadDistances {
         Self { grid, rows: 0, pairs: vec![ExactSum::default(); heads * heads.saturating_sub(1) / 2] }
     }
 
+    /// Adds the distances of all pairs in a sequence.
+    fn add(&mut self, size: usize, weights: &[f32]) {
+        let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, plogp(a, a))).collect();
+        let pairs = heads.iter().enumerate().flat_map(|(later, a)| heads[..later].iter().map(move |b| (a, b)));
+        for (sum, ((a, of_a), (b, of_b))) in self.pairs.iter_mut().zip(pairs) {
+            // Jensen-Shannon divergence, with m the mean of a and b: sum (a ln a/m + b ln b/m) / 2.
+            *sum += f64::midpoint(*of_a, *of_b) - plogp(a, b);
+        }
+    }
+
     /// The results.
     pub fn distances(&self) -> Distances {
         let heads = if self.rows > 0 { self.grid.count() } else { 0 };
@@ -70,18 +81,22 @@ merge_fields!(HeadDistances[grid] { rows, pairs });
 impl Sums for HeadDistances {
     type SequenceState = SmoothedAttention;
 
-    fn keeps_attention(&self) -> bool {
-        true
+    fn demands(&self) -> Demands {
+        Demands { keeps_attention: true, ..Demands::ATTENTION }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> SmoothedAttention {
+    fn begin(&mut self, sequence: &Sequence) -> Option<SmoothedAttention> {
         let n = sequence.ids.len();
         self.rows += n as u64;
-        SmoothedAttention { size: (n * n).next_multiple_of(LANES), weights: Vec::new() }
+        Some(SmoothedAttention { size: (n * n).next_multiple_of(LANES), weights: Vec::new() })
     }
 
     fn observe(&mut self, SmoothedAttention { size, weights }: &mut SmoothedAttention, event: &mut Event<'_>) {
-        let Event::Head(input) = event else { return };
+        let input = match event {
+            Event::Head(input) => input,
+            Event::PackOver if !weights.is_empty() => return self.add(*size, weights),
+            _ => return,
+        };
         let view = input.attention();
         weights.resize(self.grid.count() * *size, 1.0);
         let own = &mut weights[self.grid.index(view.layer, view.head) * *size..][..*size];
@@ -95,21 +110,7 @@ impl Sums for HeadDistances {
         }
     }
 
-    fn end_pack(&mut self, states: Vec<SmoothedAttention>) {
-        for SmoothedAttention { size, weights } in states {
-            if weights.is_empty() {
-                continue;
-            }
-            let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, plogp(a, a))).collect();
-            let pairs = heads.iter().enumerate().flat_map(|(later, a)| heads[..later].iter().map(move |b| (a, b)));
-            for (sum, ((a, of_a), (b, of_b))) in self.pairs.iter_mut().zip(pairs) {
-                // Jensen-Shannon divergence, with m the mean of a and b: sum (a ln a/m + b ln b/m) / 2.
-                *sum += f64::midpoint(*of_a, *of_b) - plogp(a, b);
-            }
-        }
-    }
-
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid && self.pairs.len() == Self::new(grid).pairs.len()
     }
 }
@@ -171,13 +172,13 @@ mod tests {
         let grid = HeadGrid { layers: 1, heads: 3 };
         let mut sums = HeadDistances::new(grid);
         let sequence = Sequence { ids: vec![1, 2], ..Sequence::default() };
-        let (mut state, mut folder) = (sums.begin(&sequence), Folder::default());
+        let (mut state, mut folder) = (sums.begin(&sequence).unwrap(), Folder::default());
         let heads = [[1.0, 0.0, 0.5, 0.5], [1.0, 0.0, 0.5, 0.5], [0.0, 1.0, 0.5, 0.5]];
         for (head, weights) in heads.iter().enumerate() {
             let view = AttentionView::new(0, head, 2, weights);
             sums.observe(&mut state, &mut Event::Head(folder.head_input(&sequence, view.into())));
         }
-        sums.end_pack(vec![state]);
+        sums.observe(&mut state, &mut Event::PackOver);
         let Distances { rows, summed, per_row } = sums.distances();
         assert_eq!((rows, &summed[1][..]), (2, &[0.0][..]));
         // Rows of 0.9995 and 0.0005 against the reverse, the mean a half of each; the second rows are equal.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::TreeHead;
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::sequences::fold::words::FromToken;
@@ -63,10 +64,10 @@ fn at_offset(word: usize, offset: i32, words: usize) -> usize {
 merge_fields!(SyntaxHits[grid] { relations });
 
 impl Sums for SyntaxHits {
-    /// The sentence's tree, unless the released code leaves the sentence out.
-    type SequenceState = Option<Vec<GoldArc>>;
+    /// The tree of a sentence that the released code does not leave out.
+    type SequenceState = Vec<GoldArc>;
 
-    fn begin(&mut self, sentence: &Sequence) -> Self::SequenceState {
+    fn begin(&mut self, sentence: &Sequence) -> Option<Self::SequenceState> {
         let tree = sentence.tree.as_ref().filter(|_| sentence.ids.len() <= MAX_TOKENS)?;
         let heads = self.grid.count();
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
@@ -83,9 +84,8 @@ impl Sums for SyntaxHits {
         Some(tree.clone())
     }
 
-    fn observe(&mut self, sentence: &mut Self::SequenceState, event: &mut Event<'_>) {
+    fn observe(&mut self, tree: &mut Self::SequenceState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
-        let Some(tree) = sentence else { return };
         let place = self.grid.index(input.view.layer, input.view.head);
         let folded = input.words(FromToken::First);
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
@@ -103,7 +103,7 @@ impl Sums for SyntaxHits {
         }
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid && self.relations.values().all(|relation| relation.hits.len() == grid.count())
     }
 }
@@ -144,7 +144,7 @@ mod tests {
     fn every_word_is_scored() {
         let mut sums = SyntaxHits::new(HeadGrid { layers: 1, heads: 1 });
         let (sentence, mut panel) = (sentence(), Folder::default());
-        let mut state = sums.begin(&sentence);
+        let mut state = sums.begin(&sentence).unwrap();
         let weights = [
             0.2, 0.2, 0.2, 0.2, 0.2, //
             0.0, 0.5, 0.25, 0.25, 0.0, // cats: sleep and the stop are equal, the first is taken

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
+use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
@@ -121,17 +122,17 @@ impl Merge for TokenMeans {
 impl Sums for TokenMeans {
     type SequenceState = TokenPlaces;
 
-    fn begin(&mut self, sequence: &Sequence) -> TokenPlaces {
+    fn begin(&mut self, sequence: &Sequence) -> Option<TokenPlaces> {
         let n = sequence.ids.len();
         self.sequences += 1;
         self.tokens += n as u64;
         self.uniform_entropy += (n as f64).ln();
         let places = |wanted: &dyn Fn(usize) -> bool| (0..n).filter(|&place| wanted(place)).collect();
-        TokenPlaces {
+        Some(TokenPlaces {
             separators: places(&|place| sequence.kinds[place] == TokenKind::Separator),
             cls: places(&|place| sequence.kinds[place] == TokenKind::FirstSpecial),
             punctuation: places(&|place| self.punctuation.contains(&sequence.ids[place])),
-        }
+        })
     }
 
     fn observe(&mut self, places: &mut TokenPlaces, event: &mut Event<'_>) {
@@ -142,7 +143,7 @@ impl Sums for TokenMeans {
         sums.cells_mut().into_iter().zip(means.cells_mut()).for_each(|(sum, mean)| *sum += *mean);
     }
 
-    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid && self.heads.len() == grid.count()
     }
 }
@@ -216,7 +217,7 @@ mod tests {
     fn all_rows_are_queries() {
         let mut sums = TokenMeans::new(HeadGrid { layers: 1, heads: 1 }, vec![9]);
         let (sequence, mut folder) = (sequence(), Folder::default());
-        let mut places = sums.begin(&sequence);
+        let mut places = sums.begin(&sequence).unwrap();
         sums.observe(
             &mut places,
             &mut Event::Head(folder.head_input(&sequence, AttentionView::new(0, 0, 5, &WEIGHTS).into())),

@@ -27,7 +27,9 @@ impl Merge for Count {
 impl Sums for Count {
     type SequenceState = ();
 
-    fn begin(&mut self, _: &Sequence) {}
+    fn begin(&mut self, _: &Sequence) -> Option<()> {
+        Some(())
+    }
 
     fn observe(&mut self, (): &mut (), event: &mut Event<'_>) {
         if let Event::Head(_) = event {
@@ -35,7 +37,7 @@ impl Sums for Count {
         }
     }
 
-    fn fits(&self, _: HeadGrid, _: FromToken) -> bool {
+    fn fits(&self, _: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         true
     }
 }

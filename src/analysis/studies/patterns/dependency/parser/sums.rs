@@ -8,7 +8,7 @@ use super::sentence::{KeptSentence, KeptWord, SeenSentence};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
-use crate::passes::observer::{Event, Sums};
+use crate::passes::observer::{Demands, Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
@@ -93,8 +93,8 @@ impl Merge for ParserSums {
     }
 }
 
-/// The number of a sentence with a tree, and what was seen of it; `None` of one without.
-pub type ParserState = Option<(u64, SeenSentence)>;
+/// The number of a sentence with a tree, and what was seen of it.
+pub type ParserState = (u64, SeenSentence);
 
 impl Sums for ParserSums {
     type SequenceState = ParserState;
@@ -103,40 +103,35 @@ impl Sums for ParserSums {
         self.table.clone_from(&known.embeddings);
     }
 
-    fn keeps_attention(&self) -> bool {
-        true
+    fn demands(&self) -> Demands {
+        Demands { keeps_attention: true, ..Demands::ATTENTION }
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> ParserState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<ParserState> {
         let seen = SeenSentence::new(sequence, &self.classes, self.from, self.grid.count())?;
         self.keep_embeddings(&seen.kept);
         Some((sequence.index, seen))
     }
 
-    fn is_relevant(state: &ParserState) -> bool {
-        state.is_some()
-    }
-
-    fn observe(&mut self, state: &mut ParserState, event: &mut Event<'_>) {
-        let (Event::Head(input), Some((_, seen))) = (event, state) else { return };
+    fn observe(&mut self, (index, seen): &mut ParserState, event: &mut Event<'_>) {
+        let input = match event {
+            Event::Head(input) => input,
+            Event::PackOver => {
+                self.sentences.insert(*index, std::mem::take(&mut seen.kept));
+                return;
+            }
+            _ => return,
+        };
         let view = input.attention();
         let place = (self.grid.index(view.layer, view.head), self.classes.of(view.layer));
         seen.keep(place, view, self.from, &mut self.folded);
     }
 
-    fn end_pack(&mut self, states: Vec<ParserState>) {
-        self.sentences.extend(states.into_iter().flatten().map(|(index, seen)| (index, seen.kept)));
-    }
-
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        *classes == self.classes
-    }
-
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         let width = self.embedding_width();
         let is_embedding =
             |values: &Vec<f32>| Some(values.len()) == width && values.iter().all(|value| value.is_finite());
-        (self.grid, self.from) == (grid, from)
+        (self.grid, self.from, &self.classes) == (grid, from, classes)
             && self.sentences.values().all(|sentence| sentence.fits(grid.count()))
             && self.embeddings.values().all(is_embedding)
     }

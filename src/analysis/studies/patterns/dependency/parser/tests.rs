@@ -190,16 +190,20 @@ fn summed(sentences: &[Sequence], weights: &[f32]) -> (ParserSums, DependencySum
     let mut sums = ParserSums::new(GRID, LayerClasses::default(), MEAN);
     let mut arcs = DependencySums::new(GRID, LayerClasses::default(), MEAN);
     for sequence in sentences {
-        let (mut state, mut arc_state) = (sums.begin(sequence), arcs.begin(sequence));
+        let (mut state, mut arc_state) = (sums.begin(sequence), arcs.begin(sequence).unwrap());
         let tokens = sequence.ids.len();
         for head in 0..2 {
             let own: Vec<f32> = (0..tokens * tokens).map(|at| weights[(at * (head + 3)) % weights.len()]).collect();
             let view = AttentionView::new(0, head, tokens, &own);
             let mut folder = Folder::default();
-            sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view.into())));
+            if let Some(state) = &mut state {
+                sums.observe(state, &mut Event::Head(folder.head_input(sequence, view.into())));
+            }
             arcs.observe(&mut arc_state, &mut Event::Head(folder.head_input(sequence, view.into())));
         }
-        sums.end_pack(vec![state]);
+        if let Some(state) = &mut state {
+            sums.observe(state, &mut Event::PackOver);
+        }
     }
     (sums, arcs)
 }
@@ -260,7 +264,7 @@ fn every_parser_is_scored_on_the_same_words() {
     let summary = section.view(&default_policy()).summary.to_string();
     assert!(summary.contains("right-branching") && summary.contains("Points lost without a layer"), "{summary}");
     assert_eq!(
-        section.view(&default_policy()).tables.iter().map(|table| table.rows.len()).collect::<Vec<_>>(),
+        section.view(&default_policy()).tables.into_iter().map(|table| table.table().rows.len()).collect::<Vec<_>>(),
         [9, 2, 1]
     );
     let weight = *section.parser.heads[1].weight.get(Direction::DependentToHead);
@@ -310,6 +314,6 @@ proptest! {
         merged.merge(&summed(first, &weights).0);
         prop_assert_eq!(&merged.sentences, &whole.sentences);
         let other = HeadGrid { layers: 2, heads: 2 };
-        prop_assert!(whole.fits(GRID, MEAN) && !whole.fits(other, MEAN));
+        prop_assert!(whole.fits(GRID, MEAN, &LayerClasses::default()) && !whole.fits(other, MEAN, &LayerClasses::default()));
     }
 }

@@ -160,7 +160,8 @@ pub struct DependencyState {
 impl Serialize for DependencySums {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // Sums of a file may be anything, until it is known whether they fit.
-        let is_whole = self.grid.layers.checked_mul(self.grid.heads).is_some() && self.fits(self.grid, self.from);
+        let is_whole =
+            self.grid.layers.checked_mul(self.grid.heads).is_some() && self.fits(self.grid, self.from, &self.classes);
         if is_whole { Self::serialize(&self.in_order(), serializer) } else { Self::serialize(self, serializer) }
     }
 }
@@ -182,7 +183,7 @@ impl Merge for DependencySums {
 impl Sums for DependencySums {
     type SequenceState = DependencyState;
 
-    fn begin(&mut self, sequence: &Sequence) -> DependencyState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<DependencyState> {
         let (heads, from, visibility) = (self.grid.count(), self.from, self.classes.in_all_layers());
         let is_causal = visibility.is_causal();
         let tree = sequence.tree.as_deref().unwrap_or_default();
@@ -223,7 +224,7 @@ impl Sums for DependencySums {
             self.relations.iter().filter(|(key, _)| key.name == ALL).map(|(_, &place)| place).collect();
         let beside = ArcsBeside::new(&arcs, sentence, is_causal, &all);
         beside.counts().for_each(|(relation, arcs)| at(&mut self.blocks[block], relation).with_others += arcs);
-        DependencyState { block, is_first, arcs, beside, partners, special: SpecialTokens::new(sequence, from) }
+        Some(DependencyState { block, is_first, arcs, beside, partners, special: SpecialTokens::new(sequence, from) })
     }
 
     fn observe(&mut self, state: &mut DependencyState, event: &mut Event<'_>) {
@@ -275,11 +276,7 @@ impl Sums for DependencySums {
         }
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        *classes == self.classes
-    }
-
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         let mut places: Vec<usize> = self.relations.values().copied().collect();
         places.sort_unstable();
         let (heads, relations) = (grid.count(), self.relations.len());
@@ -293,7 +290,7 @@ impl Sums for DependencySums {
             let of_cues = agreement.cues.iter().all(|of_heads| of_heads.is_empty() || of_heads.len() == heads);
             agreement.places.len() == heads && agreement.cues.len() <= CUES && of_cues
         };
-        (self.grid, self.from) == (grid, from)
+        (self.grid, self.from, &self.classes) == (grid, from, classes)
             && places.into_iter().eq(0..relations)
             && self.agreements.len() == relations
             && self.agreements.iter().all(fits)

@@ -8,7 +8,7 @@ use crate::sequences::test_support::sentence;
 use crate::studies::patterns::dependency::arcs::baseline_offsets;
 
 fn add(sums: &mut DependencySums, sentence: &Sequence, weights: &[f32]) {
-    let (mut state, mut folder) = (sums.begin(sentence), Folder::default());
+    let (mut state, mut folder) = (sums.begin(sentence).unwrap(), Folder::default());
     let view = AttentionView::new(0, 0, sentence.ids.len(), weights);
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sentence, view.into())));
 }
@@ -59,7 +59,7 @@ fn a_family_is_in_one_block_and_counts_once_as_a_sentence() {
     assert_eq!((later.words[minus_one], later.right((0, 0), minus_one)), (3, [3, 3]));
     assert_eq!(both.agreements[place].places[0][0][minus_one], 6);
     assert_eq!(sums.later[sums.relations[&key("nsubj")]], DuplicateArcs::default());
-    assert!(both.fits(both.grid, both.from) && both.in_order().later == both.later);
+    assert!(both.fits(both.grid, both.from, &both.classes) && both.in_order().later == both.later);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn what_comes_later_is_among_all_arcs_or_does_not_fit() {
     let fits = |change: &dyn Fn(&mut DuplicateArcs)| {
         let mut sums = whole.clone();
         change(&mut sums.later[0]);
-        sums.fits(sums.grid, sums.from)
+        sums.fits(sums.grid, sums.from, &sums.classes)
     };
     assert!(fits(&|_| {}) && fits(&|later| *later = DuplicateArcs::default()));
     // More arcs than there are, more right ones than are later, more wrong ones than there are, arcs of no head.
@@ -91,7 +91,7 @@ fn a_cue_that_there_is_not_does_not_fit() {
     let mut with_cue = |place: usize| {
         let cue = serde_json::from_value(place.into()).unwrap();
         (sums.blocks[0][0].tagged, sums.blocks[0][0].cues) = (1, [(cue, 1)].into());
-        sums.fits(sums.grid, sums.from)
+        sums.fits(sums.grid, sums.from, &sums.classes)
     };
     assert!(with_cue(CUES - 1));
     assert!(!with_cue(CUES));
@@ -105,7 +105,7 @@ fn a_part_that_is_more_than_its_whole_does_not_fit() {
     let fits = |change: &dyn Fn(&mut RelationSums, &mut Agreement)| {
         let mut sums = whole.clone();
         change(&mut sums.blocks[0][0], &mut sums.agreements[0]);
-        sums.fits(sums.grid, sums.from)
+        sums.fits(sums.grid, sums.from, &sums.classes)
     };
     assert!(fits(&|_, _| {}));
     assert!(fits(&|sums, _| (sums.sentences, sums.tagged, sums.hits[0]) = (3, 3, [3, 3])));

@@ -147,7 +147,7 @@ pub struct ClassesState {
 impl Sums for ClassesSums {
     type SequenceState = ClassesState;
 
-    fn begin(&mut self, sequence: &Sequence) -> ClassesState {
+    fn begin(&mut self, sequence: &Sequence) -> Option<ClassesState> {
         let (heads, block) = (self.grid.count(), block_of(sequence.family.number));
         let classes = || sequence.annotations.iter().filter_map(|annotation| annotation.class.as_ref());
         let keys: BTreeSet<&Arc<str>> = classes().map(|class| &class.key).collect();
@@ -184,11 +184,7 @@ impl Sums for ClassesSums {
             let names = names.into_iter().map(Box::from).collect();
             state.keys.push(KeyState { key: (**key).into(), names, words });
         }
-        state
-    }
-
-    fn is_relevant(state: &ClassesState) -> bool {
-        !state.keys.is_empty()
+        (!state.keys.is_empty()).then_some(state)
     }
 
     fn observe(&mut self, ClassesState { block, keys }: &mut ClassesState, event: &mut Event<'_>) {
@@ -210,12 +206,10 @@ impl Sums for ClassesSums {
         }
     }
 
-    fn fits_classes(&self, classes: &LayerClasses) -> bool {
-        classes.kinds() == [self.visibility]
-    }
-
-    fn fits(&self, grid: HeadGrid, from: FromToken) -> bool {
-        (self.grid, self.from) == (grid, from) && self.keys.values().all(|sums| sums.fits(grid.count()))
+    fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
+        (self.grid, self.from) == (grid, from)
+            && classes.kinds() == [self.visibility]
+            && self.keys.values().all(|sums| sums.fits(grid.count()))
     }
 }
 

@@ -5,7 +5,7 @@ use super::sums::{ClassesSums, MAX_CLASSES};
 use crate::corpus::{Annotation, Upos, WordClass};
 use crate::evaluation::results::Results;
 use crate::model::grid::HeadGrid;
-use crate::model::grid::visibility::Visibility;
+use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::Sums;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -138,7 +138,7 @@ fn more_classes_than_there_is_room_for_are_said() {
     let [sums, other] = &mut parts;
     sums.merge(other);
     assert!(sums.keys["lemma"].is_crowded && sums.keys["lemma"].classes.is_empty());
-    assert!(sums.fits(grid, FromToken::Mean));
+    assert!(sums.fits(grid, FromToken::Mean, &LayerClasses::default()));
 }
 
 #[test]
@@ -146,13 +146,16 @@ fn sums_of_a_file_fit_or_do_not() {
     let grid = HeadGrid { layers: 1, heads: 1 };
     let mut sums = ClassesSums::new(grid, Visibility::ALL, FromToken::Mean);
     drop(sums.begin(&by_upos()[0]));
-    assert!(sums.fits(grid, FromToken::Mean) && !sums.fits(grid, FromToken::First));
+    assert!(
+        sums.fits(grid, FromToken::Mean, &LayerClasses::default())
+            && !sums.fits(grid, FromToken::First, &LayerClasses::default())
+    );
     let mut of_two = sums.clone();
     let blocks = of_two.keys.get_mut("upos").unwrap().classes.values_mut().next().unwrap();
     blocks[0].heads = vec![crate::stats::exact::ExactSum::default(); 2];
-    assert!(!of_two.fits(grid, FromToken::Mean));
+    assert!(!of_two.fits(grid, FromToken::Mean, &LayerClasses::default()));
     sums.keys.get_mut("upos").unwrap().is_crowded = true;
-    assert!(!sums.fits(grid, FromToken::Mean));
+    assert!(!sums.fits(grid, FromToken::Mean, &LayerClasses::default()));
 }
 
 #[test]
