@@ -13,6 +13,7 @@ use headscope::model::Model;
 use headscope::model::forward::gates::Gate;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::grid::HeadGrid;
+use headscope::model::grid::visibility::LayerClasses;
 use headscope::model::parameters::Objective;
 use headscope::model::source::ModelRef;
 use headscope::passes::observer::requests::{HeadSet, all_heads, each_head};

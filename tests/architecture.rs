@@ -150,6 +150,26 @@ fn studies_are_named_in_their_folders_and_in_the_registry() {
 
 /// Every file and folder that docs/ARCHITECTURE.md names in a source or test path is there.
 #[test]
+fn the_author_of_a_study_writes_at_most_twelve_methods() {
+    const CONTRACT: [(&str, &str); 3] = [
+        ("analysis/study/mod.rs", "pub trait Study: "),
+        ("engine/passes/observer/mod.rs", "pub trait Sums: "),
+        ("analysis/study/section.rs", "pub trait Section: "),
+    ];
+    let code = code();
+    let methods = |(file, start): (&str, &str)| -> Vec<String> {
+        let of_trait = code[file].split_once(start).expect(start).1.split("\n}\n").next().unwrap();
+        let names = of_trait.lines().filter_map(|line| line.strip_prefix("    fn ")?.split('(').next());
+        names.map(str::to_owned).collect()
+    };
+    let names: Vec<String> = CONTRACT.into_iter().flat_map(methods).collect();
+    assert!(names.len() <= 12, "{names:?}");
+    let page = fs::read_to_string(root().join("../docs/ARCHITECTURE.md")).unwrap();
+    let unnamed: Vec<&String> = names.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert_eq!(unnamed, [&String::new(); 0], "methods that docs/ARCHITECTURE.md does not name");
+}
+
+#[test]
 fn the_page_names_what_there_is() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();

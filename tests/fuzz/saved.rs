@@ -71,8 +71,8 @@ pub fn crafted(data: &[u8]) -> bool {
     };
     let mut printed = vec![summary::render(&report, &[], Detail::Full, Some(80))];
     printed.extend(report.heads.iter().map(|head| card::of_head(&report, head).to_string()));
-    for (_, section) in &report.sections.0 {
-        let tracked = section.view(&report.settings.policy).tracked;
+    for (_, view) in report.views() {
+        let tracked = view.tracked;
         printed.extend(tracked.iter().map(|tracked| card::of_relation(tracked, 10).to_string()));
     }
     let page = String::from_utf8(Writer::Html.render(&report).expect("a page")).expect("UTF-8");
@@ -84,7 +84,7 @@ pub fn crafted(data: &[u8]) -> bool {
         assert_eq!(svg.matches("<script").count(), usize::from(svg.starts_with("<!doctype")), "{svg}");
         printed.push(svg);
     }
-    for table in report.sections.0.iter().flat_map(|(_, section)| section.view(&report.settings.policy).tables) {
+    for table in report.views().flat_map(|(_, view)| view.tables) {
         TableWriter::Csv.render(&table.table()).expect("a table");
     }
     // The colours of the summary are the program's.

@@ -11,6 +11,7 @@ use headscope::model::forward::gates::{AttentionRows, Gate, Gates};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Start};
+use headscope::model::grid::visibility::LayerClasses;
 use headscope::model::grid::{HeadGrid, HeadPlace};
 use headscope::model::parameters::Parameters;
 use headscope::passes::ablation::{Conditions, Replacement};

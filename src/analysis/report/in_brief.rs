@@ -29,8 +29,8 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = unread.into_iter().chain([roles(report)]).collect();
     lines.extend(relation(&report.heads));
     let mut shortages = lacking::shortages(report);
-    for (study, section) in &report.sections.0 {
-        let InBrief { found, shortage, opens } = section.view(policy).in_brief;
+    for (study, view) in report.views() {
+        let InBrief { found, shortage, opens } = view.in_brief;
         if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
             lines.push(choices(report));
         }

@@ -34,7 +34,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::labels::{ABSENT, ABSENT_SHOWN, Label, Near, UNDECIDED_SHOWN, UNLABELLED_SHOWN, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
-use crate::study::section::{Completion, Section};
+use crate::study::section::{Completion, Section, View};
 use crate::study::{AnyStudy, columns, saved};
 use crate::system::json::value_of;
 use crate::system::parallel::both;
@@ -328,6 +328,11 @@ impl Report {
         let absent = model.absent.iter().map(|place| model.grid().index(place.layer, place.head)).collect();
         let findings = Results { estimates, sections: self.sections.0, is_read: corpus.health.is_read(), absent };
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
+    }
+
+    /// The view of each study's section.
+    pub fn views(&self) -> impl Iterator<Item = (&'static dyn AnyStudy, View<'_>)> {
+        self.sections.0.iter().map(|(study, section)| (*study, section.view(&self.settings.policy)))
     }
 
     /// The heads that the checkpoint has.

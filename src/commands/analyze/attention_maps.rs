@@ -61,8 +61,7 @@ impl PreparedRun<'_> {
     /// largest margins over their thresholds.
     /// Fails if the corpus cannot be read once more.
     fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
-        let typical: Vec<(HeadPlace, u64)> =
-            report.sections.0.iter().flat_map(|(_, section)| section.view(&report.settings.policy).typical).collect();
+        let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
         let of = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
         let wanted: Vec<(HeadPlace, u64)> =
             by_margin(&report.heads).into_iter().filter_map(of).take(MOST_ASKED).collect();

@@ -142,8 +142,7 @@ fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<
 
 /// The order of a report that heads go in.
 fn order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
-    let orders: Vec<PruningOrder> =
-        report.sections.0.iter().flat_map(|(_, section)| section.view(&report.settings.policy).pruning).collect();
+    let orders: Vec<PruningOrder> = report.views().flat_map(|(_, view)| view.pruning).collect();
     let names = orders.iter().map(|order| one_line(&order.by)).collect::<Vec<_>>().join(", ");
     let is_asked = |order: &PruningOrder| budget.by.as_ref().is_none_or(|by| *by == order.by);
     let found = orders.into_iter().find(is_asked);

@@ -119,8 +119,7 @@ fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
 
 /// The relation of this name: one of an encoder, one for each side of the head of a decoder.
 fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
-    let tracked: Vec<Tracked> =
-        report.sections.0.iter().flat_map(|(_, section)| section.view(&report.settings.policy).tracked).collect();
+    let tracked: Vec<Tracked> = report.views().flat_map(|(_, view)| view.tracked).collect();
     ensure!(
         !tracked.is_empty(),
         anyhow!("the report has no relations")

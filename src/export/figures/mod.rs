@@ -39,7 +39,7 @@ pub const HEATMAP: &str = "heatmap";
 
 /// The figures that the studies of a report have.
 pub fn of_studies(report: &Report) -> Vec<Figure> {
-    report.sections.0.iter().flat_map(|(_, section)| section.view(&report.settings.policy).figures).collect()
+    report.views().flat_map(|(_, view)| view.figures).collect()
 }
 
 /// The figures that the studies of a report have of one head: `examples:L2H8`.

@@ -3,7 +3,7 @@
 use crate::report::{HeadReport, Report};
 use crate::study::labels::{BORDERLINE, Detector};
 use crate::study::metrics::metric::Keys;
-use crate::study::section::{Section, View};
+use crate::study::section::View;
 use crate::study::show::wording::{decimal, plus_minus};
 use crate::study::{AnyStudy, columns};
 
@@ -12,24 +12,20 @@ const NAMED: usize = 6;
 
 /// A line for each study that gives labels: how many heads have each, their first or not, and which. A study that has neither
 /// labels nor anything else to say has the head with the most of its first metric.
-pub(super) fn of_studies(report: &Report) -> String {
+pub(super) fn of_studies(report: &Report, views: &[(&'static dyn AnyStudy, View<'_>)]) -> String {
     let policy = &report.settings.policy;
-    let line = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
-        let View { lacks_subject, summary, .. } = section.view(policy);
-        if lacks_subject {
-            return None;
-        }
+    let line = |(study, view): &(&'static dyn AnyStudy, View<'_>)| {
         let labels = study.card().labels;
         let says = if labels.iter().any(|detector| detector.is_on(policy)) {
             Some(labelled(report, labels))
-        } else if study.card().all_labels().next().is_none() && summary.is_empty() {
+        } else if study.card().all_labels().next().is_none() && view.summary.is_empty() {
             most(report, *study)
         } else {
             None
         };
         says.map(|says| format!("  {}: {says}\n", study.card().name))
     };
-    let lines: String = report.sections.0.iter().filter_map(line).collect();
+    let lines: String = views.iter().filter(|(_, view)| !view.lacks_subject).filter_map(line).collect();
     if lines.is_empty() { lines } else { format!("Heads by study and label (first label or not):\n{lines}") }
 }
 

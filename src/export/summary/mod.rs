@@ -92,9 +92,10 @@ fn write_summary(
     blocks(out, lacking::lines(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
     controls::write(out, report)?;
     blocks(out, of_presets(presets, &report.heads).into())?;
-    blocks(out, answers::of_studies(report).into())?;
-    for (_, section) in &report.sections.0 {
-        blocks(out, section.view(&report.settings.policy).summary)?;
+    let views: Vec<_> = report.views().collect();
+    blocks(out, answers::of_studies(report, &views).into())?;
+    for (_, view) in views {
+        blocks(out, view.summary)?;
     }
     about(out, report)?;
     out.blank();

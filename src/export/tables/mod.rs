@@ -29,8 +29,7 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
     if let Some((_, make)) = OF_EVERY_REPORT.iter().find(|(known, _)| *known == name) {
         return Ok(make(report));
     }
-    let of_studies: Vec<TableRows<'_>> =
-        report.sections.0.iter().flat_map(|(_, section)| section.view(&report.settings.policy).tables).collect();
+    let of_studies: Vec<TableRows<'_>> = report.views().flat_map(|(_, view)| view.tables).collect();
     let names: Vec<&str> =
         OF_EVERY_REPORT.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
     let table = of_studies.into_iter().find(|table| table.name == name);
@@ -53,7 +52,7 @@ pub fn of_several(reports: &[(String, Report)], name: &str) -> Result<Table> {
 
 /// Why a table of the report has no rows, and what would fill it.
 pub fn without_rows(report: &Report, name: &str) -> Error {
-    let section = |study: &str| report.sections.0.iter().find(|(known, _)| known.card().name == study);
+    let view = |study: &str| report.views().find(|(known, _)| known.card().name == study);
     let (why, filled) = match (name, with_table(name)) {
         ("controls", _) if report.controls.is_empty() => {
             ("no control was run".to_owned(), Some("`headscope analyze --control random-init`".to_owned()))
@@ -64,7 +63,7 @@ pub fn without_rows(report: &Report, name: &str) -> Error {
             ("no study that was run has metrics".to_owned(), Some("`headscope analyze --with attention`".to_owned()))
         }
         (_, Some(study)) => {
-            let said = section(study).map(|(_, section)| section.view(&report.settings.policy).summary.to_string());
+            let said = view(study).map(|(_, view)| view.summary.to_string());
             let said = said.and_then(|said| Some(said.lines().next()?.trim_end_matches(['.', ':']).to_owned()));
             let said = said.unwrap_or_else(|| "it found nothing to list".to_owned());
             (format!("the study `{study}` fills it, and here: {said}"), None)

@@ -57,7 +57,7 @@ pub struct TableRows<'a> {
     /// The name of the table.
     pub name: &'static str,
     rows: Box<dyn Iterator<Item = Vec<(String, Cell)>> + 'a>,
-    is_left_out: fn(&str) -> bool,
+    is_left_out: Option<fn(&str) -> bool>,
 }
 
 impl<'a> TableRows<'a> {
@@ -69,19 +69,23 @@ impl<'a> TableRows<'a> {
             flatten("", serde_json::from_str(&text).expect("JSON that was just written"), &mut cells);
             cells
         };
-        Self { name, rows: Box::new(rows.into_iter().map(cells)), is_left_out: |_| false }
+        Self { name, rows: Box::new(rows.into_iter().map(cells)), is_left_out: None }
     }
 
     /// The rows without the columns of which this holds.
     pub fn without(self, is_left_out: fn(&str) -> bool) -> Self {
-        Self { is_left_out, ..self }
+        Self { is_left_out: Some(is_left_out), ..self }
     }
 
     /// The table: of each row the scalars that it has in the report, however deep; lists of words are joined by spaces, lists of
     /// objects are tables of their own and left out here.
     /// Panics if a row is no object of the report.
     pub fn table(self) -> Table {
-        Table::new(self.name, self.rows.collect()).without(self.is_left_out)
+        let table = Table::new(self.name, self.rows.collect());
+        match self.is_left_out {
+            Some(is_left_out) => table.without(is_left_out),
+            None => table,
+        }
     }
 }
 

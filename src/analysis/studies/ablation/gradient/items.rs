@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::sums::{Derivatives, GradientSums};
-use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::Conditions;

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::forward::gradient::{GateGradient, PathGradient};
-use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::Conditions;

@@ -9,7 +9,6 @@ use super::exchange::Exchange;
 use crate::corpus::TreeHead;
 use crate::corpus::relation::scored_as;
 use crate::model::forward::gates::AttentionRows;
-use crate::model::forward::visitor::Needs;
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::requests::PatchedRun;

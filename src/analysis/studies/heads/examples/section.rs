@@ -1,14 +1,11 @@
 //! The section `examples` of the report: sentences that show what labels say.
 
-use std::fmt::Write as _;
-
 use super::figure;
 use super::report::{Example, Examples, HeadExamples};
 use super::sums::Rank;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{CardTable, HeadCard, Section, View, stored};
-use crate::study::show::summary::Summary;
 use crate::system::counted::{counted, plural};
 
 /// The columns of the sentences on a card.

@@ -7,8 +7,6 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::study::labels::UNLABELLED;
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Neighbour, Section, View, stored};
-use crate::study::show::figure::Figure;
-use crate::study::show::summary::Summary;
 use crate::system::counted::plural;
 
 pub struct SimilaritySection {

@@ -12,7 +12,6 @@ use crate::stats::blocks::BLOCKS;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::{Section, View, stored};
-use crate::study::show::summary::Summary;
 
 /// The section of the report.
 pub struct ExplainedSection {

@@ -22,7 +22,6 @@ use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric;
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::{Section, View, stored};
-use crate::study::show::summary::Summary;
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
 use metrics::{FrequencyInputs, METRICS};
 use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};

@@ -19,7 +19,6 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, section, stored};
-use crate::study::show::summary::Summary;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject, columns};
 use crate::system::counted::counted;
 use metrics::{METRICS, RepeatInputs};

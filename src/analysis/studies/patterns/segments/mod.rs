@@ -17,7 +17,6 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, stored};
-use crate::study::show::summary::Summary;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::counted::{counted, plural};
 use metrics::{METRICS, SegmentInputs};

@@ -24,7 +24,6 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, stored};
-use crate::study::show::summary::Summary;
 use crate::study::{Card, Observed, PassSpec, Study, columns};
 use measure::WordsOfClass;
 use metrics::METRICS;

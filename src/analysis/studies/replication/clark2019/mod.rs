@@ -23,7 +23,6 @@ use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{Section, View, stored};
-use crate::study::show::summary::Summary;
 use crate::study::{Card, Observed, PassSpec, Study, Subject};
 use crate::system::counted::plural;
 use distances::{Distances, HeadDistances};

@@ -25,8 +25,6 @@ use crate::study::labels::{Label, Verdict, one_of_each};
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, HeadCard, Section, View, section, stored};
-use crate::study::show::figure::Figure;
-use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
 use crate::study::upstream::ArcClaim;
