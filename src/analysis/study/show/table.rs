@@ -62,14 +62,8 @@ pub struct TableRows<'a> {
 
 impl<'a> TableRows<'a> {
     /// Rows of the report.
-    pub fn of<R: Serialize>(name: &'static str, rows: impl IntoIterator<Item = R, IntoIter: 'a>) -> Self {
-        let cells = |row: R| -> Vec<(String, Cell)> {
-            let text = serde_json::to_string(&row).expect("what a report has is JSON");
-            let mut cells = Vec::new();
-            flatten("", serde_json::from_str(&text).expect("JSON that was just written"), &mut cells);
-            cells
-        };
-        Self { name, rows: Box::new(rows.into_iter().map(cells)), is_left_out: None }
+    pub fn of<R: Serialize + 'a>(name: &'static str, rows: impl IntoIterator<Item = R, IntoIter: 'a>) -> Self {
+        Self { name, rows: Box::new(rows.into_iter().map(|row| cells(&row))), is_left_out: None }
     }
 
     /// The rows without the columns of which this holds.
@@ -87,6 +81,14 @@ impl<'a> TableRows<'a> {
             None => table,
         }
     }
+}
+
+/// The cells of a row, each with its column.
+fn cells<R: Serialize>(row: &R) -> Vec<(String, Cell)> {
+    let text = serde_json::to_string(row).expect("what a report has is JSON");
+    let mut cells = Vec::new();
+    flatten("", serde_json::from_str(&text).expect("JSON that was just written"), &mut cells);
+    cells
 }
 
 impl Table {

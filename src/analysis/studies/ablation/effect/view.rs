@@ -35,7 +35,7 @@ impl Section for EffectSection {
 
     fn view(&self, policy: &Policy) -> View<'_> {
         let Effects { heads, relations, .. } = &self.effect;
-        let by_relation = relations.iter().flat_map(|relation| relation.of_heads(heads));
+        let by_relation = relations.iter().flat_map(move |relation| relation.of_heads(heads));
         View {
             in_brief: in_brief(&self.effect, policy),
             summary: Summary::written(|out| self.effect.write_summary(out)),

@@ -35,7 +35,7 @@ impl Section for TaskSection {
 
     fn view(&self, policy: &Policy) -> View<'_> {
         let TaskResult { heads, groups, .. } = &self.task;
-        let by_group = groups.iter().flat_map(|group| group.of_heads(heads));
+        let by_group = groups.iter().flat_map(move |group| group.of_heads(heads));
         View {
             in_brief: in_brief(&self.task, policy),
             summary: Summary::written(|out| self.task.write_summary(out)),

@@ -41,7 +41,7 @@ pub struct KeptWord {
 /// A sentence with what the parser knows of it.
 ///
 /// Its nodes are its words, and after them the root.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSentence {
     pub block: usize,
     /// Whether it is the first of its family.
