@@ -203,10 +203,7 @@ impl Sums for RepeatSums {
 
     fn begin(&mut self, sequence: &Sequence) -> Option<RepeatState> {
         let block = block_of(sequence.family.number);
-        let Some(copies) = Copies::of(sequence) else {
-            let (pairs, at_offset, detected) = (Vec::new(), Vec::new(), Vec::new());
-            return RepeatState { block, text: 0..0, ids: Vec::new(), pairs, at_offset, detected };
-        };
+        let copies = Copies::of(sequence)?;
         let (visibility, tokens, ids) = (self.visibility, sequence.ids.len(), &sequence.ids);
         let text = copies.text.clone();
         let mut pairs = pairs(&copies);

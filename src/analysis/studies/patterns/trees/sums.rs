@@ -110,7 +110,9 @@ mod tests {
     fn a_sentence_without_an_edge_is_not_counted() {
         let mut sums = TreeSums::new(HeadGrid { layers: 1, heads: 1 }, LayerClasses::default(), FromToken::Mean);
         // One word has no edge, four have three.
-        [sentence(0, 1, "root"), sentence(1, 4, "nsubj")].map(|sentence| sums.begin(&sentence));
+        for sentence in [sentence(0, 1, "root"), sentence(1, 4, "nsubj")] {
+            assert!(sums.begin(&sentence).is_some());
+        }
         let TreeCounts { edges, sentences, .. } = sums.blocks.total();
         assert_eq!((edges, sentences), (3, 1));
     }
