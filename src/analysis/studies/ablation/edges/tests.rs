@@ -52,7 +52,7 @@ fn show(
     sentence: &Sequence,
     attention: impl Fn(Option<HeadPlace>, HeadPlace) -> Vec<f32>,
 ) {
-    let mut state = sums.begin(sentence).unwrap();
+    let Some(mut state) = sums.begin(sentence) else { return };
     let variants = sums.demands().further_runs.variants().to_vec();
     let removed = variants.iter().map(|removed| removed.first().copied());
     for (variant, removed) in [None].into_iter().chain(removed).enumerate() {
