@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What every head of a classifier is worth for a task, against what a user would write in torch.
 
-    python benches/task_effect.py HEADSCOPE TOKENIZER_DIR [--items 500] [--threads 2] [--runs 3] [--layers 12]
+    python benches/task_effect.py HEADSCOPE TOKENIZER_DIR [--items 500] [--words 7] [--threads 2] [--runs 3]
+        [--layers 12]
 
-The model is a BertForSequenceClassification of BERT-base's size with random weights and three labels; the items are sentences of the
-box's corpus. The peer runs batches of texts of like length, replaces the context of a head by a hook with the means of its kind of
+The model is a BertForSequenceClassification of BERT-base's size with random weights and three labels; the items are the first
+words of the sentences of the box's corpus. The peer runs batches of texts of like length, replaces the context of a head by a hook with the means of its kind of
 position, and runs the model from the layer of that head on. Both sides run in turn with the same number of threads; seconds are by the
 clock, without loading. The run fails where an effect differs by more than 1e-3 of the largest. Needs torch and transformers.
 """
@@ -55,6 +56,7 @@ def main():
     parser.add_argument("headscope")
     parser.add_argument("tokenizer", help="a folder with a tokenizer.json")
     parser.add_argument("--items", type=int, default=500)
+    parser.add_argument("--words", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--layers", type=int, default=12)
@@ -63,7 +65,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         model = classifier(given.tokenizer, given.layers, folder / "model")
-        texts = [" ".join(columns[1] for columns in tree) for tree in TREES][: given.items]
+        texts = [" ".join(columns[1] for columns in tree[: given.words]) for tree in TREES][: given.items]
         items = [{"text": text, "label": number % LABELS} for number, text in enumerate(texts)]
         task = folder / "items.jsonl"
         task.write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
