@@ -23,6 +23,14 @@ impl Report {
             0 => None,
             count => Some(format!("its checkpoint was saved without {}: they are in no count", counted(count, "head"))),
         };
+        let removed = &self.settings.protocol.removed;
+        let removed = (!removed.is_empty()).then(|| {
+            let names: Vec<String> = removed.iter().map(ToString::to_string).collect();
+            format!(
+                "it runs without {} (`--remove`): their labels describe attention that no later layer reads",
+                names.join(", ")
+            )
+        });
         let repeated = self.model.stored_layers.map(|stored| {
             let (layers, stored) = (self.model.layers, counted(stored, "layer"));
             format!(
@@ -32,6 +40,7 @@ impl Report {
         let of_model = windows(&self.model)
             .chain(shared)
             .chain(absent)
+            .chain(removed)
             .chain(repeated)
             .chain(self.of_proteins())
             .chain(self.of_headless_decoder())

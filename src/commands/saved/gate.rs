@@ -56,9 +56,12 @@ impl Judged {
     fn new(outcome: &CompareOutcome, categories: &[String]) -> Result<Self> {
         let [before, after] = [&outcome.a.file, &outcome.b.file];
         if let Some(corpora) = &outcome.corpora {
-            return Err(anyhow!("`{before}` and `{after}` cannot be held against each other: {corpora}")
-                .class(Class::Input)
-                .hint("analyse both models over the same text"));
+            let corpora = corpora.trim_end_matches('.');
+            return Err(anyhow!(
+                "a gate needs two reports over the same text, `{before}` and `{after}` are not: {corpora}"
+            )
+            .class(Class::Input)
+            .hint("analyse both models over the same text"));
         }
         if let Some(units) = &outcome.too_few_units {
             return Err(anyhow!("no label can be tested: {units}").class(Class::Input).hint("analyse more text"));

@@ -4,6 +4,7 @@
 //! `GRACE` the process ends, without a half-written output, with the error that the work would have had.
 
 use std::cell::OnceCell;
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -15,8 +16,8 @@ use super::contained::break_off;
 use super::errors::Class;
 use super::{interrupt, terminal};
 
-/// How often the watch looks. It counts its own looks and not the hours of a clock: while the process is stopped, or the
-/// machine asleep, there are none, and what waits for a processor waits as the watch does.
+/// How often the watch looks. Each look counts as the processor time of the process since the last one, and as no more than this:
+/// while the process is stopped, the machine asleep, or the processor busy with other programs, the time of work stands still.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The time after the limit in which work may still break off by itself.
@@ -40,8 +41,8 @@ pub fn report_by(report: Report) {
 
 /// Work that is under way on a thread.
 struct Work {
-    /// Looks of the watch since it began.
-    looks: u32,
+    /// The time that has counted since it began.
+    spent: Duration,
     limit: Duration,
     error: Box<dyn Fn() -> Error + Send>,
 }
@@ -105,14 +106,14 @@ fn within_limit<T>(limit: Duration, place: impl Fn(Error) -> Error + Send + 'sta
         return work();
     }
     slot.over.store(false, Ordering::Relaxed);
-    *running = Some(Work { looks: 0, limit, error: Box::new(move || place(over(limit))) });
+    *running = Some(Work { spent: Duration::ZERO, limit, error: Box::new(move || place(over(limit))) });
     drop(running);
     let _watched = Watched(slot);
     work()
 }
 
 fn over(limit: Duration) -> Error {
-    anyhow!("it takes more than {} s", limit.as_secs_f64())
+    anyhow!("it takes more than {} s of processor time", limit.as_secs_f64())
 }
 
 /// Breaks off the work of this thread if its time is over: [`contained`](super::contained::contained) then returns the
@@ -126,26 +127,41 @@ pub fn check() {
 }
 
 fn watch() {
+    let mut before = processor_time();
     loop {
         thread::sleep(TICK);
+        let now = processor_time();
+        let passed = before.zip(now).map_or(TICK, |(before, now)| now.saturating_sub(before).min(TICK));
+        before = now;
         let slots = locked(&SLOTS).clone();
         for slot in slots {
-            look(&slot);
+            look(&slot, passed);
         }
     }
 }
 
-fn look(slot: &Slot) {
+fn look(slot: &Slot, passed: Duration) {
     let mut work = locked(&slot.work);
     let Some(running) = &mut *work else { return };
-    running.looks += 1;
-    let time = TICK * running.looks;
-    if time >= running.limit {
+    running.spent += passed;
+    if running.spent >= running.limit {
         slot.over.store(true, Ordering::Relaxed);
     }
-    if time >= running.limit + GRACE {
+    if running.spent >= running.limit + GRACE {
         end(&(running.error)());
     }
+}
+
+/// The processor time of all threads of this process; `None` where the system does not say it.
+fn processor_time() -> Option<Duration> {
+    /// Clock ticks of `/proc` a second, on every architecture that Rust runs on (`USER_HZ`, proc(5)).
+    const TICKS_A_SECOND: u64 = 100;
+    let line = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program, in parentheses, may have spaces; `utime` and `stime` are the twelfth and thirteenth fields behind it.
+    let fields = line.rsplit_once(')')?.1.split_whitespace();
+    let ticks: Vec<u64> = fields.skip(11).take(2).map(str::parse).collect::<Result<_, _>>().ok()?;
+    let milliseconds = ticks.iter().sum::<u64>() * 1000 / TICKS_A_SECOND;
+    (ticks.len() == 2).then(|| Duration::from_millis(milliseconds))
 }
 
 /// Ends the process with an error.
@@ -169,12 +185,11 @@ mod tests {
         let endless = || {
             loop {
                 check();
-                thread::sleep(Duration::from_millis(1));
             }
         };
         let limit = Duration::from_millis(200);
         let broken = contained(|| within_limit::<()>(limit, place, endless));
-        assert_eq!(broken.unwrap_err().to_string(), "it takes more than 0.2 s");
+        assert_eq!(broken.unwrap_err().to_string(), "it takes more than 0.2 s of processor time");
         // The next work has its own time.
         assert_eq!(
             contained(|| within(0, place, || {

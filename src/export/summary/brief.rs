@@ -94,11 +94,19 @@ fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     };
     let of_head = |head: &'a HeadReport| head.labels.iter().map(|label| (head.place, label));
     let mut labels: Vec<_> = report.heads.iter().flat_map(of_head).filter(|(_, label)| is_role(label)).collect();
-    labels.sort_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(by_evidence(b, a)));
+    labels
+        .sort_by(|(_, a), (_, b)| a.borderline.cmp(&b.borderline).then(rank(a).cmp(&rank(b))).then(by_evidence(b, a)));
+    // The clearest head of a relation has the smallest q, as in the sentence above; of other labels it has the largest margin.
+    let is_clearer = |label: &Label, than: &Label| {
+        label.versus_offset.is_none() && label.borderline == than.borderline && label.margin > than.margin
+    };
     let mut named: Vec<(HeadPlace, &Label)> = Vec::new();
     for (place, label) in labels {
-        if named.len() < NAMED && named.iter().all(|(_, other)| other.label != label.label) {
-            named.push((place, label));
+        let has_room = named.len() < NAMED;
+        match named.iter_mut().find(|(_, other)| other.label == label.label) {
+            Some(known) if is_clearer(label, known.1) => *known = (place, label),
+            None if has_room => named.push((place, label)),
+            _ => {}
         }
     }
     named

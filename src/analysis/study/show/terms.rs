@@ -32,8 +32,8 @@ pub const TERMS: &[Term] = &[
     Term {
         name: "strongest evidence",
         also: &["the strongest evidence"],
-        meaning: "Of the syntactic labels of all heads the one that comes first by this order: firm before borderline, beyond word \
-            classes before others, then the larger margin. A relation with a higher accuracy may have a better baseline.",
+        meaning: "Of several labels the one that comes first by this order: firm before borderline, then the smaller q, then the larger \
+            margin. A relation with a higher accuracy may have a better baseline.",
         page: "dependency.md",
     },
     Term {
@@ -145,7 +145,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "tags",
-        also: &["tag baseline", "tag_baseline"],
+        also: &["word classes", "tag baseline", "tag_baseline"],
         meaning: "The accuracy of the best rules `the syntactic head is the nearest word of this word class on this side`, one \
             rule for each word class of the dependent.",
         page: "dependency.md",

@@ -122,7 +122,11 @@ pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
         Some(doubt) => format!("{}: {}", outcome.words(), doubt.words()),
         None => outcome.words().to_owned(),
     };
-    let [a, b] = [a, b].map(|side| side.as_ref().map_or_else(|| "-".to_owned(), LabelEvidence::in_words));
+    // A label of two directions may be best in one direction here and in the other there.
+    let differ = a.as_ref().zip(b.as_ref()).is_some_and(|(a, b)| a.number != b.number);
+    let number = |side: &LabelEvidence| if differ { format!("{} ", one_line(&side.number)) } else { String::new() };
+    let in_words = |side: &LabelEvidence| number(side) + &side.in_words();
+    let [a, b] = [a, b].map(|side| side.as_ref().map_or_else(|| "-".to_owned(), in_words));
     [place.to_string(), one_line(label), outcome, a, b]
 }
 

@@ -6,6 +6,8 @@
 pub mod outcome;
 mod text;
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -23,6 +25,7 @@ use crate::stats::significance::benjamini_hochberg;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::{Assessment, Label};
 use crate::study::show::table::Table;
+use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::terminal;
 use outcome::{ConfirmOutcome, ConfirmedLabel, CorpusOutcome, FixedBy, InCorpus, Prediction, SCHEMA_VERSION};
@@ -84,6 +87,7 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
         report: side.described(),
         tested: found.iter().filter(|one| one.q.is_some()).count(),
         confirmed: found.iter().filter(|one| one.is_confirmed).count(),
+        untested: why_untested(first, side, &fixed, found),
     };
     Ok(ConfirmOutcome {
         schema_version: SCHEMA_VERSION,
@@ -110,6 +114,30 @@ fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
         let firm = assessed.into_iter().filter(|one| one.fires && is_firm_role(&one.label));
         firm.map(move |one| (place, one.label))
     })
+}
+
+/// Why labels could not be tested in another corpus, the reason with most of them first.
+fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[InCorpus]) -> Vec<String> {
+    let units = side.too_few_units();
+    let reason = |((_, label), one): (&(usize, Label), &InCorpus)| {
+        if one.q.is_some() {
+            return None;
+        }
+        Some(if let Some(units) = &units {
+            format!("no label can be tested: {units}")
+        } else if !first.has_like_counts(side, &label.label) {
+            format!("`{}` depends on the counts of words, which are others (`--counts`)", label.label)
+        } else {
+            format!("`{}` has too little text, or was not measured", label.label)
+        })
+    };
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for why in fixed.iter().zip(found).filter_map(reason) {
+        *reasons.entry(why).or_default() += 1;
+    }
+    let mut reasons: Vec<(String, usize)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| Reverse(*count));
+    reasons.into_iter().map(|(why, count)| format!("{} not tested: {why}", counted(count, "label"))).collect()
 }
 
 /// The labels that are fixed by the first report in another corpus, corrected over all of them.

@@ -51,6 +51,8 @@ pub struct CorpusOutcome {
     pub tested: usize,
     /// Labels that are confirmed there.
     pub confirmed: usize,
+    /// Why labels could not be tested there; empty where all were.
+    pub untested: Vec<String>,
 }
 
 /// A label that is firm in the first report.

@@ -29,11 +29,16 @@ pub fn render(outcome: &ConfirmOutcome, full: bool) -> Summary {
         out.blank();
         let mut table = plain_table();
         table.set_header(["corpus", "tested", "confirmed"]);
-        for CorpusOutcome { report, tested, confirmed } in corpora {
+        for CorpusOutcome { report, tested, confirmed, .. } in corpora {
             table.add_row([one_line(&report.in_words()), tested.to_string(), confirmed.to_string()]);
         }
         table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         out.table(table);
+        let several = corpora.len() > 1;
+        for CorpusOutcome { report, untested, .. } in corpora {
+            let place = if several { format!("{}: ", one_line(&report.in_words())) } else { String::new() };
+            untested.iter().try_for_each(|why| writeln!(out, "{place}{}.", one_line(why)))?;
+        }
         out.blank();
         list(out, labels, most(LABELS, full))
     })
@@ -41,7 +46,8 @@ pub fn render(outcome: &ConfirmOutcome, full: bool) -> Summary {
 
 fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
     let everywhere = labels.iter().filter(|label| label.confirmed_in == corpora).count();
-    let nowhere = labels.iter().filter(|label| label.confirmed_in == 0).count();
+    let nowhere = labels.iter().filter(|label| label.tested_in > 0 && label.confirmed_in == 0).count();
+    let untested = labels.iter().filter(|label| label.tested_in == 0).count();
     let are = plural(&everywhere, "is", "are");
     let corpora_in_words = match corpora {
         1 => "the other corpus".to_owned(),
@@ -54,8 +60,10 @@ fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
     } else {
         String::new()
     };
+    let nowhere = if corpora > 1 { format!(", {nowhere} in none") } else { format!(", {nowhere} not") };
+    let untested = if untested > 0 { format!(", {untested} could not be tested") } else { String::new() };
     format!(
-        "{everywhere} of {} {are} confirmed in {corpora_in_words}, {nowhere} in none{robust}.",
+        "{everywhere} of {} {are} confirmed in {corpora_in_words}{nowhere}{untested}{robust}.",
         counted(labels.len(), "firm label")
     )
 }
@@ -86,7 +94,7 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], most: usize) -> fmt::Resul
             decimal(label.score, 2),
             scores.join(" "),
             largest.map_or_else(|| "-".to_owned(), significance),
-            format!("{} of {}", label.confirmed_in, label.corpora.len()),
+            format!("{} of {} tested", label.confirmed_in, label.tested_in),
             predicted,
         ]);
     }

@@ -17,6 +17,10 @@ pub fn not_shared(a: &Side, b: &Side) -> Vec<Fact> {
 fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
     match (a, b) {
         _ if a == b => Vec::new(),
+        (Value::Object(whole), Value::Null) | (Value::Null, Value::Object(whole)) => {
+            // What one side lacks is named value by value.
+            whole.keys().flat_map(|key| facts(&format!("{at}.{key}"), &a[key], &b[key])).collect()
+        }
         (Value::Object(ours), Value::Object(theirs)) => {
             let more = theirs.keys().filter(|key| !ours.contains_key(*key));
             let inner = |key: &String| if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
@@ -52,6 +56,16 @@ mod tests {
         );
         let longer = json!({ "files": [{ "path": "x" }], "sizes": [1, 2] });
         assert_eq!(facts("", &a, &longer), [named("files", a["files"].clone(), longer["files"].clone())]);
+    }
+
+    #[test]
+    fn an_object_that_one_side_lacks_is_named_value_by_value() {
+        let (a, b) = (json!({ "documents": { "taken": 51, "of": 318 } }), json!({ "documents": null }));
+        let found = facts("", &a, &b);
+        assert_eq!(
+            found,
+            [named("documents.of", json!(318), Value::Null), named("documents.taken", json!(51), Value::Null)]
+        );
     }
 
     #[test]

@@ -230,7 +230,7 @@ impl Side {
     }
 
     /// Its sampling units in words, where they are too few for any test.
-    fn too_few_units(&self) -> Option<String> {
+    pub fn too_few_units(&self) -> Option<String> {
         let ReportContext { model, corpus, .. } = &self.circumstances;
         let [piece, _] = model.text_units();
         corpus.too_few_units(&self.findings.estimates.denominators, piece)

@@ -112,7 +112,7 @@ impl TaskResult {
             Obstacle::TooFewUnits => {
                 let [items, units] =
                     [(self.items, "item"), (self.units, "unit")].map(|(count, one)| counted(count, one));
-                format!("{items} of {units} are too few for a verdict on heads")
+                format!("{items} of {units} {} too few for a verdict on heads", plural(&self.items, "is", "are"))
             }
         })
     }

@@ -169,6 +169,8 @@ impl InterchangeResult {
         let found = match self.why_none() {
             Some(why) => format!("Under {corruption}: {why}."),
             None if self.is_mixed() => format!("Under {corruption}: {MIXED}."),
+            // Too few items for any verdict: the shortage says so.
+            None if shortage.is_some() => return InBrief { shortage, ..InBrief::default() },
             None => format!("Under {corruption} {}{named}.", self.found()),
         };
         InBrief { shortage, ..InBrief::found(found) }

@@ -12,7 +12,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::q_of_those_above;
 use crate::study::labels::evidence::{Direction, MIN_QUERIES, MIN_SENTENCES, Reach};
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{Label, one_of_each};
+use crate::study::labels::{Assessment, Label, correct, one_of_each};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
@@ -114,10 +114,10 @@ impl LinksSection {
 
     /// How many labels reach how far, where there are any.
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
-        let of_head = |links, place| one_of_each(of_links(links, place, policy));
-        let labels =
-            self.links.iter().flat_map(|links| (0..links.by_head.len()).flat_map(move |place| of_head(links, place)));
-        let labels = labels.filter(|found| found.fires).map(|found| found.label);
+        let places = self.links.iter().flat_map(|links| (0..links.by_head.len()).map(move |place| (links, place)));
+        let mut assessed: Vec<Vec<Assessment>> = places.map(|(links, place)| of_links(links, place, policy)).collect();
+        correct(assessed.iter_mut().flatten(), policy);
+        let labels = assessed.into_iter().flat_map(one_of_each).filter(|found| found.fires).map(|found| found.label);
         let (borderline, firm): (Vec<Label>, Vec<Label>) = labels.partition(|label| label.borderline);
         if firm.is_empty() && borderline.is_empty() {
             return Ok(());
