@@ -213,7 +213,11 @@ fn what_removal_does_is_said_by_its_q() {
             ),
             (Box::new(edge(0.049)), &[shifts, "more than both their averages predict"], &[]),
             (Box::new(edge(0.051)), &[], &[shifts]),
-            (Box::new(gain(0.001)), &["adds 5.8 points to a linear reading of relation"], &[]),
+            (
+                Box::new(gain(0.001)),
+                &["adds 5.8 points to a linear reading of relation", ", to which both neighbours' embeddings add "],
+                &[],
+            ),
             (Box::new(gain(0.06)), &[], &["adds 5.8 points to a linear reading of relation"]),
         ],
     );
