@@ -224,6 +224,35 @@ fn what_removal_does_is_said_by_its_q() {
 }
 
 #[test]
+fn heads_that_can_go_are_told_with_their_interval_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = analyzed(folder.path(), "box:small", "pruning", &["--sample", "30"]);
+    let interval = |ci95: Value| {
+        move |report: &mut Value| {
+            for curve in report["pruning"]["orders"].as_array_mut().unwrap() {
+                for budget in curve["can_go"].as_array_mut().unwrap() {
+                    (budget["share"], budget["ci95"]) = (json!(0.5), ci95.clone());
+                }
+            }
+        }
+    };
+    let (told, beside) = (" of the heads can be removed together", "; in a random order at most 50 %.");
+    walk(
+        folder.path(),
+        &report,
+        "L0H0",
+        &[
+            (Box::new(interval(Value::Null)), &[], &[told]),
+            (
+                Box::new(interval(json!([0.25, 0.75]))),
+                &["50 % [25, 75] of the heads can be removed together", beside],
+                &[],
+            ),
+        ],
+    );
+}
+
+#[test]
 fn heads_of_models_that_are_not_one_lineage_are_compared_by_place_and_that_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let report = analyzed(folder.path(), "box:small", "attention", &[]);

@@ -263,13 +263,12 @@ impl Quantity for Items {
         let Some(token) = text.scored.iter().find(|token| token.position == position) else { return };
         let log_probability = || -surprisal(logits, token.truth);
         let logit = |token: u32| f64::from(logits[token as usize]);
-        let score = match text.rule {
+        let score = match (text.rule, token.of) {
             // The normalisation of both probabilities is the same.
-            ScoreRule::Against(foil) => logit(token.truth) - logit(foil),
-            ScoreRule::Class if let Some(foil) = token.of => logit(token.truth) - logit(foil),
-            ScoreRule::Gains | ScoreRule::Class => log_probability(),
-            ScoreRule::Loses => -log_probability(),
-            ScoreRule::Embeds(..) => return,
+            (ScoreRule::Against(foil), _) | (ScoreRule::Class, Some(foil)) => logit(token.truth) - logit(foil),
+            (ScoreRule::Gains | ScoreRule::Class, _) => log_probability(),
+            (ScoreRule::Loses, _) => -log_probability(),
+            (ScoreRule::Embeds(..), _) => return,
         };
         let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
         item.scores[row(variant)] += score;
