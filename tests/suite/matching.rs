@@ -130,7 +130,7 @@ fn labels_of_matched_heads_agree_both_ways() {
     assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&matching));
     let ways = matching["labels"].as_array().unwrap();
     let of = |key: &str| ways.iter().map(|way| &way[key]).collect::<Vec<_>>();
-    assert_eq!((of("matched_over"), of("moved")), (vec!["even", "odd"], vec![&json!(16), &json!(16)]));
+    assert_eq!((of("matched_over"), of("moved")), (vec![&json!("even"), &json!("odd")], vec![&json!(16); 2]));
     let count = |key: &str| ways.iter().map(|way| way[key].as_u64().unwrap()).sum::<u64>();
     // All sentences are labelled once; heads are matched over the first 200.
     assert_eq!((count("labelled_sentences"), count("matched_sentences")), (700, 200));
@@ -151,11 +151,11 @@ fn labels_of_matched_heads_agree_both_ways() {
     assert!(printed.contains(" kept, 0 lost, 0 gained; in place "), "{printed}");
     // The labels of a half are those of a corpus of these sentences alone.
     let text = fs::read_to_string(&corpus).unwrap();
-    let mut families: Vec<&str> = Vec::new();
+    let mut families: Vec<String> = Vec::new();
     let mut is_odd = |block: &&str| {
         let family = block.lines().find(|line| line.starts_with("# family = ")).unwrap();
-        let number = families.iter().position(|known| *known == family).unwrap_or_else(|| {
-            families.push(family);
+        let number = families.iter().position(|known| known == family).unwrap_or_else(|| {
+            families.push(family.to_owned());
             families.len() - 1
         });
         number % 2 == 1

@@ -10,8 +10,11 @@ use serde_json::Value;
 /// Heads are chosen by the derivative of the task's loss on the units of even number, and removed from the items of the others.
 #[test]
 fn heads_of_a_task_are_taken_where_the_derivative_says_they_matter() {
-    let choice = ["--effect-of", "top:2,bottom:1,random:1", "--removal", "zero"];
-    let [all, some] = [&[][..], &choice].map(|more| report("box:causal", "copies", more));
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.toml");
+    fs::write(&policy, "min_queries = 50\n").unwrap();
+    let choice = ["--effect-of", "top:2,bottom:1,random:1", "--removal", "zero", "--policy", path(&policy)];
+    let [all, some] = [&choice[2..], &choice].map(|more| report("box:causal", "copies", more));
     let heads = |report: &Value| report["task"]["heads"].as_array().unwrap().clone();
     let taken: Vec<usize> = (0..8).filter(|&place| !heads(&some)[place]["effect"].is_null()).collect();
     assert_eq!(taken.len(), 4);
