@@ -42,6 +42,9 @@ SHARP_SENTENCES = 50
 
 def fresh(name, tensor, rng, deviation):
     """A tensor as it is before training."""
+    # Numbers of positions, which some checkpoints keep.
+    if not tensor.is_floating_point():
+        return tensor
     if "norm" in name.lower():
         return torch.zeros_like(tensor) if name.endswith("bias") else torch.ones_like(tensor)
     if name.endswith("bias"):

@@ -5,8 +5,8 @@ use std::iter::successors;
 
 use serde_json::{Map, Value};
 
-use super::saved::sides::matching;
 use super::saved::{compare, confirm, numbers};
+use super::sentences::matching;
 use crate::report;
 use crate::system::counted::counted;
 

@@ -187,7 +187,7 @@ fn effects_are_taken_where_the_gradient_says_they_matter() {
     assert!(summary.contains(chosen), "{summary}");
 
     let refusal = |more: &[&str]| run(&[&["analyze", "box:small"], more].concat()).unwrap_err().1;
-    assert!(refusal(&["--effect-of", "top:2"]).contains("--effect-of is about the study effect"));
+    assert!(refusal(&["--effect-of", "top:2"]).contains("--effect-of is about the studies effect and task"));
     assert!(refusal(&["--with", "effect", "--effect-of", "best:2"]).contains("such as top:20,bottom:20,random:20"));
     let pruned = refusal(&["--with", "pruning", "--effect-of", "top:2"]);
     assert!(pruned.contains("the study pruning asks about the effect of every head"), "{pruned}");

@@ -94,6 +94,7 @@ mod show;
 mod similarity;
 mod specific;
 mod statuses;
+mod task_options;
 mod tasks;
 mod tokenizers;
 mod variants;

@@ -117,6 +117,85 @@ fn heads_are_matched_over_a_shard() {
     assert!(status == 2 && error.contains("--shard"), "{error}");
 }
 
+/// One command: partners from one half of the families, labels from the other, and the other way round.
+#[test]
+fn labels_of_matched_heads_agree_both_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (other, corpus, file) = (permuted(folder), fixture("corpus/gold.conllu"), folder.join("match.json"));
+    let arguments = ["match", "box:small", path(&other), "-c", path(&corpus), "--labels", "-o", path(&file)];
+    let printed = run(&arguments).unwrap();
+    let matching: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let schema: Value = serde_json::from_str(&run(&["schema", "match"]).unwrap()).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&matching));
+    let ways = matching["labels"].as_array().unwrap();
+    let of = |key: &str| ways.iter().map(|way| &way[key]).collect::<Vec<_>>();
+    assert_eq!((of("matched_over"), of("moved")), (vec![&json!("even"), &json!("odd")], vec![&json!(16); 2]));
+    let count = |key: &str| ways.iter().map(|way| way[key].as_u64().unwrap()).sum::<u64>();
+    // All sentences are labelled once; heads are matched over the first 200.
+    assert_eq!((count("labelled_sentences"), count("matched_sentences")), (700, 200));
+    for way in ways {
+        // The permuted model is the same function.
+        assert_eq!((&way["labels"]["lost"], &way["labels"]["gained"]), (&json!(0), &json!(0)), "{way}");
+        assert!(way["labels"]["kept"].as_u64().unwrap() > 5 && way["too_few_units"].is_null(), "{way}");
+        assert!(way["labels_in_place"]["lost"].as_u64().unwrap() > 1, "{way}");
+        for label in ["first_label", "firm_labels"] {
+            let [matched, in_place, permuted] =
+                ["matched/share", "in_place/share", "permuted/mean"].map(|key| way.pointer(&format!("/{label}/{key}")));
+            assert_eq!(matched, Some(&json!(1.0)), "{way}");
+            let [in_place, permuted] = [in_place, permuted].map(|share| share.unwrap().as_f64().unwrap());
+            assert!(in_place < 0.8 && permuted < 0.8, "{label} {in_place} {permuted}");
+        }
+    }
+    assert!(printed.contains("Matched over the even units ("), "{printed}");
+    assert!(printed.contains(" kept, 0 lost, 0 gained; in place "), "{printed}");
+    // The labels of a half are those of a corpus of these sentences alone.
+    let text = fs::read_to_string(&corpus).unwrap();
+    let mut families: Vec<String> = Vec::new();
+    let mut is_odd = |block: &&str| {
+        let family = block.lines().find(|line| line.starts_with("# family = ")).unwrap();
+        let number = families.iter().position(|known| known == family).unwrap_or_else(|| {
+            families.push(family.to_owned());
+            families.len() - 1
+        });
+        number % 2 == 1
+    };
+    let odd: String = text.split_inclusive("\n\n").filter(|block| is_odd(block)).collect();
+    let half = folder.join("odd.conllu");
+    fs::write(&half, &odd).unwrap();
+    let reports =
+        [("a.json", "box:small"), ("b.json", path(&other))].map(|(name, model)| analyzed(folder, model, name, &half));
+    let (_, by_place) = compared(&reports[0], &reports[1], &["--matched"]);
+    assert_eq!(by_place["labels_by_outcome"], ways[0]["labels_in_place"]);
+    // The file is one of matched heads, as without --labels.
+    let (_, found) = compared(&reports[0], &reports[1], &["--match", path(&file)]);
+    assert_eq!(found["matched"]["moved"], 16);
+}
+
+#[test]
+fn labels_both_ways_need_a_corpus_with_two_halves() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |more: &[&str]| run(&[&["match", "box:small", "box:small", "--labels"], more].concat()).unwrap_err();
+    for more in [&["--text", "It rains."][..], &["--shard", "1/2"], &["--sentence", "3"]] {
+        let (status, error) = refused(more);
+        assert!(status == 2 && error.contains("--labels"), "{error}");
+    }
+    let single = folder.path().join("single.txt");
+    fs::write(&single, "It rains.\n").unwrap();
+    let (status, error) = refused(&["-c", path(&single)]);
+    assert!(status == 3 && error.contains("over the sampling units of odd number"), "{status} {error}");
+    // Nine documents a half decide nothing.
+    let documents: String =
+        (0..18).map(|number| format!("The {number} dogs ran home.\nIt rains on {number}.\n\n")).collect();
+    let few = folder.path().join("few.txt");
+    fs::write(&few, documents).unwrap();
+    let arguments = ["match", "box:small", "box:small", "-c", path(&few), "--labels"];
+    let printed = run(&arguments).unwrap();
+    assert!(printed.contains(": could not tell: 9 documents in a, 9 documents in b."), "{printed}");
+    let (status, error) = run(&["match", "box:small", "box:small", "--threads", "2"]).unwrap_err();
+    assert!(status == 2 && error.contains("--labels"), "{error}");
+}
+
 #[test]
 fn models_with_other_heads_or_tokens_are_not_matched() {
     let small = fixture("models/tiny-bert");

@@ -49,7 +49,19 @@ fn probes_are_those_of_the_reference() {
         for key in ["majority", "form"] {
             right(key, &task[key]["accuracy"], words, &json!([expected[key], 0]));
         }
-        right("embedding", &task["embedding"]["accuracy"], words, &expected["embedding"]);
+        for key in ["embedding", "neighbours"] {
+            right(key, &task[key]["accuracy"], words, &expected[key]);
+        }
+        // What both neighbours add, and each head beside that.
+        let accuracy = |key: &str| task[key]["accuracy"].as_f64();
+        let differs = |found: &Value, from: Option<f64>, less: Option<f64>| match from.zip(less) {
+            Some((from, less)) => assert!((number(found) - (from - less)).abs() < 1e-9, "{found}"),
+            None => assert_eq!(*found, Value::Null),
+        };
+        differs(&task["neighbours_gain"], accuracy("neighbours"), accuracy("embedding"));
+        for head in task["heads"].as_array().unwrap() {
+            differs(&head["over_neighbours"], head["together"].as_f64(), accuracy("neighbours"));
+        }
         for (layer, expected) in task["layers"].as_array().unwrap().iter().zip(expected["inputs"].as_array().unwrap()) {
             right("input", &layer["input"]["accuracy"], words, expected);
         }
@@ -145,6 +157,11 @@ fn an_untrained_model_stands_beside() {
     assert!(number(&upos["accuracy"]) > number(&upos["untrained"]["accuracy"]) + 0.3, "{upos}");
     assert!(number(&relation["gain"]) > number(&relation["untrained"]["gain"]) + 0.03, "{relation}");
     assert!(number(&relation["accuracy"]) > number(&relation["untrained"]["accuracy"]) + 0.1, "{relation}");
+    // Both neighbours' embeddings say more of the relation than any head does.
+    let task = &found["probes"][1];
+    let best = task["heads"].as_array().unwrap().iter().map(|head| number(&head["gain"])).fold(0.0, f64::max);
+    assert!(number(&task["neighbours_gain"]) > best, "{} {best}", task["neighbours_gain"]);
+    assert!(number(&relation["over_neighbours_ci95"][1]) < 0.0, "{relation}");
 }
 
 #[test]

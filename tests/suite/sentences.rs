@@ -213,8 +213,41 @@ fn what_removal_does_is_said_by_its_q() {
             ),
             (Box::new(edge(0.049)), &[shifts, "more than both their averages predict"], &[]),
             (Box::new(edge(0.051)), &[], &[shifts]),
-            (Box::new(gain(0.001)), &["adds 5.8 points to a linear reading of relation"], &[]),
+            (
+                Box::new(gain(0.001)),
+                &["adds 5.8 points to a linear reading of relation", ", to which both neighbours' embeddings add "],
+                &[],
+            ),
             (Box::new(gain(0.06)), &[], &["adds 5.8 points to a linear reading of relation"]),
+        ],
+    );
+}
+
+#[test]
+fn heads_that_can_go_are_told_with_their_interval_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = analyzed(folder.path(), "box:small", "pruning", &["--sample", "30"]);
+    let interval = |ci95: Value| {
+        move |report: &mut Value| {
+            for curve in report["pruning"]["orders"].as_array_mut().unwrap() {
+                for budget in curve["can_go"].as_array_mut().unwrap() {
+                    (budget["share"], budget["ci95"]) = (json!(0.5), ci95.clone());
+                }
+            }
+        }
+    };
+    let (told, beside) = (" of the heads can be removed together", "; in a random order at most 50 %.");
+    walk(
+        folder.path(),
+        &report,
+        "L0H0",
+        &[
+            (Box::new(interval(Value::Null)), &[], &[told]),
+            (
+                Box::new(interval(json!([0.25, 0.75]))),
+                &["50 % [25, 75] of the heads can be removed together", beside],
+                &[],
+            ),
         ],
     );
 }

@@ -23,11 +23,11 @@ const TOLERANCE: f64 = 1e-5;
 const OTHERS: [&str; 7] =
     ["attention", "trees", "dependency", "words", "frequency", "explained-variance", "repeats,in-context"];
 
-fn alone() -> Vec<&'static str> {
+pub fn alone() -> Vec<&'static str> {
     OTHERS.iter().flat_map(|studies| ["--without", studies]).collect()
 }
 
-fn report(model: &str, task: &str, more: &[&str]) -> Value {
+pub fn report(model: &str, task: &str, more: &[&str]) -> Value {
     let (corpus, task) = (fixture("corpus/gold.conllu"), fixture(&format!("tasks/{task}.jsonl")));
     let arguments =
         ["analyze", model, "-c", path(&corpus), "--limit", "8", "--task", path(&task), "--no-run-info", "-o", "-"];
@@ -253,7 +253,7 @@ fn a_pooling_that_is_not_known_is_named_where_it_is_asked_for() {
 }
 
 /// A classifier with a tokenizer, in this folder.
-fn classifier(folder: &Path, name: &str) -> PathBuf {
+pub fn classifier(folder: &Path, name: &str) -> PathBuf {
     for (model, files) in
         [(name, ["config.json", "model.safetensors"]), ("tiny-bert", ["tokenizer.json", "tokenizer_config.json"])]
     {

@@ -77,7 +77,7 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
         return Err(anyhow!("every study is switched off: there is nothing to analyse")).class(Class::Usage);
     }
     let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
-    let scope = Scope::new(options.limit, options.unit);
+    let scope = Scope::new(options.limit, options.unit).half(options.half);
     if let Some(limit) = options.limit
         && !options.corpus.iter().all(Input::can_be_read_again)
     {

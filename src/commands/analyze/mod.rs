@@ -14,9 +14,11 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::reporting::outputs;
+use super::reporting::policy::PolicyOptions;
 use super::reporting::write_report::{ReportOptions, ensure_read, finished, reported, write_sums};
+use crate::corpus::UnitHalf;
 use crate::export::summary;
-use crate::passes::observation::partial;
+use crate::passes::observation::{Observation, partial};
 use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::terminal::{print, say};
@@ -57,6 +59,14 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
     }
     let parts: Vec<_> = folder.map(Path::to_owned).into_iter().collect();
     outputs::write(&finished(report, wanted.digits, &parts)?, outputs)
+}
+
+/// The sums over one half of the sampling units, which are that half's alone: they cannot be merged.
+/// Fails as [`analyze`].
+pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observation> {
+    let options = AnalyzeOptions { half: Some(half), ..options.clone() };
+    let (loaded, corpus) = Loaded::with_corpus(&options)?;
+    PreparedRun::new(&options, &loaded, corpus)?.observe(None, &PolicyOptions::default().policy()?)
 }
 
 /// One shard, to its sums, unless they are there already.

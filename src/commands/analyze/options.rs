@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::commands::reporting::policy::PolicyOptions;
 use crate::commands::reporting::write_report::ReportOptions;
-use crate::corpus::{FurtherColumns, Input, LinkOptions, Unit};
+use crate::corpus::{FurtherColumns, Input, LinkOptions, Unit, UnitHalf};
 use crate::model::grid::HeadPlace;
 use crate::model::parameters::Classified;
 use crate::model::source::ModelRef;
@@ -49,6 +49,8 @@ pub struct AnalyzeOptions {
     pub limit: Option<u64>,
     /// The sampling unit; decided by the corpus if `None`.
     pub unit: Option<Unit>,
+    /// The half of the sampling units that is read, if it is one.
+    pub half: Option<UnitHalf>,
     /// Worker threads.
     pub threads: NonZeroUsize,
     /// How words are given to the tokenizer.

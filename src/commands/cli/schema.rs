@@ -4,8 +4,8 @@ use clap::{Args, ValueEnum};
 
 use super::shared::command::Command;
 use super::shared::statuses::{DONE, WRITING, statuses};
-use crate::commands::saved::sides::matching;
 use crate::commands::saved::{compare, confirm, numbers};
+use crate::commands::sentences::matching;
 use crate::report;
 use crate::system::terminal::print;
 

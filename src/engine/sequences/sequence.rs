@@ -195,7 +195,7 @@ pub enum ScoreRule {
     Gains,
     /// Minus the log-probability of the truth.
     Loses,
-    /// The log-probability of the truth, which is right where it is the largest.
+    /// The log-probability of the truth, less that of its foil where it has one; right where the truth has the largest.
     Class,
     /// The cosine of its pooled states with those of the item's anchor, less that of the negative text.
     Embeds(TripleText, Pooling),
@@ -219,6 +219,8 @@ pub struct ItemPart {
     pub rule: ScoreRule,
     /// The right answer, where items may share it.
     pub answer: Option<u32>,
+    /// The class that each prediction is held against; empty where classes are held against all others.
+    pub foils: Vec<u32>,
     /// The condition that the item belongs to.
     pub group: Option<Arc<str>>,
     /// How the next sequence, its text again, was corrupted; `None` where the text is there once.

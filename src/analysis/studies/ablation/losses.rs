@@ -216,7 +216,8 @@ fn row(variant: Option<usize>) -> usize {
 pub struct ItemText {
     index: u64,
     rule: ScoreRule,
-    scored: Vec<ScoredToken<()>>,
+    /// Each with the class that it is held against, if it is.
+    scored: Vec<ScoredToken<Option<u32>>>,
     /// The places of its tokens of text.
     text: Vec<usize>,
 }
@@ -235,7 +236,8 @@ impl Quantity for Items {
 
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State> {
         let part = sequence.item.as_ref()?;
-        let scored = scored(sequence, |_| ());
+        let mut scored = scored(sequence, |_| None);
+        scored.iter_mut().zip(&part.foils).for_each(|(token, &foil)| token.of = Some(foil));
         self.entry(sequence.index).or_insert_with(|| {
             let is_of_classes = part.rule == ScoreRule::Class;
             let of_classes = scored.iter().filter(|_| is_of_classes).map(|token| token.truth);
@@ -261,12 +263,12 @@ impl Quantity for Items {
         let Some(token) = text.scored.iter().find(|token| token.position == position) else { return };
         let log_probability = || -surprisal(logits, token.truth);
         let logit = |token: u32| f64::from(logits[token as usize]);
-        let score = match text.rule {
+        let score = match (text.rule, token.of) {
             // The normalisation of both probabilities is the same.
-            ScoreRule::Against(foil) => logit(token.truth) - logit(foil),
-            ScoreRule::Gains | ScoreRule::Class => log_probability(),
-            ScoreRule::Loses => -log_probability(),
-            ScoreRule::Embeds(..) => return,
+            (ScoreRule::Against(foil), _) | (ScoreRule::Class, Some(foil)) => logit(token.truth) - logit(foil),
+            (ScoreRule::Gains | ScoreRule::Class, _) => log_probability(),
+            (ScoreRule::Loses, _) => -log_probability(),
+            (ScoreRule::Embeds(..), _) => return,
         };
         let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
         item.scores[row(variant)] += score;

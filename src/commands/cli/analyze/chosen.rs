@@ -18,8 +18,8 @@ use crate::evaluation::presets::Preset;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::pass::{Pass, Portion};
-use crate::sequences::derived::task::ExchangedPositions;
 use crate::sequences::derived::task::file::TaskFile;
+use crate::sequences::derived::task::{ExchangedPositions, TaskKind};
 use crate::studies::registry;
 use crate::studies::registry::STUDIES;
 use crate::study::{AnyStudy, Card, Counts};
@@ -111,24 +111,43 @@ pub(super) fn can_count(
 
 /// The ablation of the studies that remove heads one by one; refuses its options if no study does.
 pub(super) fn ablation(
-    (studies, has_task): (&[&'static dyn AnyStudy], bool),
+    (studies, task): (&[&'static dyn AnyStudy], Option<TaskKind>),
     removal: Option<Replacement>,
     phases: Option<u8>,
     sample: Option<u64>,
     effect_of: Option<Choice>,
     gradient_steps: Option<u16>,
 ) -> Result<Option<Ablation>, Usage> {
+    let runs = |study: &str| studies.iter().any(|running| running.card().name == study);
+    let of_task = registry::with_option("task");
+    // Both remove heads one by one.
+    let chooses_for_task = effect_of.is_some() && runs(of_task);
     for (option, given) in [("effect-of", effect_of.is_some()), ("gradient-steps", gradient_steps.is_some())] {
         let study = registry::with_option(option);
-        if given && !studies.iter().any(|running| running.card().name == study) {
-            return Err(anyhow!("--{option} is about the study {study}")
+        if given && !runs(study) && !(option == "effect-of" && chooses_for_task) {
+            let (name, way_out) = match option {
+                "effect-of" => {
+                    (format!("the studies {study} and {of_task}"), format!("--with {study}, or --task FILE,"))
+                }
+                _ => (format!("the study {study}"), format!("--with {study}")),
+            };
+            return Err(anyhow!("--{option} is about {name}")
                 .of_option(option)
-                .hint(format!("give --with {study} as well")));
+                .hint(format!("give {way_out} as well")));
         }
     }
+    if chooses_for_task && task == Some(TaskKind::Triple) {
+        let error = anyhow!(
+            "--effect-of chooses heads by the derivative of the loss, and that of items of kind triple has none"
+        );
+        return Err(error.of_option("effect-of").hint("leave it out: without it every head is removed"));
+    }
     if effect_of.is_some() {
-        let effect = registry::with_option("effect-of");
-        if let Some(study) = studies.iter().find(|study| study.card().needed(has_task).contains(&effect)) {
+        let every = [registry::with_option("effect-of"), of_task];
+        let asks = |study: &&&'static dyn AnyStudy| {
+            study.card().needed(task.is_some()).iter().any(|needed| every.contains(needed))
+        };
+        if let Some(study) = studies.iter().find(asks) {
             let asks = study.card().name;
             return Err(
                 anyhow!("--effect-of: the study {asks} asks about the effect of every head").of_option("effect-of")

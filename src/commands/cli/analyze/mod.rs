@@ -154,9 +154,10 @@ pub struct AnalyzeArguments {
     #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7), help_heading = STUDIES, hide_short_help = true)]
     phases: Option<u8>,
     #[arg(long, value_name = "HEADS", help_heading = STUDIES, hide_short_help = true, help = format!(
-        "Of the study `{}`: remove only some heads by themselves, those that the loss depends on most and least to first order and \
+        "Of the studies `{}` and `{}`: remove only some heads by themselves, those that the loss depends on most and least to first order and \
          some of the others, chosen on one half of the sample and removed on the other: top:20,bottom:20,random:20",
-        registry::with_option("effect-of")
+        registry::with_option("effect-of"),
+        registry::with_option("task")
     ))]
     effect_of: Option<Choice>,
     #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=256), help_heading = STUDIES, hide_short_help = true, help = format!(
@@ -332,7 +333,8 @@ impl AnalyzeArguments {
         let (studies, left_out) = can_count(&corpus, studies, &with, self.counts.is_some())?;
         let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
         refuse_reading_again(&corpus, &studies, others)?;
-        let (asked, by_preset) = ((&*studies, task.is_some()), preset_removal(&presets::named(&self.presets)?));
+        let kind = task.as_ref().map(|task| task.kind);
+        let (asked, by_preset) = ((&*studies, kind), preset_removal(&presets::named(&self.presets)?));
         let ablation = ablation(asked, self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
         let ablation = ablation.map(|chosen| {
             let removal = self.removal.or(by_preset).unwrap_or(chosen.removal);
@@ -383,6 +385,7 @@ impl AnalyzeArguments {
             strict: self.strict,
             limit: self.limit,
             unit: self.unit,
+            half: None,
             threads,
             words: spacing,
             from_token: self.from_token,

@@ -34,7 +34,7 @@ fn options() -> Vec<(String, OptionArity)> {
 }
 
 /// The options of these words. Fails, in words without advice on the command line, if they are wrong usage.
-fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
+pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
     let mut known = known().no_binary_name(true);
     let matches = known.try_get_matches_from_mut(words);
     let arguments = matches.and_then(|mut matches| AnalyzeArguments::from_arg_matches_mut(&mut matches));

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::Args;
 
 use crate::commands::cli::shared::checks::{ensure_truncatable, refuse_overlap};
 use crate::commands::cli::shared::command::Usage;
-use crate::commands::cli::shared::inputs::{CorpusArguments, SPACINGS};
+use crate::commands::cli::shared::inputs::{CorpusArguments, FORMATS, SPACINGS};
 use crate::commands::cli::shared::numbers;
 use crate::commands::cli::shared::values::one_of;
 use crate::commands::sentences::SentenceChoice;
@@ -41,6 +42,20 @@ pub struct SentenceArguments {
 impl SentenceArguments {
     pub fn max_tokens(&self) -> Option<usize> {
         self.max_tokens.map(|tokens| tokens as usize)
+    }
+
+    /// The corpora that are named, and how they are read, as words of a command line.
+    /// Fails if a path is no text.
+    pub fn corpus_words(&self) -> Result<Vec<String>, Usage> {
+        let CorpusArguments { corpus, format } = &self.corpora;
+        let mut words = Vec::new();
+        for path in corpus {
+            let text = path.to_str().ok_or_else(|| anyhow!("the name `{}` is no UTF-8", path.display()))?;
+            words.extend(["--corpus".to_owned(), text.to_owned()]);
+        }
+        let format = format.and_then(|format| FORMATS.iter().find(|(known, ..)| *known == format));
+        words.extend(format.into_iter().flat_map(|(_, name, _)| ["--format".to_owned(), (*name).to_owned()]));
+        Ok(words)
     }
 
     pub fn choice(self, find: Option<String>, limit: Option<u64>) -> Result<SentenceChoice, Usage> {

@@ -3,24 +3,29 @@
 use clap::Args;
 
 use super::arguments::{SentenceArguments, refuse_corpus};
+use crate::commands::analyze::observe_half;
+use crate::commands::analyze::options::AnalyzeOptions;
+use crate::commands::cli::analyze::words::read;
 use crate::commands::cli::saved::sides::OutcomeArguments;
 use crate::commands::cli::shared::command::{Command, Usage};
 use crate::commands::cli::shared::inputs::{NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::numbers;
+use crate::commands::cli::shared::report::threads_or_all;
 use crate::commands::cli::shared::statuses::{RUNNING, help};
 use crate::commands::sentences::SentenceChoice;
-use crate::commands::sentences::matching::{MatchOptions, match_heads};
+use crate::commands::sentences::matching::{LabelRuns, MatchOptions, Observe, match_heads};
+use crate::corpus::Scope;
 use crate::sequences::shard::Shard;
 
 const EXAMPLES: &str = "\
 Examples:
   headscope match ./seed-1 ./seed-2 -c other.conllu -o match.json
   headscope compare seed-1.json seed-2.json --match match.json
-  headscope match ./seed-1 ./seed-2 -c one.conllu --shard 1/2 -o match.json
+  headscope match ./seed-1 ./seed-2 -c one.conllu --labels      # one corpus, both ways
 
 Heads of a layer have no order, so that seeds have like heads in other places. Match over other text than that of the reports: \
-partners that were chosen over the text of the labels agree on them too well. Of one corpus match over --shard 1/2 and compare \
-what `headscope analyze --shard 2/2 -o FILE.headscope` wrote of both, and the other way round.
+partners that were chosen over the text of the labels agree on them too well. With --labels heads are matched over one half of the \
+sampling units and labelled over the other, then the other way round.
 ";
 
 /// Pair the heads of two models by their attention
@@ -46,6 +51,15 @@ pub struct MatchArguments {
     /// Read only shard I of N of the corpus, counted from 1: every N-th 256 sentences
     #[arg(long, value_name = "I/N", conflicts_with_all = ["texts", "sentences"])]
     shard: Option<Shard>,
+    /// Analyse both models as well: agreement of labels over one half of the corpus between heads matched over the other, both ways
+    ///
+    /// Halves are the sampling units of even and of odd number (documents, families or sentences), each a corpus of its own; heads are
+    /// matched over those of the first --limit sentences that are in a half, and labelled over all sentences of the other
+    #[arg(long, conflicts_with_all = ["texts", "sentences", "shard"])]
+    labels: bool,
+    /// Threads that analyse the models for --labels [default: one per core]
+    #[arg(long, value_name = "N", requires = "labels", value_parser = numbers::whole::<u16>(1..=1024))]
+    threads: Option<u16>,
     #[command(flatten)]
     outcome: OutcomeArguments,
 }
@@ -53,17 +67,42 @@ pub struct MatchArguments {
 impl MatchArguments {
     /// The command.
     pub fn command(self) -> Result<Command, Usage> {
-        let Self { a, b, network, tokenizer, wanted, limit, shard: asked, outcome } = self;
+        let Self { a, b, network, tokenizer, wanted, limit, shard: asked, labels, threads, outcome } = self;
         let models = [network.model(Some(&a))?, network.model(Some(&b))?];
         let (words, truncate, max_tokens) = (wanted.words, wanted.truncate, wanted.max_tokens());
+        let analyzed = labels.then(|| analysis_words(&wanted)).transpose()?;
         let mut sentences = wanted.choice(None, Some(limit))?;
         if let (SentenceChoice::Corpus { shard, .. }, Some(asked)) = (&mut sentences, asked) {
             *shard = asked;
         }
+        if let (SentenceChoice::Corpus { scope, .. }, true) = (&mut sentences, labels) {
+            *scope = Scope::new(None, None);
+        }
         refuse_corpus(outcome.files(), &sentences)?;
         let outputs = outcome.outputs("matched heads", &["json", "json.gz", "csv"])?;
         let tokenizer = tokenizer.options();
+        let threads = threads_or_all(threads);
+        let runs = analyzed.map(|asked| -> Result<LabelRuns, Usage> {
+            let options = read(asked)?;
+            let observe = models.clone().map(|model| -> Observe {
+                let options =
+                    AnalyzeOptions { model, tokenizer, max_tokens, truncate, words, threads, ..options.clone() };
+                Box::new(move |half| observe_half(&options, half))
+            });
+            Ok(LabelRuns { observe, threads })
+        });
+        let runs = runs.transpose()?;
         let options = MatchOptions { models, tokenizer, sentences, max_tokens, words, truncate, outputs };
-        Ok(Command::new(move || match_heads(&options)))
+        Ok(Command::new(move || match_heads(&options, runs.as_ref())))
     }
+}
+
+/// The words of an analysis of the same corpus.
+fn analysis_words(wanted: &SentenceArguments) -> Result<Vec<String>, Usage> {
+    let mut words = wanted.corpus_words()?;
+    words.extend(["--output", "-", "--no-run-info"].map(str::to_owned));
+    if wanted.truncate {
+        words.push("--truncate".to_owned());
+    }
+    Ok(words)
 }

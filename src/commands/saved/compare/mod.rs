@@ -20,7 +20,7 @@ use anyhow::Result;
 
 use super::sides::matching::HeadMatching;
 use super::sides::outputs::OutcomeOutputs;
-use super::sides::{self, SidesOptions, facts};
+use super::sides::{self, Side, SidesOptions, facts};
 use crate::commands::reporting::outputs;
 use crate::export::summary::Detail;
 use crate::export::{Writer, json, tables::csv};
@@ -35,6 +35,7 @@ use outcome::{
     UntoldCounts,
 };
 pub use tables::ComparedTable;
+pub use text::share;
 
 /// Two analyses, and where their comparison goes.
 #[derive(Clone, Debug)]
@@ -81,7 +82,6 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
 /// Fails if either cannot be read, or the models have other heads.
 pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome> {
     let [a, b] = sides::read(sides).class(Class::Input)?;
-    let grid = a.circumstances.model.grid();
     let matching = match pairing {
         Pairing::Matched(file) => {
             let matching = HeadMatching::read(file).class(Class::Input)?;
@@ -90,25 +90,33 @@ pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome
         }
         Pairing::Unknown | Pairing::OneLineage => None,
     };
+    Ok(compared([&a, &b], matching, *pairing == Pairing::Unknown))
+}
+
+/// The comparison of two sides with the same heads: by place, or each head of the first with its partner in the second,
+/// `[layers * heads]`, beside how many partners both halves of a text gave. `is_unknown` is whether nothing is said of how heads stand
+/// to each other.
+pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
+    let grid = a.circumstances.model.grid();
     let places: Vec<usize> = (0..grid.count()).collect();
-    let heads = fates::of_heads(&a, &b, matching.as_ref().map_or(&places, |(partners, _)| partners));
+    let heads = fates::of_heads(a, b, matching.as_ref().map_or(&places, |(partners, _)| partners));
     let by_choice = || heads.iter().filter_map(|head| head.choice.as_ref());
     let with_choices = by_choice().next().is_some();
     let choice_of_all = heads.iter().map(|head| head.choice.as_ref().map_or(outcome::Fate::None, |of| of.outcome));
     let heads_by_outcome = OutcomeCounts::of(heads.iter().map(|head| head.outcome));
     let choices_by_outcome = with_choices.then(|| OutcomeCounts::of(choice_of_all));
-    Ok(CompareOutcome {
+    CompareOutcome {
         schema_version: SCHEMA_VERSION,
-        corpora: a.other_corpus(&b),
-        lineage: (*pairing == Pairing::Unknown && !a.same_weights(&b)).then(|| UNKNOWN_LINEAGE.to_owned()),
+        corpora: a.other_corpus(b),
+        lineage: (is_unknown && !a.same_weights(b)).then(|| UNKNOWN_LINEAGE.to_owned()),
         matched: matching.map(|(partners, halves_agree)| MatchedHeads {
             moved: partners.iter().zip(&places).filter(|(partner, place)| partner != place).count(),
             halves_agree,
             first_label: ShareByChance::new(&first_labels(&heads), grid.heads),
             firm_labels: ShareByChance::new(&firm_labels(&heads), grid.heads),
         }),
-        unread: sides::unread(&a, &b),
-        too_few_units: sides::too_few_units(&a, &b),
+        unread: sides::unread(a, b),
+        too_few_units: sides::too_few_units(a, b),
         changed: heads_by_outcome.any_change() || choices_by_outcome.is_some_and(|counts| counts.any_change()),
         agreement: agreement(&heads, with_choices),
         heads_by_outcome,
@@ -117,10 +125,10 @@ pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome
         untold: UntoldCounts::of(heads.iter().flat_map(|head| &head.labels)),
         families: families(&heads),
         heads,
-        not_shared: facts::not_shared(&a, &b),
+        not_shared: facts::not_shared(a, b),
         a: a.described(),
         b: b.described(),
-    })
+    }
 }
 
 /// Said where nothing is known of how the heads of two models stand to each other.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow, ensure};
-use schemars::{JsonSchema, Schema, schema_for};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Side;
@@ -17,7 +17,6 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 /// Which heads of two models attend alike over the same sentences.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(title = "headscope match")]
 pub struct HeadMatching {
     /// The version of this schema.
     pub schema_version: u32,
@@ -109,11 +108,6 @@ fn pairs(heads: &[MatchedHead], grid: HeadGrid) -> Option<Vec<usize>> {
     let mut sorted = found.clone();
     sorted.sort_unstable();
     (all && sorted.into_iter().eq(0..grid.count())).then_some(found)
-}
-
-/// The JSON Schema of [`HeadMatching`].
-pub fn schema() -> Schema {
-    schema_for!(HeadMatching)
 }
 
 #[cfg(test)]

@@ -142,6 +142,12 @@ impl Side {
         Ok(Self { file: path.display().to_string(), shard, circumstances, findings })
     }
 
+    /// An analysis that was just made; `name` is told where a file would be.
+    /// Fails if nothing was observed.
+    pub fn of_run(name: &str, observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
+        Self::new(SavedFile::Partial(Shard::WHOLE, Box::new(observation)), Path::new(name), policy, threads)
+    }
+
     /// The file, as it was named.
     pub fn file(&self) -> &str {
         &self.file

@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result};
 
 pub use self::identity::{CorpusIdentity, FileIdentity, TakenDocuments};
 use super::compression::Compression;
-use super::family::Families;
 use super::family::unit::Unit;
+use super::family::{Families, Repeats};
 use super::files::input::{FileKind, Input};
 use super::files::{self, CorpusFile, Source};
 use super::formats::Format;
@@ -266,6 +266,8 @@ impl Corpus {
         };
         self.read_to_the_end().class(Class::Input)?;
         let repeats = self.families.counts();
+        let units = self.scope.half.map_or(repeats.units, |half| half.count(repeats.units));
+        let repeats = Repeats { units, ..repeats };
         Ok(CorpusIdentity { name: self.name, files: self.done, repeats, unit: decided.unit, documents })
     }
 
@@ -332,16 +334,25 @@ impl Corpus {
             return Ok(Some(sentence));
         }
         let is_whole = self.decided().part == scope::ReadPart::All;
-        let Some((parsed, index)) = self.parsed()? else {
-            if is_whole {
-                self.links.ensure_used(&self.context.links)?;
+        loop {
+            let Some((parsed, index)) = self.parsed()? else {
+                if is_whole {
+                    self.links.ensure_used(&self.context.links)?;
+                }
+                return Ok(None);
+            };
+            let format = self.current.as_ref().context("the file of a sentence is open")?.0.format;
+            let mut sentence = self.sentence(parsed, index);
+            self.links.add(&mut sentence, self.met_sentences - 1, format, &mut self.context.links)?;
+            match self.scope.half {
+                None => return Ok(Some(sentence)),
+                Some(half) if half.takes(sentence.family.number) => {
+                    sentence.family.number /= 2;
+                    return Ok(Some(sentence));
+                }
+                Some(_) => {}
             }
-            return Ok(None);
-        };
-        let format = self.current.as_ref().context("the file of a sentence is open")?.0.format;
-        let mut sentence = self.sentence(parsed, index);
-        self.links.add(&mut sentence, self.met_sentences - 1, format, &mut self.context.links)?;
-        Ok(Some(sentence))
+        }
     }
 
     /// The next sentence of all files as its reader has it, with its index.

@@ -15,7 +15,49 @@ use crate::corpus::files::CorpusFile;
 pub struct Scope {
     limit: Option<u64>,
     unit: Option<Unit>,
+    /// The half of these that is read, if it is one.
+    pub(super) half: Option<UnitHalf>,
     pub(super) decided: Option<Arc<Decided>>,
+}
+
+/// Half of the sampling units of a corpus: those of even number, or those of odd number.
+///
+/// A half is a corpus of its own: its units are numbered anew, so that they are in all blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitHalf {
+    Even,
+    Odd,
+}
+
+impl UnitHalf {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Even, Self::Odd];
+
+    /// The name, to stand before `units`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Even => "even",
+            Self::Odd => "odd",
+        }
+    }
+
+    /// The units that are not in it.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Even => Self::Odd,
+            Self::Odd => Self::Even,
+        }
+    }
+
+    /// Whether it has the unit with this number.
+    pub fn takes(self, unit: u64) -> bool {
+        unit % 2 == self as u64
+    }
+
+    /// How many of the first `units` it has.
+    pub fn count(self, units: u64) -> u64 {
+        (units + 1 - self as u64) / 2
+    }
 }
 
 /// A scope once the corpus was read ahead.
@@ -46,7 +88,12 @@ pub(super) enum ReadPart {
 impl Scope {
     /// About `limit` sentences, or all of them, in blocks of `unit`, or of what the corpus marks.
     pub fn new(limit: Option<u64>, unit: Option<Unit>) -> Self {
-        Self { limit, unit, decided: None }
+        Self { limit, unit, half: None, decided: None }
+    }
+
+    /// One half of the sampling units.
+    pub fn half(self, half: Option<UnitHalf>) -> Self {
+        Self { half, ..self }
     }
 
     /// Single sentences, which are in no block: nothing is read ahead.
@@ -159,6 +206,15 @@ mod tests {
         let of_taken = documents.iter().zip(0..).filter(|(_, document)| taken.contains(document));
         assert_eq!(sentences, of_taken.map(|(count, _)| count).sum::<u64>());
         taken
+    }
+
+    #[test]
+    fn every_unit_is_in_one_half() {
+        for units in 0..7 {
+            let of = UnitHalf::BOTH.map(|half| (0..units).filter(|&unit| half.takes(unit)).count() as u64);
+            assert_eq!((of, of[0] + of[1]), (UnitHalf::BOTH.map(|half| half.count(units)), units));
+        }
+        assert!(UnitHalf::Even.takes(4) && UnitHalf::Odd.takes(5) && UnitHalf::Even.other() == UnitHalf::Odd);
     }
 
     #[test]

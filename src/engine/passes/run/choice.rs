@@ -1,6 +1,6 @@
 //! The choice of the heads to ablate one by one if not all are: by the sensitivity of the loss to each, to first order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -40,54 +40,65 @@ impl Choice {
 }
 
 /// The sensitivity of the loss to each head: `|d(mean loss of the sequence)/dξ|`, `ξ` being the head's gate, summed over
-/// sequences (Michel et al. 2019, section 4.1). Heads are chosen by that of the blocks of even number.
+/// sequences (Michel et al. 2019, section 4.1). Of a task `|d(loss of the item)/dξ|`, whose texts are sequences of their own, summed
+/// over items. Heads are chosen by that of the blocks of even number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
     grid: HeadGrid,
     sums: Vec<ExactSum>,
+    /// The derivatives of each item of a task, by its number, `[heads]`.
+    items: BTreeMap<u64, Vec<ExactSum>>,
 }
 
 impl Sensitivity {
     /// Empty sums for a model with `grid` heads.
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, sums: vec![ExactSum::default(); grid.count()] }
+        Self { grid, sums: vec![ExactSum::default(); grid.count()], items: BTreeMap::new() }
     }
 
     /// The sum of each head, `[heads]`.
     pub fn values(&self) -> Vec<f64> {
-        self.sums.iter().map(|sum| sum.value()).collect()
+        let of_items = |head: usize| self.items.values().map(|item| item[head].value().abs()).sum::<f64>();
+        self.sums.iter().enumerate().map(|(head, sum)| sum.value() + of_items(head)).collect()
     }
 }
 
-merge_fields!(Sensitivity[grid] { sums });
+merge_fields!(Sensitivity[grid] { sums, items });
 
 impl Sums for Sensitivity {
-    /// Masked tokens that are scored.
-    type SequenceState = usize;
+    /// Masked tokens that are scored, and of a text of a task the number of its item.
+    type SequenceState = (usize, Option<u64>);
 
     fn demands(&self) -> Demands {
         Demands::of(Needs::default())
     }
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<usize> {
-        Some(sequence.targets().count()).filter(|&tokens| tokens > 0)
+    fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
+        let state = (sequence.targets().count(), sequence.item.as_ref().map(|_| sequence.index));
+        Some(state).filter(|&(tokens, _)| tokens > 0)
     }
 
-    fn observe(&mut self, state: &mut usize, event: &mut Event<'_>) {
+    fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
         if let Event::Gradient(gradient) = event {
-            self.gradient(state, gradient);
+            self.gradient(*state, gradient);
         }
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        self.grid == grid && self.sums.len() == grid.count()
+        let are_of_heads = |sums: &Vec<ExactSum>| sums.len() == grid.count();
+        self.grid == grid && are_of_heads(&self.sums) && self.items.values().all(are_of_heads)
     }
 }
 
 impl Sensitivity {
-    fn gradient(&mut self, tokens: &mut usize, gradient: &GateGradient) {
-        let derivatives = self.sums.iter_mut().zip(&gradient.gates);
-        derivatives.for_each(|(sum, derivative)| *sum += derivative.abs() / *tokens as f64);
+    fn gradient(&mut self, (tokens, item): (usize, Option<u64>), gradient: &GateGradient) {
+        let Some(item) = item else {
+            let derivatives = self.sums.iter_mut().zip(&gradient.gates);
+            derivatives.for_each(|(sum, derivative)| *sum += derivative.abs() / tokens as f64);
+            return;
+        };
+        let sums = self.items.entry(item).or_insert_with(|| vec![ExactSum::default(); gradient.gates.len()]);
+        sums.iter_mut().zip(&gradient.gates).for_each(|(sum, derivative)| *sum += *derivative);
     }
 }
 
@@ -115,13 +126,23 @@ mod tests {
     fn sensitivities_are_sizes_of_the_mean_loss_of_a_sequence() {
         let mut sums = Sensitivity::new(HeadGrid { layers: 1, heads: 2 });
         let token = |position| PredictedToken::masked(position, position - 1, Some(1));
-        let mut state =
-            sums.begin(&Sequence { predictions: vec![token(1), token(2)], ..sentence(0, 2, "dep") }).unwrap();
-        sums.gradient(&mut state, &GateGradient { loss: 1.0, gates: vec![-3.0, 0.5] });
-        sums.gradient(&mut state, &GateGradient { loss: 1.0, gates: vec![1.0, 0.5] });
+        let tokens = vec![token(1), token(2)];
+        let state = sums.begin(&Sequence { predictions: tokens, ..sentence(0, 2, "dep") }).unwrap();
+        sums.gradient(state, &GateGradient { loss: 1.0, gates: vec![-3.0, 0.5] });
+        sums.gradient(state, &GateGradient { loss: 1.0, gates: vec![1.0, 0.5] });
         assert_eq!(sums.values(), [2.0, 0.5]);
         let other = sums.clone();
         sums.merge(&other);
         assert_eq!(sums.values(), [4.0, 1.0]);
+    }
+
+    /// Two texts of one item, whose derivatives cancel for the first head, and an item of one text.
+    #[test]
+    fn sensitivities_of_a_task_are_of_whole_items() {
+        let mut sums = Sensitivity::new(HeadGrid { layers: 1, heads: 2 });
+        for (item, gates) in [(4, [-3.0, 0.5]), (4, [3.0, 0.5]), (5, [1.0, -1.0])] {
+            sums.gradient((2, Some(item)), &GateGradient { loss: 1.0, gates: gates.to_vec() });
+        }
+        assert_eq!(sums.values(), [1.0, 2.0]);
     }
 }

@@ -36,8 +36,9 @@ pub fn differentiate(
         let mut score = |sequence: usize, position: usize, logits: &mut [f32]| {
             let place =
                 batch.inputs[sequence].predicted.binary_search(&position).expect("one of the predicted positions");
-            let rule = pack.sentences[numbers[sequence]].item.as_ref().map(|item| item.rule);
-            loss(rule, logits, targets[sequence][place])
+            let item = pack.sentences[numbers[sequence]].item.as_ref();
+            let foil = item.and_then(|item| item.foils.get(place)).map(|&foil| ScoreRule::Against(foil));
+            loss(foil.or(item.map(|item| item.rule)), logits, targets[sequence][place])
         };
         let without = |mut gates: Vec<f64>| {
             removed.iter().for_each(|&place| gates[place] = 0.0);

@@ -38,7 +38,7 @@ use crate::sequences::derived::pairs::PairPacker;
 use crate::sequences::derived::repeats::Repeats;
 use crate::sequences::derived::sentence_pairs::SentencePairs;
 use crate::sequences::derived::shuffle::shuffled;
-use crate::sequences::derived::task::Task;
+use crate::sequences::derived::task::{Task, TaskKind};
 use crate::sequences::derived::windows::Windows;
 use crate::sequences::frame::Frame;
 use crate::sequences::reading::{Context as Reads, WINDOW_TOKENS, WindowTally};
@@ -170,8 +170,12 @@ impl Runner<'_> {
 
     /// Whether a pass ablates only some of the heads one by one.
     fn chooses(&self, pass: &Pass) -> bool {
-        let is_of_corpus = matches!(pass.sequences, Sequences::Corrupted(_));
-        self.ablation().effect_of.is_some() && is_of_corpus && !pass.derivatives
+        let has_derivatives = match pass.sequences {
+            Sequences::Corrupted(_) => true,
+            Sequences::Task => self.task.is_some_and(|task| task.info.kind != TaskKind::Triple),
+            _ => false,
+        };
+        self.ablation().effect_of.is_some() && has_derivatives && !pass.derivatives
     }
 
     /// The sensitivity of the loss to each head on the blocks of even number, over all shards.

@@ -52,7 +52,7 @@ pub const METRICS: &[TaskMetric] = &[
             name: "task_effect",
             measures: "How much the loss of a task of the user's own rises when the head is removed.",
             formula: "task_effect = mean over items of (score with the head - score without it), in nats, of triples in cosines; the score of an item is \
-                ln p(label), of tags its sum over words, of a cloze item ln p(answer) - ln p(foil), of a pair ln p(good) - ln p(bad), of a triple \
+                ln p(label), with a foil less ln p(foil), of tags its sum over words, of a cloze item ln p(answer) - ln p(foil), of a pair ln p(good) - ln p(bad), of a triple \
                 cos(anchor, positive) - cos(anchor, negative); the loss is minus the mean score",
             chance: "0: the head is not missed",
             source: "Removal of single heads from a task: Michel et al. 2019 (arXiv:1905.10650), section 3; minimal pairs: Warstadt \

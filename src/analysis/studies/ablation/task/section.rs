@@ -68,9 +68,13 @@ pub struct TaskResult {
     pub right_without_heads: Option<f64>,
     /// As `effect.band`, of this loss.
     pub band: Option<f64>,
+    /// Heads that the checkpoint lacks.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub absent_heads: usize,
     /// How many heads have each verdict.
     pub verdicts: Verdicts,
-    /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `task_effect`.
+    /// The effect of each head, layer by layer; its value, interval and standard error are the head's metric `task_effect`. Null where it
+    /// was not removed by itself (`settings.ablation.effect_of`).
     pub heads: Vec<HeadOnTask>,
     /// The items of each condition.
     pub groups: Vec<GroupResult>,
@@ -149,6 +153,11 @@ fn loss(items: &mut dyn Iterator<Item = &Item>, variant: Option<usize>) -> Fract
     mean(items, |item| -item.score(variant))
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 impl TaskResult {
     /// The section that these sums give; `estimates` are the metrics of the same.
     pub fn new(sums: &TaskSums, items_skipped: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
@@ -189,6 +198,7 @@ impl TaskResult {
             loss_without_heads: without,
             right_without_heads: all.value(|items| share(items, |item| item.right(bare))).value(),
             band,
+            absent_heads: context.absent.len(),
             verdicts: Verdicts::default(),
             heads: heads.map(on_task).collect(),
             groups: groups(sums, total, context),
@@ -243,14 +253,15 @@ fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<Gr
         let heads = 0..context.grid.count();
         let losses = of_group.value(|items| loss(items, None));
         let effect = |head: usize| move |items: &mut dyn Iterator<Item = &Item>| effect(items, Some(head));
+        let measured = |head: usize| Some(&of_group).filter(|_| sums.measures(head));
         GroupResult {
             group: group.to_owned(),
             items: losses.basis().count,
             units: losses.basis().sentences,
             loss: losses.value(),
             right: of_group.right(),
-            effects: heads.clone().map(|head| of_group.value(effect(head)).value()).collect(),
-            ci95: heads.map(|head| of_group.jackknife(effect(head)).interval()).collect(),
+            effects: heads.clone().map(|head| measured(head)?.value(effect(head)).value()).collect(),
+            ci95: heads.map(|head| measured(head)?.jackknife(effect(head)).interval()).collect(),
         }
     })
 }

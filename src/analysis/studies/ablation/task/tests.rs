@@ -25,8 +25,13 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// A cloze item whose answer is token 1 and whose foil is token 0.
 fn cloze(index: u64, unit: u64, is_first: bool, answer: u32) -> Sequence {
-    let part =
-        ItemPart { rule: ScoreRule::Against(0), answer: Some(answer), group: Some(Arc::from("all")), corruption: None };
+    let part = ItemPart {
+        rule: ScoreRule::Against(0),
+        answer: Some(answer),
+        foils: Vec::new(),
+        group: Some(Arc::from("all")),
+        corruption: None,
+    };
     Sequence {
         family: SentenceFamily { number: unit, is_first },
         predictions: vec![PredictedToken::masked(1, 0, Some(1))],
@@ -78,7 +83,7 @@ fn scores_by_hand() {
 #[test]
 fn the_texts_of_a_pair_add_up_wherever_they_are() {
     let text = |rule: ScoreRule| {
-        let part = ItemPart { rule, answer: None, group: None, corruption: None };
+        let part = ItemPart { rule, answer: None, foils: Vec::new(), group: None, corruption: None };
         Sequence { item: Some(part), ..cloze(4, 4, true, 1) }
     };
     let (mut one, mut other) = (TaskSums::new(GRID, EachHead), TaskSums::new(GRID, EachHead));
@@ -113,7 +118,7 @@ fn the_words_of_tags_are_counted_one_by_one() {
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
     let predicted =
         |position, truth| PredictedToken { position, ..PredictedToken::masked(position, position, Some(truth)) };
-    let part = ItemPart { rule: ScoreRule::Class, answer: None, group: None, corruption: None };
+    let part = ItemPart { rule: ScoreRule::Class, answer: None, foils: Vec::new(), group: None, corruption: None };
     let tagged = Sequence {
         predictions: vec![predicted(0, 0), predicted(1, 0), predicted(2, 1)],
         item: Some(part),
@@ -130,6 +135,25 @@ fn the_words_of_tags_are_counted_one_by_one() {
     assert!((found.loss.unwrap() - (27.0_f64 / 4.0).ln()).abs() < 1e-6);
 }
 
+/// Each word against a class of its own, of three; right is still the largest of all.
+#[test]
+fn classes_are_held_against_their_foils() {
+    let mut sums = TaskSums::new(GRID, EachHead);
+    let (removal, task) = (Some(Replacement::Zero), Some(TaskKind::Tag));
+    let conditions = Conditions { removal, task, objective: None };
+    sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
+    let predicted =
+        |position, truth| PredictedToken { position, ..PredictedToken::masked(position, position, Some(truth)) };
+    let part = ItemPart { rule: ScoreRule::Class, answer: None, foils: vec![2, 0], group: None, corruption: None };
+    let tagged =
+        Sequence { predictions: vec![predicted(0, 0), predicted(2, 1)], item: Some(part), ..cloze(0, 0, true, 0) };
+    show_whole(&mut sums, &[tagged], &[&[1.0, 3.0, 0.5], &[-0.25, 2.0, 0.0]], &[]);
+    let found = measured(sums, GRID);
+    // (1 - .5) + (2 + .25): the classes between which it chooses do not matter beside these.
+    assert!((found.loss.unwrap() + 2.75).abs() < 1e-6, "{:?}", found.loss);
+    assert_eq!(found.right.share.map(|share| (2.0 * share).round()), Some(1.0));
+}
+
 #[test]
 fn the_texts_of_a_triple_are_compared_by_their_vectors() {
     let mut sums = TaskSums::new(GRID, EachHead);
@@ -137,8 +161,13 @@ fn the_texts_of_a_triple_are_compared_by_their_vectors() {
     let conditions = Conditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
     let text = |of| {
-        let part =
-            ItemPart { rule: ScoreRule::Embeds(of, Pooling::First), answer: None, group: None, corruption: None };
+        let part = ItemPart {
+            rule: ScoreRule::Embeds(of, Pooling::First),
+            answer: None,
+            foils: Vec::new(),
+            group: None,
+            corruption: None,
+        };
         Sequence { predictions: Vec::new(), item: Some(part), ..cloze(0, 0, true, 0) }
     };
     let texts = [TripleText::Anchor, TripleText::Positive, TripleText::Negative].map(text);

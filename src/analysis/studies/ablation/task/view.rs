@@ -117,9 +117,26 @@ impl TaskResult {
         })
     }
 
+    /// How many heads were removed by themselves.
+    fn removed(&self) -> usize {
+        self.heads.iter().filter(|head| head.on_loss.effect.is_some()).count()
+    }
+
+    /// Which heads were removed, where not all were by themselves.
+    fn chosen(&self) -> String {
+        let (removed, present) = (self.removed(), self.heads.len().saturating_sub(self.absent_heads));
+        if removed >= present {
+            return String::new();
+        }
+        format!(
+            " Removed by itself: {removed} of {}, chosen by the derivative on the even blocks; all of this is over the odd blocks.",
+            counted(present, "head"),
+        )
+    }
+
     /// How many heads are shown to matter. That none is shown to does not say that none does.
     fn shown_to_matter(&self) -> String {
-        let (helpful, heads) = (self.verdicts.helpful, counted(self.heads.len(), "head"));
+        let (helpful, heads) = (self.verdicts.helpful, counted(self.removed(), "head"));
         let shown = match helpful {
             0 => return format!("None of {heads} is shown to matter for this task."),
             _ => format!("{helpful} of {heads} {}", plural(&helpful, "is", "are")),
@@ -154,9 +171,10 @@ impl TaskResult {
         writeln!(
             out,
             "{}, of {units}; the loss is {loss:.3}{} {unit} an item. Without any head {bare_right} % are right and the loss is \
-             {bare:.3}.{skipped}",
+             {bare:.3}.{skipped}{}",
             self.can_do(),
             plus_minus(*loss_ci95, 3),
+            self.chosen(),
         )?;
         match self.why_none() {
             Some(why) => writeln!(out, "Heads removed one at a time (by {}): {why}.", removal.name())?,
@@ -164,7 +182,7 @@ impl TaskResult {
                 out,
                 "Heads removed one at a time (by {}): of {} {} (negligible: surely within ±{band:.4}).",
                 removal.name(),
-                counted(self.heads.len(), "head"),
+                counted(self.removed(), "head"),
                 verdicts.words(),
             )?,
         }

@@ -16,7 +16,13 @@ fn item(index: u64) -> Sequence {
     Sequence {
         family: SentenceFamily { number: index, is_first: true },
         predictions: vec![PredictedToken::masked(1, 0, Some(1))],
-        item: Some(ItemPart { rule: ScoreRule::Against(0), answer: Some(1), group: None, corruption: None }),
+        item: Some(ItemPart {
+            rule: ScoreRule::Against(0),
+            answer: Some(1),
+            foils: Vec::new(),
+            group: None,
+            corruption: None,
+        }),
         ..sentence(index, 1, "dep")
     }
 }

@@ -16,7 +16,13 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// The two texts of an item whose answer is token 1 and whose foil is token 0.
 fn texts(index: u64, unit: u64, is_first: bool) -> [Sequence; 2] {
-    let part = |corruption| ItemPart { rule: ScoreRule::Against(0), answer: Some(1), group: None, corruption };
+    let part = |corruption| ItemPart {
+        rule: ScoreRule::Against(0),
+        answer: Some(1),
+        foils: Vec::new(),
+        group: None,
+        corruption,
+    };
     let corruption = Corruption { name: Some("other".into()), changed: 2, exchange: Exchange::Everywhere };
     [Some(corruption), None].map(|corruption| Sequence {
         family: SentenceFamily { number: unit, is_first },

@@ -77,6 +77,44 @@ impl Stack {
     }
 }
 
+/// Classifiers on the embeddings of a word and of both neighbours.
+#[derive(Clone, Debug, Default)]
+pub struct NeighbourProbes {
+    /// The part of the word's own embedding, `[embedding, columns]`.
+    pub own: Vec<f32>,
+    /// The part of its neighbours'.
+    pub neighbours: Stack,
+}
+
+impl NeighbourProbes {
+    /// As [`Stack::classify`]: of words whose own embeddings are of these kinds, `[kinds, embedding]` and the kind of each, and whose
+    /// neighbours' are `[words, 2 * embedding]`.
+    pub fn classify(
+        &self,
+        (embeddings, count, kinds): (&[f32], usize, &[usize]),
+        neighbours: &[f32],
+        [of_kinds, scores]: [&mut Vec<f32>; 2],
+        of: impl FnMut(usize, usize, usize),
+    ) {
+        let columns = self.neighbours.columns();
+        score_kinds((embeddings, count), &self.own, columns, of_kinds);
+        let own = KindScores { of_kinds, stride: columns, kinds };
+        let rows = (neighbours, kinds.len(), 2 * (embeddings.len() / count.max(1)));
+        self.neighbours.classify(rows, Some(own), scores, of);
+    }
+}
+
+/// The products of the embeddings of kinds of words with weights, `[kinds, columns]`.
+fn score_kinds((embeddings, kinds): (&[f32], usize), weights: &[f32], columns: usize, scores: &mut Vec<f32>) {
+    scores.clear();
+    scores.resize(kinds * columns, 0.0);
+    if columns > 0 {
+        let width = embeddings.len() / kinds.max(1);
+        let weights = Matrix::new(weights, width, columns);
+        multiply(MatrixMut::new(scores, kinds, columns), Matrix::new(embeddings, kinds, width), weights);
+    }
+}
+
 /// The scores that the embeddings of words add.
 #[derive(Clone, Copy, Debug)]
 pub struct KindScores<'a> {
@@ -114,13 +152,7 @@ impl LayerProbes {
     /// heads * columns]`.
     pub fn score_beside(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
         let columns = self.heads.iter().map(|head| head.together.columns()).sum();
-        scores.clear();
-        scores.resize(kinds * columns, 0.0);
-        if columns > 0 {
-            let width = embeddings.len() / kinds.max(1);
-            let weights = Matrix::new(&self.beside, width, columns);
-            multiply(MatrixMut::new(scores, kinds, columns), Matrix::new(embeddings, kinds, width), weights);
-        }
+        score_kinds((embeddings, kinds), &self.beside, columns, scores);
     }
 
     /// The result of [`LayerProbes::score_beside`] for the words of one head.

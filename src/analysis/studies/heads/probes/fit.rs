@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 
-use super::classifiers::{HeadProbes, LayerProbes, Stack};
+use super::classifiers::{HeadProbes, LayerProbes, NeighbourProbes, Stack};
 use super::discriminant::{Anchor, Block, Counts, LinearClassifier};
 use super::moments::{Moments, Widths};
 use super::sums::{FoldSums, ProbeSums};
@@ -82,6 +82,8 @@ pub struct FoldProbes {
     pub forms: Vec<HashMap<Form, usize>>,
     /// On embeddings.
     pub embedding: Stack,
+    /// On the embeddings of a word and of both neighbours.
+    pub neighbours: NeighbourProbes,
     /// The classifiers of each layer.
     pub layers: Vec<LayerProbes>,
 }
@@ -135,6 +137,7 @@ impl Training<'_> {
             majority: (0..self.tasks.len()).map(|task| self.majority(task)).collect(),
             forms: (0..self.tasks.len()).map(|task| self.forms(task)).collect(),
             embedding: Stack::new(self.widths.embedding, trained.iter().filter_map(alone).collect()),
+            neighbours: self.neighbours(&trained),
             layers: in_parallel(threads, 0..self.sums.grid.layers, |layer| self.layer(layer, &trained)),
         }
     }
@@ -198,6 +201,28 @@ impl Training<'_> {
             task.anchor = Anchor::new(Block::new(squares, &sums, &task.counts), &task.counts);
         }
         task
+    }
+
+    /// The classifiers on the embeddings of a word and of both neighbours, of the tasks with enough words for these.
+    fn neighbours(&self, trained: &[Task]) -> NeighbourProbes {
+        let (embedding, both) = (self.widths.embedding, 2 * self.widths.embedding);
+        let (mut own, mut parts) = (Vec::new(), Vec::new());
+        for task in trained.iter().filter(|task| self.tasks[task.number].can_train(embedding + both)) {
+            let Some(anchor) = &task.anchor else { continue };
+            let (number, counts) = (task.number, &task.counts);
+            let squares =
+                self.products(number, both * both, |moments, into| moments.neighbours.add_squares_to(into, both));
+            let sums = self.class_sums(task, |class| class.neighbours.values(0, both).collect());
+            let block = Block::new(squares, &sums, counts);
+            let crosses = self.products(number, embedding * both, |moments, into| {
+                moments.neighbour_crosses.add_products_to(into);
+            });
+            let lower = anchor.beside(crosses, std::slice::from_ref(&block), counts);
+            let (weights, linear) = anchor.with(&block, (&lower, both), counts);
+            own.push((counts.classes.len(), weights));
+            parts.push((number, counts.classes.clone(), linear));
+        }
+        NeighbourProbes { own: side_by_side(embedding, &[own]), neighbours: Stack::new(both, parts) }
     }
 
     fn layer(&self, layer: usize, trained: &[Task]) -> LayerProbes {

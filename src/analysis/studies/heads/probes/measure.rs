@@ -26,8 +26,9 @@ struct Measuring<'a> {
     context: &'a EstimationContext,
     total: Hits,
     words: PerBlock,
-    /// The words trained classifiers on embeddings, inputs of layers, contexts, and embeddings and contexts.
-    trained: [bool; 4],
+    /// The words trained classifiers on embeddings, inputs of layers, contexts, embeddings and contexts, and embeddings of neighbours as
+    /// well.
+    trained: [bool; 5],
     /// Both folds have words.
     both: bool,
 }
@@ -42,9 +43,9 @@ impl<'a> Measuring<'a> {
     ) -> Self {
         let total = scores.blocks.total().swap_remove(number);
         let words: PerBlock = std::array::from_fn(|block| scores.blocks[block][number].words as f64);
-        let trained = widths.map_or([false; 4], |Widths { embedding, hidden, head }| {
+        let trained = widths.map_or([false; 5], |Widths { embedding, hidden, head }| {
             let together = if embedding > 0 { embedding + head } else { 0 };
-            [embedding, hidden, head, together].map(|features| classes.can_train(features))
+            [embedding, hidden, head, together, 3 * embedding].map(|features| classes.can_train(features))
         });
         let both = classes.words.iter().all(|&words| words > 0);
         Self { number, scores, context, total, words, trained, both }
@@ -72,7 +73,8 @@ impl<'a> Measuring<'a> {
     }
 
     fn task(&self, name: &str, classes: &TaskClasses, is_crowded: bool) -> TaskProbes {
-        let [on_embeddings, on_inputs, ..] = self.trained;
+        let [on_embeddings, on_inputs, _, _, on_neighbours] = self.trained;
+        let gained = self.difference(on_neighbours, |hits| hits.neighbours as f64 - hits.embedding as f64);
         let heads: Vec<HeadProbe> = (0..self.context.grid.count()).map(|place| self.head(place)).collect();
         let layers = (0..self.context.grid.layers).map(|layer| {
             let own = &heads[layer * self.context.grid.heads..][..self.context.grid.heads];
@@ -87,6 +89,9 @@ impl<'a> Measuring<'a> {
             majority: self.share(true, |hits| hits.majority as f64),
             form: self.share(true, |hits| hits.form as f64),
             embedding: self.share(on_embeddings, |hits| hits.embedding as f64),
+            neighbours: self.share(on_neighbours, |hits| hits.neighbours as f64),
+            neighbours_gain: gained.accuracy,
+            neighbours_gain_ci95: gained.ci95,
             largest_untrained_gain: None,
             layers: layers.collect(),
             heads,
@@ -115,7 +120,9 @@ impl<'a> Measuring<'a> {
     }
 
     fn head(&self, place: usize) -> HeadProbe {
-        let [_, _, on_contexts, on_both] = self.trained;
+        let [_, _, on_contexts, on_both, on_neighbours] = self.trained;
+        let over = self
+            .difference(on_both && on_neighbours, |hits| hits.heads[place].together as f64 - hits.neighbours as f64);
         let both = self.share(on_both, |hits| hits.heads[place].together as f64);
         let gain = |hits: &Hits| hits.heads[place].together as f64 - hits.embedding as f64;
         let gained = self.difference(on_both, gain);
@@ -134,6 +141,8 @@ impl<'a> Measuring<'a> {
             q: None,
             adds: None,
             together: both.accuracy,
+            over_neighbours: over.accuracy,
+            over_neighbours_ci95: over.ci95,
             accuracy: alone.accuracy,
             ci95: alone.ci95,
             control: control.accuracy,

@@ -28,18 +28,21 @@ pub struct ClassSums {
     pub forms: BTreeMap<Form, u64>,
     /// The sum of their embeddings.
     pub embeddings: VectorSums,
+    /// The sum of those of the words before and after them, `[2, embedding]`.
+    pub neighbours: VectorSums,
     /// The sum of what goes into the layers, `[layers, hidden]`.
     pub inputs: VectorSums,
     /// The sum of the contexts of all heads, `[layers, heads * head_dim]`.
     pub contexts: VectorSums,
 }
 
-merge_fields!(ClassSums { words, forms, embeddings, inputs, contexts });
+merge_fields!(ClassSums { words, forms, embeddings, neighbours, inputs, contexts });
 
 impl ClassSums {
     /// Whether the lengths fit such vectors.
     pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
         self.embeddings.has(widths.embedding)
+            && self.neighbours.has(2 * widths.embedding)
             && self.inputs.has(layers * widths.hidden)
             && self.contexts.has(layers * heads * widths.head)
     }
@@ -61,6 +64,10 @@ merge_fields!(BucketSums { words, contexts });
 pub struct Moments {
     /// Products of embeddings with themselves: the same for all heads.
     pub embeddings: VectorSums,
+    /// Products of the embeddings of both neighbours with themselves.
+    pub neighbours: VectorSums,
+    /// The products of embeddings with those of both neighbours, `[embedding, 2 * embedding]`.
+    pub neighbour_crosses: VectorSums,
     /// The products of each layer's input with itself.
     pub inputs: Vec<VectorSums>,
     /// The products of embeddings with the contexts of all heads, for each layer, `[embedding, heads * head_dim]`.
@@ -71,7 +78,7 @@ pub struct Moments {
     pub buckets: BTreeMap<u8, BucketSums>,
 }
 
-merge_fields!(Moments { embeddings, inputs, crosses, contexts, buckets });
+merge_fields!(Moments { embeddings, neighbours, neighbour_crosses, inputs, crosses, contexts, buckets });
 
 impl Moments {
     /// Empty sums for this many layers and heads.
@@ -84,6 +91,8 @@ impl Moments {
     pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
         let Widths { embedding, hidden, head } = *widths;
         self.embeddings.has(half(embedding))
+            && self.neighbours.has(half(2 * embedding))
+            && self.neighbour_crosses.has(2 * embedding * embedding)
             && (self.inputs.len(), self.crosses.len(), self.contexts.len()) == (layers, layers, layers * heads)
             && self.inputs.iter().all(|sums| sums.has(half(hidden)))
             && self.crosses.iter().all(|sums| sums.has(embedding * heads * head))

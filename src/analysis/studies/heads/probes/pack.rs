@@ -44,6 +44,8 @@ pub struct WordGroup<K> {
     pub embeddings: Vec<f32>,
     /// The kind of each word; empty if the encoder gives no access to embeddings.
     pub kinds: Vec<usize>,
+    /// The embeddings of the words before and after each, `[words, 2, embedding]`; zeros at the ends of a sequence.
+    pub neighbours: Vec<f32>,
     /// The kinds by their tokens, and their shares in these.
     known: HashMap<Box<[u32]>, usize>,
     /// The input of the layer, `[words, hidden]`.
@@ -87,17 +89,25 @@ impl<K: PartialEq> Pack<K> {
     pub fn place(&mut self, key: K) -> RowPlace {
         let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
             let (embeddings, kinds, known) = (Vec::new(), Vec::new(), HashMap::new());
-            let (inputs, contexts) = (Vec::new(), Vec::new());
-            self.groups.push(WordGroup { key, words: 0, embeddings, kinds, known, inputs, contexts });
+            let (neighbours, inputs, contexts) = (Vec::new(), Vec::new(), Vec::new());
+            self.groups.push(WordGroup { key, words: 0, embeddings, kinds, neighbours, known, inputs, contexts });
             self.groups.len() - 1
         });
         self.groups[group].words += 1;
         RowPlace { group, row: self.groups[group].words - 1 }
     }
 
-    /// Keeps the embedding of the word that was placed last; `ids` are the token ids of its sequence.
-    pub fn embed(&mut self, at: RowPlace, embeddings: &WordEmbeddings, ids: &[u32], span: &WordSpan) {
-        let WordGroup { embeddings: all, kinds, known, .. } = &mut self.groups[at.group];
+    /// Keeps the embeddings of the word that was placed last and of its neighbours; `ids` are the token ids of its sequence, which
+    /// has these words.
+    pub fn embed(
+        &mut self,
+        at: RowPlace,
+        embeddings: &WordEmbeddings,
+        ids: &[u32],
+        (words, word): (&[WordSpan], usize),
+    ) {
+        let WordGroup { embeddings: all, kinds, neighbours, known, .. } = &mut self.groups[at.group];
+        let span = &words[word];
         let mut key = Cow::Borrowed(&ids[span.tokens.clone()]);
         if !span.is_whole() {
             // Words of the same tokens and shares are of one kind. No token has so high an id.
@@ -112,6 +122,13 @@ impl<K: PartialEq> Pack<K> {
             known.len() - 1
         });
         kinds.push(kind);
+        for beside in [word.checked_sub(1), Some(word + 1)] {
+            let start = neighbours.len();
+            neighbours.resize(start + embeddings.width(), 0.0);
+            if let Some(span) = beside.and_then(|beside| words.get(beside)) {
+                mean(&mut neighbours[start..], span, |token| embeddings.of(ids[token]));
+            }
+        }
     }
 
     /// Keeps the vectors of the words of a sequence; the layer if all its heads are seen in all sequences.

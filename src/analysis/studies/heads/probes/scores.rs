@@ -43,6 +43,8 @@ pub struct Hits {
     pub form: u64,
     /// Hits of the classifier on embeddings.
     pub embedding: u64,
+    /// Hits of the classifier on the embeddings of a word and of both neighbours.
+    pub neighbours: u64,
     /// Hits of the classifiers on each layer's input, `[layers]`.
     pub inputs: Vec<u64>,
     /// Hits of the classifiers of each head, `[layers * heads]`.
@@ -54,7 +56,7 @@ pub type ByTask = Vec<Hits>;
 
 merge_fields!(HeadHits { alone, together, control });
 
-merge_fields!(Hits { words, sentences, majority, form, embedding, inputs, heads });
+merge_fields!(Hits { words, sentences, majority, form, embedding, neighbours, inputs, heads });
 
 /// The hits of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -106,7 +108,7 @@ impl ProbeScores {
         let [scores, beside] = scores;
         for (group, words) in pack.groups.iter().zip(words) {
             let count = group.words;
-            let FoldProbes { embedding, layers, .. } = &folds[1 - group.key];
+            let FoldProbes { embedding, neighbours, layers, .. } = &folds[1 - group.key];
             let LayerProbes { input, heads, .. } = &layers[layer];
             let is_right = |task: usize, word: usize, class: usize| words[word].classes[task] == Some(class);
             let width = |vectors: &[f32]| vectors.len() / count;
@@ -120,6 +122,10 @@ impl ProbeScores {
                         blocks[words[word].block][task].embedding += u64::from(is_right(task, word, class));
                     }
                 }
+                let own = (&group.embeddings[..], kinds, &group.kinds[..]);
+                neighbours.classify(own, &group.neighbours, [&mut *beside, &mut *scores], |task, word, class| {
+                    blocks[words[word].block][task].neighbours += u64::from(is_right(task, word, class));
+                });
             }
             let rows = (&group.inputs[..], count, width(&group.inputs));
             input.classify(rows, None, scores, |task, word, class| {
@@ -188,7 +194,7 @@ impl Sums for ProbeScores {
             known.resize_with(pack.groups.len(), Vec::new);
             known[at.group].push(Word { block, classes, bucket: form.bucket().into() });
             if let Some(embeddings) = embeddings {
-                pack.embed(at, embeddings, &sequence.ids, tokens);
+                pack.embed(at, embeddings, &sequence.ids, (&sequence.words, word));
             }
             rows.push(WordRow { at, tokens: tokens.clone() });
         }

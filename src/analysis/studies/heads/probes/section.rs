@@ -49,6 +49,16 @@ pub struct TaskProbes {
     pub form: Share,
     /// The discriminant on the word embedding.
     pub embedding: Share,
+    /// The discriminant on the embeddings of the word and of those before and after it; absent in older reports.
+    #[serde(default)]
+    pub neighbours: Share,
+    /// That less `embedding`: what both neighbours' embeddings add to the word's own.
+    #[serde(default)]
+    #[schemars(range(min = -1, max = 1))]
+    pub neighbours_gain: Option<f64>,
+    /// Its 95 % interval.
+    #[serde(default)]
+    pub neighbours_gain_ci95: Option<Interval>,
     /// The largest gain of any head of the untrained models; absent unless that control was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1, max = 1), with = "f64")]
@@ -111,6 +121,13 @@ pub struct HeadProbe {
     /// The accuracy on embedding and context together.
     #[schemars(range(min = 0, max = 1))]
     pub together: Option<f64>,
+    /// The accuracy on embedding and context less that on the embeddings of the word and both neighbours; absent in older reports.
+    #[serde(default)]
+    #[schemars(range(min = -1, max = 1))]
+    pub over_neighbours: Option<f64>,
+    /// Its 95 % interval.
+    #[serde(default)]
+    pub over_neighbours_ci95: Option<Interval>,
     /// The accuracy on the context alone.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: Option<f64>,
@@ -159,8 +176,17 @@ impl TaskProbes {
         self.largest_untrained_gain.map_or_else(String::new, shown)
     }
 
+    /// What the embeddings of both neighbours add, to stand behind what a head adds.
+    fn of_neighbours(&self) -> String {
+        match self.neighbours_gain {
+            Some(gain) => format!("to which both neighbours' embeddings add {:.1}", 100.0 * gain),
+            None => "too few words to try both neighbours' embeddings".to_owned(),
+        }
+    }
+
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let Self { task, words, sentences, classes, is_crowded, majority, form, embedding, layers, heads, .. } = self;
+        let Self { task, words, sentences, classes, is_crowded, majority, form, embedding, neighbours, .. } = self;
+        let (layers, heads) = (&self.layers, &self.heads);
         out.blank();
         if *is_crowded {
             return writeln!(out, "{task}: there are too many classes for a probe.");
@@ -173,7 +199,12 @@ impl TaskProbes {
                 .accuracy
                 .map(|accuracy| format!("{name} {}{}", percent(Some(accuracy)), plus_minus_percent(share.ci95)))
         };
-        let beside = [("most frequent class", majority), ("that of the form", form), ("word embedding", embedding)];
+        let beside = [
+            ("most frequent class", majority),
+            ("that of the form", form),
+            ("word embedding", embedding),
+            ("with both neighbours' embeddings", neighbours),
+        ];
         let right: Vec<String> = beside.into_iter().filter_map(shown).collect();
         let right = if right.is_empty() { String::new() } else { format!(" Right in per cent: {}.", right.join(", ")) };
         writeln!(
@@ -192,9 +223,10 @@ impl TaskProbes {
         let is = plural(&adding, "is", "are");
         writeln!(
             out,
-            "{adding} of {} {is} shown to add more than a point to a linear probe of the word embedding{}. Largest gains:\n",
+            "{adding} of {} {is} shown to add more than a point to a linear probe of the word embedding{}, {}. Largest gains:\n",
             counted(heads.len(), "head"),
             self.untrained(),
+            self.of_neighbours(),
         )?;
         out.table(table(&ranked[..SHOWN.min(ranked.len())]));
         out.blank();
@@ -280,10 +312,8 @@ impl Section for ProbesSection {
         let adding = |task: &TaskProbes| {
             let head = task.heads.iter().find(|head| head.place == place && head.adds == Some(true))?;
             let gain = 100.0 * head.gain?;
-            let task = &task.task;
-            Some(format!(
-                "adds {gain:.1} points to a linear reading of {task} from the word's own embedding (its neighbours' are not tried)"
-            ))
+            let (name, beside) = (&task.task, task.of_neighbours());
+            Some(format!("adds {gain:.1} points to a linear reading of {name} from the word's own embedding, {beside}"))
         };
         self.probes.iter().filter_map(of_task).collect::<HeadCard>().saying(self.probes.iter().filter_map(adding))
     }

@@ -154,6 +154,9 @@ impl ProbeSums {
                     (&group.embeddings, group.kinds.get(at.row).copied().unwrap_or_default())
                 });
                 class.embeddings.add(widths.embedding, 0, &sum);
+                let both = 2 * widths.embedding;
+                let sum = sum_of(words, both, |at| (&pack.groups[at.group].neighbours, at.row));
+                class.neighbours.add(both, 0, &sum);
             }
             let sum = sum_of(words, widths.hidden, |at| (&pack.groups[at.group].inputs, at.row));
             class.inputs.add(all_inputs, layer * widths.hidden, &sum);
@@ -180,8 +183,7 @@ fn add_products<K>(
     products: &mut Vec<f64>,
 ) {
     let (words, kinds, all) = (group.words, group.count_kinds(), heads * head);
-    let [embeddings, inputs, contexts] = [&group.embeddings, &group.inputs, &group.contexts]
-        .map(|vectors| vectors.iter().copied().map(f64::from).collect::<Vec<_>>());
+    let [embeddings, inputs, contexts] = [&group.embeddings[..], &group.inputs, &group.contexts].map(doubled);
     if embedding > 0 {
         let own = Matrix::new(&embeddings, kinds, embedding);
         if layer == 0 {
@@ -190,6 +192,18 @@ fn add_products<K>(
             let times: Vec<f64> = rows.flat_map(|(row, count)| row.iter().map(move |value| value * count)).collect();
             upper_products(own, Matrix::new(&times, kinds, embedding), products);
             moments.embeddings.add_squares(products, embedding);
+            let (both, neighbours) = (2 * embedding, doubled(&group.neighbours));
+            let rows = Matrix::new(&neighbours, words, both);
+            upper_products(rows, rows, products);
+            moments.neighbours.add_squares(products, both);
+            let neighbours = by_kind(&neighbours, both, group);
+            products.resize(embedding * both, 0.0);
+            multiply(
+                MatrixMut::new(products, embedding, both),
+                own.transposed(),
+                Matrix::new(&neighbours, kinds, both),
+            );
+            moments.neighbour_crosses.add_products(products);
         }
         // The sum over words of a product with their embedding: over kinds, of a product with what their words sum up to.
         let contexts = by_kind(&contexts, all, group);
@@ -205,6 +219,10 @@ fn add_products<K>(
         upper_products(contexts, contexts, products);
         moments.contexts[layer * heads + own].add_squares(products, head);
     }
+}
+
+fn doubled(values: &[f32]) -> Vec<f64> {
+    values.iter().copied().map(f64::from).collect()
 }
 
 /// The sums of the rows of the words of each kind, `[kinds, width]`.
@@ -262,7 +280,7 @@ impl Sums for ProbeSums {
             }
             buckets.entry((at.group, form.bucket())).or_default().push(at);
             if let Some(embeddings) = embeddings {
-                pack.embed(at, embeddings, &sequence.ids, tokens);
+                pack.embed(at, embeddings, &sequence.ids, (&sequence.words, word));
             }
             rows.push(WordRow { at, tokens: tokens.clone() });
         }

@@ -21,9 +21,9 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "majority",
-        also: &["form", "embedding", "input"],
+        also: &["form", "embedding", "neighbours", "input"],
         meaning: "What probes are read beside: the most frequent class, the most frequent class of the word's form, and discriminants \
-            on the word embedding and on what goes into the layer.",
+            on the word embedding, on that with the embeddings of both neighbours, and on what goes into the layer.",
         page: "probes.md",
     },
 ];

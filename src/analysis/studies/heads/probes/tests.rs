@@ -144,6 +144,29 @@ fn corpus(
     drawn.into_iter().map(|words| words.into_iter().map(|(tag, form)| word(tag, form, rng)).collect()).collect()
 }
 
+/// Each word's embedding tells the tag of the word before it: nothing of its own, and the next one's all of it.
+#[test]
+fn neighbours_tell_what_the_word_does_not() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mut sentence = || -> Vec<TestWord> {
+        let tags: Vec<usize> = (0..6).map(|_| rng.random_range(0..3)).collect();
+        let word = |at: usize| {
+            let told = if at == 0 { 0 } else { tags[at - 1] };
+            let contexts = [noise(&mut rng), noise(&mut rng)];
+            TestWord::new(String::new(), TAGS[tags[at]], near(told, &mut rng), contexts)
+        };
+        (0..6).map(word).collect()
+    };
+    let sentences: Vec<_> = (0..120).map(|_| sentence()).collect();
+    let upos = probed(&sentences, &[]).remove(0);
+    let [own, both] = [upos.embedding, upos.neighbours].map(|share| share.accuracy.unwrap());
+    // The last word has no next one: a third of a sixth is right by chance.
+    assert!(own < 0.45 && (0.8..0.93).contains(&both), "{own} {both}");
+    assert!((upos.neighbours_gain.unwrap() - (both - own)).abs() < 1e-12);
+    let head = &upos.heads[0];
+    assert!((head.over_neighbours.unwrap() - (head.together.unwrap() - both)).abs() < 1e-12);
+}
+
 #[test]
 fn a_discriminant_of_two_classes_by_hand() {
     // 0 and 2 against 4 and 6: the means are 1 and 5, the variance within is (1 + 1 + 1 + 1) / (4 - 2) = 2.

@@ -164,16 +164,18 @@ pub(super) struct ItemReader<'a> {
 impl ItemReader<'_> {
     fn sequences(&self) -> Scored<Vec<Sequence>> {
         match &self.item.content {
-            ItemContent::Classify { text, pair, label } => {
+            ItemContent::Classify { text, pair, label, foil } => {
                 let labels = self.task.labels.context("a task of classes needs a head that classifies")?;
                 let label = labels.number(label).ok_or(ItemSkip::UnknownLabel)?;
+                let foil = foil.as_ref().map(|foil| other_class(labels, label, foil)).transpose()?;
                 let sequence = self.classified(text, pair.as_deref())?;
                 let position = if labels.at_end { sequence.ids.len() - 1 } else { 0 };
                 let predicted = PredictedToken { position, word: 0, shown: InputToken::Itself, truth: Some(label) };
                 let sequence = Sequence { predictions: vec![predicted], ..sequence };
-                Ok(vec![self.part(sequence, ScoreRule::Class, Some(label))])
+                let foils = foil.into_iter().collect();
+                Ok(vec![self.part_against(sequence, ScoreRule::Class, Some(label), foils)])
             }
-            ItemContent::Tag { words, labels } => Ok(vec![self.tagged(words, labels)?]),
+            ItemContent::Tag { words, labels, foils } => Ok(vec![self.tagged(words, labels, foils)?]),
             ItemContent::Triple { texts: [anchor, positive, negative] } => {
                 let pooling = self.pooling.context("texts are compared by their vectors, and nothing says by which")?;
                 let [positive, negative] = [self.text(positive)?, self.text(negative)?];
@@ -194,15 +196,20 @@ impl ItemReader<'_> {
     }
 
     fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>) -> Sequence {
-        let part = ItemPart { rule, answer, group: self.item.group.clone(), corruption: None };
+        self.part_against(sequence, rule, answer, Vec::new())
+    }
+
+    /// The part whose predictions are held against these classes.
+    fn part_against(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>, foils: Vec<u32>) -> Sequence {
+        let part = ItemPart { rule, answer, foils, group: self.item.group.clone(), corruption: None };
         Sequence { item: Some(part), ..sequence }
     }
 
     /// The sequence of words, some of which have labels; each is scored at its first token.
-    fn tagged(&self, words: &Content, labels: &[Option<String>]) -> Scored<Sequence> {
+    fn tagged(&self, words: &Content, labels: &[Option<String>], foils: &[Option<String>]) -> Scored<Sequence> {
         let known = self.task.labels.context("a task of tags needs a head that classifies tokens")?;
         let sequence = self.sequence(words.clone())?;
-        let mut predictions: Vec<PredictedToken> = Vec::new();
+        let (mut predictions, mut against): (Vec<PredictedToken>, Vec<u32>) = (Vec::new(), Vec::new());
         for (word, (label, span)) in labels.iter().zip(&sequence.words).enumerate() {
             let Some(label) = label else { continue };
             let truth = known.number(label).ok_or(ItemSkip::UnknownLabel)?;
@@ -210,12 +217,15 @@ impl ItemReader<'_> {
             let position = span.start();
             if predictions.last().is_none_or(|last| last.position < position) {
                 predictions.push(PredictedToken { position, word, shown: InputToken::Itself, truth: Some(truth) });
+                if let Some(foil) = foils.get(word).and_then(Option::as_ref) {
+                    against.push(other_class(known, truth, foil)?);
+                }
             }
         }
         if predictions.is_empty() {
             return Err(ItemSkip::NoLabels.into());
         }
-        Ok(self.part(Sequence { predictions, ..sequence }, ScoreRule::Class, None))
+        Ok(self.part_against(Sequence { predictions, ..sequence }, ScoreRule::Class, None, against))
     }
 
     /// The sequence of a text with its answer and its foil.
@@ -319,6 +329,12 @@ impl ItemReader<'_> {
             Tokenized::Skipped(SkipReason::NoTokens | SkipReason::WordWithoutTokens) => Err(ItemSkip::NoTokens.into()),
         }
     }
+}
+
+/// The class of a foil, unless it is the label's.
+fn other_class(labels: &Labels, label: u32, foil: &str) -> Scored<u32> {
+    let foil = labels.number(foil).ok_or(ItemSkip::UnknownLabel)?;
+    if foil == label { Err(ItemSkip::NothingDiffers.into()) } else { Ok(foil) }
 }
 
 /// Answer and foil, unless they are one token.

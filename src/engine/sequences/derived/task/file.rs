@@ -57,6 +57,8 @@ pub enum ItemContent {
         pair: Option<String>,
         /// The name or the number of the class.
         label: String,
+        /// That of a class that it is held against, if it is.
+        foil: Option<String>,
     },
     /// Words with their classes.
     Tag {
@@ -64,6 +66,8 @@ pub enum ItemContent {
         words: Content,
         /// The name or the number of the class of each; `None` where it is not scored.
         labels: Vec<Option<String>>,
+        /// Those of the classes that they are held against, one for each word; empty where they are not.
+        foils: Vec<Option<String>>,
     },
     /// A text that should be nearer to a second one than to a third one.
     Triple {
@@ -121,7 +125,9 @@ struct Line {
     negative: Option<String>,
     prompt: Option<String>,
     answer: Option<String>,
-    foil: Option<String>,
+    /// Text of a cloze item, or a class.
+    foil: Option<ItemName>,
+    foils: Option<Vec<Option<ItemName>>>,
     corrupted: Option<String>,
     corruption: Option<String>,
     #[serde(alias = "sentence_good")]
@@ -138,7 +144,7 @@ struct Line {
 /// The kinds of items with the keys that tell them, for messages.
 const KINDS: [(&[&str], &str); 5] = [
     (&["label", "text_pair"], "`text` (and `text_pair`) or `words`, with `label` (classify)"),
-    (&["labels", "words"], "`words` with `labels` (tag)"),
+    (&["labels", "words", "foils"], "`words` with `labels` (tag)"),
     (
         &["answer", "foil", "prompt", "corrupted", "corruption", "text"],
         "`text` with one mask, or `prompt`, with `answer` and `foil` (cloze)",
@@ -235,7 +241,7 @@ fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
     parsed.group = parsed.group.or(parsed.linguistics_term.take());
     let name = |is_family: bool, name: ItemName| (is_family, name.into_text());
     let unit = parsed.family.map(|family| name(true, family)).or(parsed.document.map(|document| name(false, document)));
-    let (cloze, minimal) = (parsed.answer.zip(parsed.foil), parsed.good.zip(parsed.bad));
+    let minimal = parsed.good.zip(parsed.bad);
     let word_count = parsed.words.as_ref().map_or(0, Vec::len);
     let words = parsed.words.map(|words| {
         let word = |form: String| Word::new(form, TreeHead::Unknown, "_");
@@ -248,7 +254,8 @@ fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
             (None, Some(words), None) => (words, None),
             _ => bail!("a `label` is of a `text`, of `text` and `text_pair`, or of `words`: `{}`", shortened(json)),
         };
-        let content = ItemContent::Classify { text, pair, label: label.into_text().into() };
+        let foil = parsed.foil.map(|foil| foil.into_text().into());
+        let content = ItemContent::Classify { text, pair, label: label.into_text().into(), foil };
         return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
     }
     if let Some(labels) = parsed.labels {
@@ -261,14 +268,33 @@ fn item(json: &str, line: u64, units: &mut Units) -> Result<Item> {
             "there are {label_count} `labels` of {word_count} `words`: `{}`",
             shortened(json)
         );
-        let labels = labels.into_iter().map(|label| label.map(|label| label.into_text().into())).collect();
-        let content = ItemContent::Tag { words, labels };
+        let foils = parsed.foils.unwrap_or_default();
+        let (foil_count, is_held_against) = (foils.len(), !foils.is_empty());
+        ensure!(
+            !is_held_against || foil_count == word_count,
+            "there are {foil_count} `foils` of {word_count} `words`: `{}`",
+            shortened(json)
+        );
+        let lacks = |(label, foil): (&Option<ItemName>, &Option<ItemName>)| label.is_some() && foil.is_none();
+        if let Some(word) = labels.iter().zip(&foils).position(lacks) {
+            bail!("word {} has a label and no foil: `{}`", word + 1, shortened(json));
+        }
+        let names = |given: Vec<Option<ItemName>>| -> Vec<Option<String>> {
+            given.into_iter().map(|name| name.map(|name| name.into_text().into())).collect()
+        };
+        let content = ItemContent::Tag { words, labels: names(labels), foils: names(foils) };
         return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
     }
     if let (Some(anchor), Some(positive), Some(negative)) = (parsed.anchor, parsed.positive, parsed.negative) {
         let content = ItemContent::Triple { texts: [anchor, positive, negative] };
         return Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content });
     }
+    let foil = match parsed.foil {
+        Some(ItemName::Number(foil)) => bail!("the `foil` of an `answer` is text, not {foil}: `{}`", shortened(json)),
+        Some(ItemName::Text(foil)) => Some(foil.into()),
+        None => None,
+    };
+    let cloze = parsed.answer.zip(foil);
     let name = parsed.corruption.map(Arc::from);
     let corrupted = parsed.corrupted.map(|text| CorruptedContext { text, name });
     let content = match (parsed.text, parsed.prompt, cloze, minimal) {
@@ -332,6 +358,8 @@ mod tests {
         assert_eq!(kind(r#"{"good": "a", "bad": "b"}"#), TaskKind::Pair);
         assert_eq!(kind(r#"{"text": "a", "text_pair": "b", "label": 1}"#), TaskKind::Classify);
         assert_eq!(kind(r#"{"words": ["a", "b"], "label": "yes"}"#), TaskKind::Classify);
+        assert_eq!(kind(r#"{"text": "a", "label": "yes", "foil": 1}"#), TaskKind::Classify);
+        assert_eq!(kind(r#"{"words": ["a", "b"], "labels": ["X", null], "foils": [0, null]}"#), TaskKind::Tag);
         assert_eq!(kind(r#"{"words": ["a", "b"], "labels": ["X", null]}"#), TaskKind::Tag);
         assert_eq!(kind(r#"{"anchor": "a", "positive": "b", "negative": "c"}"#), TaskKind::Triple);
     }
@@ -349,6 +377,9 @@ mod tests {
             (r#"{"words": ["a"], "text_pair": "b", "label": 1}"#, "a `label` is of a `text`"),
             (r#"{"words": ["a", "b"], "labels": [1]}"#, "there are 1 `labels` of 2 `words`"),
             (r#"{"text": "a", "labels": [1]}"#, "`labels` are of `words`"),
+            (r#"{"words": ["a", "b"], "labels": [1, null], "foils": [2]}"#, "there are 1 `foils` of 2 `words`"),
+            (r#"{"words": ["a", "b"], "labels": [1, 2], "foils": [0, null]}"#, "word 2 has a label and no foil"),
+            (r#"{"prompt": "a", "answer": "b", "foil": 5}"#, "the `foil` of an `answer` is text, not 5"),
             (r#"{"anchor": "a", "positive": "b"}"#, "the keys fit no kind of task"),
             ("[1]", "a line is an object"),
             // The kind that it comes nearest to is told, or all of them.

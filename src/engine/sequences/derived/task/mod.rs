@@ -22,9 +22,9 @@ use crate::system::counted::counted;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskKind {
-    /// A text, or a pair of texts, is to be given its class: `ln p(label)`.
+    /// A text, or a pair of texts, is to be given its class: `ln p(label)`, less `ln p(foil)` where the item has a `foil`.
     Classify,
-    /// Words are to be given their classes: the sum of `ln p(label)`.
+    /// Words are to be given their classes: the sum of `ln p(label)`, less `ln p(foil)` where the item has `foils`.
     Tag,
     /// A token is to be filled in: `ln p(answer) - ln p(foil)`.
     Cloze,
@@ -79,7 +79,7 @@ pub enum ItemSkip {
     NotOneToken,
     /// The answer or the foil continues the last word of the prompt.
     JoinedToPrompt,
-    /// Answer and foil, or good and bad text, are the same tokens.
+    /// Answer and foil, or good and bad text, are the same tokens, or label and foil the same class.
     NothingDiffers,
     /// A token that is to be scored is not in the vocabulary.
     UnknownToken,
@@ -112,7 +112,7 @@ impl ItemSkip {
             Self::NeedsPrompt => "with a mask, where the model continues a prompt",
             Self::NotOneToken => "with an answer or foil that is not exactly one token",
             Self::JoinedToPrompt => "with an answer or foil that continues the last word of the prompt",
-            Self::NothingDiffers => "whose two sides are the same tokens",
+            Self::NothingDiffers => "whose two sides are the same tokens or one class",
             Self::UnknownToken => "with a scored token that is not in the vocabulary",
             Self::FirstToken => "that differ in the first token, which nothing predicts",
             Self::UnknownLabel => "with a label that the model does not have",

@@ -4,9 +4,14 @@
 //! other places. Both models read the same sentences, and within each layer heads become partners so that their distances
 //! together are least (docs/methodology/comparing.md).
 
+mod labels;
+
 use std::fmt::Write;
 
 use anyhow::{Result, anyhow, ensure};
+pub use labels::{LabelRuns, LabelsOneWay, Observe};
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::Serialize;
 
 use super::{NamedSentence, SentenceChoice, attention, chosen, load};
 use crate::commands::reporting::outputs;
@@ -50,20 +55,43 @@ pub struct MatchOptions {
     pub outputs: OutcomeOutputs,
 }
 
-/// Matches the heads of two models and prints the partners.
-/// Fails if a model or the sentences cannot be used, the models have other heads or tokens, or an output cannot be written.
-pub fn match_heads(options: &MatchOptions) -> Result<()> {
-    let outputs = options.outputs.open()?;
-    let matching = matched(options)?;
-    let render = |writer| match writer {
-        Writer::Json(form) => json::render(&matching, form),
-        Writer::Csv => csv::table(&Table::of("heads", &matching.heads)),
-        Writer::Html => unreachable!("refused with the arguments"),
-    };
-    outputs::write_each(outputs, render, |_, _| text(&matching).fit(terminal::width()))
+/// Heads that were matched, and how far their labels agree where that was asked for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(title = "headscope match")]
+pub struct MatchOutcome {
+    #[serde(flatten)]
+    matching: HeadMatching,
+    /// Agreement of labels over one half of the sampling units between heads that were matched over the other, both ways; absent
+    /// without `--labels`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<LabelsOneWay>")]
+    labels: Option<Vec<LabelsOneWay>>,
 }
 
-fn matched(options: &MatchOptions) -> Result<HeadMatching> {
+/// The JSON Schema of [`MatchOutcome`].
+pub fn schema() -> Schema {
+    schema_for!(MatchOutcome)
+}
+
+/// Matches the heads of two models and prints the partners; with `runs` both models are also labelled, each half of the corpus over
+/// which heads are not matched.
+/// Fails if a model or the sentences cannot be used, the models have other heads or tokens, or an output cannot be written.
+pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<()> {
+    let outputs = options.outputs.open()?;
+    let (matching, halves) = matched(options, runs.is_some())?;
+    let names = [&matching.a, &matching.b].map(|model| &*model.id);
+    let labels = runs.map(|runs| labels::both_ways(runs, names, &halves)).transpose()?;
+    let outcome = MatchOutcome { matching, labels };
+    let render = |writer| match writer {
+        Writer::Json(form) => json::render(&outcome, form),
+        Writer::Csv => csv::table(&Table::of("heads", &outcome.matching.heads)),
+        Writer::Html => unreachable!("refused with the arguments"),
+    };
+    outputs::write_each(outputs, render, |_, _| text(&outcome).fit(terminal::width()))
+}
+
+/// The matched heads, and the distances over the sentences of even and of odd number, or `by_unit` over those of sampling units.
+fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [DistanceSums; 2])> {
     let [a, b] = &options.models;
     let (a, b) = (load(a, options.tokenizer)?, load(b, options.tokenizer)?);
     let [(a, of_a), (b, of_b)] = [a, b];
@@ -90,18 +118,20 @@ fn matched(options: &MatchOptions) -> Result<HeadMatching> {
         let gates = Pass::PLAIN.gates();
         let weights = attention(&a, &own.sequence, &heads, &gates, &mut scratch)?;
         let of_other = attention(&b, &other.sequence, &heads, &gates, &mut scratch)?;
-        sums[usize::from(own.sequence.index % 2 == 1)].add(&own.sequence, weights, of_other);
+        let number = if by_unit { own.sequence.family.number } else { own.sequence.index };
+        sums[usize::from(number % 2 == 1)].add(&own.sequence, weights, of_other);
     }
     let [a, b] = [ModelInfo::new(&a, of_a.finish()?), ModelInfo::new(&b, of_b.finish()?)];
     let heads = partners(&sums, grid);
-    Ok(HeadMatching {
+    let matching = HeadMatching {
         schema_version: SCHEMA_VERSION,
         a: (&a).into(),
         b: (&b).into(),
         sentences: ours.len() as u64,
         halves_agree: heads.iter().filter(|head| head.halves_agree).count(),
         heads,
-    })
+    };
+    Ok((matching, sums))
 }
 
 fn other_tokens(sentence: u64) -> anyhow::Error {
@@ -113,6 +143,7 @@ fn other_tokens(sentence: u64) -> anyhow::Error {
 /// Sums of squared Hellinger distances between the heads of two models, within layers.
 struct DistanceSums {
     grid: HeadGrid,
+    sentences: u64,
     rows: usize,
     /// `[layers, heads of a, heads of b]`
     sums: Vec<f64>,
@@ -120,7 +151,7 @@ struct DistanceSums {
 
 impl DistanceSums {
     fn new(grid: HeadGrid) -> Self {
-        Self { grid, rows: 0, sums: vec![0.0; grid.count() * grid.heads] }
+        Self { grid, sentences: 0, rows: 0, sums: vec![0.0; grid.count() * grid.heads] }
     }
 
     /// Adds a sentence of which both have this attention, `[layers * heads, tokens, tokens]`: the rows of its text tokens.
@@ -137,11 +168,19 @@ impl DistanceSums {
             }
         }
         self.rows += rows.len();
+        self.sentences += 1;
     }
 
     fn and(&self, other: &Self) -> Self {
         let sums = self.sums.iter().zip(&other.sums).map(|(a, b)| a + b).collect();
-        Self { grid: self.grid, rows: self.rows + other.rows, sums }
+        let sentences = self.sentences + other.sentences;
+        Self { grid: self.grid, sentences, rows: self.rows + other.rows, sums }
+    }
+
+    /// The place of each head's partner, `[layers * heads]`.
+    fn partners_in_grid(&self) -> Vec<usize> {
+        let of_head = |(head, partner): (usize, usize)| head / self.grid.heads * self.grid.heads + partner;
+        self.partners().into_iter().enumerate().map(of_head).collect()
     }
 
     /// The number of each head's partner in its layer: those whose root mean squares add up to the least.
@@ -179,9 +218,9 @@ fn partners(halves: &[DistanceSums; 2], grid: HeadGrid) -> Vec<MatchedHead> {
     all.partners().into_iter().enumerate().map(head).collect()
 }
 
-fn text(matching: &HeadMatching) -> Summary {
+fn text(outcome: &MatchOutcome) -> Summary {
     Summary::written(|out| {
-        let HeadMatching { a, b, sentences, halves_agree, heads, .. } = matching;
+        let HeadMatching { a, b, sentences, halves_agree, heads, .. } = &outcome.matching;
         let moved = heads.iter().filter(|head| head.a != head.b).count();
         let all = counted(heads.len(), "head");
         writeln!(out, "{moved} of {all} of a have their partner at another place in b.")?;
@@ -195,7 +234,7 @@ fn text(matching: &HeadMatching) -> Summary {
             table.add_row([head.a.to_string(), head.b.to_string(), distance, in_place, halves.to_owned()]);
         }
         out.table(table);
-        Ok(())
+        outcome.labels.as_deref().map_or(Ok(()), |ways| labels::text(out, ways))
     })
 }
 
