@@ -177,6 +177,15 @@ impl ExampleSums {
     }
 }
 
+/// Whether a sequence has a sentence that is short enough to be drawn, the first of its family.
+pub fn may_be_shown(sequence: &Sequence) -> bool {
+    sequence.family.is_first && sequence.words_of_sentences().iter().any(is_short)
+}
+
+fn is_short(words: &Range<usize>) -> bool {
+    (LEAST_WORDS..=MOST_WORDS).contains(&words.len())
+}
+
 /// A sequence with the sentences of it that are short enough.
 pub struct ExampleState {
     sequence: Sequence,
@@ -210,11 +219,10 @@ impl Sums for ExampleSums {
     type SequenceState = Option<ExampleState>;
 
     fn begin(&mut self, sequence: &Sequence) -> Option<ExampleState> {
-        let is_short = |words: &Range<usize>| (LEAST_WORDS..=MOST_WORDS).contains(&words.len());
-        let words = sequence.words_of_sentences();
-        if !sequence.family.is_first || !words.iter().any(is_short) {
+        if !may_be_shown(sequence) {
             return None;
         }
+        let words = sequence.words_of_sentences();
         let of = |aimed: &HeadAim| {
             let layer = self.grid.at(aimed.place).0;
             aimed.aim.in_sentence(sequence, self.classes.of_layer(layer), self.from)
