@@ -71,7 +71,12 @@ impl Sums for ActivationLog {
                 let (view, place) = (input.view, input.view.layer);
                 self.shown.push((index, "attention", place, bits(view.attention.rows())));
                 let entropies = (0..view.attention.tokens()).map(|row| view.attention.entropy(row).to_bits());
-                self.shown.push((index, "entropies", place, entropies.map(|bits| u32::try_from(bits >> 32).expect("32 bits")).collect()));
+                self.shown.push((
+                    index,
+                    "entropies",
+                    place,
+                    entropies.map(|bits| u32::try_from(bits >> 32).expect("32 bits")).collect(),
+                ));
                 self.shown.push((index, "context", view.head, all(&view.context.expect("it is needed"))));
             }
             Event::HiddenStates { layer, states } => self.shown.push((index, "states", *layer, all(states))),
@@ -152,8 +157,22 @@ proptest! {
 
 /// The studies that keep, over some sentences, with a control that keeps as well.
 const KEEPING: [&str; 16] = [
-    "analyze", "box:small", "-c", "box:gold", "--with", "choice,probes,examples", "--without", "repeats,coreference",
-    "--control", "random-init", "--control-seeds", "1", "--limit", "700", "--no-run-info", "-q",
+    "analyze",
+    "box:small",
+    "-c",
+    "box:gold",
+    "--with",
+    "choice,probes,examples",
+    "--without",
+    "repeats,coreference",
+    "--control",
+    "random-init",
+    "--control-seeds",
+    "1",
+    "--limit",
+    "700",
+    "--no-run-info",
+    "-q",
 ];
 
 #[test]

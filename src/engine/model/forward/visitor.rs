@@ -303,7 +303,8 @@ mod tests {
         let mixing = Needs { mixing: true, ..Needs::default() };
         assert!(mixing.beyond_attention() && !mixing.heads() && (all | mixing).mixing);
         assert!(contexts.beyond_attention() && !contexts.last_states() && all.last_states());
-        let [states, inputs] = [true, false].map(|hidden_states| Needs { hidden_states, layer_inputs: !hidden_states, ..contexts });
+        let [states, inputs] =
+            [true, false].map(|hidden_states| Needs { hidden_states, layer_inputs: !hidden_states, ..contexts });
         assert!(states.covers(inputs) && !inputs.covers(states) && states.covers(contexts) && !contexts.covers(inputs));
     }
 }

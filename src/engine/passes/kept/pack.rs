@@ -31,7 +31,8 @@ impl PackWidths {
         let of_head = [(needs.attention, tokens + 1), (needs.contexts, head_dim)];
         let states = layers + usize::from(needs.hidden_states);
         let of_rows = [(needs.states_of(0, layers), states), (needs.attention_inputs, layers)];
-        let sum = |parts: [(bool, usize); 2]| parts.iter().map(|(is_needed, size)| usize::from(*is_needed) * size).sum();
+        let sum =
+            |parts: [(bool, usize); 2]| parts.iter().map(|(is_needed, size)| usize::from(*is_needed) * size).sum();
         let [in_heads, in_rows]: [usize; 2] = [sum(of_head), sum(of_rows)];
         let of_heads = usize::from(in_heads > 0) * layers * heads;
         [of_heads + in_rows, tokens * (layers * heads * in_heads + in_rows * hidden)]
@@ -64,9 +65,17 @@ struct KeptEvent {
 #[derive(Clone, Copy, Debug)]
 enum KeptPart {
     /// A head: so many values of attention and of the entropies of its rows, then contexts of this width.
-    Head { head: usize, attention: [usize; 2], context: Option<usize> },
-    HiddenStates { width: usize },
-    AttentionInputs { width: usize },
+    Head {
+        head: usize,
+        attention: [usize; 2],
+        context: Option<usize>,
+    },
+    HiddenStates {
+        width: usize,
+    },
+    AttentionInputs {
+        width: usize,
+    },
 }
 
 impl KeptPack {

@@ -120,7 +120,8 @@ mod tests {
         };
         let room = Room { cost: &costly, keeping: 0, free: 1600 << 20, threads: 4 };
         assert!(room.is_small(&pack(&[10, 10])) && !room.is_small(&pack(&[10, 11])));
-        let together = |packs: &[&[usize]]| room.threads(&packs.iter().map(|lengths| (0, pack(lengths))).collect::<Vec<_>>());
+        let together =
+            |packs: &[&[usize]]| room.threads(&packs.iter().map(|lengths| (0, pack(lengths))).collect::<Vec<_>>());
         assert_eq!((together(&[&[20], &[28]]), together(&[&[40]])), (2, 1));
         room.ensure(&pack(&[40])).unwrap();
         let error = format!("{:#}", room.ensure(&pack(&[60])).unwrap_err());
