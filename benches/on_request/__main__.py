@@ -40,7 +40,7 @@ writing; of the peer only the study is timed, from token ids on, with the words 
 the words put in the order of their hashes.
 The last five read what heads do and remove none: there `attention` does not run, and no more is taken off headscope's time than
 loading, a run over one sentence, so that passes through the model are in both sides.
-`choice` and `probes` read the corpus twice in headscope; the peer keeps what it needs of one pass.
+Both sides run the model once over the corpus and keep what they need of that.
 Both sides must agree in every number within 1e-3 of the largest, or the run fails.
 Not covered: `integrated_gradient`, which is left off, as it is unless --gradient-steps asks for it.
 """

@@ -91,6 +91,7 @@ class Analyze(AnalyzeShard, total=False):
     compact: bool | None
     digits: int | None
     summary: str | None
+    keep: str | int | None
     resume: PathLike | None
     partial: PathLike | None
     show: str | None

@@ -63,6 +63,7 @@ mod interchange;
 mod interrupted;
 mod interventions;
 mod json_forms;
+mod kept;
 mod kind_of_text;
 mod knockout;
 mod links;

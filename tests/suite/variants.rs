@@ -105,7 +105,7 @@ fn masked(lengths: &[usize]) -> Vec<Sequence> {
 fn run(encoder: &dyn Encoder, variants: &Variants, observers: ObserverSet, sequences: &[Sequence]) -> ObserverSet {
     let progress = Analysis::new(None, None, Arc::default());
     let sequences = sequences.iter().cloned().map(Ok);
-    sum_up(observers, ("random", encoder), variants, sequences, NonZeroUsize::new(2).unwrap(), &progress).unwrap()
+    sum_up(observers, ("random", encoder), variants, sequences, NonZeroUsize::new(2).unwrap(), &progress, None).unwrap()
 }
 
 /// The gates that put the mean of its contexts in the place of each head.

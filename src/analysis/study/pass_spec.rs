@@ -6,18 +6,23 @@ use std::sync::LazyLock;
 use anyhow::Result;
 
 use super::upstream::{NOTHING, UpstreamResults};
+use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
+use crate::passes::kept::Keep;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::observer::{self, Observer, Sums, observer_of};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
 
 /// A pass that a study observes, with sums of its own.
 pub struct PassSpec {
     pub pass: Pass,
     /// Whether it is of the second stage, whose sums are made from the results of the first stage.
     pub follows: bool,
+    /// What it needs, if a pass of the first stage over the same sequences may keep that for it.
+    pub keep: Option<Keep>,
     make: Box<ObserverFactory>,
     restore: fn(&[u8]) -> Result<Box<dyn Observer>>,
 }
@@ -29,7 +34,7 @@ impl PassSpec {
     /// A pass with the empty sums that `make` gives for a subject.
     pub fn new<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>) -> S + 'static) -> Self {
         let make = Box::new(move |subject: &Subject<'_>| observer_of(make(subject)));
-        Self { pass, follows: false, make, restore: observer::restored::<S> }
+        Self { pass, follows: false, keep: None, make, restore: observer::restored::<S> }
     }
 
     /// A pass with sums for each class of layers, made for the keys that its queries see.
@@ -40,6 +45,12 @@ impl PassSpec {
     /// This pass in the second stage.
     pub fn following(self) -> Self {
         Self { follows: true, ..self }
+    }
+
+    /// This pass in the second stage; it needs no more than this of the sequences that `of` says, so that a pass of the first stage
+    /// may keep it.
+    pub fn following_kept(self, needs: Needs, of: fn(&Sequence) -> bool) -> Self {
+        Self { follows: true, keep: Some(Keep { needs, of }), ..self }
     }
 
     /// An observer with empty sums.

@@ -24,6 +24,7 @@ use crate::model::Model;
 use crate::model::files::Pooling;
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
+use crate::passes::kept::{self, KeptPasses};
 use crate::passes::observation::identity::{Identity, Protocol, RunInfo, Tool};
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::run::means::MeanContexts;
@@ -95,6 +96,8 @@ pub struct PreparedRun<'a> {
     first_layers: Vec<usize>,
     /// The mean contexts that replace removed heads, as far as they are known.
     mean_contexts: MeanContexts,
+    /// What passes of the first stage keep for those of the second.
+    kept: KeptPasses,
 }
 
 impl<'a> PreparedRun<'a> {
@@ -138,6 +141,9 @@ impl<'a> PreparedRun<'a> {
             studies: plan::names(&studies),
         };
         let plan = Plan::new(&protocol)?;
+        // A process that runs a shard runs it in one stage.
+        let bound = if let Outcome::Report { .. } = options.outcome { kept::bound(options.keep) } else { 0 };
+        let kept = KeptPasses::new(plan.keeps(), &model.architecture.config, bound);
         Ok(Self {
             options,
             started: loaded.began.take().unwrap_or_else(now),
@@ -154,6 +160,7 @@ impl<'a> PreparedRun<'a> {
             counted,
             first_layers: first_layers(&model.architecture.names.layers),
             mean_contexts: MeanContexts::default(),
+            kept,
         })
     }
 
@@ -204,7 +211,7 @@ impl<'a> PreparedRun<'a> {
         let opened = self.opened.take().map_or_else(|| self.open(), Ok)?;
         let token_id = |token: &str| self.model.tokenizer.id(token);
         let observers = self.plan.observers(&self.subject(&token_id, &NOTHING));
-        let run::RunOutcome { tally, corpus, passes } = self.runner(shard).run(opened, observers)?;
+        let run::RunOutcome { tally, corpus, passes } = self.runner(shard, false).run(opened, observers)?;
         self.counted.as_ref().map_or(Ok(()), |counted| counted.ensure_same(&corpus))?;
         let (stage, identity) = (self.plan.first_stage(), self.identity_with(corpus)?);
         let run = self.run_info(loaded);
@@ -226,7 +233,7 @@ impl<'a> PreparedRun<'a> {
         let observed = self.plan.observed(&first.passes, None);
         let found = Results::new(&observed, &context, policy).upstream(&observed, policy);
         let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
-        let passes = self.runner(shard).run_again(&first.identity.corpus, observers)?;
+        let passes = self.runner(shard, true).run_again(&first.identity.corpus, observers)?;
         let identity = first.identity.clone();
         Ok(Observation { identity, tally: Tally::default(), stage, passes, run: self.run_info(loaded) })
     }
@@ -245,8 +252,8 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    fn runner(&self, shard: Shard) -> Runner<'_> {
-        let Self { options, scope, model, tokenizer, protocol, mean_contexts, .. } = self;
+    fn runner(&self, shard: Shard, follows: bool) -> Runner<'_> {
+        let Self { options, scope, model, tokenizer, protocol, mean_contexts, kept, .. } = self;
         let AnalyzeOptions { corpus, links, strict, threads, .. } = options;
         let (strict, threads) = (*strict, *threads);
         let index = self.index.as_ref();
@@ -265,6 +272,8 @@ impl<'a> PreparedRun<'a> {
             task,
             counts,
             mean_contexts,
+            kept,
+            follows,
         }
     }
 

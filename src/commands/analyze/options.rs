@@ -53,6 +53,8 @@ pub struct AnalyzeOptions {
     pub half: Option<UnitHalf>,
     /// Worker threads.
     pub threads: NonZeroUsize,
+    /// The most bytes that are kept of a pass for a later one; a share of what is free if `None`.
+    pub keep: Option<u64>,
     /// How words are given to the tokenizer.
     pub words: Spacing,
     /// The token that represents a split word.

@@ -87,7 +87,7 @@ const REFUSED: [(&str, &str); 14] = [
 ];
 
 /// Options that no report depends on, but for its account of the run.
-const OF_THE_RUN: [&str; 1] = ["threads"];
+const OF_THE_RUN: [&str; 2] = ["threads", "keep"];
 
 /// The key of the path or id of a model.
 const MODEL: &str = "model";

@@ -2,6 +2,7 @@
 
 pub mod ablation;
 pub mod control;
+pub mod kept;
 pub mod observation;
 pub mod observer;
 pub mod pass;

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 
 use crate::model::config::MOST_HEADS;
 use crate::passes::control::Control;
+use crate::passes::kept::Keep;
 use crate::passes::observation::identity::{Identity, Protocol};
 use crate::passes::observation::partial::PassBytes;
 use crate::passes::observation::{PassSums, Stage};
@@ -95,6 +96,14 @@ impl Plan {
             want.spec.observer(&Subject { own: Observed(&own), ..*subject })
         };
         Self::for_each(&self.passes[self.followers..], observer)
+    }
+
+    /// The passes of the second stage of which everything that is needed may be kept, each with what that is.
+    pub fn keeps(&self) -> Vec<(Pass, Vec<Keep>)> {
+        let of_pass = |(pass, requests): &(Pass, Vec<PassRequest>)| {
+            Some((pass.clone(), requests.iter().map(|want| want.spec.keep).collect::<Option<Vec<_>>>()?))
+        };
+        self.passes[self.followers..].iter().filter_map(of_pass).collect()
     }
 
     /// The stage of the passes that follow nothing: all there is to run, unless others follow.

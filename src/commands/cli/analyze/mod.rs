@@ -241,6 +241,10 @@ pub struct AnalyzeArguments {
     /// Finished work is kept in sixteen parts of each stage: a run that was cut off goes on where it was
     #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS)]
     resume: Option<PathBuf>,
+    /// Keep up to this much in memory of what studies that look at the corpus twice need, as in 2GB; with 0 they read it again
+    /// [default: a quarter of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = numbers::bytes_or_none, conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
+    keep: Option<u64>,
     /// Keep the sums that the report is of as well, as one partial, FILE.headscope: `headscope compare` compares partials of the same
     /// sentences pairwise, and `headscope merge` makes reports of one
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
@@ -387,6 +391,7 @@ impl AnalyzeArguments {
             unit: self.unit,
             half: None,
             threads,
+            keep: self.keep,
             words: spacing,
             from_token: self.from_token,
             run_info,

@@ -49,6 +49,11 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     whole.ok_or_else(expected)
 }
 
+/// Reads a number of bytes, or 0.
+pub fn bytes_or_none(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { bytes(text).map_err(|expected| format!("{expected}, or 0")) }
+}
+
 /// Reads a share in per cent: `1%`, or `1`.
 pub fn share(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
@@ -72,6 +77,8 @@ mod tests {
         for wrong in ["", "GB", "-1", "8 apples", "0", "1e9", "99999999TB"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
+        assert_eq!((bytes_or_none("0"), bytes_or_none("2MB")), (Ok(0), Ok(2_000_000)));
+        assert_eq!(bytes_or_none("-1").unwrap_err(), "a number of bytes is expected, as in 8GB or 500MB, or 0");
     }
 
     #[test]

@@ -36,6 +36,11 @@ impl<'a> AttentionView<'a> {
         Self { layer, head, weights: Rows::strided(weights, tokens, tokens, stride), entropies: Some(entropies) }
     }
 
+    /// A head of which nobody needs the attention: there are no rows to read.
+    pub fn without_rows(layer: usize, head: usize) -> Self {
+        Self { layer, head, weights: Rows::new(&[], 1), entropies: None }
+    }
+
     /// The number of tokens `n`, special tokens included.
     pub fn tokens(&self) -> usize {
         self.weights.count()
@@ -50,6 +55,11 @@ impl<'a> AttentionView<'a> {
     /// The rows in order.
     pub fn rows(&self) -> impl Iterator<Item = &'a [f32]> + use<'a> {
         self.weights.iter()
+    }
+
+    /// The entropies of all rows in nats, where the encoder's softmax gave them.
+    pub fn entropies(&self) -> Option<&'a [f32]> {
+        self.entropies
     }
 
     /// The entropy of a token's attention in nats: `-sum a ln a` with `0 ln 0 = 0`.

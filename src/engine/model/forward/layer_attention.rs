@@ -19,7 +19,7 @@ pub enum Positions {
 #[derive(Clone, Debug, Default)]
 pub struct QueriesKeys {
     /// `[tokens, 2 * heads * head_dim]`
-    pub(super) rows: Vec<f32>,
+    pub rows: Vec<f32>,
     pub(super) angles: Vec<f32>,
 }
 
@@ -28,7 +28,18 @@ pub trait LayerAttention {
     /// Makes queries and keys of `inputs`, `[tokens, hidden]`, in place of what the layer makes them of: sequences of these
     /// lengths side by side.
     /// Panics if `inputs` has other rows.
-    fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys);
+    fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys) {
+        self.products(inputs, &mut into.rows);
+        self.prepare(lengths, into);
+    }
+
+    /// The products of any rows, `[rows, hidden]`, with the weights of queries and keys, `[rows, 2 * heads * head_dim]`: those of a sum
+    /// of rows are the sum of theirs.
+    /// Panics if `inputs` has other rows.
+    fn products(&self, inputs: &[f32], into: &mut Vec<f32>);
+
+    /// Makes queries and keys of such products for each token.
+    fn prepare(&self, lengths: &[usize], of: &mut QueriesKeys);
 
     /// The attention of a head over one sequence, whose tokens are `span`, from queries to keys, which may be of other rows.
     fn between<'b>(

@@ -76,6 +76,13 @@ impl Needs {
         self.hidden_states || self.direct
     }
 
+    /// Whether whoever needs `others` is shown all of that by what is needed here.
+    pub fn covers(self, others: Self) -> bool {
+        let layer_inputs = self.layer_inputs || (others.layer_inputs && self.hidden_states);
+        let own = Self { layer_inputs, ..self };
+        own | others == own
+    }
+
     /// Whether the hidden states that enter this layer are shown, or leave the last one.
     pub fn states_of(self, layer: usize, layers: usize) -> bool {
         self.hidden_states || (self.layer_inputs && layer < layers)
@@ -296,5 +303,8 @@ mod tests {
         let mixing = Needs { mixing: true, ..Needs::default() };
         assert!(mixing.beyond_attention() && !mixing.heads() && (all | mixing).mixing);
         assert!(contexts.beyond_attention() && !contexts.last_states() && all.last_states());
+        let [states, inputs] =
+            [true, false].map(|hidden_states| Needs { hidden_states, layer_inputs: !hidden_states, ..contexts });
+        assert!(states.covers(inputs) && !inputs.covers(states) && states.covers(contexts) && !contexts.covers(inputs));
     }
 }

@@ -11,7 +11,8 @@ use crate::model::forward::visitor::{FinalNorm, Mixing, Needs, ResidualPart};
 #[expect(clippy::large_enum_variant, reason = "an event is made on the stack for a call, and never kept")]
 pub enum Event<'a> {
     Head(HeadInput<'a>),
-    /// The hidden states, `[n, hidden]`, that enter a layer; under the number of layers those that leave the last one.
+    /// The hidden states, `[n, hidden]`, that enter a layer; under the number of layers those that leave the last one, where some
+    /// observer needs them.
     HiddenStates {
         layer: usize,
         /// The hidden states.
@@ -80,7 +81,7 @@ impl Event<'_> {
     pub(super) fn is_for(&self, needs: Needs) -> bool {
         match self {
             Self::Head(_) => needs.heads(),
-            Self::HiddenStates { .. } => needs.hidden_states,
+            Self::HiddenStates { .. } => needs.hidden_states || needs.layer_inputs,
             Self::AttentionInputs { .. } => needs.attention_inputs,
             Self::Mixing { .. } => needs.mixing,
             Self::DirectEffects { .. } | Self::FinalNorm(_) => needs.direct,

@@ -27,7 +27,7 @@ pub fn differentiate(
     progress: &Analysis,
 ) -> Result<ObserverSet> {
     let steps = steps.filter(|_| observers.follows_path());
-    let show = |observers: &mut ObserverSet, pack: &Pack, scratch: &mut GradientScratch| {
+    let show = |observers: &mut ObserverSet, (_, pack): (usize, &Pack), scratch: &mut GradientScratch| {
         let (classes, predicted) = (pack.classes(), pack.predicted());
         let mut batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let numbers: Vec<usize> = (0..pack.sentences.len()).filter(|&number| !predicted[number].is_empty()).collect();
@@ -57,7 +57,8 @@ pub fn differentiate(
         }
         Ok(())
     };
-    over_packs(observers, (model, &|lengths| encoder.gradient_cost(lengths)), sequences, (threads, progress), show)
+    let cost = |lengths: &[usize]| encoder.gradient_cost(lengths);
+    over_packs(observers, (model, &cost, 0), sequences, (threads, progress), show)
 }
 
 /// The loss at a position that predicts this class, with its derivatives by the logits in their place: the surprise, or of an item

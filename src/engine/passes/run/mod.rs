@@ -1,5 +1,6 @@
 //! Passes over a shard of a corpus: sentences in, the sums of all observers out.
 
+mod checks;
 pub mod choice;
 mod controls;
 pub mod counting;
@@ -15,9 +16,10 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use super::ablation::{Ablation, Conditions, Replacement};
+use super::kept::KeptPasses;
 use super::observation::PassSums;
 use super::observation::identity::Protocol;
 use super::observer::requests::HeadSet;
@@ -41,14 +43,14 @@ use crate::sequences::derived::shuffle::shuffled;
 use crate::sequences::derived::task::{Task, TaskKind};
 use crate::sequences::derived::windows::Windows;
 use crate::sequences::frame::Frame;
-use crate::sequences::reading::{Context as Reads, WINDOW_TOKENS, WindowTally};
+use crate::sequences::reading::{Context as Reads, WindowTally};
 use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
-use crate::system::errors::Facts;
 use crate::system::progress::Analysis;
+pub use checks::{heads_of, token_limit};
 use choice::Sensitivity;
 use controls::{SHARPNESS_SENTENCES, other_encoder};
 use derivatives::differentiate;
@@ -84,6 +86,10 @@ pub struct Runner<'a> {
     pub counts: Option<Arc<TokenCounts>>,
     /// The mean contexts that replace removed heads, as far as they are known.
     pub mean_contexts: &'a MeanContexts,
+    /// What passes keep for later ones.
+    pub kept: &'a KeptPasses,
+    /// Whether the passes are of the second stage, and are shown what was kept.
+    pub follows: bool,
 }
 
 /// A corpus that passes were run over.
@@ -460,7 +466,8 @@ impl Runner<'_> {
             let path = (&variants.first, &removed[..], self.ablation().gradient_steps);
             differentiate(observers, (model, encoder), path, sequences, threads, progress)?
         } else {
-            sum_up(observers, (model, encoder), variants, sequences, threads, progress)?
+            let kept = self.kept.of(pass, self.shard, self.follows);
+            sum_up(observers, (model, encoder), variants, sequences, threads, progress, kept)?
         };
         Ok(observers.into_observers())
     }
@@ -468,27 +475,3 @@ impl Runner<'_> {
 
 /// The sequences of a pass, as the workers take them.
 type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
-
-/// The most tokens of a sequence: the option, or the positions of the model, in windows no more than [`WINDOW_TOKENS`] of them.
-/// Fails if the option is more than the positions of the model.
-pub fn token_limit(model: &Model, requested: Option<usize>, context: Reads) -> Result<usize> {
-    let config = &model.architecture.config;
-    let positions = config.positions();
-    let most = if context == Reads::Document { WINDOW_TOKENS.min(positions) } else { positions };
-    let limit = requested.unwrap_or(most);
-    let longest = config.longest();
-    let more = || anyhow!("--max-tokens {limit} is more than the {longest} {}", config.bound()).of_value(limit);
-    ensure!(limit <= longest, more());
-    Ok(limit)
-}
-
-/// The heads to remove.
-/// Fails if the model does not have them.
-pub fn heads_of(model: &Model, removed: &[HeadPlace]) -> Result<Vec<HeadPlace>> {
-    let grid = model.grid();
-    if let Some(head) = removed.iter().find(|place| place.layer >= grid.layers || place.head >= grid.heads) {
-        let error = anyhow!("--remove {head}: the model has {grid}, both counted from 0");
-        return Err(error.of_value(head));
-    }
-    Ok(removed.to_vec())
-}

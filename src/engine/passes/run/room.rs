@@ -16,7 +16,7 @@ pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
 
 /// The memory of a pass, divided among packs.
 ///
-/// Half of what is free is shared by the packs that workers run at the same time. A larger pack waits until those are done, and then
+/// Half of what is free, and not reserved for what is kept of them, is shared by the packs that workers run at the same time. A larger pack waits until those are done, and then
 /// runs beside as many others as fit. Sums are exact, so the order does not matter.
 pub(super) struct Room<'a> {
     cost: &'a CostOf<'a>,
@@ -27,9 +27,11 @@ pub(super) struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// The memory that is free now, for so many workers; so many observers keep all weights of attention of a pack.
-    pub(super) fn new(cost: &'a CostOf<'a>, keeping: usize, threads: usize) -> Self {
-        Self { cost, keeping, free: memory::available().unwrap_or(u64::MAX), threads }
+    /// The memory that is free now but for so many bytes, for so many workers; so many observers keep all weights of attention of a
+    /// pack.
+    pub(super) fn new(cost: &'a CostOf<'a>, (keeping, reserved): (usize, u64), threads: usize) -> Self {
+        let free = memory::available().unwrap_or(u64::MAX).saturating_sub(reserved);
+        Self { cost, keeping, free, threads }
     }
 
     /// The cost of sequences of these lengths.
@@ -50,8 +52,8 @@ impl<'a> Room<'a> {
     }
 
     /// How many workers can run these packs at the same time.
-    pub(super) fn threads(&self, packs: &[Pack]) -> usize {
-        let largest = packs.iter().map(|pack| self.cost_of_pack(pack).bytes).max().unwrap_or(0).max(1);
+    pub(super) fn threads(&self, packs: &[(usize, Pack)]) -> usize {
+        let largest = packs.iter().map(|(_, pack)| self.cost_of_pack(pack).bytes).max().unwrap_or(0).max(1);
         usize::try_from(self.free / largest).map_or(self.threads, |threads| threads.clamp(1, self.threads))
     }
 
@@ -118,7 +120,9 @@ mod tests {
         };
         let room = Room { cost: &costly, keeping: 0, free: 1600 << 20, threads: 4 };
         assert!(room.is_small(&pack(&[10, 10])) && !room.is_small(&pack(&[10, 11])));
-        assert_eq!((room.threads(&[pack(&[20]), pack(&[28])]), room.threads(&[pack(&[40])])), (2, 1));
+        let together =
+            |packs: &[&[usize]]| room.threads(&packs.iter().map(|lengths| (0, pack(lengths))).collect::<Vec<_>>());
+        assert_eq!((together(&[&[20], &[28]]), together(&[&[40]])), (2, 1));
         room.ensure(&pack(&[40])).unwrap();
         let error = format!("{:#}", room.ensure(&pack(&[60])).unwrap_err());
         assert!(

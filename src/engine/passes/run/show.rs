@@ -8,6 +8,7 @@ use crate::model::forward::held::Writes;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{FinalNorm, HeadView, Mixing, Needs, ResidualPart, Visitor, Written};
 use crate::model::forward::{Encoder, Scratch, Start};
+use crate::passes::kept::KeptPack;
 use crate::passes::observer::Event;
 use crate::passes::observer::requests::RequestedRun;
 use crate::passes::observer::set::ObserverSet;
@@ -24,7 +25,8 @@ pub struct WorkerBuffers {
 /// The hidden states that enter each layer, `[layers][tokens, hidden]`.
 type LayerInputs = Vec<Vec<f32>>;
 
-/// Shows a pack to the observers: the baseline, then the patched runs that they request, then each ablation variant.
+/// Shows a pack to the observers: the baseline, of which a later pass keeps what it needs, then the patched runs that they request, then
+/// each ablation variant.
 /// Fails if a forward pass fails.
 pub fn show(
     observers: &mut ObserverSet,
@@ -32,6 +34,7 @@ pub fn show(
     variants: &Variants,
     encoder: &dyn Encoder,
     WorkerBuffers { scratch, kept, writes }: &mut WorkerBuffers,
+    for_later: Option<&mut KeptPack>,
 ) -> Result<()> {
     let (classes, predicted) = (pack.classes(), pack.predicted());
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
@@ -39,7 +42,7 @@ pub fn show(
     let runs_again = !variants.others.is_empty() || observers.requests_patched_runs();
     let holds = !variants.others.is_empty() && observers.runs_directly();
     let (inputs, written) = (runs_again.then_some(&mut *kept), holds.then_some(&mut *writes));
-    let mut visitor = PackVisitor { observers, pack, encoder, inputs, written };
+    let mut visitor = PackVisitor { observers, pack, encoder, inputs, written, for_later };
     encoder.forward_from(Start::Embeddings, &batch, &variants.first, scratch, &mut visitor)?;
     let mut requested = observers.patched_runs(pack.sentences.len());
     requested.sort_by_key(|requested| requested.run.place.layer);
@@ -49,7 +52,7 @@ pub fn show(
     for Variant { removed, layer, gates } in &variants.others {
         observers.begin_variant(removed);
         let start = Start::Layer { layer: *layer, states: &kept[*layer] };
-        let mut visitor = PackVisitor { observers, pack, encoder, inputs: None, written: None };
+        let mut visitor = PackVisitor { observers, pack, encoder, inputs: None, written: None, for_later: None };
         encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
         if holds && visitor.observers.begin_direct(removed) {
             let start = Start::Held { layer: *layer, states: &kept[*layer], writes };
@@ -102,23 +105,27 @@ fn run_patched(
 }
 
 /// Passes the activations to the observers, and keeps the hidden states that enter each layer and what is written there, if later
-/// runs need them.
+/// runs of the pack need them, and what a later pass does.
 struct PackVisitor<'a> {
     observers: &'a mut ObserverSet,
     pack: &'a Pack,
     encoder: &'a dyn Encoder,
     inputs: Option<&'a mut LayerInputs>,
     written: Option<&'a mut Writes>,
+    for_later: Option<&'a mut KeptPack>,
 }
 
 impl Visitor for PackVisitor<'_> {
     fn needs(&self) -> Needs {
         let (layer_inputs, writes) = (self.inputs.is_some(), self.written.is_some());
         let keeps = Needs { layer_inputs, writes, ..Needs::default() };
-        self.observers.needs() | keeps
+        self.for_later.iter().fold(self.observers.needs() | keeps, |needs, kept| needs | kept.needs())
     }
 
     fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
+        if let Some(kept) = &mut self.for_later {
+            kept.head(sequence, view);
+        }
         self.observers.head(sequence, &self.pack.sentences[sequence], *view);
     }
 
@@ -129,10 +136,16 @@ impl Visitor for PackVisitor<'_> {
             }
             states.iter().for_each(|row| kept[layer].extend_from_slice(row));
         }
+        if let Some(kept) = &mut self.for_later {
+            kept.hidden_states(sequence, layer, states);
+        }
         self.observers.observe(sequence, Event::HiddenStates { layer, states });
     }
 
     fn attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
+        if let Some(kept) = &mut self.for_later {
+            kept.attention_inputs(sequence, layer, inputs);
+        }
         self.observers.observe(sequence, Event::AttentionInputs { layer, inputs, encoder: self.encoder });
     }
 

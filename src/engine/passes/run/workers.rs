@@ -12,6 +12,7 @@ use super::show::{WorkerBuffers, show};
 use super::variants::Variants;
 use crate::corpus::Corpus;
 use crate::model::forward::Encoder;
+use crate::passes::kept::KeptPass;
 use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::{Pack, Packs};
 use crate::sequences::sequence::Sequence;
@@ -55,7 +56,8 @@ impl Iterator for TokenizedSentences<'_> {
     }
 }
 
-/// Shows all sequences, in all variants, to fresh observers.
+/// Shows all sequences, in all variants, to fresh observers: packs that an earlier pass has kept as they were there, and of others what
+/// a later pass needs is kept.
 /// Fails if the corpus cannot be read on, or a forward pass fails.
 pub fn sum_up(
     observers: ObserverSet,
@@ -64,14 +66,26 @@ pub fn sum_up(
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
     progress: &Analysis,
+    kept: Option<KeptPass<'_>>,
 ) -> Result<ObserverSet> {
-    let show = |observers: &mut ObserverSet, pack: &Pack, buffers: &mut WorkerBuffers| {
-        show(observers, pack, variants, encoder, buffers)
+    let kept = kept.filter(|kept| kept.suits(&observers));
+    let show = |observers: &mut ObserverSet, (number, pack): (usize, &Pack), buffers: &mut WorkerBuffers| {
+        if let Some(kept) = kept.and_then(|kept| kept.take(number)) {
+            kept.show(observers, pack, encoder);
+            return Ok(());
+        }
+        let mut for_later = kept.and_then(|kept| kept.begin(pack));
+        show(observers, pack, variants, encoder, buffers, for_later.as_mut())?;
+        kept.zip(for_later).into_iter().for_each(|(kept, pack)| kept.keep(number, pack));
+        Ok(())
     };
-    over_packs(observers, (model, &|lengths| encoder.cost(lengths)), sequences, (threads, progress), show)
+    let cost = |lengths: &[usize]| encoder.cost(lengths);
+    let reserved = kept.map_or(0, |kept| kept.reserved());
+    over_packs(observers, (model, &cost, reserved), sequences, (threads, progress), show)
 }
 
-/// Runs `show` on every pack of the sequences, with buffers of the worker's own.
+/// Runs `show` on every pack of the sequences, with its number and buffers of the worker's own; so many bytes are reserved for what
+/// it leaves.
 ///
 /// Each worker takes the next pack when it is done with one, and reads and tokenises it itself:
 /// no queue, and reading overlaps with the other workers' forward passes.
@@ -81,40 +95,43 @@ pub fn sum_up(
 /// Fails if the corpus cannot be read on, there is no room for a pack, or `show` fails.
 pub(super) fn over_packs<B: Default>(
     observers: ObserverSet,
-    (model, cost): (&str, &CostOf<'_>),
+    (model, cost, reserved): (&str, &CostOf<'_>, u64),
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     (threads, progress): (NonZeroUsize, &Analysis),
-    show: impl Fn(&mut ObserverSet, &Pack, &mut B) -> Result<()> + Sync,
+    show: impl Fn(&mut ObserverSet, (usize, &Pack), &mut B) -> Result<()> + Sync,
 ) -> Result<ObserverSet> {
-    let room = Room::new(cost, observers.keeping_attention(), threads.get());
-    let packs = Mutex::new(Packs::new(sequences));
-    let next = || packs.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
+    let room = Room::new(cost, (observers.keeping_attention(), reserved), threads.get());
+    let packs = Mutex::new(Packs::new(sequences).enumerate());
+    let next = || -> Result<Option<(usize, Pack)>> {
+        let next = packs.lock().unwrap_or_else(PoisonError::into_inner).next();
+        next.map(|(number, pack)| Ok((number, pack?))).transpose()
+    };
     let large = Mutex::new(Vec::new());
     let large_packs = || large.lock().unwrap_or_else(PoisonError::into_inner);
-    let small = || -> Result<Option<Pack>> {
+    let small = || -> Result<Option<(usize, Pack)>> {
         loop {
             match next()? {
-                Some(pack) if !room.is_small(&pack) => {
+                Some((number, pack)) if !room.is_small(&pack) => {
                     room.ensure(&pack)?;
-                    large_packs().push(pack);
+                    large_packs().push((number, pack));
                 }
                 pack => return Ok(pack),
             }
         }
     };
     let (said, failed) = (AtomicBool::new(false), AtomicBool::new(false));
-    let work = |take: &(dyn Fn() -> Result<Option<Pack>> + Sync)| -> Result<ObserverSet> {
+    let work = |take: &(dyn Fn() -> Result<Option<(usize, Pack)>> + Sync)| -> Result<ObserverSet> {
         let stop_others = StopOnDrop(&failed);
         let mut observers = observers.duplicate();
         let mut buffers = B::default();
         while !failed.load(Ordering::Relaxed) {
-            let Some(pack) = take()? else { break };
+            let Some((number, pack)) = take()? else { break };
             if let Some(long) = room.long(&pack).filter(|_| !said.swap(true, Ordering::Relaxed)) {
                 progress.note(&long);
             }
             observers.begin(pack.sentences.iter());
             if observers.is_relevant() {
-                show(&mut observers, &pack, &mut buffers)
+                show(&mut observers, (number, &pack), &mut buffers)
                     .with_context(|| format!("cannot run `{model}` over the corpus, sentences counted from 0"))?;
             }
             observers.end_pack();

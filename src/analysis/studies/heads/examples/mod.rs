@@ -7,6 +7,7 @@ mod report;
 mod section;
 mod sums;
 
+use crate::model::forward::visitor::Needs;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::{Card, Observed, PassSpec, Study, Subject};
@@ -40,7 +41,7 @@ impl Study for ExampleSentences {
                 [written(subject, ["[CLS]", "<s>"], "[first]"), written(subject, ["[SEP]", "</s>"], "[separator]")];
             ExampleSums::new((subject.grid, subject.classes.clone()), subject.from, subject.found.aims.clone(), special)
         };
-        vec![PassSpec::new(Pass::PLAIN, make).following()]
+        vec![PassSpec::new(Pass::PLAIN, make).following_kept(Needs::ATTENTION, sums::may_be_shown)]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {

@@ -157,6 +157,9 @@ pub struct ExampleSums {
     pub sentences: u64,
     /// `[aims]`
     kept: Vec<HeadCandidates>,
+    /// The place of the first aim that has the same goals in a sentence, `[aims]`.
+    #[serde(skip)]
+    alike: Vec<usize>,
 }
 
 impl ExampleSums {
@@ -168,7 +171,11 @@ impl ExampleSums {
         special: [String; 2],
     ) -> Self {
         let kept = vec![HeadCandidates::default(); aims.len()];
-        Self { grid, classes, from, aims, special, sentences: 0, kept }
+        let seen_by = |aimed: &HeadAim| classes.of_layer(grid.at(aimed.place).0);
+        let is_like = |a: &HeadAim, b: &HeadAim| a.aim == b.aim && seen_by(a) == seen_by(b);
+        let first = |aimed: &HeadAim| aims.iter().position(|other| is_like(other, aimed));
+        let alike = aims.iter().filter_map(first).collect();
+        Self { grid, classes, from, aims, special, sentences: 0, kept, alike }
     }
 
     /// The heads with what they look at, and the sentences that are kept of each.
@@ -177,13 +184,22 @@ impl ExampleSums {
     }
 }
 
+/// Whether a sequence has a sentence that is short enough to be drawn, the first of its family.
+pub fn may_be_shown(sequence: &Sequence) -> bool {
+    sequence.family.is_first && sequence.words_of_sentences().iter().any(is_short)
+}
+
+fn is_short(words: &Range<usize>) -> bool {
+    (LEAST_WORDS..=MOST_WORDS).contains(&words.len())
+}
+
 /// A sequence with the sentences of it that are short enough.
 pub struct ExampleState {
     sequence: Sequence,
     sentences: Vec<ExampleSentence>,
 }
 
-/// A sentence that is short enough, and what each aim is in it, `[aims]`.
+/// A sentence that is short enough, and what each aim is in it, `[aims]`: nothing of those that are like an earlier one.
 struct ExampleSentence {
     /// Its place in the sequence.
     place: usize,
@@ -210,16 +226,15 @@ impl Sums for ExampleSums {
     type SequenceState = ExampleState;
 
     fn begin(&mut self, sequence: &Sequence) -> Option<ExampleState> {
-        let is_short = |words: &Range<usize>| (LEAST_WORDS..=MOST_WORDS).contains(&words.len());
-        let words = sequence.words_of_sentences();
-        if !sequence.family.is_first || !words.iter().any(is_short) {
+        if !may_be_shown(sequence) {
             return None;
         }
-        let of = |aimed: &HeadAim| {
+        let words = sequence.words_of_sentences();
+        let of = |(place, (aimed, &alike)): (usize, (&HeadAim, &usize))| {
             let layer = self.grid.at(aimed.place).0;
-            aimed.aim.in_sentence(sequence, self.classes.of_layer(layer), self.from)
+            (alike == place).then(|| aimed.aim.in_sentence(sequence, self.classes.of_layer(layer), self.from))?
         };
-        let goals: Vec<Option<Goals>> = self.aims.iter().map(of).collect();
+        let goals: Vec<Option<Goals>> = self.aims.iter().zip(&self.alike).enumerate().map(of).collect();
         let mut sentences = Vec::new();
         for (place, words) in words.into_iter().enumerate().filter(|(_, words)| is_short(words)) {
             self.sentences += 1;
@@ -238,9 +253,9 @@ impl Sums for ExampleSums {
         let Event::Head(input) = event else { return };
         let (place, view) = (self.grid.index(input.view.layer, input.view.head), input.attention());
         for sentence in sentences {
-            let aims = self.aims.iter().zip(&mut self.kept).zip(&sentence.goals);
-            for ((aimed, kept), goals) in aims.filter(|((aimed, _), _)| aimed.place == place) {
-                let Some(goals) = goals else { continue };
+            let aims = self.aims.iter().zip(&mut self.kept).zip(&self.alike);
+            for ((aimed, kept), &alike) in aims.filter(|((aimed, _), _)| aimed.place == place) {
+                let Some(goals) = &sentence.goals[alike] else { continue };
                 let words = input.words(self.from);
                 let score = goals.score(view, words);
                 let draw = || {

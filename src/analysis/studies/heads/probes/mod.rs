@@ -18,6 +18,7 @@ use crate::study::section::section;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
 use fit::Probes;
+use pack::NEEDS;
 use scores::ProbeScores;
 use section::ProbesSection;
 use sums::ProbeSums;
@@ -50,7 +51,7 @@ impl Study for LinearProbes {
         };
         vec![
             PassSpec::new(Pass::PLAIN, |subject| ProbeSums::new(subject.grid, subject.probes)),
-            PassSpec::new(Pass::PLAIN, scores).following(),
+            PassSpec::new(Pass::PLAIN, scores).following_kept(NEEDS, |_| true),
         ]
     }
 

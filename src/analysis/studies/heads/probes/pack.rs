@@ -5,9 +5,13 @@ use std::collections::HashMap;
 
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, HeadInput};
 use crate::sequences::span::WordSpan;
+
+/// What the vectors of words are made of.
+pub const NEEDS: Needs = Needs { attention: false, contexts: true, layer_inputs: true, ..Needs::ATTENTION };
 
 /// The place of a word's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::classifiers::{HeadProbes, LayerProbes};
 use super::fit::{FoldProbes, Probes, TaskClasses};
-use super::pack::{Pack, PackState, WordRow};
+use super::pack::{NEEDS, Pack, PackState, WordRow};
 use super::sums::{MOST_TASKS, fold_of};
 use super::task::{Form, classes, tasks};
 use crate::model::forward::WordEmbeddings;
@@ -159,7 +159,7 @@ impl Sums for ProbeScores {
     type SequenceState = PackState;
 
     fn demands(&self) -> Demands {
-        Demands::of(Needs { contexts: true, hidden_states: true, ..Needs::default() })
+        Demands::of(NEEDS)
     }
 
     fn begin_pass(&mut self, known: &PassSetup) {

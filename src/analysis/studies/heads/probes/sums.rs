@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::moments::{ClassSums, Moments, Widths};
-use super::pack::{Pack, PackState, RowPlace, WordGroup, WordRow};
+use super::pack::{NEEDS, Pack, PackState, RowPlace, WordGroup, WordRow};
 use super::task::{Form, classes, tasks};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
@@ -250,7 +250,7 @@ impl Sums for ProbeSums {
     type SequenceState = PackState;
 
     fn demands(&self) -> Demands {
-        Demands::of(Needs { contexts: true, hidden_states: true, ..Needs::default() })
+        Demands::of(NEEDS)
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {

@@ -13,6 +13,7 @@ mod section;
 mod tests;
 mod thresholds;
 
+use crate::model::forward::visitor::Needs;
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -60,7 +61,8 @@ impl Study for HeadChoices {
         };
         vec![
             PassSpec::new(Pass::PLAIN, |subject| InputMoments::new(subject.grid)),
-            PassSpec::new(Pass::PLAIN, rebuilt).following(),
+            PassSpec::new(Pass::PLAIN, rebuilt)
+                .following_kept(Needs { attention_inputs: true, ..Needs::default() }, |_| true),
         ]
     }
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use super::pack::{PackedToken, TokenPack, TokenPart};
+use crate::linalg::lanes::{LANES, across};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::visitor::Needs;
@@ -224,13 +226,23 @@ fn add_rows(
         let row = row(token);
         layer.rows.resize_with(layer.rows.len().max(token.position + 1), VectorSums::default);
         layer.rows[token.position].add(hidden, 0, &row);
-        layer.squares += row.iter().map(|value| value * value).sum::<f64>();
+        layer.squares += squared(&row);
         by_kind[kind * hidden..][..hidden].iter_mut().zip(&row).for_each(|(sum, value)| *sum += value);
     }
     products.resize(embedding * hidden, 0.0);
     let into = MatrixMut::new(products, embedding, hidden);
     multiply(into, kinds.matrix().transposed(), Matrix::new(&by_kind, count, hidden));
     layer.crosses.add_products(products);
+}
+
+/// The sum of squares of a row.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+fn squared(row: &[f64]) -> f64 {
+    let mut partial = [0.0; LANES];
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    chunks.iter().for_each(|chunk| partial.iter_mut().zip(chunk).for_each(|(sum, value)| *sum += value * value));
+    partial.iter_mut().zip(rest).for_each(|(sum, value)| *sum += value * value);
+    across(partial, |a, b| a + b)
 }
 
 merge_fields!(InputMoments[grid] { widths, quarters });

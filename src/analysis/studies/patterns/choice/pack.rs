@@ -5,7 +5,7 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::block_of;
 
 /// The mean that stands for a token without context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenPart {
     /// A token of text: its position and its embedding.
     Text,

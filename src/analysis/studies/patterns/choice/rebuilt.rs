@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fit::FoldFit;
 use super::pack::{TokenPack, TokenPart};
-use super::replaced::ReplacedInputs;
+use super::replaced::{Made, ReplacedInputs};
 use crate::linalg::lanes::{LANES, across};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::Needs;
@@ -84,6 +84,9 @@ pub struct RebuiltSums {
     at_work: RebuildBuffers,
 }
 
+/// Rows of position and token.
+const BOTH: Made = Made { of_position: true, of_token: true };
+
 /// The parts that were fitted, and buffers for the pack under way.
 #[derive(Clone, Default)]
 struct RebuildBuffers {
@@ -102,6 +105,10 @@ struct Between {
     position: QueriesKeys,
     token: QueriesKeys,
     position_token: QueriesKeys,
+    /// What is linear in the parts of replaced inputs.
+    products: Vec<f32>,
+    /// The rows of position and token.
+    inputs: Vec<f32>,
     scratch: AttentionScratch,
 }
 
@@ -129,12 +136,19 @@ impl RebuiltSums {
         let (seen, unseen): (&dyn LayerAttention, &dyn LayerAttention) = (&**seen, &**unseen);
         replaced.fill(layer, pack, folds, embeddings);
         let lengths: Vec<usize> = pack.sequences.iter().map(|sequence| sequence.tokens).collect();
-        let Between { whole, special, position, token, position_token, scratch } = between;
+        let Between { whole, special, position, token, position_token, products, inputs, scratch } = between;
         seen.project(&pack.inputs, &lengths, whole);
-        seen.project(&replaced.position, &lengths, position);
-        seen.project(&replaced.position_token, &lengths, position_token);
-        unseen.project(&replaced.special, &lengths, special);
-        unseen.project(&replaced.token, &lengths, token);
+        seen.products(&replaced.parts, products);
+        let outputs = whole.rows.len() / pack.tokens.len();
+        let make = |attention: &dyn LayerAttention, made: Made, into: &mut QueriesKeys| {
+            replaced.rows(made, products, outputs, &mut into.rows);
+            attention.prepare(&lengths, into);
+        };
+        make(unseen, Made { of_position: false, of_token: false }, special);
+        make(seen, Made { of_position: true, of_token: false }, position);
+        make(unseen, Made { of_position: false, of_token: true }, token);
+        make(seen, BOTH, position_token);
+        replaced.rows(BOTH, &replaced.parts, pack.width(), inputs);
         let variants = [
             (unseen, [&*special; 2]),
             (seen, [&*position; 2]),
@@ -153,13 +167,12 @@ impl RebuiltSums {
                 block.rows += rows.len() as u64;
                 block.sentences += u64::from(sequence.is_first);
             }
-            let of = |rows: &[f32], at: usize| -> Vec<f32> { rows[(span.start + at) * width..][..width].to_vec() };
-            let apart = |other: &[f32]| -> f64 {
-                let row = |&at: &usize| squared_distance(&of(&pack.inputs, at), &of(other, at));
-                rows.iter().map(row).sum()
-            };
-            block.layers[layer].all += apart(&replaced.special);
-            block.layers[layer].left += apart(&replaced.position_token);
+            let share = &mut block.layers[layer];
+            for &at in &rows {
+                let own = &pack.inputs[(span.start + at) * width..][..width];
+                share.all += squared_distance(own, replaced.base(span.start + at, width));
+                share.left += squared_distance(own, &inputs[(span.start + at) * width..][..width]);
+            }
             let visibility = classes.of_layer(layer);
             for head in 0..grid.heads {
                 let mut roots = Roots::of(rows.clone());
@@ -197,8 +210,19 @@ fn from_weights(roots: &[f32], weights: &[f32]) -> f64 {
     across(partial.map(f64::from), |a, b| a + b) / 2.0
 }
 
+/// The squared distance of two rows, in f64.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum()
+    let mut partial = [0.0_f64; LANES];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let square = |(a, b): (&f32, &f32)| f64::from(a - b).powi(2);
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            partial[lane] += square((&a[lane], &b[lane]));
+        }
+    }
+    partial.iter_mut().zip(a_rest.iter().zip(b_rest)).for_each(|(partial, pair)| *partial += square(pair));
+    across(partial, |a, b| a + b)
 }
 
 merge_fields!(RebuiltSums[grid, classes, ridges] { blocks });

@@ -1,4 +1,6 @@
 //! The inputs of a layer without context: made of position, of the token, of both, or of neither.
+//!
+//! They are sums of parts, of which a pack has fewer than tokens; so what is linear in inputs is computed of each part once.
 
 use std::collections::BTreeMap;
 
@@ -7,44 +9,103 @@ use super::pack::{PackedToken, TokenPack, TokenPart};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
-/// Rows in place of those that a layer makes queries and keys of, `[tokens, hidden]` each. Special tokens have their mean in all
-/// of them.
+/// Rows in place of those that a layer makes queries and keys of, in parts.
 #[derive(Clone, Debug, Default)]
 pub struct ReplacedInputs {
-    /// Every token of text alike.
-    pub special: Vec<f32>,
-    /// The part of the position.
-    pub position: Vec<f32>,
-    /// The part of the embedding.
-    pub token: Vec<f32>,
-    /// Both parts.
-    pub position_token: Vec<f32>,
+    /// `[parts, hidden]`
+    pub parts: Vec<f32>,
+    /// The parts of each token.
+    tokens: Vec<TokenPlaces>,
 }
+
+/// The places of the parts of a token's row.
+#[derive(Clone, Copy, Debug)]
+struct TokenPlaces {
+    /// The mean of what is like it.
+    base: usize,
+    /// Of a token of text, the parts of its position and of its embedding.
+    of_text: Option<[usize; 2]>,
+}
+
+/// The parts that a row is made of, beside the mean: special tokens have no more in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made {
+    pub of_position: bool,
+    pub of_token: bool,
+}
+
+/// The parts of a kind that a pack has, by the fold of their sequences.
+type Places<K> = BTreeMap<(usize, K), usize>;
 
 impl ReplacedInputs {
     /// Makes those of a layer: each sequence by the fold that it is not in.
     pub fn fill(&mut self, layer: usize, pack: &TokenPack, folds: &[FoldFit; 2], embeddings: &WordEmbeddings) {
-        let Self { special, position, token: of_token, position_token } = self;
-        let parts = [0, 1].map(|fold| TokenParts::new(layer, fold, pack, &folds[1 - fold], embeddings));
-        for rows in [&mut *special, position, of_token, position_token] {
-            rows.clear();
-            rows.reserve(pack.inputs.len());
-        }
+        let fit_of = |fold: usize| &folds[1 - fold].layers[layer];
+        let Self { parts, tokens } = self;
+        let hidden = folds[0].layers[layer].mean.len();
+        parts.clear();
+        tokens.clear();
+        let (mut bases, mut positions): (Places<(TokenPart, u32)>, Places<usize>) = Default::default();
+        let (mut kinds, mut centred): ([BTreeMap<u32, usize>; 2], [Vec<f32>; 2]) = Default::default();
+        let mut add = |row: &[f32]| {
+            parts.extend_from_slice(row);
+            parts.len() / hidden - 1
+        };
         for token in &pack.tokens {
-            let fit = &folds[1 - token.block % 2].layers[layer];
-            special.extend_from_slice(base(fit, token));
-            let at =
-                (token.part == TokenPart::Text).then(|| (at_position(fit, token.position), &parts[token.block % 2]));
-            let Some((at, parts)) = at else {
-                let rows = [&mut *position, of_token, position_token];
-                rows.into_iter().for_each(|rows| rows.extend_from_slice(base(fit, token)));
+            let fold = token.block % 2;
+            let fit = fit_of(fold);
+            // Text has one mean, and so have first tokens.
+            let like = (token.part, if token.part == TokenPart::Special { token.id } else { 0 });
+            let base = *bases.entry((fold, like)).or_insert_with(|| add(base(fit, token)));
+            let of_text = (token.part == TokenPart::Text).then(|| {
+                let position = at_position(fit, token.position);
+                let known = kinds[fold].len();
+                let kind = *kinds[fold].entry(token.id).or_insert_with(|| {
+                    let (own, mean) = (embeddings.of(token.id), &folds[1 - fold].embedding);
+                    centred[fold].extend(own.iter().zip(mean).map(|(value, mean)| value - mean));
+                    known
+                });
+                [*positions.entry((fold, token.position)).or_insert_with(|| add(position)), kind]
+            });
+            tokens.push(TokenPlaces { base, of_text });
+        }
+        // The parts of embeddings stand behind the others, those of one fold after those of the other.
+        let first = parts.len() / hidden;
+        let firsts = [first, first + kinds[0].len()];
+        let own = pack.tokens.iter().zip(tokens);
+        own.for_each(|(token, parts)| parts.of_text.iter_mut().for_each(|[_, kind]| *kind += firsts[token.block % 2]));
+        for (fold, kinds) in kinds.iter().enumerate().filter(|(_, kinds)| !kinds.is_empty()) {
+            let (start, count, width) = (parts.len(), kinds.len(), embeddings.width());
+            parts.resize(start + count * hidden, 0.0);
+            let weights = Matrix::new(&fit_of(fold).weights, width, hidden);
+            let rows = MatrixMut::new(&mut parts[start..], count, hidden);
+            multiply(rows, Matrix::new(&centred[fold], count, width), weights);
+        }
+    }
+
+    /// The mean that stands for a token, `[hidden]`.
+    pub fn base(&self, token: usize, hidden: usize) -> &[f32] {
+        &self.parts[self.tokens[token].base * hidden..][..hidden]
+    }
+
+    /// The rows of all tokens as they are made, from what is linear in parts, `[parts, width]`.
+    pub fn rows(&self, made: Made, of_parts: &[f32], width: usize, into: &mut Vec<f32>) {
+        let part = |place: usize| &of_parts[place * width..][..width];
+        into.clear();
+        for TokenPlaces { base, of_text } in &self.tokens {
+            let base = part(*base);
+            let of_text = of_text.filter(|_| made.of_position || made.of_token);
+            let Some([position, token]) = of_text.map(|places| places.map(part)) else {
+                into.extend_from_slice(base);
                 continue;
             };
-            let (mean, linear) = (&fit.mean, parts.of(token.id));
-            position.extend(mean.iter().zip(at).map(|(mean, at)| mean + at));
-            of_token.extend(mean.iter().zip(linear).map(|(mean, linear)| mean + linear));
-            let both = mean.iter().zip(at).zip(linear);
-            position_token.extend(both.map(|((mean, at), linear)| mean + at + linear));
+            match made {
+                Made { of_position: true, of_token: true } => {
+                    into.extend(base.iter().zip(position).zip(token).map(|((base, at), linear)| base + at + linear));
+                }
+                Made { of_position: true, .. } => into.extend(base.iter().zip(position).map(|(base, at)| base + at)),
+                Made { .. } => into.extend(base.iter().zip(token).map(|(base, linear)| base + linear)),
+            }
         }
     }
 }
@@ -64,41 +125,4 @@ fn at_position(fit: &LayerFit, position: usize) -> &[f32] {
     let width = fit.mean.len();
     let last = fit.positions.len() / width - 1;
     &fit.positions[position.min(last) * width..][..width]
-}
-
-/// The parts of the embeddings of a pack's tokens of text, in one fold.
-struct TokenParts {
-    kinds: BTreeMap<u32, usize>,
-    /// `[kinds, hidden]`
-    rows: Vec<f32>,
-    width: usize,
-}
-
-impl TokenParts {
-    fn new(layer: usize, fold: usize, pack: &TokenPack, fit: &FoldFit, embeddings: &WordEmbeddings) -> Self {
-        let (mut kinds, mut centred) = (BTreeMap::new(), Vec::new());
-        for token in pack.tokens.iter().filter(|token| token.part == TokenPart::Text && token.block % 2 == fold) {
-            let next = kinds.len();
-            kinds.entry(token.id).or_insert_with(|| {
-                centred.extend(embeddings.of(token.id).iter().zip(&fit.embedding).map(|(value, mean)| value - mean));
-                next
-            });
-        }
-        let (count, width) = (kinds.len(), fit.layers[layer].mean.len());
-        let mut rows = vec![0.0; count * width];
-        // A pack may have text of one fold alone.
-        if count > 0 {
-            let weights = Matrix::new(&fit.layers[layer].weights, embeddings.width(), width);
-            multiply(
-                MatrixMut::new(&mut rows, count, width),
-                Matrix::new(&centred, count, embeddings.width()),
-                weights,
-            );
-        }
-        Self { kinds, rows, width }
-    }
-
-    fn of(&self, id: u32) -> &[f32] {
-        &self.rows[self.kinds[&id] * self.width..][..self.width]
-    }
 }

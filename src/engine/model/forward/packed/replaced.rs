@@ -17,14 +17,16 @@ pub struct PackedLayer<'a> {
 }
 
 impl LayerAttention for PackedLayer<'_> {
-    fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys) {
+    fn products(&self, inputs: &[f32], into: &mut Vec<f32>) {
         let config = &self.encoder.parameters.config;
-        let tokens = lengths.iter().sum();
-        assert_eq!(inputs.len(), tokens * config.hidden_size, "inputs are [tokens, hidden]");
-        let layer = self.layer();
+        assert!(inputs.len().is_multiple_of(config.hidden_size), "inputs are [rows, hidden]");
         let outputs = 2 * config.heads_width();
-        let QueriesKeys { rows, angles } = into;
-        project(inputs, &layer.query_key_value, outputs, rows, tokens);
+        project(inputs, &self.layer().query_key_value, outputs, into, inputs.len() / config.hidden_size);
+    }
+
+    fn prepare(&self, lengths: &[usize], QueriesKeys { rows, angles }: &mut QueriesKeys) {
+        let (layer, outputs) = (self.layer(), 2 * self.encoder.parameters.config.heads_width());
+        assert_eq!(rows.len(), lengths.iter().sum::<usize>() * outputs, "products are [tokens, 2 * heads * head_dim]");
         if layer.prepares_keys() {
             self.encoder.prepare_keys(layer, (rows, outputs), lengths.iter().copied(), self.positions, angles);
         }
