@@ -13,7 +13,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
 use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
-use crate::passes::pass::{Phases, Portion, Sequences, Weights};
+use crate::passes::pass::{Phases, Portion, Sequences, Shown, Weights};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::Repeats;
 use crate::sequences::fold::words::FromToken;
@@ -285,7 +285,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         copies,
         (Pass { sequences: Sequences::Task, ..sampled.clone() }, 2),
         (Pass { sequences: Sequences::Interchange, ..sampled.clone() }, 1),
-        (Pass { derivatives: true, ..sampled.clone() }, 1),
+        (Pass { shown: Shown::Derivatives, ..sampled.clone() }, 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 4),
         (Pass { sequences: Sequences::Sentences, weights: Weights::Sharp { seed: 0 }, ..sampled.clone() }, 1),
         (Pass { sequences: Sequences::Sentences, weights: Weights::Fresh { seed: 0 }, ..sampled }, 1),

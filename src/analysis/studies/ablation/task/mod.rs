@@ -73,7 +73,8 @@ impl Study for OwnTask {
         let scores: Option<Vec<f64>> =
             (0..sums.heads()).map(|head| effect(even.values(), Some(head)).value()).collect();
         let rankings = scores.map(|scores| Ranking::rising("task", &scores)).into_iter().collect();
-        UpstreamResults { rankings, negligible: section.task.negligible(), ..UpstreamResults::default() }
+        let TaskResult { obstacle, .. } = section.task;
+        UpstreamResults { rankings, negligible: section.task.negligible(), obstacle, ..UpstreamResults::default() }
     }
 }
 
