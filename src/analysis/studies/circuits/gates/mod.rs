@@ -57,22 +57,23 @@ impl Study for FittedGates {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let fits = folds(observed);
+        let fits = folds(observed).expect("a study gets back the sums that it gave");
         let of_task = observed.each::<ItemsAlone>().next().map(|sums| GatesResult::new(fits, sums, context));
         let gates = of_task.unwrap_or_else(|| GatesResult::new(fits, observed.sums::<LossesAlone>(), context));
         (Estimates::none(context.grid.count()), GatesSection { gates })
     }
 }
 
-/// The fits of both folds, the one of even blocks first.
-fn folds<'a>(observed: &Observed<'a>) -> [&'a FoldFits; 2] {
+/// The fits of both folds, the one of even blocks first; `None` before they are made.
+fn folds<'a>(observed: &Observed<'a>) -> Option<[&'a FoldFits; 2]> {
     let folds: Vec<&FoldFits> = observed.each().collect();
-    folds.try_into().unwrap_or_else(|_| unreachable!("a study gets back the sums that it gave"))
+    folds.try_into().ok()
 }
 
-/// The sets of heads that are scored alone.
+/// The sets of heads that are scored alone; none before there are fits.
 fn sets(subject: &Subject<'_>) -> KeptSets {
-    KeptSets::new(folds(&subject.own), subject.found.obstacle, subject.first_layers)
+    let of = |folds| KeptSets::new(folds, subject.found.obstacle, subject.first_layers);
+    folds(&subject.own).map(of).unwrap_or_default()
 }
 
 const VERDICTS: &[VerdictRule] = &[VerdictRule {

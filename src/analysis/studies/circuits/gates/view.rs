@@ -10,7 +10,7 @@ use crate::passes::ablation::Replacement;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section, ShareOf};
+use crate::study::section::{Completion, HeadCard, Section};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::in_brief::InBrief;
 use crate::study::show::summary::Summary;
