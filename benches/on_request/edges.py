@@ -26,11 +26,11 @@ def total_shifts(heads, batch, roots, found):
     mask, heads.classes = heads.mask(batch), batch.classes
     for layer, head in heads.places()[: -heads.heads]:
         heads.remove([(layer, head)])
-        states = heads.blocks[layer](batch.inputs[layer], mask)
+        states = heads.through(layer, batch.inputs[layer], mask)
         for later in range(layer + 1, heads.layers):
             found[layer, head, later] += distances(batch, roots[later], heads.weights(later, states, mask))
             if later < heads.layers - 1:
-                states = heads.blocks[later](states, mask)
+                states = heads.through(later, states, mask)
     heads.remove([])
 
 

@@ -151,8 +151,8 @@ def patched(heads, own, inputs, attended, mask):
     above = inputs[own.layer + 1][own.sentences].repeat(2, 1, 1, 1)
     above[:, own.arcs, own.tokens] = block.feed_forward_chunk(written)
     states = above.flatten(0, 1)
-    for later in heads.blocks[own.layer + 1 :]:
-        states = later(states, mask[own.sentences].repeat(2, 1, 1, 1))
+    for later in range(own.layer + 1, heads.layers):
+        states = heads.through(later, states, mask[own.sentences].repeat(2, 1, 1, 1))
     logits = heads.model.cls(states.unflatten(0, (2, -1))[:, own.scored, own.positions])
     truths = own.truths.repeat(2)
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), truths, reduction="none").view(2, -1)

@@ -48,8 +48,13 @@ class Heads:
         for layer in range(start, self.layers):
             if self.collect:
                 batch.inputs.append(states)
-            states = self.blocks[layer](states, mask)
+            states = self.through(layer, states, mask)
         return states
+
+    def through(self, layer, states, mask):
+        """The states behind a layer, which transformers before version 5 wraps into a tuple."""
+        behind = self.blocks[layer](states, mask)
+        return behind if torch.is_tensor(behind) else behind[0]
 
     def weights(self, layer, states, mask):
         """What the heads of a layer attend to from these states, [..., sentences, heads, tokens, tokens]."""

@@ -70,7 +70,7 @@ fn the_summary_names_the_parts() {
     let task = fixture("tasks/copies.jsonl");
     let arguments = ["analyze", "box:causal", "--task", path(&task), "--summary", "full"];
     let said = run(&[&arguments[..], &ALONE[..6], &["--no-run-info"]].concat()).unwrap();
-    assert!(said.contains("Logit of the answer less that of the foil, mean of 120 items of 120 units"), "{said}");
+    assert!(said.contains("Logit of the answer less the foil's, mean of 120 items of 120 units"), "{said}");
     assert!(said.contains("Its parts: all heads "), "{said}");
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Heads of a layer have no order: two models trained from other fresh weights, or one whose heads were reordered, have like heads in
 //! other places. Both models read the same sentences, and within each layer heads become partners so that their distances
-//! together are least (docs/methodology/compare-labels.md).
+//! together are least (docs/methodology/comparing.md).
 
 use std::fmt::Write;
 

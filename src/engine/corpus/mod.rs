@@ -34,5 +34,5 @@ pub use source::indexing::{IndexCounts, write_index};
 pub use source::links::file::LinkFile;
 pub use source::links::rules::LinkRules;
 pub use source::links::{LinkOptions, LinkSources};
-pub use source::scope::{Scope, TakenDocuments};
-pub use source::{Corpus, CorpusIdentity, FileIdentity, FurtherColumns};
+pub use source::scope::Scope;
+pub use source::{Corpus, CorpusIdentity, FileIdentity, FurtherColumns, TakenDocuments};

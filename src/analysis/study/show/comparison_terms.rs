@@ -9,7 +9,7 @@ pub const COMPARISON_TERMS: &[Term] = &[
         also: &[],
         meaning: "Of a label in `compare`: it is firm in both analyses; of a head: some label is, and none was lost or gained. In \
             the control of shuffled words: the head has its label without the order of words too.",
-        page: "compare-labels.md",
+        page: "comparing.md",
     },
     Term {
         name: "lost",
@@ -17,7 +17,7 @@ pub const COMPARISON_TERMS: &[Term] = &[
         meaning: "Of a label: it is firm in the first analysis and out of reach in the second; gained is the other way round. `compare --numbers` \
             also asks that the number that the label rests on differs. Of a head in `compare`: it lost a label and has no firm \
             one any more, or gained one and had none.",
-        page: "compare-labels.md",
+        page: "comparing.md",
     },
     Term {
         name: "could not tell",
@@ -25,14 +25,14 @@ pub const COMPARISON_TERMS: &[Term] = &[
         meaning: "Of a label in `compare`: neither kept nor lost nor gained, since it is borderline on one side, or within reach, or \
             there is too little text to test it. A label that is firm on one side only is listed as such; one that is firm on \
             neither is no change of anything. More text decides more of them.",
-        page: "compare-labels.md",
+        page: "comparing.md",
     },
     Term {
         name: "out of reach",
         also: &["out_of_reach", "within reach", "within_reach", "standing"],
         meaning: "How a head without a label stands to it: out of reach where the one-sided test at 2.5 % finds its score below the \
             threshold, within reach where it does not, so that more text might give the label.",
-        page: "compare-labels.md",
+        page: "comparing.md",
     },
     Term {
         name: "changed",
@@ -40,14 +40,14 @@ pub const COMPARISON_TERMS: &[Term] = &[
         meaning: "Of a head in `compare`: a label was lost or gained, and it has a firm one in both analyses. Of a number in \
             `compare --numbers`: \
             it differs by more than the tolerance, with a q of at most `--rate`. In the JSON of either: anything was.",
-        page: "compare-labels.md",
+        page: "comparing.md",
     },
     Term {
         name: "kappa",
         also: &["Cohen's kappa", "agreement"],
         meaning: "How far two analyses agree on heads beyond chance (Cohen 1960): (share - expected) / (1 - expected), 1 where they \
             agree on all, 0 where on no more than by chance; `-` where one side puts all heads into one category.",
-        page: "compare-labels.md",
+        page: "comparing.md",
     },
     Term {
         name: "one_sided",

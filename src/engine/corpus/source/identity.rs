@@ -7,7 +7,6 @@ use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::scope::TakenDocuments;
 use crate::corpus::family::Repeats;
 use crate::corpus::family::unit::Unit;
 use crate::corpus::formats::Format;
@@ -70,4 +69,13 @@ pub struct FileIdentity {
     /// The generator of its sentences, if it names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<String>,
+}
+
+/// The documents that a limit takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct TakenDocuments {
+    /// Documents that were read, each whole.
+    pub taken: u64,
+    /// Documents of the corpus.
+    pub of: u64,
 }

@@ -8,7 +8,7 @@ use std::vec;
 
 use anyhow::{Context as _, Result};
 
-pub use self::identity::{CorpusIdentity, FileIdentity};
+pub use self::identity::{CorpusIdentity, FileIdentity, TakenDocuments};
 use super::compression::Compression;
 use super::family::Families;
 use super::family::unit::Unit;
@@ -261,9 +261,7 @@ impl Corpus {
         }
         let decided = self.decided();
         let documents = match &decided.part {
-            scope::ReadPart::Documents { taken, of, .. } => {
-                Some(scope::TakenDocuments { taken: taken.len() as u64, of: *of })
-            }
+            scope::ReadPart::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
             scope::ReadPart::All | scope::ReadPart::First(_) | scope::ReadPart::OfFiles(_) => None,
         };
         self.read_to_the_end().class(Class::Input)?;

@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::{Corpus, shares};
 use crate::corpus::family::unit::{ENOUGH_DOCUMENTS, Unit, UnitMarks};
 use crate::corpus::files::CorpusFile;
@@ -43,15 +41,6 @@ pub(super) enum ReadPart {
         /// Their sentences.
         sentences: u64,
     },
-}
-
-/// The documents that a limit takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct TakenDocuments {
-    /// Documents that were read, each whole.
-    pub taken: u64,
-    /// Documents of the corpus.
-    pub of: u64,
 }
 
 impl Scope {

@@ -31,8 +31,8 @@ impl Study for LaterHeads {
         removes_heads: true,
         formerly: Some("dependence"),
         question: "Which later heads look elsewhere without each head?",
-        needs: "any model of several layers and any corpus in files: as many passes over a sample as heads, half of them of \
-            an untrained model",
+        needs: "any model of several layers and any corpus in files: a pass over a sample for each head, half of \
+            them of an untrained model",
         verdicts: VERDICTS,
         caveats: CAVEATS,
         terms: TERMS,

@@ -33,8 +33,8 @@ impl Study for Effect {
         allows_absent_heads: true,
         removes_heads: true,
         question: "What does the model lose without each head?",
-        needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read \
-            twice more: half as many passes over a sample as there are heads",
+        needs: "a model with the head by which it was trained, and any corpus in files, read twice more: a pass over \
+            a sample for every two heads",
         metrics: || metric::listed(METRICS),
         unit: |_| Unit::Nats,
         caveats: CAVEATS,

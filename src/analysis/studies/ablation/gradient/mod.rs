@@ -33,8 +33,7 @@ impl Study for Gradient {
         name: "gradient",
         removes_heads: true,
         question: "What does the model lose with the first small part of each head?",
-        needs: "a model with the head by which it was trained (`output-shift` needs none), and any corpus in files, read \
-            twice more: a pass forward and one backward over a sample of its sentences; with `--gradient-steps N` N more \
+        needs: "as `effect`, but one pass forward and one backward over a sample; with `--gradient-steps N` N more \
             of both; with `--task` on the task, unless its items are triples",
         options: &["gradient-steps"],
         // The score of a triple is not of logits.

@@ -76,7 +76,7 @@ impl Study for InContextEffect {
         name: "in-context-effect",
         removes_heads: true,
         question: "By which heads does a decoder predict better what it has read before?",
-        needs: "as `in-context`, half as many times over as there are heads",
+        needs: "as `in-context`, once more for every two heads",
         builds_on: &["in-context"],
         of_decoders: true,
         metrics: || metric::listed(METRICS),

@@ -23,7 +23,7 @@ impl Study for OutputShift {
         removes_heads: true,
         formerly: Some("drift"),
         question: "How far do the last hidden states move without each head?",
-        needs: "any model and any corpus in files, read twice more: half as many passes over a sample as there are heads",
+        needs: "any model and any corpus in files, read twice more: a pass over a sample for every two heads",
         metrics: || metric::listed(METRICS),
         caveats: CAVEATS,
         range: |_| 0.0..=2.0,

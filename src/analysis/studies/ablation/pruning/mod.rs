@@ -39,8 +39,8 @@ impl Study for Pruning {
         name: "pruning",
         removes_heads: true,
         question: "How many heads can go, and in which order?",
-        needs: "as `effect`, with as many passes for each order of the heads as there are heads; runs `effect` and \
-            `gradient` as well; with `--task` all of it is on the task, and `task` runs instead",
+        needs: "as `effect`, with a pass for each head in each order; runs `effect` and `gradient` as well; with \
+            `--task` on the task, and `task` runs instead",
         builds_on: &["effect", "gradient"],
         builds_on_with_task: Some(&["task"]),
         caveats: CAVEATS,

@@ -30,8 +30,8 @@ impl Study for OwnTask {
         name: "task",
         removes_heads: true,
         question: "What can the model do of a task of yours, and which heads does it need for that?",
-        needs: "a file of items (`--task`), and a model with the head that they take (triples of texts take none); no corpus: half as many passes over a \
-            sample of the items as there are heads",
+        needs: "a file of items (`--task`), and a model with the head that they take; no corpus: a pass over a \
+            sample of the items for every two heads",
         metrics: || metric::listed(METRICS),
         range: |metric| if is_of_right(metric) { -1.0..=1.0 } else { f64::NEG_INFINITY..=f64::INFINITY },
         unit: |metric| if is_of_right(metric) { Unit::Shares } else { Unit::Nats },

@@ -25,8 +25,8 @@ impl Study for DirectEffect {
     const CARD: Card = Card {
         name: "direct",
         question: "What does each head add by itself to the answer of a task of yours?",
-        needs: "a file of cloze items (`--task`), and a pre-norm model whose logits are linear in its final norm (GPT-2, GPT-NeoX, OPT, \
-            Llama, Qwen and Gemma are such); no corpus: one pass over a sample of the items",
+        needs: "cloze items (`--task`), and a pre-norm model whose logits are linear in its final norm (GPT-2, \
+            GPT-NeoX, OPT, Llama, Qwen, Gemma); no corpus: one pass over a sample of the items",
         takes: &[TaskKind::Cloze],
         of_direct_effects: true,
         metrics: || metric::listed(METRICS),

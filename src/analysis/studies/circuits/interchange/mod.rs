@@ -29,9 +29,8 @@ impl Study for Interchange {
     const CARD: Card = Card {
         name: "interchange",
         question: "Which heads carry the answer of a task of yours from the words that it depends on?",
-        needs: "a file of cloze items (`--task`) with `corrupted`, each the text with other words of as many tokens, and a model that \
-            predicts masked or next tokens; no corpus: as many passes over both texts of a sample of the items as half of the heads, and \
-            one",
+        needs: "cloze items (`--task`) with `corrupted`, and a model that predicts masked or next tokens; no corpus: \
+            a pass over both texts of a sample of the items for every two heads, and one",
         takes: &[TaskKind::Cloze],
         metrics: || metric::listed(METRICS),
         caveats: CAVEATS,

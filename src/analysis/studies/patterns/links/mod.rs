@@ -33,8 +33,7 @@ impl Study for Links {
         name: "links",
         question: "Which links between words, of types of the user's own, does each head's attention follow, and better than \
             rules of place and of classes do?",
-        needs: "a corpus with links: `links` of JSON lines, those of CoNLL-U with --links-from, a table with --links, or rules with \
-            --link-rules",
+        needs: "a corpus with links: its own, or those of --links-from, --links or --link-rules",
         by_default: true,
         controls: &ControlKind::ALL,
         labels: &[labels::LINK],

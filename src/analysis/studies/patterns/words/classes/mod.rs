@@ -26,7 +26,7 @@ impl Study for WordClasses {
     const CARD: Card = Card {
         name: "classes",
         question: "To words of which class, of the user's own or by their token in a small vocabulary, does each head attend?",
-        needs: "a corpus whose words have classes: `classes` of JSON lines, or a column with --classes; or a model with at most 100 \
+        needs: "words with classes: `classes` of JSON lines, or a column with --classes; or a model with at most 100 \
             tokens",
         by_default: true,
         controls: &ControlKind::ALL,
