@@ -54,7 +54,7 @@ fn names(heads: &Value) -> Vec<&str> {
 fn fits_are_those_of_the_reference() {
     let golden = fs::read_to_string(fixture("goldens/small-gates.json")).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
-    let found = report("box:small", &["--words", "spaced", "--removal", "constant", "--sample", "24"]);
+    let found = report("box:small", &["--words", "spaced", "--removal", "constant", "--sample", "48"]);
     let gates = &found["gates"];
     assert_eq!(found["settings"]["studies"], json!(["effect", "gates"]));
     let near = |at: &str, found: &Value, expected: &Value, tolerance: f64| {
