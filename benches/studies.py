@@ -27,10 +27,10 @@ FACTOR = 1.5
 MIB = 1024.0
 MINILM = "all-MiniLM-L6-v2"
 # Studies that ask for a prediction of words, which all-MiniLM-L6-v2 does not make.
-OF_BOX = {"effect": "box:small", "gradient": "box:small", "knockout": "box:small", "pruning": "box:small",
+OF_BOX = {"effect": "box:small", "gradient": "box:small", "knockout": "box:small", "pruning": "box:small", "gates": "box:small",
           "cluster-effect": "box:small", "in-context": "box:causal", "in-context-effect": "box:causal", "task": "box:small", "interchange": "box:causal", "direct": "box:causal"}
 # Those that run over a sample of the sentences.
-SAMPLED = ["effect", "gradient", "knockout", "pruning", "output-shift", "edges", "parser", "cluster-effect", "cluster-shift"]
+SAMPLED = ["effect", "gradient", "knockout", "pruning", "gates", "output-shift", "edges", "parser", "cluster-effect", "cluster-shift"]
 # Those that run by default, or over the corpus of the box.
 BY_DEFAULT = ["trees", "dependency", "links", "words", "classes", "frequency", "explained-variance", "coreference", "repeats", "in-context"]
 # Those that build on one of these.

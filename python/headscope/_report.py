@@ -21,7 +21,7 @@ ON_REQUEST = {
     **{
         study.replace("-", "_"): study
         for study in (
-            "segments effect in-context-effect task interchange direct gradient knockout pruning output-shift edges similarity "
+            "segments effect in-context-effect task interchange direct gradient knockout pruning gates output-shift edges similarity "
             "cluster-effect cluster-shift probes parser examples clark2019"
         ).split()
     },

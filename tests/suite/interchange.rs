@@ -106,9 +106,13 @@ fn planted_heads_carry_the_answer() {
     let corpus = fixture("corpus/gold.conllu");
     let removed =
         ["analyze", path(&model), "-c", path(&corpus), "--task", path(&task), "--policy", path(policy.path())];
-    let removed = run(&[&removed[..], &["--removal", "zero", "-o", "-"], &ALONE[4..]].concat()).unwrap();
+    let removed =
+        run(&[&removed[..], &["--removal", "zero", "--with", "gates", "-o", "-"], &ALONE[4..]].concat()).unwrap();
     let removed: Value = serde_json::from_str(&removed).unwrap();
     assert_eq!(report["interchange"]["items"], 128);
+    let gates = &removed["gates"];
+    assert_eq!((&gates["together"], gates["alone"]["in_both"].as_array().unwrap().len()), (&true.into(), 2));
+    assert_eq!((&gates["alone"]["in_one"], &gates["alone"]["of"]), (&serde_json::json!([]), &"all-heads".into()));
     for (place, head) in report["interchange"]["heads"].as_array().unwrap().iter().enumerate() {
         let carries = [0, 7].contains(&place);
         let verdicts: Vec<&str> = head["verdicts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
@@ -116,6 +120,9 @@ fn planted_heads_carry_the_answer() {
         // Removal finds them, too.
         let removed = &removed["task"]["heads"][place];
         assert_eq!(removed["verdict"] == "helpful", carries, "{removed}");
+        // And so do gates of all heads together, from every start.
+        let gates = &gates["heads"][place];
+        assert_eq!(gates["kept"], if carries { 10 } else { 0 }, "{gates}");
         for share in ["restored", "destroyed"] {
             let share = head[share].as_f64().unwrap();
             assert!((share - f64::from(u8::from(carries))).abs() < 1e-3, "{head}");

@@ -48,6 +48,7 @@ mod examples;
 mod families;
 mod few_documents;
 mod gate;
+mod gates;
 mod gold_corpus;
 mod gradient;
 mod gradients;

@@ -18,6 +18,7 @@ use headscope::passes::ablation::{Conditions, Replacement};
 use headscope::passes::observer::requests::{PatchedRun, each_head_and_all};
 use headscope::passes::observer::set::ObserverSet;
 use headscope::passes::observer::{Demands, Event, FurtherRuns, Sums, observer_of, sums};
+use headscope::passes::pass::Shown;
 use headscope::passes::run::derivatives::differentiate;
 use headscope::passes::run::means::ContextSums;
 use headscope::passes::run::variants::Variants;
@@ -283,7 +284,7 @@ fn found(
         conditions: Conditions { removal: Some(removal), objective: None, task: None },
         ..PassSetup::default()
     });
-    let seen = if study.passes()[0].pass.derivatives {
+    let seen = if study.passes()[0].pass.shown == Shown::Derivatives {
         let (variants, threads) = (Variants::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
         let (sequences, progress) = (sequences.iter().cloned().map(Ok), Analysis::new(None, None, Arc::default()));
         differentiate(observers, ("random", &encoder), (&variants.first, &[], None), sequences, threads, &progress)

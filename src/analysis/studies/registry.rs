@@ -38,6 +38,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &ablation::gradient::Gradient,
     &ablation::knockout::ArcKnockout,
     &ablation::pruning::Pruning,
+    &circuits::gates::FittedGates,
     &ablation::output_shift::OutputShift,
     &ablation::edges::LaterHeads,
     &heads::similarity::HeadSimilarity,

@@ -1,5 +1,6 @@
 //! The results of upstream studies, for the studies that follow them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::aim::Aim;
@@ -18,6 +19,20 @@ pub struct UpstreamResults {
     pub clusters: Vec<Vec<usize>>,
     /// The aims of heads that have a label with an aim.
     pub aims: Vec<HeadAim>,
+    /// Why nothing can be said of heads on the run's task.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// Why nothing can be said of heads on a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Obstacle {
+    /// The model is not shown to be right more often than without any skill.
+    NotAboveBaseline,
+    /// One answer is right for more than 60 % of the items.
+    OneAnswer,
+    /// There are fewer items or units than the policy asks for.
+    TooFewUnits,
 }
 
 /// Nothing yet.
@@ -27,6 +42,7 @@ pub static NOTHING: UpstreamResults = UpstreamResults {
     negligible: Vec::new(),
     clusters: Vec::new(),
     aims: Vec::new(),
+    obstacle: None,
 };
 
 impl UpstreamResults {
@@ -37,6 +53,7 @@ impl UpstreamResults {
         self.negligible.extend(other.negligible);
         self.clusters.extend(other.clusters);
         self.aims.extend(other.aims);
+        self.obstacle = self.obstacle.or(other.obstacle);
         self
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod ablation;
 pub mod control;
+pub mod gate_fits;
 pub mod kept;
 pub mod observation;
 pub mod observer;

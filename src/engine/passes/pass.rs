@@ -18,10 +18,20 @@ pub struct Pass {
     pub removed: Vec<HeadPlace>,
     /// The sentences that go through.
     pub portion: Portion,
-    /// Whether observers receive, for each sequence, the derivatives of its loss by the gates of all heads, and nothing
-    /// else: each gate goes from the head as it is towards what the [`Ablation`](super::ablation::Ablation) puts in its
-    /// place.
-    pub derivatives: bool,
+    /// What observers receive of it.
+    pub shown: Shown,
+}
+
+/// What observers receive of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// The activations and logits of each sequence, in all variants.
+    Activations,
+    /// For each sequence the derivatives of its loss by the gates of all heads: each gate goes from the head as it is towards what
+    /// the [`Ablation`](super::ablation::Ablation) puts in its place.
+    Derivatives,
+    /// No sequence, but the [gates](super::gate_fits) that were fitted to the loss of all sequences, of all shards.
+    Fits,
 }
 
 /// Sequences that can be made of the sentences of a corpus.
@@ -124,7 +134,7 @@ impl Pass {
         weights: Weights::Trained,
         removed: Vec::new(),
         portion: Portion::All,
-        derivatives: false,
+        shown: Shown::Activations,
     };
 
     /// Whether the pass also runs the prediction head of the weights.

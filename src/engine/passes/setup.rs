@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::ablation::Conditions;
+use super::gate_fits::GateFits;
 use crate::model::forward::{Encoder, WordEmbeddings};
 use crate::sequences::counts::TokenCounts;
 
@@ -21,4 +22,6 @@ pub struct PassSetup<'a> {
     pub chosen: Option<Vec<usize>>,
     /// The constant that replaces each head, `[layers * heads, head_dim]`, where that is how heads are removed.
     pub constants: Option<Vec<Vec<f32>>>,
+    /// The gates that were fitted, in a pass that shows nothing else.
+    pub fits: Option<GateFits>,
 }

@@ -6,6 +6,7 @@ pub mod agreement;
 pub mod assignment;
 pub mod block_test;
 pub mod blocks;
+pub mod box_minimum;
 pub mod difference;
 pub mod draws;
 pub mod exact;

@@ -117,6 +117,13 @@ impl Analysis {
         Self { bar, by_sentences: limit.is_some(), bytes_read, sentences: AtomicU64::new(0), tokens }
     }
 
+    /// Progress that nobody sees, of a part of what another one shows.
+    pub fn silent() -> Self {
+        let counters = || (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+        let ((sentences, tokens), bytes_read) = (counters(), Arc::default());
+        Self { bar: ProgressBar::hidden(), by_sentences: true, bytes_read, sentences, tokens }
+    }
+
     /// Says something beside the bar.
     pub fn note(&self, text: &str) {
         self.bar.suspend(|| say(&format!("note: {}", one_line(text))));

@@ -14,7 +14,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
 use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
-use crate::passes::pass::{Phases, Portion, Sequences, Weights};
+use crate::passes::pass::{Phases, Portion, Sequences, Shown, Weights};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::Repeats;
 use crate::sequences::fold::words::FromToken;
@@ -275,7 +275,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         (Pass::PLAIN, 3),
         (Pass { sequences: Sequences::Corrupted(Phases::All), ..sampled.clone() }, 1),
         (Pass { portion: Portion::OddSample, ..sampled.clone() }, 1),
-        (sampled.clone(), 1),
+        (sampled.clone(), 2),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 1),
     ];
     let all = [
@@ -289,7 +289,9 @@ fn a_pass_runs_once_for_all_who_want_it() {
         copies,
         (Pass { sequences: Sequences::Task, ..sampled.clone() }, 2),
         (Pass { sequences: Sequences::Interchange, ..sampled.clone() }, 1),
-        (Pass { derivatives: true, ..sampled.clone() }, 1),
+        (Pass { shown: Shown::Derivatives, ..sampled.clone() }, 1),
+        (Pass { shown: Shown::Fits, portion: Portion::EvenSample, ..sampled.clone() }, 1),
+        (Pass { shown: Shown::Fits, portion: Portion::OddSample, ..sampled.clone() }, 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 4),
         (Pass { sequences: Sequences::Sentences, weights: Weights::Sharp { seed: 0 }, ..sampled.clone() }, 1),
         (Pass { sequences: Sequences::Sentences, weights: Weights::Fresh { seed: 0 }, ..sampled }, 1),
@@ -324,7 +326,7 @@ fn studies_of_a_report_are_those_that_it_lists() {
     assert_eq!(
         refusal,
         "there is no study `cats`: there are attention, norms, trees, dependency, links, words, classes, frequency, explained-variance, \
-            repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, interchange, direct, gradient, knockout, pruning, output-shift, edges, \
+            repeats, in-context, coreference, segments, choice, effect, in-context-effect, task, interchange, direct, gradient, knockout, pruning, gates, output-shift, edges, \
             similarity, cluster-effect, cluster-shift, probes, parser, examples, clark2019"
     );
 }

@@ -12,19 +12,6 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::system::counted::plural;
 
-/// A head is negligible whose effect is surely below this share of that of all heads together: one hundredth.
-const LARGEST: f64 = 0.01;
-
-/// And below this part of an equal share of it, which in a model of many heads is less: one half, so that the average head
-/// never is negligible.
-const OF_EQUAL_SHARE: f64 = 0.5;
-
-/// The band of negligible effects in a model whose heads, so many, are together worth `worth`, in the unit of `worth`; 0 where
-/// they are worth nothing.
-pub fn band(worth: f64, heads: usize) -> f64 {
-    LARGEST.min(OF_EQUAL_SHARE / heads as f64) * worth.max(0.0)
-}
-
 /// Verdict on removing a head. Whether the effect is negligible is said beside it, for an effect can be surely above 0 and
 /// surely small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -190,18 +177,5 @@ impl Verdict {
             Self::Negligible => "negligible",
             Self::Undecided => "undecided",
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bands_by_hand() {
-        // Half of an equal share is 1/32 of 16 heads, 1/100 of 50 heads, and 1/288 of 144 heads.
-        assert_eq!([band(2.0, 16), band(2.0, 50)], [0.02, 0.02]);
-        assert!((band(2.88, 144) - 0.01).abs() < 1e-15);
-        assert_eq!(band(-0.3, 16), 0.0);
     }
 }

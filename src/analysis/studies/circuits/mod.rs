@@ -1,4 +1,5 @@
-//! Studies of circuits: which heads bring the answer of a task to where it is given.
+//! Studies of circuits: which heads bring the answer of a task to where it is given, and which do a task together.
 
 pub mod direct;
+pub mod gates;
 pub mod interchange;

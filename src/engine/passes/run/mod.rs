@@ -5,32 +5,32 @@ pub mod choice;
 mod controls;
 pub mod counting;
 pub mod derivatives;
+pub mod fits;
 pub mod means;
 pub mod part;
+mod removal;
 mod room;
 pub mod show;
 pub mod variants;
 pub mod workers;
 
-use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 
 use super::ablation::{Ablation, Conditions, Replacement};
+use super::gate_fits::STARTS;
 use super::kept::KeptPasses;
 use super::observation::PassSums;
 use super::observation::identity::Protocol;
-use super::observer::requests::HeadSet;
+use super::observer::Observer;
 use super::observer::set::ObserverSet;
-use super::observer::{self, Observer, observer_of};
-use super::pass::{Pass, Phases, Portion, Sequences};
+use super::pass::{Pass, Phases, Portion, Sequences, Shown};
 use super::setup::PassSetup;
-use crate::corpus::{Corpus, CorpusIdentity, Index, Input, LinkOptions, Scope};
+use crate::corpus::{Corpus, CorpusIdentity, Index, Input, LinkOptions, SEGMENT_SENTENCES, Scope};
 use crate::model::Model;
 use crate::model::forward::Encoder;
-use crate::model::forward::gates::Gate;
 use crate::model::grid::HeadPlace;
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
@@ -40,7 +40,7 @@ use crate::sequences::derived::pairs::PairPacker;
 use crate::sequences::derived::repeats::Repeats;
 use crate::sequences::derived::sentence_pairs::SentencePairs;
 use crate::sequences::derived::shuffle::shuffled;
-use crate::sequences::derived::task::{Task, TaskKind};
+use crate::sequences::derived::task::Task;
 use crate::sequences::derived::windows::Windows;
 use crate::sequences::frame::Frame;
 use crate::sequences::reading::{Context as Reads, WindowTally};
@@ -51,10 +51,10 @@ use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::progress::Analysis;
 pub use checks::{heads_of, token_limit};
-use choice::Sensitivity;
 use controls::{SHARPNESS_SENTENCES, other_encoder};
 use derivatives::differentiate;
-use means::{ContextSums, MeanContexts};
+use fits::{GatedHeads, fit};
+use means::MeanContexts;
 use part::CorpusPart;
 use variants::Variants;
 use workers::{TokenizedSentences, sum_up};
@@ -128,7 +128,9 @@ impl Runner<'_> {
                 let removed = ObserverSet::variants_of(&observers);
                 let run = self.as_run(&pass, &removed);
                 let variants = self.variants(corpus, &run, removed)?;
-                let seen = self.again(corpus, self.sampled(corpus, self.shard, &run), run, observers, &variants)?;
+                // Gates are fitted to the sequences of all shards.
+                let shard = if pass.shown == Shown::Fits { Shard::WHOLE } else { self.shard };
+                let seen = self.again(corpus, self.sampled(corpus, shard, &run), run, observers, &variants)?;
                 return Ok(PassSums { pass, ..seen });
             }
             let variants = Variants::once(pass.gates());
@@ -136,86 +138,6 @@ impl Runner<'_> {
             self.again(corpus, everything, pass, observers, &variants)
         };
         passes.into_iter().map(run).collect()
-    }
-
-    /// A sampled pass as it is run: heads that were chosen on the blocks of even number are ablated on the others.
-    fn as_run(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
-        let chooses = self.chooses(pass) && !removed.is_empty();
-        Pass { portion: if chooses { Portion::OddSample } else { pass.portion }, ..pass.clone() }
-    }
-
-    /// The variants of a sampled pass, in which these sets of heads are removed. Gradient passes use only the baseline, with
-    /// every gate fully open.
-    fn variants(&self, corpus: &CorpusIdentity, pass: &Pass, mut removed: BTreeSet<HeadSet>) -> Result<Variants> {
-        let once = Variants::once(pass.gates());
-        if removed.is_empty() && !pass.derivatives {
-            return Ok(once);
-        }
-        if pass.sequences == Sequences::Interchange {
-            return Ok(once.exchanging(removed));
-        }
-        let gates = self.gates(corpus, pass)?;
-        let grid = self.model.grid();
-        if pass.derivatives {
-            return Ok(once.towards(grid, &gates));
-        }
-        let is_absent =
-            |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|at| self.model.absent().contains(at));
-        removed.retain(|removed| !is_absent(removed));
-        if self.chooses(pass)
-            && let Some(choice) = self.ablation().effect_of
-        {
-            let is_present = |(place, _): &(HeadPlace, f64)| !self.model.absent().contains(place);
-            let each = grid.places().zip(self.sensitivities(corpus, pass)?).filter(is_present);
-            let (present, sensitivities): (Vec<HeadPlace>, Vec<f64>) = each.unzip();
-            let chosen: BTreeSet<HeadPlace> = choice.of(&sensitivities).into_iter().map(|at| present[at]).collect();
-            removed.retain(|removed| removed.len() > 1 || removed.is_subset(&chosen));
-        }
-        Ok(once.without(removed, grid, &gates))
-    }
-
-    /// Whether a pass ablates only some of the heads one by one.
-    fn chooses(&self, pass: &Pass) -> bool {
-        let has_derivatives = match pass.sequences {
-            Sequences::Corrupted(_) => true,
-            Sequences::Task => self.task.is_some_and(|task| task.info.kind != TaskKind::Triple),
-            _ => false,
-        };
-        self.ablation().effect_of.is_some() && has_derivatives && !pass.derivatives
-    }
-
-    /// The sensitivity of the loss to each head on the blocks of even number, over all shards.
-    fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<f64>> {
-        let pass = Pass { portion: Portion::EvenSample, derivatives: true, ..pass.clone() };
-        let gates = self.gates(corpus, &pass)?;
-        let towards = Variants::once(pass.gates()).towards(self.model.grid(), &gates);
-        let sums = vec![observer_of(Sensitivity::new(self.model.grid()))];
-        let seen = self.again(corpus, self.sampled(corpus, Shard::WHOLE, &pass), pass, sums, &towards)?;
-        Ok(observer::sums::<Sensitivity>(&*seen.sums[0]).values())
-    }
-
-    /// The replacement of each head when it is removed, `[layers * heads]`.
-    fn gates(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<Gate>> {
-        let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
-        Ok(match self.ablation().removal {
-            Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
-            removal @ (Replacement::Mean | Replacement::Constant) => {
-                let plain = Pass { derivatives: false, ..pass.clone() };
-                self.mean_contexts.of(&plain, || {
-                    let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
-                    // The means over all shards, so that every shard replaces heads by the same vectors.
-                    let whole = self.sampled(corpus, Shard::WHOLE, pass);
-                    let once = Variants::once(pass.gates());
-                    let seen = self.again(corpus, whole, plain.clone(), contexts, &once)?;
-                    let sums = observer::sums::<ContextSums>(&*seen.sums[0]);
-                    let means = match removal {
-                        Replacement::Constant => sums.constants(&self.model.architecture.names.layers),
-                        _ => sums.means(),
-                    };
-                    Ok(means.into_iter().map(Gate::replace).collect())
-                })?
-            }
-        })
     }
 
     /// One more pass over the same corpus, or over sequences that are not made of it.
@@ -458,16 +380,28 @@ impl Runner<'_> {
         let places = || alone().map(|place| grid.index(place.layer, place.head)).collect();
         let chosen = (self.chooses(pass) || !self.model.absent().is_empty()).then(places);
         let constants = (conditions.removal == Some(Replacement::Constant)).then(|| variants.constants());
-        observers.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen, constants });
+        let setup = PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen, constants, fits: None };
         let (model, threads) = (self.model.id.as_str(), self.threads);
-        let observers = if pass.derivatives {
-            let encoder = encoder.differentiable().context("derivatives are needed of an encoder that has none")?;
-            let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
-            let path = (&variants.first, &removed[..], self.ablation().gradient_steps);
-            differentiate(observers, (model, encoder), path, sequences, threads, progress)?
-        } else {
-            let kept = self.kept.of(pass, self.shard, self.follows);
-            sum_up(observers, (model, encoder), variants, sequences, threads, progress, kept)?
+        let differentiable = || encoder.differentiable().context("derivatives are needed of an encoder that has none");
+        let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
+        observers.begin_pass(&setup);
+        let observers = match pass.shown {
+            Shown::Activations => {
+                let kept = self.kept.of(pass, self.shard, self.follows);
+                sum_up(observers, (model, encoder), variants, sequences, threads, progress, kept)?
+            }
+            Shown::Derivatives => {
+                let path = (&variants.first, &removed[..], self.ablation().gradient_steps);
+                differentiate(observers, (model, differentiable()?), path, sequences, threads, progress)?
+            }
+            Shown::Fits => {
+                let gated = GatedHeads::new(&self.model.architecture, &variants.first, &removed);
+                let starts = (0..STARTS).filter(|start| self.shard.takes(start * SEGMENT_SENTENCES)).collect();
+                let run = (pass.portion.parity().unwrap_or_default(), starts);
+                let fits = fit((model, differentiable()?), &gated, run, sequences, threads, progress)?;
+                observers.begin_pass(&PassSetup { fits: Some(fits), ..setup });
+                observers
+            }
         };
         Ok(observers.into_observers())
     }

@@ -9,7 +9,7 @@ mod sums;
 
 use std::borrow::Cow;
 
-use crate::passes::pass::{Pass, Phases, Portion, Sequences};
+use crate::passes::pass::{Pass, Phases, Portion, Sequences, Shown};
 use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::by_block::ByBlock;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -45,7 +45,7 @@ impl Study for Gradient {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let pass = |sequences| Pass { sequences, portion: Portion::Sample, derivatives: true, ..Pass::PLAIN };
+        let pass = |sequences| Pass { sequences, portion: Portion::Sample, shown: Shown::Derivatives, ..Pass::PLAIN };
         vec![
             PassSpec::new(pass(Sequences::Corrupted(Phases::Asked)), |subject| GradientSums::new(subject.grid)),
             PassSpec::new(pass(Sequences::Task), |subject| TaskGradientSums::new(subject.grid)),

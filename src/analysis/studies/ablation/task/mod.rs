@@ -79,7 +79,8 @@ impl Study for OwnTask {
         let scores: Option<Vec<f64>> =
             (0..sums.heads()).map(|head| of_head(head).filter(|_| sums.measures(head))).collect();
         let rankings = scores.map(|scores| Ranking::rising("task", &scores)).into_iter().collect();
-        UpstreamResults { rankings, negligible: section.task.negligible(), ..UpstreamResults::default() }
+        let TaskResult { obstacle, .. } = section.task;
+        UpstreamResults { rankings, negligible: section.task.negligible(), obstacle, ..UpstreamResults::default() }
     }
 }
 

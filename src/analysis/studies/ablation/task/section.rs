@@ -7,18 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::metrics::{effect, mean, share};
 use crate::model::grid::HeadPlace;
-use crate::passes::ablation::Replacement;
+use crate::passes::ablation::{Replacement, band};
 use crate::sequences::derived::task::TaskKind;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::{Item, Items, RightShare, TaskSums};
-use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, band, head_effects, judge};
+use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, head_effects, judge};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::Fraction;
 use crate::study::section::stored;
+use crate::study::upstream::Obstacle;
 use crate::system::parallel::in_parallel;
 
 /// The share of items above which one right answer makes a cloze task one of that answer's frequency: 60 %. Ten untrained GPT-2s
@@ -78,18 +79,6 @@ pub struct TaskResult {
     pub heads: Vec<HeadOnTask>,
     /// The items of each condition.
     pub groups: Vec<GroupResult>,
-}
-
-/// Why no head has a verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Obstacle {
-    /// The model is not shown to be right more often than without any skill.
-    NotAboveBaseline,
-    /// One answer is right for more than 60 % of the items.
-    OneAnswer,
-    /// There are fewer items or units than the policy asks for.
-    TooFewUnits,
 }
 
 /// Effect of one head on the task.

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::section::{Obstacle, TaskResult};
+use super::section::TaskResult;
 use super::*;
 use crate::corpus::SentenceFamily;
 use crate::model::files::Pooling;

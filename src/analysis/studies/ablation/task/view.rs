@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use comfy_table::CellAlignment;
 
-use super::section::{GroupResult, HeadOnTask, Obstacle, TaskResult, TaskSection};
+use super::section::{GroupResult, HeadOnTask, TaskResult, TaskSection};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
@@ -18,6 +18,7 @@ use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
 use crate::study::show::wording::{decimal, plain_table, plus_minus, significance};
+use crate::study::upstream::Obstacle;
 use crate::system::counted::{counted, plural};
 
 /// Heads that the summary shows from either end.

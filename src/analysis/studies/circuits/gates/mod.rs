@@ -1,0 +1,99 @@
+//! Heads that do a task together: gates of all heads, fitted so that the loss stays low with few heads open
+//! (docs/methodology/gates.md).
+
+mod section;
+mod sums;
+mod terms;
+mod view;
+
+use crate::passes::pass::{Pass, Phases, Portion, Sequences, Shown};
+use crate::sequences::derived::task::TaskKind;
+use crate::study::metrics::estimates::{Estimates, EstimationContext};
+use crate::study::section::section;
+use crate::study::verdict_rule::VerdictRule;
+use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
+use section::{GatesResult, GatesSection};
+use sums::{FoldFits, ItemsAlone, KeptSets, LossesAlone};
+use terms::TERMS;
+
+/// Gates of all heads, fitted together.
+pub struct FittedGates;
+
+impl Study for FittedGates {
+    type Section = GatesSection;
+
+    const CARD: Card = Card {
+        name: "gates",
+        allows_absent_heads: true,
+        removes_heads: true,
+        question: "Which heads do the task together?",
+        needs: "as `gradient`, with about 20 passes forward and backward over half of the sample for each of ten fits; runs `effect` as \
+            well; with `--task` on the task, unless its items are triples, and `task` runs instead",
+        builds_on: &["effect"],
+        builds_on_with_task: Some(&["task"]),
+        // The score of a triple is not of logits.
+        takes: &[TaskKind::Classify, TaskKind::Tag, TaskKind::Cloze, TaskKind::Pair],
+        caveats: CAVEATS,
+        terms: TERMS,
+        figures: &["gates"],
+        tables: &["gates"],
+        verdicts: VERDICTS,
+        ..Card::NEW
+    };
+
+    fn passes(&self) -> Vec<PassSpec> {
+        let of = |sequences| -> Vec<PassSpec> {
+            let pass = |portion, shown| Pass { sequences, portion, shown, ..Pass::PLAIN };
+            let fitted = |portion| PassSpec::new(pass(portion, Shown::Fits), |subject| FoldFits::new(subject.grid));
+            let alone = pass(Portion::Sample, Shown::Activations);
+            let scored = if sequences == Sequences::Task {
+                PassSpec::new(alone, |subject| ItemsAlone::new(subject.grid, sets(subject)))
+            } else {
+                PassSpec::new(alone, |subject| LossesAlone::new(subject.grid, sets(subject)))
+            };
+            vec![fitted(Portion::EvenSample), fitted(Portion::OddSample), scored.following()]
+        };
+        [Sequences::Corrupted(Phases::Asked), Sequences::Task].into_iter().flat_map(of).collect()
+    }
+
+    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let fits = folds(observed).expect("a study gets back the sums that it gave");
+        let of_task = observed.each::<ItemsAlone>().next().map(|sums| GatesResult::new(fits, sums, context));
+        let gates = of_task.unwrap_or_else(|| GatesResult::new(fits, observed.sums::<LossesAlone>(), context));
+        (Estimates::none(context.grid.count()), GatesSection { gates })
+    }
+}
+
+/// The fits of both folds, the one of even blocks first; `None` before they are made.
+fn folds<'a>(observed: &Observed<'a>) -> Option<[&'a FoldFits; 2]> {
+    let folds: Vec<&FoldFits> = observed.each().collect();
+    folds.try_into().ok()
+}
+
+/// The sets of heads that are scored alone; none before there are fits.
+fn sets(subject: &Subject<'_>) -> KeptSets {
+    let of = |folds| KeptSets::new(folds, subject.found.obstacle, subject.first_layers);
+    folds(&subject.own).map(of).unwrap_or_default()
+}
+
+const VERDICTS: &[VerdictRule] = &[VerdictRule {
+    verdict: "these heads do the task together",
+    statistic: "rise of the loss with the set of one half of the sample alone, on the other half; both ways",
+    margin: "1 % of the loss, from below; of cloze items and pairs, whose loss may be below 0, 1 % of what all heads are worth; none where \
+        nothing can be said of the task (`task`)",
+    family: "both sets together",
+    least: "{min_queries} predicted tokens in {min_sentences} sentences, or items in units",
+    printed: "the rise with its interval, the margin, the rise with random sets of as many heads",
+}];
+
+/// The limits of what the study shows.
+const CAVEATS: &[Caveat] = &[Caveat {
+    id: "gates-no-single-head",
+    text: "In how many fits a head is kept is no verdict on it: of heads that can stand in for each other a fit keeps some, and \
+            another fit may keep others.",
+    about: CaveatSubject::Meaning,
+    applies: |labelling| section::<GatesSection>(labelling.section).gates.fits() > 0,
+}];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! The fits of a fold, and the loss with the sets of kept heads alone.
+
+use std::collections::BTreeSet;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::ablation::Conditions;
+use crate::passes::gate_fits::{FittedLoss, GateFit, GateFits, STARTS};
+use crate::passes::observer::requests::{HeadSet, all_heads, heads_at};
+use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::Sequence;
+use crate::stats::blocks::merge_fields;
+use crate::studies::ablation::losses::{Items, Losses};
+use crate::studies::ablation::removal::{RemovalSums, Removals};
+use crate::study::upstream::Obstacle;
+
+/// The losses of tokens with sets of heads alone.
+pub type LossesAlone = RemovalSums<KeptSets, Losses>;
+
+/// The scores of the items of a task.
+pub type ItemsAlone = RemovalSums<KeptSets, Items>;
+
+/// The starts of a fold, of five, that keep the heads of its set: all but one.
+pub const KEPT_BY: usize = 4;
+
+/// Random sets of as many heads beside each set: with three one sees whether they differ.
+pub const RANDOM_SETS: u64 = 3;
+
+/// The gates that were fitted to the blocks of one parity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FoldFits {
+    grid: HeadGrid,
+    /// How heads were gated.
+    pub conditions: Conditions,
+    fits: GateFits,
+}
+
+merge_fields!(FoldFits[grid] { conditions, fits });
+
+impl FoldFits {
+    /// No fits of a model with `grid` heads.
+    pub fn new(grid: HeadGrid) -> Self {
+        Self { grid, conditions: Conditions::default(), fits: GateFits::default() }
+    }
+
+    /// The loss that was fitted.
+    pub fn known(&self) -> FittedLoss {
+        self.fits.known.unwrap_or_default()
+    }
+
+    /// The fits, with the numbers of their starts.
+    pub fn each(&self) -> impl Iterator<Item = (u64, &GateFit)> {
+        self.fits.fits.iter().map(|(&start, fit)| (start, fit))
+    }
+
+    /// How many fits keep the head at this place; `None` if it has no gate, or there is no fit.
+    pub fn kept(&self, place: usize) -> Option<usize> {
+        let keeps: Option<Vec<bool>> = self.each().map(|(_, fit)| fit.keeps(place)).collect();
+        keeps.filter(|keeps| !keeps.is_empty()).map(|keeps| keeps.into_iter().filter(|&keeps| keeps).count())
+    }
+
+    /// The places of heads with a gate.
+    pub fn gated(&self) -> Vec<usize> {
+        (0..self.grid.count()).filter(|&place| self.kept(place).is_some()).collect()
+    }
+
+    /// The places of the heads that all starts but one keep.
+    fn set(&self) -> Vec<usize> {
+        (0..self.grid.count()).filter(|&place| self.kept(place).is_some_and(|kept| kept >= KEPT_BY)).collect()
+    }
+}
+
+impl Sums for FoldFits {
+    type SequenceState = ();
+
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn begin_pass(&mut self, known: &PassSetup<'_>) {
+        self.conditions = known.conditions;
+        if let Some(fits) = &known.fits {
+            self.fits = fits.clone();
+        }
+    }
+
+    fn begin(&mut self, _: &Sequence) {}
+
+    fn is_relevant((): &()) -> bool {
+        false
+    }
+
+    fn observe(&mut self, (): &mut (), _: &mut Event<'_>) {}
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        let is_gate = |gate: &f64| (0.0..=1.0).contains(gate);
+        let fits = |(start, fit): (u64, &GateFit)| {
+            start < STARTS && fit.gates.len() == grid.count() && fit.gates.iter().flatten().all(is_gate)
+        };
+        self.grid == grid && self.each().all(fits)
+    }
+}
+
+/// The sets of kept heads, which are scored alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeptSets {
+    /// The sets of both folds, the one of even blocks first; none where none can be scored.
+    pub folds: Vec<KeptSet>,
+    /// Why nothing can be said of heads on the task.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// The set of one fold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptSet {
+    /// The places of its heads.
+    pub kept: Vec<usize>,
+    /// The places of all heads with a gate.
+    pub gated: Vec<usize>,
+    /// The places of random sets of as many heads.
+    pub random: Vec<Vec<usize>>,
+}
+
+impl KeptSet {
+    /// The places of the heads that are gone where these alone are kept.
+    fn without<'a>(&'a self, kept: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
+        self.gated.iter().copied().filter(move |place| !kept.contains(place))
+    }
+
+    /// The places of all other heads that have a gate.
+    pub fn others(&self) -> Vec<usize> {
+        self.without(&self.kept).collect()
+    }
+
+    /// As [`KeptSet::others`], of a random set.
+    pub fn others_than_random(&self, number: usize) -> Vec<usize> {
+        self.without(&self.random[number]).collect()
+    }
+}
+
+impl KeptSets {
+    /// The sets of these fits, the ones of even blocks first, with random sets beside them in which heads of layers that share their
+    /// weights (`first_layers`) go together. There are none where either fold has no fits, or there is an obstacle.
+    pub fn new(folds: [&FoldFits; 2], obstacle: Option<Obstacle>, first_layers: &[usize]) -> Self {
+        let is_fitted = |fold: &FoldFits| fold.each().next().is_some();
+        if obstacle.is_some() || !folds.into_iter().all(is_fitted) {
+            return Self { folds: Vec::new(), obstacle };
+        }
+        let set = |fold: &FoldFits| {
+            let (kept, gated) = (fold.set(), fold.gated());
+            let random = (0..RANDOM_SETS).map(|seed| random_set(&gated, kept.len(), seed, fold.grid, first_layers));
+            KeptSet { random: random.collect(), kept, gated }
+        };
+        Self { folds: folds.map(set).into(), obstacle }
+    }
+}
+
+/// A random set of `count` of these heads at least: a head comes with those that share its weights.
+fn random_set(gated: &[usize], count: usize, seed: u64, grid: HeadGrid, first_layers: &[usize]) -> Vec<usize> {
+    let first = |place: usize| {
+        let (layer, head) = grid.at(place);
+        (first_layers.get(layer).copied().unwrap_or(layer), head)
+    };
+    let mut groups: Vec<_> = gated.iter().map(|&place| first(place)).collect::<BTreeSet<_>>().into_iter().collect();
+    groups.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    let mut drawn = BTreeSet::new();
+    for group in groups {
+        if drawn.len() >= count {
+            break;
+        }
+        drawn.extend(gated.iter().copied().filter(|&place| first(place) == group));
+    }
+    drawn.into_iter().collect()
+}
+
+impl Removals for KeptSets {
+    /// All heads but each set, and all heads.
+    fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
+        let of_fold = |set: &KeptSet| -> Vec<HeadSet> {
+            let random = (0..set.random.len()).map(|number| set.others_than_random(number));
+            random.chain([set.others()]).map(|others| heads_at(grid, &others)).collect()
+        };
+        let sets: BTreeSet<HeadSet> = self.folds.iter().flat_map(of_fold).collect();
+        let all = (!self.folds.is_empty()).then(|| all_heads(grid));
+        let sets: BTreeSet<HeadSet> = sets.into_iter().filter(|removed| !removed.is_empty()).chain(all).collect();
+        sets.into_iter().collect()
+    }
+
+    fn fit(&self, grid: HeadGrid) -> bool {
+        let are_places = |places: &Vec<usize>| places.iter().all(|&place| place < grid.count());
+        let fits = |set: &KeptSet| {
+            let lists = [&set.kept, &set.gated];
+            set.random.len() as u64 == RANDOM_SETS && lists.into_iter().chain(&set.random).all(are_places)
+        };
+        [0, 2].contains(&self.folds.len()) && self.folds.iter().all(fits)
+    }
+}

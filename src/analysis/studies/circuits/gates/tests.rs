@@ -1,0 +1,238 @@
+use std::collections::BTreeMap;
+
+use super::section::{FitAgreement, NoSet};
+use super::*;
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::gate_fits::{FittedLoss, GateFit, GateFits};
+use crate::passes::observer::{Event, Sums};
+use crate::passes::setup::PassSetup;
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::{PredictedToken, Sequence};
+use crate::sequences::test_support::sentence;
+use crate::stats::blocks::Merge;
+use crate::studies::registry::default_policy;
+use crate::study::section::{Completion, Section, ShareOf};
+use crate::study::upstream::Obstacle;
+use crate::system::parallel::all_cores;
+
+/// Three heads and one that the model lacks.
+const GRID: HeadGrid = HeadGrid { layers: 2, heads: 2 };
+
+/// The fits of a fold of these gates of its three heads, over tokens of a loss of 2, and 3 without heads.
+fn fold(gates: &[[f64; 3]]) -> FoldFits {
+    let fit = |(start, gates): (u64, &[f64; 3])| {
+        let gates = gates.iter().copied().map(Some).chain([None]).collect();
+        (start, GateFit { gates, objective: 2.03, loss: 2.0, evaluations: 12, converged: true })
+    };
+    let known = FittedLoss { units: 64, loss: 2.0, loss_without_heads: 3.0, band: 0.01 };
+    let fits = GateFits { known: Some(known), fits: (0..).zip(gates).map(fit).collect::<BTreeMap<_, _>>() };
+    let mut fold = FoldFits::new(GRID);
+    fold.begin_pass(&PassSetup { fits: Some(fits), ..PassSetup::default() });
+    fold
+}
+
+/// Even blocks: all keep the first head, three of five the second. Odd blocks: four keep the first, all the third.
+fn folds() -> [FoldFits; 2] {
+    let even = [[1.0, 0.6, 0.0], [1.0, 0.5, 0.1], [0.9, 0.7, 0.0], [1.0, 0.4, 0.0], [1.0, 0.0, 0.0]];
+    let odd = [[1.0, 0.0, 0.8], [1.0, 0.1, 0.9], [0.8, 0.0, 0.9], [0.2, 0.0, 1.0], [1.0, 0.2, 0.5]];
+    [fold(&even), fold(&odd)]
+}
+
+/// Logits of two tokens by which the first has the loss `nats`.
+#[expect(clippy::cast_possible_truncation, reason = "a logit")]
+fn logits(nats: f64) -> [f32; 2] {
+    let p = (-nats).exp();
+    [p.ln() as f32, (1.0 - p).ln() as f32]
+}
+
+/// Shows sentences of one masked token each, whose loss of 2 rises by what `rise` says of the heads that are gone.
+fn show(sums: &mut LossesAlone, rise: impl Fn(u64, &[usize]) -> f64) {
+    for index in 0..128 {
+        let token = PredictedToken::masked(1, 0, Some(0));
+        let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") });
+        sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
+        for (number, removed) in sums.further_runs().variants().into_iter().enumerate() {
+            let places: Vec<usize> = removed.iter().map(|place| GRID.index(place.layer, place.head)).collect();
+            sums.observe(&mut state, &mut Event::Variant(number));
+            sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0 + rise(index, &places)) });
+        }
+        sums.end_pack(vec![state]);
+    }
+}
+
+fn result(folds: &[FoldFits; 2], sums: &LossesAlone) -> GatesSection {
+    let absent = vec![GRID.place(3)];
+    let context = EstimationContext { grid: GRID, threads: all_cores(), leaves_out: false, absent };
+    let mut section = GatesSection { gates: GatesResult::new([&folds[0], &folds[1]], sums, &context) };
+    section.complete(&Completion::Policy(&default_policy()));
+    section
+}
+
+fn kept_sets(folds: &[FoldFits; 2], obstacle: Option<Obstacle>) -> KeptSets {
+    KeptSets::new([&folds[0], &folds[1]], obstacle, &[])
+}
+
+fn names(heads: &[HeadPlace]) -> Vec<String> {
+    heads.iter().map(ToString::to_string).collect()
+}
+
+/// The set of even blocks is the first head, that of odd blocks the first and the third. The first costs 1, the second .02 and the
+/// third .01.
+#[test]
+fn the_set_of_one_fold_is_scored_on_the_other() {
+    let folds = folds();
+    let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
+    let worth = [1.0, 0.02, 0.01, 0.5];
+    show(&mut sums, |_, gone| gone.iter().map(|&place| worth[place]).sum());
+    let section = result(&folds, &sums);
+    let found = &section.gates;
+    assert_eq!((found.masked_tokens, found.sentences, found.loss, found.fits()), (128, 128, Some(2.0), 10));
+    assert_eq!([names(&found.folds[0].set), names(&found.folds[1].set)], [vec!["L0H0"], vec!["L0H0", "L1H0"]]);
+    let kept: Vec<_> = found.heads.iter().map(|head| (head.kept, head.kept_even, head.kept_odd)).collect();
+    assert_eq!(kept[..2], [(Some(9), Some(5), Some(4)), (Some(3), Some(3), Some(0))]);
+    assert_eq!(kept[2..], [(Some(5), Some(0), Some(5)), (None, None, None)]);
+    assert!((found.heads[1].gate_even.unwrap() - 0.44).abs() < 1e-12);
+    let alone = found.alone.as_ref().unwrap();
+    assert_eq!((names(&alone.in_both), names(&alone.in_one)), (vec!["L0H0".to_owned()], vec!["L1H0".to_owned()]));
+    // Without the second and third head on odd blocks, .03; without the second on even blocks, .02.
+    assert!((alone.rise - 0.025).abs() < 1e-5, "{alone:?}");
+    assert_eq!((alone.of, alone.random_rises.len()), (ShareOf::Loss, 3));
+    assert!((alone.margin - 0.02).abs() < 1e-12);
+    // The absent head is never gone: what it is worth costs nothing.
+    let each = |rise: f64| (0..=103).any(|cents| (rise - f64::from(cents) / 200.0).abs() < 1e-5);
+    assert!(alone.random_rises.iter().all(|&rise| each(rise)), "{alone:?}");
+    assert_eq!((found.together, found.obstacle), (false, Some(NoSet::RiseNotBelow)));
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(summary.contains("Kept in 9 of 10 fits: L0H0.\nKept in 5 of 10 fits: L1H0.\n"), "{summary}");
+    assert!(
+        summary.contains("the rise of the loss is not shown to be below 1 % of the loss (0.0200 nats)"),
+        "{summary}"
+    );
+    assert!(section.in_brief(&default_policy()).found.is_none());
+    let card = section.of_head(GRID.place(0), &default_policy());
+    assert_eq!(
+        card.lines,
+        ["kept in 9 of 10 fits of all gates together (mean gate 0.98 and 0.80 in the halves of the sample)"]
+    );
+    assert!(section.of_head(GRID.place(3), &default_policy()).lines.is_empty() && card.clauses.is_empty());
+    assert_eq!((section.figures(&default_policy()).len(), section.defect(GRID)), (1, None));
+    assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("each head"));
+}
+
+#[test]
+fn heads_that_cost_less_than_the_margin_do_the_task_together() {
+    let folds = folds();
+    let rise = |high: f64| {
+        let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
+        // Half of the sentences of either parity, each of its own block.
+        let of = move |index: u64| if index % 4 < 2 { high } else { 0.0 };
+        show(&mut sums, move |index, gone| if gone.contains(&0) { 1.0 } else { of(index) });
+        result(&folds, &sums)
+    };
+    // The mean is .01; the deviation of 64 blocks of .02 and 0 is .01, the interval .01 ± 2 * .01 / 8.
+    let section = rise(0.02);
+    let alone = section.gates.alone.as_ref().unwrap();
+    let high = alone.rise_ci95.unwrap().high();
+    assert!((alone.rise - 0.01).abs() < 1e-5 && (high - 0.0125).abs() < 5e-4, "{alone:?}");
+    assert!(section.gates.together && section.gates.obstacle.is_none());
+    let said = section.in_brief(&default_policy()).found.unwrap();
+    assert!(
+        said.starts_with("Heads that do the task together: 1 head in the sets of both halves (L0H0), 1 in one (L1H0)."),
+        "{said}"
+    );
+    assert!(said.contains("cost +0.0100 ±0.0025 nats a token, below 1 % of the loss (0.0200 nats)"), "{said}");
+    // The mean is below the margin of .02, but the interval, .0175 ± .0044, is not.
+    let section = rise(0.035);
+    assert!(section.gates.alone.as_ref().unwrap().rise < 0.02 && !section.gates.together);
+}
+
+/// Of three heads with a gate: pairs of fits that agree on all, or on two of three.
+#[test]
+fn agreement_by_hand() {
+    let all_alike = fold(&[[1.0, 0.0, 0.0]; 3]);
+    let sums = LossesAlone::new(GRID, KeptSets::default());
+    let found = result(&[all_alike.clone(), fold(&[[1.0, 1.0, 0.0]])], &sums).gates;
+    assert_eq!(found.folds[0].starts_agree, Some(FitAgreement { share: 1.0, kappa: Some(1.0) }));
+    assert_eq!(found.folds[1].starts_agree, None);
+    // Two of three alike; by chance (1/3 * 2/3) + (2/3 * 1/3) = 4/9: (2/3 - 4/9) / (5/9) = .4
+    let across = found.folds_agree.unwrap();
+    assert!((across.share - 2.0 / 3.0).abs() < 1e-12 && (across.kappa.unwrap() - 0.4).abs() < 1e-12);
+    // A fit that keeps all heads agrees with any by chance.
+    let found = result(&[fold(&[[1.0; 3]]), all_alike], &sums).gates;
+    assert_eq!(found.folds_agree.map(|found| found.kappa), Some(None));
+}
+
+#[test]
+fn no_set_is_said_to_do_what_cannot_be_said() {
+    let folds = folds();
+    // A model that cannot do its task: nothing runs, and the reason is kept.
+    let sets = kept_sets(&folds, Some(Obstacle::NotAboveBaseline));
+    assert!(LossesAlone::new(GRID, sets.clone()).further_runs().variants().is_empty());
+    let section = result(&folds, &LossesAlone::new(GRID, sets));
+    assert_eq!((section.gates.obstacle, section.gates.alone.is_none()), (Some(NoSet::NotAboveBaseline), true));
+    let summary = section.summary(&default_policy()).to_string();
+    assert!(
+        summary.contains("No heads are said to do the task together: the model is not shown to be above"),
+        "{summary}"
+    );
+    // A fold without tokens, and one whose heads are worth nothing.
+    let nothing = |units, band| {
+        let mut fold = FoldFits::new(GRID);
+        let fits = GateFits { known: Some(FittedLoss { units, band, ..FittedLoss::default() }), fits: BTreeMap::new() };
+        fold.begin_pass(&PassSetup { fits: Some(fits), ..PassSetup::default() });
+        let folds = [fold, folds[0].clone()];
+        let sums = LossesAlone::new(GRID, kept_sets(&folds, None));
+        assert!(sums.further_runs().variants().is_empty());
+        result(&folds, &sums).gates.obstacle
+    };
+    assert_eq!([nothing(0, 0.0), nothing(3, 0.0)], [Some(NoSet::NothingScored), Some(NoSet::NothingLost)]);
+    // Too few sentences for a verdict.
+    let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
+    show(&mut sums, |_, _| 0.0);
+    let mut section = result(&folds, &sums);
+    section.gates.sentences = 3;
+    section.complete(&Completion::Policy(&default_policy()));
+    assert_eq!((section.gates.together, section.gates.obstacle), (false, Some(NoSet::TooFew)));
+}
+
+#[test]
+fn a_set_of_all_heads_costs_nothing() {
+    let folds = [fold(&[[1.0; 3]; 5]), fold(&[[1.0; 3]; 5])];
+    let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
+    // Without any head alone.
+    assert_eq!(sums.further_runs().variants().len(), 1);
+    show(&mut sums, |_, _| 1.0);
+    let found = result(&folds, &sums).gates;
+    assert_eq!((found.alone.unwrap().rise, found.together), (0.0, true));
+}
+
+#[test]
+fn heads_of_shared_layers_are_drawn_together() {
+    let shared = KeptSets::new([&fold(&[[1.0, 0.0, 1.0]; 5]), &fold(&[[1.0, 0.0, 1.0]; 5])], None, &[0, 0]);
+    // Heads 0 and 2 share their weights, and head 1 has an absent partner.
+    for random in &shared.folds[0].random {
+        assert!([vec![0, 2], vec![0, 1, 2]].contains(random), "{random:?}");
+    }
+    assert!(shared.folds[0].others() == [1]);
+}
+
+#[test]
+fn parts_add_up() {
+    let [whole, other] = folds();
+    let shard = |starts: [u64; 2]| {
+        let mut part = FoldFits::new(GRID);
+        let fits: BTreeMap<u64, GateFit> = whole
+            .each()
+            .filter(|(start, _)| (starts[0]..starts[1]).contains(start))
+            .map(|(n, fit)| (n, fit.clone()))
+            .collect();
+        let known = (!fits.is_empty()).then(|| whole.known());
+        part.begin_pass(&PassSetup { fits: Some(GateFits { known, fits }), ..PassSetup::default() });
+        part
+    };
+    let mut merged = shard([0, 2]);
+    merged.merge(&shard([2, 5]));
+    merged.merge(&shard([5, 5]));
+    assert_eq!(merged, whole);
+    assert!(whole.fits(GRID, FromToken::Mean) && !other.fits(HeadGrid { layers: 1, heads: 2 }, FromToken::Mean));
+}

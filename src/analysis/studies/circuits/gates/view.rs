@@ -1,0 +1,280 @@
+//! View of the section `gates`: lines of the summary, the sentence in brief, the figure, the cards of heads, the table.
+
+use std::fmt::{self, Write};
+
+use comfy_table::CellAlignment;
+
+use super::section::{ALLOWED, FitAgreement, FoldOfGates, GatedHead, GatesResult, GatesSection, NoSet, SetsAlone};
+use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::passes::ablation::Replacement;
+use crate::studies::ablation::losses::unit;
+use crate::studies::ablation::removal::scored;
+use crate::study::labels::policy::Policy;
+use crate::study::section::{Completion, HeadCard, Section};
+use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::show::in_brief::InBrief;
+use crate::study::show::summary::Summary;
+use crate::study::show::table::Table;
+use crate::study::show::wording::{decimal, percent_of, plain_table, plus_minus};
+use crate::system::counted::{counted, plural};
+
+/// Heads that the figure shows.
+const DRAWN: usize = 24;
+
+impl Section for GatesSection {
+    fn complete(&mut self, known: &Completion<'_>) {
+        match known {
+            Completion::Policy(policy) => self.gates.judge(policy),
+            Completion::Reading(read) => self.gates.read = *read,
+            _ => {}
+        }
+    }
+
+    fn summary(&self, _: &Policy) -> Summary {
+        Summary::written(|out| self.gates.write_summary(out))
+    }
+
+    fn in_brief(&self, _: &Policy) -> InBrief {
+        let alone = self.gates.alone.as_ref().filter(|_| self.gates.together);
+        InBrief { found: alone.map(|alone| self.gates.said(alone)), ..InBrief::default() }
+    }
+
+    fn of_head(&self, place: HeadPlace, _: &Policy) -> HeadCard {
+        let head = self.gates.heads.iter().find(|head| head.place == place);
+        let Some((kept, head)) = head.and_then(|head| Some((head.kept?, head))) else { return HeadCard::default() };
+        let gates = head.gates().map(|gate| decimal(gate, 2)).collect::<Vec<_>>().join(" and ");
+        HeadCard::from_iter([format!(
+            "kept in {kept} of {} fits of all gates together (mean gate {gates} in the halves of the sample)",
+            self.gates.fits()
+        )])
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let GatesResult { heads, folds, .. } = &self.gates;
+        let has_gates = |fold: &FoldOfGates| fold.fits.iter().all(|fit| fit.gates.len() == grid.count());
+        if !grid.is(heads.iter().map(|head| head.place)) || !folds.iter().all(has_gates) {
+            return Some("`gates` does not have each head of the model once, layer by layer".to_owned());
+        }
+        let sets = folds.iter().flat_map(|fold| &fold.set);
+        let stray = grid.stray(sets.chain(self.gates.alone.iter().flat_map(SetsAlone::heads)).copied())?;
+        Some(format!("the sets of `gates` have {stray}, which the model has not"))
+    }
+
+    fn figures(&self, _: &Policy) -> Vec<Figure> {
+        self.gates.figure().into_iter().collect()
+    }
+
+    fn tables(&self, _: &Policy) -> Vec<Table> {
+        vec![Table::of("gates", &self.gates.heads)]
+    }
+}
+
+impl GatedHead {
+    /// Its mean gates in the halves that have any.
+    fn gates(&self) -> impl Iterator<Item = f64> {
+        [self.gate_even, self.gate_odd].into_iter().flatten()
+    }
+}
+
+impl SetsAlone {
+    /// The heads of either set.
+    fn heads(&self) -> impl Iterator<Item = &HeadPlace> {
+        self.in_both.iter().chain(&self.in_one)
+    }
+
+    /// The margin in words.
+    fn margin(&self, unit: &str) -> String {
+        format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED, self.of.words(), decimal(self.margin, 4))
+    }
+
+    /// The heads in words.
+    fn named(&self) -> String {
+        let all = |heads: &[HeadPlace]| heads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let both = match self.in_both.len() {
+            0 => "no head in the sets of both halves".to_owned(),
+            count => format!("{} in the sets of both halves ({})", counted(count, "head"), all(&self.in_both)),
+        };
+        match self.in_one.len() {
+            0 => both,
+            count => format!("{both}, {count} in one ({})", all(&self.in_one)),
+        }
+    }
+}
+
+impl GatesResult {
+    fn unit(&self) -> &'static str {
+        unit(self.task)
+    }
+
+    /// `an item` or `a token`
+    fn per(&self) -> &'static str {
+        if self.task.is_some() { "an item" } else { "a token" }
+    }
+
+    /// That the heads of the sets do the task together.
+    fn said(&self, alone: &SetsAlone) -> String {
+        let unit = self.unit();
+        format!(
+            "Heads that do the task together: {}. Alone on the other half they cost {:+.4}{} {unit} {}, below {}.",
+            alone.named(),
+            alone.rise,
+            plus_minus(alone.rise_ci95, 4),
+            self.per(),
+            alone.margin(unit)
+        )
+    }
+
+    /// Why no heads are said to do the task together.
+    fn why_none(&self) -> Option<String> {
+        let [token, sentence] = if self.task.is_some() { ["item", "unit"] } else { ["token", "sentence"] };
+        Some(match self.obstacle? {
+            NoSet::NothingScored => {
+                format!("a half of the sample has no {token} to score (`--sample` draws more, where there are more)")
+            }
+            NoSet::NothingLost => {
+                "in a half of the sample the loss does not rise without any head, so there is no price for a head"
+                    .to_owned()
+            }
+            NoSet::NotAboveBaseline => "the model is not shown to be above the baseline of the task".to_owned(),
+            NoSet::OneAnswer => "one answer is right for most items of the task: mix the answers".to_owned(),
+            NoSet::TooFew => {
+                format!("{} of {} are too few", counted(self.masked_tokens, token), counted(self.sentences, sentence))
+            }
+            NoSet::NoInterval => "the rise of the loss has no interval over so few blocks".to_owned(),
+            NoSet::RiseNotBelow => {
+                let margin = self.alone.as_ref().map_or_else(String::new, |alone| alone.margin(self.unit()));
+                format!("the rise of the loss is not shown to be below {margin}")
+            }
+        })
+    }
+
+    fn write_summary(&self, out: &mut Summary) -> fmt::Result {
+        let unit = self.unit();
+        let why_none = self.why_none();
+        let (Some(loss), true) = (self.loss, self.fits() > 0) else {
+            return writeln!(out, "No gates were fitted: {}.", why_none.unwrap_or_default());
+        };
+        writeln!(
+            out,
+            "Gates of all heads (towards the {}) fitted together to each half of the sample, from several starts: least loss and price of \
+             open gates. {}, {loss:.3} {unit} {} with all heads.\n",
+            self.removal.map_or("", Replacement::name),
+            scored([self.masked_tokens, self.sentences], self.objective, self.task, self.read),
+            self.per(),
+        )?;
+        out.table(table(&self.folds));
+        if let Some(agreement) = self.folds_agree {
+            writeln!(out, "\nA fit of one half and one of the other agree on {}.", agreement.words())?;
+        }
+        self.write_kept(out)?;
+        let Some(alone) = &self.alone else {
+            return writeln!(out, "No heads are said to do the task together: {}.", why_none.unwrap_or_default());
+        };
+        let random: Vec<String> = alone.random_rises.iter().map(|rise| format!("{rise:+.4}")).collect();
+        let right =
+            alone.right_change.map_or_else(String::new, |right| format!(", {:+.1} points right", 100.0 * right));
+        match why_none {
+            None => writeln!(out, "{}", self.said(alone))?,
+            Some(why) => writeln!(
+                out,
+                "No heads are said to do the task together: {why}. {} alone on the other half cost {:+.4}{} {unit} {}{right}.",
+                capital(&alone.named()),
+                alone.rise,
+                plus_minus(alone.rise_ci95, 4),
+                self.per()
+            )?,
+        }
+        writeln!(out, "Random sets of as many heads: {} {unit}.", random.join(", "))
+    }
+
+    /// The heads by the number of fits that keep them, the most first.
+    fn write_kept(&self, out: &mut Summary) -> fmt::Result {
+        let fits = self.fits();
+        for count in (1..=fits).rev() {
+            let heads = self.heads.iter().filter(|head| head.kept == Some(count));
+            let heads: Vec<String> = heads.map(|head| head.place.to_string()).collect();
+            if !heads.is_empty() {
+                writeln!(out, "Kept in {count} of {fits} fits: {}.", heads.join(" "))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn figure(&self) -> Option<Figure> {
+        let fits = self.fits();
+        let mean = |head: &GatedHead| head.gates().sum::<f64>();
+        let mut order: Vec<(usize, &GatedHead)> =
+            self.heads.iter().filter_map(|head| Some((head.kept?, head))).collect();
+        order.sort_by(|a, b| b.0.cmp(&a.0).then(mean(b.1).total_cmp(&mean(a.1))));
+        let row = |(kept, head): &(usize, &GatedHead)| ForestRow {
+            name: head.place.to_string(),
+            note: format!("kept in {kept} of {fits}"),
+            marks: vec![Mark::of(head.gate_even, None), Mark::of(head.gate_odd, None)],
+        };
+        let left_out = match order.len().saturating_sub(DRAWN) {
+            0 => String::new(),
+            heads => {
+                format!(" {} with smaller gates {} left out.", counted(heads, "head"), plural(&heads, "is", "are"))
+            }
+        };
+        let chart = Chart::Forest(Forest {
+            scale: "mean gate: 0 what replaces the head, 1 the head".to_owned(),
+            shares: false,
+            nothing: Some(0.0),
+            marks: vec!["even blocks".to_owned(), "odd blocks".to_owned()],
+            rows: order.iter().take(DRAWN).map(row).collect(),
+        });
+        (!order.is_empty()).then(|| Figure {
+            name: "gates",
+            title: "Which heads stay open when all gates are fitted together".to_owned(),
+            reading: format!(
+                "Each row has the mean gate of a head in the fits to either half of the sample, where the loss and the price of open gates \
+                 are least together. That is no verdict on the head.{left_out}"
+            ),
+            chart,
+        })
+    }
+}
+
+impl FitAgreement {
+    /// `96 % of the heads (Cohen's kappa 0.92)`
+    fn words(self) -> String {
+        let kappa = self.kappa.map_or_else(String::new, |kappa| format!(" (Cohen's kappa {})", decimal(kappa, 2)));
+        format!("{} of the heads{kappa}", percent_of(self.share))
+    }
+}
+
+/// Both halves, each with its price and what its fits agree on.
+fn table(folds: &[FoldOfGates]) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header([
+        "blocks",
+        "price of a head",
+        "fits",
+        "in a minimum",
+        "evaluations",
+        "heads in 4 of 5",
+        "starts agree on",
+    ]);
+    for fold in folds {
+        let converged = fold.fits.iter().filter(|fit| fit.converged).count();
+        let evaluations: u64 = fold.fits.iter().map(|fit| fit.evaluations).sum();
+        table.add_row([
+            fold.blocks.clone(),
+            fold.price.map_or_else(|| "-".to_owned(), |price| decimal(price, 4)),
+            fold.fits.len().to_string(),
+            converged.to_string(),
+            evaluations.to_string(),
+            fold.set.len().to_string(),
+            fold.starts_agree.map_or_else(|| "-".to_owned(), FitAgreement::words),
+        ]);
+    }
+    table.column_iter_mut().skip(1).take(5).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+/// The sentence with a capital letter first.
+fn capital(sentence: &str) -> String {
+    let (first, rest) = sentence.split_at(1);
+    format!("{}{rest}", first.to_uppercase())
+}

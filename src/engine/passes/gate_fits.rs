@@ -1,0 +1,102 @@
+//! Gates of heads that were fitted together (docs/methodology/gates.md): the starts, and where each of them led.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::stats::blocks::{Merge, merge_fields};
+
+/// Starts in each fold of blocks: as many as show whether they end in one minimum.
+pub const STARTS: u64 = 5;
+
+/// The gate from which on a head is kept: the middle between its replacement and itself.
+pub const KEPT_FROM: f64 = 0.5;
+
+/// Gates fitted to the blocks of one parity.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GateFits {
+    /// What all fits have in common; `None` before the pass.
+    pub known: Option<FittedLoss>,
+    /// The fits by the numbers of their starts; none where heads are worth nothing together. Each shard has some of them.
+    pub fits: BTreeMap<u64, GateFit>,
+}
+
+merge_fields!(GateFits { known, fits });
+
+/// The loss that gates are fitted to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FittedLoss {
+    /// Tokens that are scored, or items of a task.
+    pub units: u64,
+    /// The mean loss with all gates open; 0 of no units.
+    pub loss: f64,
+    /// The mean loss with all gates closed.
+    pub loss_without_heads: f64,
+    /// The price of one whole head.
+    pub band: f64,
+}
+
+/// Gates that were fitted from one start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateFit {
+    /// `[layers * heads]`: the gate of each head; `None` of a head that the model lacks, or that the whole pass removes.
+    pub gates: Vec<Option<f64>>,
+    /// The loss and the price of what is open.
+    pub objective: f64,
+    /// The loss alone.
+    pub loss: f64,
+    /// How often the loss and its derivatives were computed.
+    pub evaluations: u64,
+    /// Whether the fit ended in a minimum, and not because evaluations did.
+    pub converged: bool,
+}
+
+impl Merge for GateFit {
+    fn merge(&mut self, other: &Self) {
+        assert!(self == other, "one fit of one analysis");
+    }
+}
+
+impl GateFit {
+    /// Whether the head at this place is kept; `None` if it has no gate.
+    pub fn keeps(&self, place: usize) -> Option<bool> {
+        self.gates[place].map(|gate| gate >= KEPT_FROM)
+    }
+}
+
+/// The gate of a head at a start, drawn evenly from .5 to 1 by SHA-256, so that any other program begins at the same.
+///
+/// All heads are kept at first, and a fit gives heads up: of heads that are worth something through each other alone, none is worth
+/// anything where the others are nearly closed, so that lower starts lead to none of them.
+pub fn start_of(fold: usize, start: u64, place: usize) -> f64 {
+    let digest = Sha256::digest(format!("headscope/gates/{fold}/{start}/{place}"));
+    let first = digest.first_chunk().expect("a digest has 32 bytes");
+    KEPT_FROM + (1.0 - KEPT_FROM) * u64::from_be_bytes(*first) as f64 / 2.0_f64.powi(64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_those_of_any_other_program() {
+        // python -c 'import hashlib; print(0.5 + int.from_bytes(hashlib.sha256(b"headscope/gates/1/4/15").digest()[:8], "big") / 2**65)'
+        assert!((start_of(1, 4, 15) - 0.508678754022497).abs() < 1e-15, "{}", start_of(1, 4, 15));
+        let drawn: Vec<f64> = (0..400).map(|place| start_of(0, 0, place)).collect();
+        let mean = drawn.iter().sum::<f64>() / 400.0;
+        // Four standard errors of the mean of 400 even draws, 4 / (2 sqrt(12 * 400)).
+        assert!((mean - 0.75).abs() < 0.029 && drawn.iter().all(|gate| (0.5..1.0).contains(gate)), "{mean}");
+    }
+
+    #[test]
+    fn shards_have_fits_that_add_up() {
+        let fit =
+            |objective| GateFit { gates: vec![Some(0.5), None], objective, loss: 1.0, evaluations: 3, converged: true };
+        let known = FittedLoss { units: 4, loss: 1.0, loss_without_heads: 2.0, band: 0.01 };
+        let mut first = GateFits { known: Some(known), fits: BTreeMap::from([(0, fit(1.0)), (2, fit(3.0))]) };
+        first.merge(&GateFits { known: None, fits: BTreeMap::from([(1, fit(2.0))]) });
+        assert_eq!(first.fits.values().map(|fit| fit.objective).collect::<Vec<_>>(), [1.0, 2.0, 3.0]);
+        assert_eq!((first.known, fit(0.0).keeps(0), fit(0.0).keeps(1)), (Some(known), Some(true), None));
+    }
+}

@@ -1,0 +1,319 @@
+//! Fits of gates: the sequences of a fold are kept, and go through the encoder and back until the loss and the price of open gates
+//! are least together.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::derivatives::differentiate;
+use crate::model::families::Architecture;
+use crate::model::forward::gates::{Gate, Gates};
+use crate::model::forward::gradient::Differentiable;
+use crate::model::forward::visitor::Needs;
+use crate::model::grid::HeadGrid;
+use crate::passes::ablation::band;
+use crate::passes::gate_fits::{FittedLoss, GateFit, GateFits, start_of};
+use crate::passes::observer::set::ObserverSet;
+use crate::passes::observer::{self, Event, Sums, observer_of};
+use crate::sequences::fold::words::FromToken;
+use crate::sequences::sequence::{PredictedToken, Sequence};
+use crate::stats::blocks::merge_fields;
+use crate::stats::box_minimum::{Valued, box_minimum};
+use crate::stats::exact::ExactSum;
+use crate::system::errors::{Class, Facts};
+use crate::system::machine::memory;
+use crate::system::progress::Analysis;
+
+/// Evaluations of a fit at most: four times as many as any fit of the trained models of fixtures/ takes.
+const MOST_EVALUATIONS: usize = 100;
+
+/// A fit has ended where no derivative by a gate that can move is further from the price of a head than this share of it. The
+/// objective is then within a hundredth of a price of its minimum, and gates within a hundredth of theirs.
+const TOLERANCE: f64 = 0.02;
+
+/// The heads that have a gate.
+pub struct GatedHeads<'a> {
+    grid: HeadGrid,
+    /// Gates that are fully open, towards the replacement of each head, and those of removed heads.
+    whole: &'a Gates,
+    /// The places that share a gate, because their layers share weights.
+    groups: Vec<Vec<usize>>,
+    /// How many heads the band is a share of.
+    present: usize,
+}
+
+impl<'a> GatedHeads<'a> {
+    /// The heads of a model but for absent ones and those at the places `removed`.
+    pub fn new(architecture: &Architecture, whole: &'a Gates, removed: &[usize]) -> Self {
+        let (grid, absent, stems) = (architecture.grid(), &architecture.config.absent, &architecture.names.layers);
+        let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+        for (place, at) in grid.places().enumerate() {
+            if !absent.contains(&at) && !removed.contains(&place) {
+                let first = stems.iter().position(|stem| *stem == stems[at.layer]).unwrap_or(at.layer);
+                groups.entry((first, at.head)).or_default().push(place);
+            }
+        }
+        Self { grid, whole, groups: groups.into_values().collect(), present: grid.count() - absent.len() }
+    }
+
+    /// The places that share each gate.
+    pub fn groups(&self) -> &[Vec<usize>] {
+        &self.groups
+    }
+
+    /// The gates, each open to a share, `[groups]`.
+    #[expect(clippy::cast_possible_truncation, reason = "shares are from 0 to 1")]
+    fn open(&self, shares: &[f64]) -> Gates {
+        let mut gates = self.whole.clone();
+        for (group, &share) in self.groups.iter().zip(shares) {
+            for at in group.iter().map(|&place| self.grid.place(place)) {
+                let whole = self.whole.of(at.layer, at.head).cloned().unwrap_or_else(|| Gate::scale(1.0));
+                gates.set(at.layer, at.head, Gate { keep: share as f32, ..whole });
+            }
+        }
+        gates
+    }
+
+    /// The share of each head, `[layers * heads]`.
+    fn by_head(&self, shares: &[f64]) -> Vec<Option<f64>> {
+        let mut gates = vec![None; self.grid.count()];
+        for (group, &share) in self.groups.iter().zip(shares) {
+            group.iter().for_each(|&place| gates[place] = Some(share));
+        }
+        gates
+    }
+}
+
+/// Fits gates to sequences from each of the starts of a fold: with the mean loss as small as it can be beside the price of a band for
+/// each whole head.
+/// Fails if a sequence cannot be read, there is no memory for all of them, or a loss or derivative cannot be computed.
+pub fn fit(
+    (model, encoder): (&str, &dyn Differentiable),
+    heads: &GatedHeads<'_>,
+    (fold, starts): (usize, Vec<u64>),
+    sequences: impl Iterator<Item = Result<Sequence>>,
+    threads: NonZeroUsize,
+    progress: &Analysis,
+) -> Result<GateFits> {
+    if starts.is_empty() {
+        return Ok(GateFits::default());
+    }
+    let sequences = kept(sequences)?;
+    let units = units(&sequences);
+    let evaluate = |shares: &[f64]| -> Result<Valued> {
+        let sums = ObserverSet::new(vec![observer_of(LossSums::new(heads.grid))]);
+        let gates = (&heads.open(shares), &[][..], None);
+        let sequences = sequences.iter().cloned().map(Ok);
+        let seen = differentiate(sums, (model, encoder), gates, sequences, threads, &Analysis::silent())?;
+        let seen = seen.into_observers();
+        let LossSums { loss, gates, .. } = observer::sums(&*seen[0]);
+        let mean = |sum: f64| sum / units as f64;
+        let of_group = |group: &Vec<usize>| mean(group.iter().map(|&place| gates[place].value()).sum());
+        Ok((mean(loss.value()), heads.groups.iter().map(of_group).collect()))
+    };
+    if units == 0 {
+        return Ok(GateFits { known: Some(FittedLoss { units, ..FittedLoss::default() }), fits: BTreeMap::new() });
+    }
+    let count = heads.groups.len();
+    let [loss, loss_without_heads] = [1.0, 0.0].map(|share| Ok::<_, anyhow::Error>(evaluate(&vec![share; count])?.0));
+    let (loss, loss_without_heads) = (loss?, loss_without_heads?);
+    let band = band(loss_without_heads - loss, heads.present);
+    let known = Some(FittedLoss { units, loss, loss_without_heads, band });
+    let mut fits = BTreeMap::new();
+    for &start in starts.iter().filter(|_| band > 0.0) {
+        let from: Vec<f64> = heads.groups.iter().map(|group| start_of(fold, start, group[0])).collect();
+        let price = |shares: &[f64]| -> f64 {
+            heads.groups.iter().zip(shares).map(|(group, share)| group.len() as f64 * share).sum::<f64>() * band
+        };
+        let found = box_minimum(&from, (TOLERANCE * band, MOST_EVALUATIONS), |shares| -> Result<Valued> {
+            let (loss, mut slopes) = evaluate(shares)?;
+            slopes.iter_mut().zip(&heads.groups).for_each(|(slope, group)| *slope += group.len() as f64 * band);
+            Ok((loss + price(shares), slopes))
+        })?;
+        let fit = GateFit {
+            gates: heads.by_head(&found.point),
+            objective: found.value,
+            loss: found.value - price(&found.point),
+            evaluations: found.evaluations as u64,
+            converged: found.converged,
+        };
+        fits.insert(start, fit);
+        progress.advance(sequences.len() / starts.len(), 0);
+    }
+    progress.finish();
+    Ok(GateFits { known, fits })
+}
+
+/// The sequences without what only other observers look at.
+fn kept(sequences: impl Iterator<Item = Result<Sequence>>) -> Result<Vec<Sequence>> {
+    let free = memory::available().unwrap_or(u64::MAX);
+    let (mut all, mut bytes) = (Vec::new(), 0);
+    for sequence in sequences {
+        let Sequence { index, family, ids, segments, kinds, texts, predictions, item, .. } = sequence?;
+        bytes += size_of::<Sequence>() + ids.len() * 3 * size_of::<u32>() + size_of_val(&predictions[..]);
+        if memory::is_too_much(bytes as u64, free) {
+            let error = memory::too_much(bytes as u64, free, "the sample that gates are fitted to");
+            return Err(error.hint("draw fewer sentences by `--sample`")).class(Class::Input);
+        }
+        all.push(Sequence { index, family, ids, segments, kinds, texts, predictions, item, ..Sequence::default() });
+    }
+    Ok(all)
+}
+
+/// Scored tokens, or items of a task, each of which may be several sequences.
+fn units(sequences: &[Sequence]) -> u64 {
+    let scored = sequences.iter().map(|sequence| sequence.predicted().count() as u64);
+    let mut items: Vec<u64> = sequences.iter().filter(|one| one.item.is_some()).map(|one| one.index).collect();
+    if items.is_empty() {
+        return scored.sum();
+    }
+    items.sort_unstable();
+    items.dedup();
+    items.len() as u64
+}
+
+/// The loss of all sequences and its derivatives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct LossSums {
+    grid: HeadGrid,
+    loss: ExactSum,
+    /// `[heads]`
+    gates: Vec<ExactSum>,
+}
+
+merge_fields!(LossSums[grid] { loss, gates });
+
+impl LossSums {
+    fn new(grid: HeadGrid) -> Self {
+        Self { grid, loss: ExactSum::default(), gates: vec![ExactSum::default(); grid.count()] }
+    }
+}
+
+impl Sums for LossSums {
+    /// Whether something is scored.
+    type SequenceState = bool;
+
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn begin(&mut self, sequence: &Sequence) -> bool {
+        sequence.predictions.iter().any(|PredictedToken { truth, .. }| truth.is_some())
+    }
+
+    fn is_relevant(&is_scored: &bool) -> bool {
+        is_scored
+    }
+
+    fn observe(&mut self, _: &mut bool, event: &mut Event<'_>) {
+        if let Event::Gradient(gradient) = event {
+            self.loss += gradient.loss;
+            self.gates.iter_mut().zip(&gradient.gates).for_each(|(sum, derivative)| *sum += *derivative);
+        }
+    }
+
+    fn fits(&self, grid: HeadGrid, _: FromToken) -> bool {
+        self.grid == grid && self.gates.len() == grid.count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::config::cost::Cost;
+    use crate::model::forward::batch::Batch;
+    use crate::model::forward::gradient::{GateGradient, GradientScratch, Score};
+    use crate::sequences::sequence::{ItemPart, ScoreRule};
+    use crate::sequences::test_support::sentence;
+
+    const GRID: HeadGrid = HeadGrid { layers: 1, heads: 3 };
+
+    /// A model of two heads and one that is not there: of shares of the heads the loss of a token and its derivatives.
+    struct Formula(fn([f64; 2]) -> (f64, [f64; 2]));
+
+    impl Differentiable for Formula {
+        fn gradients(
+            &self,
+            batch: &Batch<'_>,
+            gates: &Gates,
+            _: &mut Score<'_>,
+            _: &mut GradientScratch,
+        ) -> Result<Vec<GateGradient>> {
+            let (loss, [first, second]) = self.0([0, 1].map(|head| f64::from(gates.of(0, head).unwrap().keep)));
+            let gradient =
+                |tokens: f64| GateGradient { loss: tokens * loss, gates: vec![tokens * first, tokens * second, 7.0] };
+            Ok(batch.inputs.iter().map(|input| gradient(input.predicted.len() as f64)).collect())
+        }
+
+        fn scores(&self, _: &Batch<'_>, _: &Gates, _: &mut Score<'_>, _: &mut GradientScratch) -> Result<Vec<f64>> {
+            unreachable!("nobody asks for them")
+        }
+
+        fn gradient_cost(&self, _: &[usize]) -> Cost {
+            Cost { bytes: 0, weights: 0 }
+        }
+    }
+
+    fn fitted(formula: fn([f64; 2]) -> (f64, [f64; 2]), groups: &[&[usize]], tokens: usize) -> GateFits {
+        let mut whole = Gates::default();
+        (0..3).for_each(|head| whole.set(0, head, Gate::scale(1.0)));
+        let groups = groups.iter().map(|group| group.to_vec()).collect();
+        let heads = GatedHeads { grid: GRID, whole: &whole, groups, present: 2 };
+        let predictions = (1..=tokens).map(|at| PredictedToken::masked(at, at - 1, Some(1))).collect();
+        let sequences = [sentence(0, 3, "dep"), Sequence { predictions, ..sentence(1, 3, "dep") }];
+        let progress = Analysis::silent();
+        let run = (0, vec![0, 1, 2, 3, 4]);
+        let threads = NonZeroUsize::MIN;
+        fit(("model", &Formula(formula)), &heads, run, sequences.into_iter().map(Ok), threads, &progress).unwrap()
+    }
+
+    /// Heads that are worth 1 nat each, beside the price of .01 * 2.
+    #[test]
+    fn heads_that_are_worth_more_than_their_price_are_kept() {
+        let found = fitted(|[a, b]| (4.0 - a - b, [-1.0, -1.0]), &[&[0], &[1]], 2);
+        let known = found.known.unwrap();
+        assert_eq!((known.units, known.loss, known.loss_without_heads), (2, 2.0, 4.0));
+        assert!((known.band - 0.02).abs() < 1e-12 && found.fits.len() == 5);
+        for fit in found.fits.values() {
+            assert_eq!([0, 1, 2].map(|place| fit.keeps(place)), [Some(true), Some(true), None]);
+            assert!(fit.converged && fit.evaluations < 10, "{fit:?}");
+            assert!((fit.objective - 2.04).abs() < 1e-6 && (fit.loss - 2.0).abs() < 1e-6, "{fit:?}");
+        }
+    }
+
+    /// Either head does what both do: `2 + 2 (1 - a) (1 - b)`.
+    #[test]
+    fn of_heads_that_do_the_same_one_is_kept() {
+        let either = |[a, b]: [f64; 2]| (2.0 + 2.0 * (1.0 - a) * (1.0 - b), [-2.0 * (1.0 - b), -2.0 * (1.0 - a)]);
+        let found = fitted(either, &[&[0], &[1]], 3);
+        for (start, fit) in &found.fits {
+            let first = start_of(0, *start, 0) > start_of(0, *start, 1);
+            assert_eq!([0, 1].map(|place| fit.keeps(place)), [Some(first), Some(!first)], "{fit:?}");
+            assert!((fit.objective - 2.02).abs() < 1e-6, "{fit:?}");
+        }
+        // With one gate for both, both are open or neither is; both cost two prices.
+        let shared = fitted(either, &[&[0, 1]], 3);
+        assert!(shared.fits.values().all(|fit| fit.gates[..2] == [fit.gates[0]; 2] && (fit.loss - 2.0) < 1e-3));
+    }
+
+    #[test]
+    fn nothing_is_fitted_where_heads_are_worth_nothing() {
+        let worse = fitted(|[a, b]| (2.0 + a + b, [1.0, 1.0]), &[&[0], &[1]], 1);
+        let known = worse.known.unwrap();
+        assert_eq!((known.loss, known.loss_without_heads, known.band, worse.fits.len()), (4.0, 2.0, 0.0, 0));
+        let unscored = fitted(|_| unreachable!("nothing is scored"), &[&[0], &[1]], 0);
+        assert_eq!((unscored.known.unwrap().units, unscored.fits.len()), (0, 0));
+    }
+
+    #[test]
+    fn an_item_is_one_unit_whatever_its_texts() {
+        let item = |index| Sequence {
+            index,
+            item: Some(ItemPart { rule: ScoreRule::Gains, answer: None, group: None, corruption: None }),
+            ..Sequence::default()
+        };
+        assert_eq!(units(&[item(3), item(3), item(5)]), 2);
+    }
+}

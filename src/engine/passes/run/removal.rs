@@ -1,0 +1,108 @@
+//! The heads that a sampled pass removes: what replaces them, and which are removed one by one.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+
+use super::Runner;
+use super::choice::Sensitivity;
+use super::means::ContextSums;
+use super::variants::Variants;
+use crate::corpus::CorpusIdentity;
+use crate::model::forward::gates::Gate;
+use crate::model::grid::HeadPlace;
+use crate::passes::ablation::Replacement;
+use crate::passes::observer::requests::HeadSet;
+use crate::passes::observer::{self, observer_of};
+use crate::passes::pass::{Pass, Portion, Sequences, Shown};
+use crate::sequences::derived::task::TaskKind;
+use crate::sequences::shard::Shard;
+
+impl Runner<'_> {
+    /// A sampled pass as it is run: heads that were chosen on the blocks of even number are ablated on the others.
+    pub(super) fn as_run(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
+        let chooses = self.chooses(pass) && !removed.is_empty();
+        Pass { portion: if chooses { Portion::OddSample } else { pass.portion }, ..pass.clone() }
+    }
+
+    /// The variants of a sampled pass, in which these sets of heads are removed. Passes with derivatives use only the baseline, with
+    /// every gate fully open.
+    pub(super) fn variants(
+        &self,
+        corpus: &CorpusIdentity,
+        pass: &Pass,
+        mut removed: BTreeSet<HeadSet>,
+    ) -> Result<Variants> {
+        let once = Variants::once(pass.gates());
+        if removed.is_empty() && pass.shown == Shown::Activations {
+            return Ok(once);
+        }
+        if pass.sequences == Sequences::Interchange {
+            return Ok(once.exchanging(removed));
+        }
+        // Fitted gates go towards what replaces heads in the whole sample, in either fold.
+        let portion = if pass.shown == Shown::Fits { Portion::Sample } else { pass.portion };
+        let gates = self.gates(corpus, &Pass { portion, ..pass.clone() })?;
+        let grid = self.model.grid();
+        if pass.shown != Shown::Activations {
+            return Ok(once.towards(grid, &gates));
+        }
+        let is_absent =
+            |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|at| self.model.absent().contains(at));
+        removed.retain(|removed| !is_absent(removed));
+        if self.chooses(pass)
+            && let Some(choice) = self.ablation().effect_of
+        {
+            let is_present = |(place, _): &(HeadPlace, f64)| !self.model.absent().contains(place);
+            let each = grid.places().zip(self.sensitivities(corpus, pass)?).filter(is_present);
+            let (present, sensitivities): (Vec<HeadPlace>, Vec<f64>) = each.unzip();
+            let chosen: BTreeSet<HeadPlace> = choice.of(&sensitivities).into_iter().map(|at| present[at]).collect();
+            removed.retain(|removed| removed.len() > 1 || removed.is_subset(&chosen));
+        }
+        Ok(once.without(removed, grid, &gates))
+    }
+
+    /// Whether a pass ablates only some of the heads one by one.
+    pub(super) fn chooses(&self, pass: &Pass) -> bool {
+        let has_derivatives = match pass.sequences {
+            Sequences::Corrupted(_) => true,
+            Sequences::Task => self.task.is_some_and(|task| task.info.kind != TaskKind::Triple),
+            _ => false,
+        };
+        self.ablation().effect_of.is_some() && has_derivatives && pass.shown == Shown::Activations
+    }
+
+    /// The sensitivity of the loss to each head on the blocks of even number, over all shards.
+    fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<f64>> {
+        let pass = Pass { portion: Portion::EvenSample, shown: Shown::Derivatives, ..pass.clone() };
+        let gates = self.gates(corpus, &pass)?;
+        let towards = Variants::once(pass.gates()).towards(self.model.grid(), &gates);
+        let sums = vec![observer_of(Sensitivity::new(self.model.grid()))];
+        let seen = self.again(corpus, self.sampled(corpus, Shard::WHOLE, &pass), pass, sums, &towards)?;
+        Ok(observer::sums::<Sensitivity>(&*seen.sums[0]).values())
+    }
+
+    /// The replacement of each head when it is removed, `[layers * heads]`.
+    fn gates(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<Gate>> {
+        let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
+        Ok(match self.ablation().removal {
+            Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
+            removal @ (Replacement::Mean | Replacement::Constant) => {
+                let plain = Pass { shown: Shown::Activations, ..pass.clone() };
+                self.mean_contexts.of(&plain, || {
+                    let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
+                    // The means over all shards, so that every shard replaces heads by the same vectors.
+                    let whole = self.sampled(corpus, Shard::WHOLE, pass);
+                    let once = Variants::once(pass.gates());
+                    let seen = self.again(corpus, whole, plain.clone(), contexts, &once)?;
+                    let sums = observer::sums::<ContextSums>(&*seen.sums[0]);
+                    let means = match removal {
+                        Replacement::Constant => sums.constants(&self.model.architecture.names.layers),
+                        _ => sums.means(),
+                    };
+                    Ok(means.into_iter().map(Gate::replace).collect())
+                })?
+            }
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! Minima of a smooth function over the unit box, by spectral projected gradients.
+//!
+//! A step goes along the projected gradient, as long as the last change of the gradient says the function curves, and is taken back
+//! while the value does not fall below the largest of the last ten (Birgin, Martínez & Raydan 2000, "Nonmonotone spectral projected
+//! gradient methods on convex sets", Algorithm 2.2). It needs values and gradients alone, and is the same for equal ones.
+//! No coordinate moves by more than a quarter of the box at once, so that of several minima one near the start is found: a first
+//! step of full length would take most starts to the same corner.
+
+/// Values that a step may not exceed: the last so many (Birgin et al. 2000, section 3).
+const REMEMBERED: usize = 10;
+
+/// The share of the expected fall that a step must have (ibid.).
+const SUFFICIENT: f64 = 1e-4;
+
+/// A step that is taken back keeps between these shares of its length (ibid.).
+const SHORTER: [f64; 2] = [0.1, 0.9];
+
+/// The least and the greatest length of a step, as a multiple of the gradient (ibid.).
+const LENGTHS: [f64; 2] = [1e-10, 1e10];
+
+/// The farthest that a coordinate moves in one step.
+const FARTHEST: f64 = 0.25;
+
+/// A value with its derivatives by all coordinates.
+pub type Valued = (f64, Vec<f64>);
+
+/// A minimum over the unit box, as far as it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoxMinimum {
+    /// The point with the lowest value of all that were tried.
+    pub point: Vec<f64>,
+    pub value: f64,
+    /// How often the function was evaluated.
+    pub evaluations: usize,
+    /// Whether no coordinate of the projected gradient is larger than the tolerance; otherwise evaluations ended.
+    pub converged: bool,
+}
+
+/// The minimum of a function that is reached from `start`, where no coordinate of the projected gradient `P(x - g) - x` is larger
+/// than `tolerance`, or else after `most` evaluations.
+/// Fails if the function does.
+pub fn box_minimum<E>(
+    start: &[f64],
+    (tolerance, most): (f64, usize),
+    mut function: impl FnMut(&[f64]) -> Result<Valued, E>,
+) -> Result<BoxMinimum, E> {
+    let mut point = moved(start, start, 0.0);
+    let (mut value, mut gradient) = function(&point)?;
+    let mut best = BoxMinimum { point: point.clone(), value, evaluations: 1, converged: false };
+    let mut remembered = vec![value];
+    let mut length = 1.0 / largest(&direction(&point, &gradient, 1.0)).max(LENGTHS[0]);
+    loop {
+        best.converged = largest(&direction(&point, &gradient, 1.0)) <= tolerance;
+        if best.converged || best.evaluations >= most {
+            return Ok(best);
+        }
+        let mut direction = direction(&point, &gradient, length);
+        let shorter = (FARTHEST / largest(&direction)).min(1.0);
+        direction.iter_mut().for_each(|along| *along *= shorter);
+        let slope = dot(&gradient, &direction);
+        let highest = remembered.iter().rev().take(REMEMBERED).copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut share = 1.0;
+        let (next, next_value, next_gradient) = loop {
+            let next = moved(&point, &direction, share);
+            let (next_value, next_gradient) = function(&next)?;
+            best.evaluations += 1;
+            if next_value < best.value {
+                best.point.clone_from(&next);
+                best.value = next_value;
+            }
+            if next_value <= highest + SUFFICIENT * share * slope || best.evaluations >= most {
+                break (next, next_value, next_gradient);
+            }
+            // The least point of the parabola through both values and the slope.
+            let least = -share * share * slope / (2.0 * (next_value - value - share * slope));
+            let [low, high] = SHORTER.map(|part| part * share);
+            share = if (low..=high).contains(&least) { least } else { share / 2.0 };
+        };
+        let step: Vec<f64> = next.iter().zip(&point).map(|(to, from)| to - from).collect();
+        let bend: Vec<f64> = next_gradient.iter().zip(&gradient).map(|(to, from)| to - from).collect();
+        let curvature = dot(&step, &bend);
+        length = if curvature > 0.0 { dot(&step, &step) / curvature } else { LENGTHS[1] };
+        length = length.clamp(LENGTHS[0], LENGTHS[1]);
+        (point, value, gradient) = (next, next_value, next_gradient);
+        remembered.push(value);
+    }
+}
+
+/// From a point along the gradient downwards, as long as this, to the nearest point of the box: less the point.
+fn direction(point: &[f64], gradient: &[f64], length: f64) -> Vec<f64> {
+    point.iter().zip(gradient).map(|(at, slope)| (at - length * slope).clamp(0.0, 1.0) - at).collect()
+}
+
+/// A point moved by a share of a direction, within the box whatever is rounded.
+fn moved(point: &[f64], direction: &[f64], share: f64) -> Vec<f64> {
+    point.iter().zip(direction).map(|(at, along)| (at + share * along).clamp(0.0, 1.0)).collect()
+}
+
+fn largest(values: &[f64]) -> f64 {
+    values.iter().map(|value| value.abs()).fold(0.0, f64::max)
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    fn minimum(start: &[f64], most: usize, function: impl Fn(&[f64]) -> Valued) -> BoxMinimum {
+        box_minimum(start, (1e-9, most), |point| Ok::<_, Infallible>(function(point))).unwrap()
+    }
+
+    fn are_near(found: &[f64], expected: &[f64]) -> bool {
+        found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-8)
+    }
+
+    /// `(x - 2)² + 10 (y - 0.3)² + (z + 1)² + x y`: at x = 1 and z = 0 the least y is 0.3 - 1/20.
+    #[test]
+    fn coordinates_end_at_bounds_or_where_the_function_is_flat() {
+        let function = |at: &[f64]| {
+            let [x, y, z] = [at[0], at[1], at[2]];
+            let value = (x - 2.0).powi(2) + 10.0 * (y - 0.3).powi(2) + (z + 1.0).powi(2) + x * y;
+            (value, vec![2.0 * (x - 2.0) + y, 20.0 * (y - 0.3) + x, 2.0 * (z + 1.0)])
+        };
+        for start in [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.2, 0.9, 0.4]] {
+            let found = minimum(&start, 100, function);
+            assert!(found.converged && found.evaluations < 30, "{found:?}");
+            assert!(are_near(&found.point, &[1.0, 0.25, 0.0]), "{found:?}");
+            assert!((found.value - function(&[1.0, 0.25, 0.0]).0).abs() < 1e-12);
+        }
+        let cut = minimum(&[0.2, 0.9, 0.4], 2, function);
+        assert_eq!((cut.converged, cut.evaluations), (false, 2));
+    }
+
+    /// Two heads that do the same: one of them is enough, the one that is nearer to being open.
+    #[test]
+    fn the_start_decides_between_two_minima() {
+        let function = |at: &[f64]| {
+            let [x, y] = [at[0], at[1]];
+            (2.0 * (1.0 - x) * (1.0 - y) + 0.02 * (x + y), vec![0.02 - 2.0 * (1.0 - y), 0.02 - 2.0 * (1.0 - x)])
+        };
+        for [x, y] in [[0.3, 0.6], [0.1, 0.2], [0.9, 0.7]] {
+            let found = minimum(&[x, y], 100, function);
+            assert!(are_near(&found.point, &if x > y { [1.0, 0.0] } else { [0.0, 1.0] }), "{found:?}");
+        }
+    }
+
+    /// `-(x - 0.4)²` has a minimum at either end: which one is found depends on the start.
+    #[test]
+    fn a_bowl_upside_down_has_two_minima() {
+        let function = |at: &[f64]| (-(at[0] - 0.4).powi(2), vec![-2.0 * (at[0] - 0.4)]);
+        for (start, end) in [(0.3, 0.0), (0.5, 1.0)] {
+            assert!(are_near(&minimum(&[start], 50, function).point, &[end]), "from {start}");
+        }
+        // Nothing pulls either way there.
+        assert_eq!(minimum(&[0.4], 50, function).evaluations, 1);
+    }
+}
