@@ -65,6 +65,7 @@ mod interventions;
 mod json_forms;
 mod kind_of_text;
 mod knockout;
+mod link_parser;
 mod links;
 mod matching;
 mod metrics;

@@ -8,9 +8,8 @@ use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::key::LinkKey;
 use super::link::{LinkMetrics, RuleGroup};
-use super::sums::{LinkBlock, LinksSums};
+use super::sums::LinksSums;
 use crate::corpus::{Annotation, LinkSet, LinkType, WordClass};
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
@@ -24,6 +23,8 @@ use crate::sequences::test_support::sentence;
 use crate::studies::registry::{default_policy, named};
 use crate::study::ObservedPass;
 use crate::study::labels::Verdict;
+use crate::study::instruments::linked::block::LinkBlock;
+use crate::study::instruments::linked::key::LinkKey;
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::metrics::estimates::EstimationContext;
 
