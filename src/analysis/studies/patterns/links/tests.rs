@@ -22,9 +22,9 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::studies::registry::{default_policy, named};
 use crate::study::ObservedPass;
-use crate::study::labels::Verdict;
 use crate::study::instruments::linked::block::LinkBlock;
 use crate::study::instruments::linked::key::LinkKey;
+use crate::study::labels::Verdict;
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::metrics::estimates::EstimationContext;
 

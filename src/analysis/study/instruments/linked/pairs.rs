@@ -91,7 +91,9 @@ impl LinkedPairs {
 
     /// Whether the pairs are of so many words and stand in their order, as they may not in a file.
     pub fn fit(&self, words: usize) -> bool {
-        let is_pair = |&(word, other, _): &(usize, usize, bool)| self.words.contains(&word) && word < other && other < self.words.end;
+        let is_pair = |&(word, other, _): &(usize, usize, bool)| {
+            self.words.contains(&word) && word < other && other < self.words.end
+        };
         let are_ascending = self.pairs.is_sorted_by(|a, b| (a.0, a.1) < (b.0, b.1));
         self.words.end <= words && !self.pairs.is_empty() && are_ascending && self.pairs.iter().all(is_pair)
     }

@@ -14,12 +14,12 @@ mod sums;
 mod tally;
 mod terms;
 
+use crate::passes::observer::Sums;
 use crate::passes::pass::{Pass, Portion, Weights};
 use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
-use crate::passes::observer::Sums;
 use links::section::LinksRead;
 use links::sums::LinkParserSums;
 use section::{ParserReport, ParserSection};
@@ -80,21 +80,24 @@ fn of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
 }
 
 /// The limits of what the study shows.
-const CAVEATS: &[Caveat] = &[Caveat {
-    id: "parser-read-not-used",
-    text: "A parser on attention shows how much of a treebank's trees can be read out of all heads together with labelled sentences \
+const CAVEATS: &[Caveat] = &[
+    Caveat {
+        id: "parser-read-not-used",
+        text: "A parser on attention shows how much of a treebank's trees can be read out of all heads together with labelled sentences \
             to learn from, not that the model has such trees or uses them: an accuracy depends on the annotation scheme, and weights of \
             heads that look alike can be exchanged for each other.",
-    about: CaveatSubject::Meaning,
-    applies: |labelling| section::<ParserSection>(labelling.section).parser.none.is_none(),
-}, Caveat {
-    id: "links-read-not-used",
-    text: "A model of links on the attention of all heads shows how much of them can be read out with links to learn from, not that the             model has such links or uses them: where the links are a matter of which words they join, word embeddings know them too.",
-    about: CaveatSubject::Meaning,
-    applies: |labelling| {
-        section::<ParserSection>(labelling.section).parser.links.iter().any(|links| links.none.is_none())
+        about: CaveatSubject::Meaning,
+        applies: |labelling| section::<ParserSection>(labelling.section).parser.none.is_none(),
     },
-}];
+    Caveat {
+        id: "links-read-not-used",
+        text: "A model of links on the attention of all heads shows how much of them can be read out with links to learn from, not that the             model has such links or uses them: where the links are a matter of which words they join, word embeddings know them too.",
+        about: CaveatSubject::Meaning,
+        applies: |labelling| {
+            section::<ParserSection>(labelling.section).parser.links.iter().any(|links| links.none.is_none())
+        },
+    },
+];
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,6 @@ use super::fit::{PENALTY, TOLERANCE};
 use super::links::section::{LinkParser, flat_table, write_summary};
 use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{HeadCard, Section, stored};
@@ -79,12 +78,12 @@ pub struct ParserReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkParser>,
     /// Sequences with links that were left out for want of memory; absent if none was.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub links_left_out: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
-fn is_none(count: &u64) -> bool {
+fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

@@ -265,7 +265,7 @@ fn every_parser_is_scored_on_the_same_words() {
             .iter()
             .map(|table| table.rows.len())
             .collect::<Vec<_>>(),
-        [9, 2, 1]
+        [9, 2, 1, 0]
     );
     let weight = *section.parser.heads[1].weight.get(Direction::DependentToHead);
     assert!(

@@ -115,13 +115,10 @@ impl Lexical {
             .into_iter()
             .flat_map(|fold| [0, 1].into_iter().flat_map(move |half| RIDGES.map(|ridge| (fold, half, ridge))))
             .collect();
-        let some = |fold: usize, takes: &dyn Fn(usize) -> bool| -> Vec<&Projected<'_>> {
-            projected[fold].iter().filter(|one| takes(one.sentence.block)).collect()
-        };
         // What is fitted on one half of the fold leaves of the other, for each penalty.
         let losses = in_parallel(context.threads, trials, |(fold, half, ridge)| {
-            let own = some(fold, &|block| block % 2 == fold && block / 2 % 2 == half);
-            let others = some(fold, &|block| block % 2 == fold && block / 2 % 2 != half);
+            let own = taken(&projected[fold], |block| block % 2 == fold && block / 2 % 2 == half);
+            let others = taken(&projected[fold], |block| block % 2 == fold && block / 2 % 2 != half);
             let at = fit(&own, ridge, TRIAL_TOLERANCE).at;
             loss(&others, &at, None)
         });
@@ -132,7 +129,7 @@ impl Lexical {
             (fold, RIDGES[best])
         });
         let found = in_parallel(context.threads, chosen, |(fold, ridge)| {
-            let own = some(fold, &|block| block % 2 == fold);
+            let own = taken(&projected[fold], |block| block % 2 == fold);
             let found = fit(&own, ridge, TOLERANCE);
             let words = words_of(&own);
             let fit = LexicalFit {
@@ -158,6 +155,10 @@ impl Lexical {
         let mut fits = found.into_iter().map(|(fit, _)| fit);
         Self { fits: std::array::from_fn(|_| fits.next().expect("a fit for each fold")), scores }
     }
+}
+
+fn taken<'a>(sentences: &'a [Projected<'a>], takes: impl Fn(usize) -> bool) -> Vec<&'a Projected<'a>> {
+    sentences.iter().filter(|one| takes(one.sentence.block)).collect()
 }
 
 /// The leading components of the embeddings of a fold's words.

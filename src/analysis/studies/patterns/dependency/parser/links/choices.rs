@@ -58,7 +58,8 @@ impl ChoiceModel {
             }
             loss / sources as f64 + PENALTY * at.iter().map(|at| at * at).sum::<f64>()
         };
-        let found = newton(size, TOLERANCE, loss_at, |at| curvature(links, evidence, (&weights_at(at), &scales), sources));
+        let found =
+            newton(size, TOLERANCE, loss_at, |at| curvature(links, evidence, (&weights_at(at), &scales), sources));
         let of_heads = if evidence.heads { 2 * heads } else { 0 };
         Self {
             evidence,

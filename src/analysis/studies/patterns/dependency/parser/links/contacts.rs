@@ -33,9 +33,10 @@ pub struct ContactModel {
 impl ContactModel {
     /// Fits a model of so many heads to all pairs, of which some are linked and some are not.
     pub fn new(links: &[&KeptLinks], heads: usize) -> Self {
-        let (pairs, linked) = links.iter().filter_map(|links| links.pairs.as_ref()).fold((0, 0), |(all, linked), pairs| {
-            (all + pairs.pairs().len() as u64, linked + pairs.linked() as u64)
-        });
+        let (pairs, linked) = links
+            .iter()
+            .filter_map(|links| links.pairs.as_ref())
+            .fold((0, 0), |(all, linked), pairs| (all + pairs.pairs().len() as u64, linked + pairs.linked() as u64));
         let mut start = vec![0.0; heads + 1];
         // Without weights the share of linked pairs is the likeliest.
         start[heads] = (linked as f64 / (pairs - linked) as f64).ln();

@@ -15,7 +15,7 @@ use crate::studies::patterns::dependency::parser::lexical::{LexicalChoice, Lexic
 use crate::study::instruments::linked::choice::LinkChoice;
 use crate::study::instruments::linked::key::{LinkKey, slot};
 use crate::study::instruments::linked::pairs::LinkedPairs;
-use crate::study::instruments::linked::sources::{LinkSource, LinkedWords, Sources};
+use crate::study::instruments::linked::sources::{LinkSource, LinkedWords};
 use crate::study::instruments::partners::Partners;
 use crate::study::labels::evidence::Direction;
 
@@ -56,11 +56,8 @@ impl KeptLinks {
         let sentence = words.sentence_of(links)?;
         let is_of_pairs = are_pairs(key);
         let pairs = if is_of_pairs { Some(words.pairs(links)?) } else { None };
-        let mut sources = Vec::new();
-        if !is_of_pairs {
-            Sources { scored: sources, .. } = words.sources(links, key.side);
-            sources.iter_mut().for_each(|source| source.seen.clear());
-        }
+        let mut sources = if is_of_pairs { Vec::new() } else { words.sources(links, key.side).scored };
+        sources.iter_mut().for_each(|source| source.seen.clear());
         let kept = Self { key: key.clone(), sentence, sources, pairs, hits: vec![[0; 2]; heads], terms: Vec::new() };
         (kept.rows() > 0).then_some(kept)
     }
@@ -114,12 +111,7 @@ impl KeptLinks {
 
     /// Shows each source with the terms of its candidates, `[candidates, terms]`: those of all heads, then indicators of
     /// [`PLACES`] distances, as far as `evidence` has them.
-    pub fn each_source(
-        &self,
-        evidence: LinkEvidence,
-        rows: &mut Vec<f32>,
-        mut show: impl FnMut(&LinkSource, &[f32]),
-    ) {
+    pub fn each_source(&self, evidence: LinkEvidence, rows: &mut Vec<f32>, mut show: impl FnMut(&LinkSource, &[f32])) {
         let of_heads = self.width();
         let width = evidence.terms(self.hits.len());
         let mut terms = self.terms.chunks_exact(of_heads);
@@ -170,7 +162,8 @@ impl KeptLinks {
 impl LinkEvidence {
     /// The terms of a candidate in a model with so many heads.
     pub fn terms(self, heads: usize) -> usize {
-        if self.heads { 2 * heads } else { 0 } + if self.distances { PLACES } else { 0 }
+        let of_heads = if self.heads { 2 * heads } else { 0 };
+        of_heads + if self.distances { PLACES } else { 0 }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Models of links fitted on each fold and scored on the other, beside simpler ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::choices::{ChoiceModel, is_right};
 use super::contacts::ContactModel;
@@ -13,7 +13,7 @@ use crate::studies::patterns::dependency::parser::lexical::{Lexical, LexicalSent
 use crate::study::instruments::fold_scores::{FoldScores, Hits};
 use crate::study::instruments::linked::block::{LinkBlock, LinkHits, best_head};
 use crate::study::instruments::linked::key::LinkKey;
-use crate::study::instruments::linked::pairs::SeparatedPairs;
+use crate::study::instruments::linked::pairs::{LinkedPairs, SeparatedPairs};
 use crate::study::instruments::linked::rules::{ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::in_parallel;
@@ -80,7 +80,7 @@ impl LinksRead {
     /// Measures models of each type from the sums of the model and of an untrained one.
     pub fn new(trained: &LinkParserSums, untrained: &LinkParserSums, context: &EstimationContext) -> Self {
         let links = || trained.sequences.values().flat_map(|sequence| &sequence.links);
-        let keys: BTreeMap<LinkKey, ()> = links().map(|links| (links.key.clone(), ())).collect();
+        let keys: BTreeSet<LinkKey> = links().map(|links| links.key.clone()).collect();
         let words = [0, 1].map(|fold| {
             let own = trained.sequences.values().filter(|sequence| sequence.block % 2 == fold);
             own.flat_map(|sequence| sequence.words.iter().map(Vec::as_slice)).collect()
@@ -96,7 +96,7 @@ impl LinksRead {
             }
         };
         Self {
-            types: keys.keys().map(of_key).collect(),
+            types: keys.iter().map(of_key).collect(),
             left_out: trained.seen - trained.sequences.len() as u64,
             kept_bytes: [trained, untrained]
                 .iter()
@@ -110,10 +110,14 @@ impl LinksRead {
 /// Why no model is fitted, given how many sources there are, or linked pairs, in each fold; `None` if one is.
 fn hindrance([even, odd]: [u64; 2], what: &str) -> Option<String> {
     let one_fold = |parity: &str| {
-        Some(format!("none of its {what}s is in blocks of {parity} number, so there is nothing to fit on or to score on"))
+        Some(format!(
+            "none of its {what}s is in blocks of {parity} number, so there is nothing to fit on or to score on"
+        ))
     };
     match (even, odd) {
-        _ if even + odd < FEWEST => Some(format!("the sample has {} of its {what}s, and {FEWEST} are asked for", even + odd)),
+        _ if even + odd < FEWEST => {
+            Some(format!("the sample has {} of its {what}s, and {FEWEST} are asked for", even + odd))
+        }
         (0, _) => one_fold("even"),
         (_, 0) => one_fold("odd"),
         _ => None,
@@ -145,7 +149,8 @@ impl LinkParser {
         }
         let heads = context.grid.count();
         let of_plans = PLANS.map(|(model, _)| if model == 0 { trained } else { fresh });
-        let models = fitted(&of_plans, context, |plan, links| ChoiceModel::new(links, PLANS[plan].1, heads), ChoiceModel::right);
+        let models =
+            fitted(&of_plans, context, |plan, links| ChoiceModel::new(links, PLANS[plan].1, heads), ChoiceModel::right);
         let lexical = spaces.map(|spaces| {
             let sentences: Vec<LexicalSentence<'_>> =
                 trained.iter().map(|(sequence, links)| sequence.lexical(links)).collect();
@@ -184,19 +189,22 @@ impl LinkParser {
             ridges: lexical.iter().flat_map(|lexical| lexical.fits.each_ref().map(|fit| fit.ridge)).collect(),
             fits: fits.chain(of_words).collect(),
             heads: (0..heads)
-                .map(|head| LinkWeights { place: context.grid.place(head), from: weight(head, 0), to: Some(weight(head, 1)) })
+                .map(|head| LinkWeights {
+                    place: context.grid.place(head),
+                    from: weight(head, 0),
+                    to: Some(weight(head, 1)),
+                })
                 .collect(),
             ..empty
         }
     }
 
     fn of_pairs(key: &LinkKey, [trained, fresh]: &[OfType<'_>; 2], context: &EstimationContext) -> Self {
-        let pairs = |links: &KeptLinks, number: fn(&crate::study::instruments::linked::pairs::LinkedPairs) -> f64| {
-            links.pairs.as_ref().map_or(0.0, number)
-        };
+        let pairs = |links: &KeptLinks, number: fn(&LinkedPairs) -> f64| links.pairs.as_ref().map_or(0.0, number);
         let taken = per_block(trained, |_, links| pairs(links, |pairs| pairs.taken() as f64));
         let linked = |fold| {
-            in_fold(trained, fold).iter().filter_map(|links| links.pairs.as_ref()).map(|pairs| pairs.linked() as u64).sum()
+            let own = in_fold(trained, fold);
+            own.iter().filter_map(|links| links.pairs.as_ref()).map(|pairs| pairs.linked() as u64).sum::<u64>()
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of pairs")]
         let empty = Self { count: taken.iter().sum::<f64>() as u64, ..Self::empty(key, trained) };
@@ -204,14 +212,14 @@ impl LinkParser {
             return Self { none: Some(why), ..empty };
         }
         let heads = context.grid.count();
-        let models = fitted(&[trained, fresh], context, |_, links| ContactModel::new(links, heads), ContactModel::right);
+        let models =
+            fitted(&[trained, fresh], context, |_, links| ContactModel::new(links, heads), ContactModel::right);
         let folds = [in_fold(trained, 0), in_fold(trained, 1)];
         let best = folds.each_ref().map(|links| {
             let right = |head: &usize| links.iter().map(|links| u64::from(links.hits[*head][0])).sum();
             first_best(0..heads, right).expect("there are heads")
         });
-        let by_head =
-            per_block(trained, |sequence, links| f64::from(links.hits[best[1 - sequence.block % 2]][0]));
+        let by_head = per_block(trained, |sequence, links| f64::from(links.hits[best[1 - sequence.block % 2]][0]));
         let separated = |links: &KeptLinks| {
             let mut found = SeparatedPairs::default();
             links.pairs.iter().for_each(|pairs| found.add(pairs));
@@ -223,9 +231,8 @@ impl LinkParser {
             found
         });
         let orders = [of_folds[0].most_linked(&of_folds[1]), of_folds[1].most_linked(&of_folds[0])];
-        let by_separation =
-            per_block(trained, |sequence, links| separated(links).linked(&orders[sequence.block % 2]));
-        let chance = per_block(trained, |_, links| pairs(links, |pairs| pairs.chance()));
+        let by_separation = per_block(trained, |sequence, links| separated(links).linked(&orders[sequence.block % 2]));
+        let chance = per_block(trained, |_, links| pairs(links, LinkedPairs::chance));
         let right = [models[0].1, models[1].1, by_head, by_separation, chance].map(Some);
         let accuracies = accuracies(&OF_PAIRS, &right, &taken);
         let fits = OF_PAIRS.iter().zip(&models).flat_map(|(name, (fits, _))| {
@@ -268,9 +275,11 @@ fn rules(key: &LinkKey, trained: &OfType<'_>, heads: usize) -> [Option<PerBlock>
     let scored = FoldScores::new(&blocks, &empty);
     let by_block = |hits: Option<Hits>| hits.map(|hits| hits.by_block);
     let taken = commonest(&words);
-    let same_class = |sums: &LinkBlock| first_best(0..SAME_CLASS.len(), |&rule| sums.same_class[rule]).unwrap_or_default();
-    let class_rules =
-        || scored.held_out_hits(|sums| ClassRules::best(&sums.classes, &taken), |sums, rules| rules.hits(&sums.classes));
+    let same_class =
+        |sums: &LinkBlock| first_best(0..SAME_CLASS.len(), |&rule| sums.same_class[rule]).unwrap_or_default();
+    let class_rules = || {
+        scored.held_out_hits(|sums| ClassRules::best(&sums.classes, &taken), |sums, rules| rules.hits(&sums.classes))
+    };
     [
         by_block(scored.held_out_hits(|sums| best_head(sums, key.directions()), |sums, &best| sums.right(best))),
         by_block(scored.held_out_hits(|sums| PlaceRule::best(&sums.places), |sums, rule| rule.hits(&sums.places))),

@@ -14,6 +14,7 @@ use crate::studies::patterns::dependency::parser::accuracies::{ParserAccuracy, s
 use crate::studies::patterns::dependency::parser::fit::TOLERANCE;
 use crate::study::labels::evidence::Side;
 use crate::study::show::summary::Summary;
+use crate::study::show::table::Table as FlatTable;
 use crate::study::show::wording::{decimal, percent, plain_table, plus_minus_percent};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
@@ -180,7 +181,11 @@ impl LinkParser {
         let best = self.heads.iter().reduce(|best, next| if most(next) > most(best) { next } else { best })?;
         let of = match best.to {
             None => format!("{} for a corrected weight of 1", decimal(best.from, 0)),
-            Some(to) => format!("{} from the source, {} to it, for a standard deviation of attention", decimal(best.from, 2), decimal(to, 2)),
+            Some(to) => format!(
+                "{} from the source, {} to it, for a standard deviation of attention",
+                decimal(best.from, 2),
+                decimal(to, 2)
+            ),
         };
         (best.place == place && most(best) > 0.0)
             .then(|| format!("the largest weight in the model of links {} by all heads: {of}", self.title()))
@@ -199,23 +204,29 @@ impl LinkParser {
 }
 
 /// The models of the tables beside attention, and the columns that may go where there is no room, the first of them first.
-const SHOWN_OF_SOURCES: ([&str; 6], &[usize]) =
-    (["best head", "place", "same class", "class rules", "distances and embeddings", "attention of an untrained model"], &[1, 5, 4, 6, 8, 7, 3]);
+const SHOWN_OF_SOURCES: ([&str; 6], &[usize]) = (
+    ["best head", "place", "same class", "class rules", "distances and embeddings", "attention of an untrained model"],
+    &[1, 5, 4, 6, 8, 7, 3],
+);
 
 const SHOWN_OF_PAIRS: ([&str; 4], &[usize]) =
     (["best head", "separations", "chance", "attention of an untrained model"], &[1, 6, 5]);
 
 fn table(all: &[&LinkParser], [links, count, attention]: [&str; 3], names: &[&str]) -> Table {
     let mut table = plain_table();
-    let short = |name: &&str| match *name {
-        "distances and embeddings" => "embeddings",
-        "attention of an untrained model" => "untrained",
-        name => name,
-    }
-    .to_owned();
+    let short = |name: &&str| {
+        match *name {
+            "distances and embeddings" => "embeddings",
+            "attention of an untrained model" => "untrained",
+            name => name,
+        }
+        .to_owned()
+    };
     let header = [links, count, attention].map(str::to_owned).into_iter().chain(names.iter().map(short));
     table.set_header(header.chain(["lead", "over"].map(str::to_owned)));
-    all.iter().for_each(|links| drop(table.add_row(links.row(names))));
+    for links in all {
+        table.add_row(links.row(names));
+    }
     let last = 4 + names.len();
     for (place, column) in table.column_iter_mut().enumerate() {
         let is_text = place == 0 || place == last;
@@ -277,7 +288,7 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
 }
 
 /// The models of each type in one flat table.
-pub fn flat_table(links: &[LinkParser]) -> crate::study::show::table::Table {
+pub fn flat_table(links: &[LinkParser]) -> FlatTable {
     /// A model of a type.
     #[derive(Serialize)]
     struct ModelRow<'a> {
@@ -289,9 +300,9 @@ pub fn flat_table(links: &[LinkParser]) -> crate::study::show::table::Table {
         #[serde(flatten)]
         model: &'a ParserAccuracy,
     }
-    let of_type = |links: &'_ LinkParser| {
+    fn of_type(links: &LinkParser) -> impl Iterator<Item = ModelRow<'_>> {
         let row = |model| ModelRow { name: &links.name, side: links.side, count: links.count, model };
-        links.accuracies.iter().map(row).collect::<Vec<_>>()
-    };
-    crate::study::show::table::Table::of("parser_links", links.iter().flat_map(of_type))
+        links.accuracies.iter().map(row)
+    }
+    FlatTable::of("parser_links", links.iter().flat_map(of_type))
 }

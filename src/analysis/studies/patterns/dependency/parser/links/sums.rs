@@ -167,20 +167,21 @@ mod tests {
     fn kept(sizes: &[u64], parts: &[Vec<u64>], most: u64) -> Vec<u64> {
         let nothing =
             LinkedSequence { block: 0, is_first: true, words: Vec::new(), classes: Vec::new(), links: Vec::new() };
+        let size = |index: u64| sizes[usize::try_from(index).unwrap()];
         let mut whole = empty();
         for part in parts {
             let mut sums = empty();
             let mut seen = BTreeMap::new();
             for &index in part {
                 if sums.has_room_before(index) {
-                    seen.insert(index, sizes[index as usize]);
+                    seen.insert(index, size(index));
                     sums.sequences.insert(index, nothing.clone());
                     sums.leave_out(&seen, most);
                 }
             }
             whole.end = whole.end.into_iter().chain(sums.end).min();
             whole.sequences.append(&mut sums.sequences);
-            let known = whole.sequences.keys().map(|&index| (index, sizes[index as usize])).collect();
+            let known = whole.sequences.keys().map(|&index| (index, size(index))).collect();
             whole.leave_out(&known, most);
         }
         whole.sequences.into_keys().collect()

@@ -29,8 +29,8 @@ pub fn proximal_newton(
         let used = known.take().unwrap_or_else(|| curvature(&at));
         let step = model_step((&at, &gradient, penalised), &used, (INNER * violation).max(INNER * tolerance));
         let end: Vec<f64> = at.iter().zip(&step).map(|(at, step)| at + step).collect();
-        let promised = gradient.iter().zip(&step).map(|(slope, step)| slope * step).sum::<f64>() + absolute(&end)
-            - absolute(&at);
+        let promised =
+            gradient.iter().zip(&step).map(|(slope, step)| slope * step).sum::<f64>() + absolute(&end) - absolute(&at);
         let mut share = 1.0;
         let mut reached = None;
         for _ in 0..=MOST_HALVINGS {
