@@ -119,7 +119,7 @@ fn rules_beside_the_model_are_those_of_links() {
     let scratch = tempdir().unwrap();
     let file = scratch.path().join("links.jsonl");
     corpus(&file, "siblings", of_trees);
-    let found = report("box:small", &file, &["--words", "spaced", "--sample", "100000", "--limit", "300"]);
+    let found = report("box:small", &file, &["--words", "spaced", "--sample", "100000", "--limit", "120"]);
     for name in ["head", "children"] {
         let [parser, links] = [&found["parser"]["links"], &found["links"]].map(|links| of_type(links, name));
         assert_eq!(parser["count"], links["count"]);
@@ -153,7 +153,7 @@ fn a_tree_as_links_is_read_nearly_as_well() {
             arcs.map(|row| json!([row[0].parse::<u64>().unwrap(), row[6].parse::<u64>().unwrap()])).collect();
         if arcs.is_empty() { Map::new() } else { json!({"arc": arcs}).as_object().unwrap().clone() }
     });
-    let common = ["--words", "spaced", "--sample", "100000", "--limit", "300", "--unit", "sentences"];
+    let common = ["--words", "spaced", "--sample", "120", "--unit", "sentences"];
     let trees = report("box:small", &fixture("corpus/gold.conllu"), &common);
     let links = report("box:small", &file, &common);
     assert_eq!(trees["parser"].get("links"), None);
@@ -263,7 +263,7 @@ fn a_decoder_reads_links_on_either_side() {
     let scratch = tempdir().unwrap();
     let file = scratch.path().join("links.jsonl");
     corpus(&file, "siblings", of_trees);
-    let found = report("box:causal", &file, &["--sample", "100"]);
+    let found = report("box:causal", &file, &["--sample", "60"]);
     let sides: Vec<(&str, &str)> = found["parser"]["links"]
         .as_array()
         .unwrap()
